@@ -1,0 +1,49 @@
+"""Lists of (topic, partition ids) as they stand in subscriptions, assignments and memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from apportion.wire.primitives import Reader, Writer, utf16
+
+Held = tuple[tuple[str, tuple[int, ...]], ...]
+"""(topic, ids) in the order of the bytes; a topic may come twice, as foreign bytes may have it."""
+
+
+def read_held(reader: Reader) -> Held:
+    """int32 count, then for each a topic and its int32 partition ids."""
+    # The two smallest parts of an element: an int16 length and an int32 count.
+    return tuple((reader.string(), reader.int32s()) for _ in range(reader.count(6)))
+
+
+def write_held(writer: Writer, held: Held) -> None:
+    """The same, as given."""
+    writer.int32(len(held))
+    for topic, ids in held:
+        writer.string(topic).int32s(ids)
+
+
+def merged(held: Iterable[tuple[str, Iterable[int]]]) -> dict[str, list[int]]:
+    """Topic to its ids, a topic that comes twice put together; order and doubles stay.
+
+    >>> merged((("clicks", (1, 0)), ("orders", (2,)), ("clicks", (5,))))
+    {'clicks': [1, 0, 5], 'orders': [2]}
+    """
+    out: dict[str, list[int]] = {}
+    for topic, ids in held:
+        out.setdefault(topic, []).extend(ids)
+    return out
+
+
+def held(partitions: Mapping[str, Iterable[int]]) -> Held:
+    """A mapping as ``Held``, in the mapping's own order."""
+    return tuple((topic, tuple(ids)) for topic, ids in partitions.items())
+
+
+def in_order(partitions: Held) -> Held:
+    """Topics as Java sorts them, ids ascending: how Kafka's clients write what they own.
+
+    A topic without ids falls, since Java's writer works from single partitions.
+    """
+    whole = merged(partitions)
+    return tuple((topic, tuple(sorted(whole[topic]))) for topic in sorted(whole, key=utf16) if whole[topic])

@@ -1,0 +1,79 @@
+"""What a member says when it joins: topics, user data, what it owned, in which generation, in which rack.
+
+Versions 0 to 3 of Kafka's ConsumerProtocolSubscription: 1 added what is owned, 2 its generation, 3 the rack. A higher
+version is read as 3 and its tail left alone. Source: ``ConsumerProtocol``; KIP-429, KIP-792, KIP-881.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from apportion.errors import UnreadableBytes
+from apportion.wire.partitions import Held, in_order, read_held, write_held
+from apportion.wire.primitives import Bytes, Reader, Writer, utf16
+
+NEWEST: Final = 3
+"""The highest version that Kafka 4.3 writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One member's words at the door, in the order of its bytes.
+
+    topics
+        Names it wants; may be empty.
+    user_data
+        Bytes for the assignor alone; None if it sent null.
+    owned
+        (topic, ids) it still holds; empty before version 1.
+    generation
+        The last one that it took part in; None before version 2 and where it sent a negative one.
+    rack
+        Its ``client.rack``; None before version 3 and where it sent "".
+    version
+        As sent, so it may be above 3.
+    """
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned: Held = ()
+    generation: int | None = None
+    rack: str | None = None
+    version: int = NEWEST
+
+
+def read_version(reader: Reader) -> int:
+    """The int16 at the head of both of the consumer protocol's messages; negative ones are refused."""
+    version = reader.int16()
+    if version < 0:
+        raise UnreadableBytes(f"version {version} of the consumer protocol", 0)
+    return version
+
+
+def read_subscription(raw: Bytes) -> Subscription:
+    """Read any version; UnreadableBytes where Kafka's own reader gives up too."""
+    reader = Reader(raw)
+    version = read_version(reader)
+    topics = tuple([reader.string() for _ in range(reader.count(2))])
+    user_data = reader.nullable_blob()
+    owned = read_held(reader) if version >= 1 else ()
+    generation = reader.int32() if version >= 2 else -1
+    rack = reader.nullable_string() if version >= 3 else None
+    return Subscription(topics, user_data, owned, generation if generation >= 0 else None, rack or None, version)
+
+
+def write_subscription(said: Subscription) -> bytes:
+    """The bytes that Kafka's own writer gives for ``said.version`` (0 to 3): topics and owned sorted as Java does."""
+    if not 0 <= said.version <= NEWEST:
+        raise ValueError(f"subscription version {said.version}; there are 0 to {NEWEST}")
+    writer = Writer().int16(said.version)
+    writer.array(sorted(said.topics, key=utf16), writer.string)
+    writer.blob(said.user_data)
+    if said.version >= 1:
+        write_held(writer, in_order(said.owned))
+    if said.version >= 2:
+        writer.int32(-1 if said.generation is None else said.generation)
+    if said.version >= 3:
+        writer.string(said.rack)
+    return writer.done()

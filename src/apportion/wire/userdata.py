@@ -1,0 +1,201 @@
+"""What assignors remember between rebalances, inside a member's user data.
+
+Three layouts are Kafka's own and have no version: ``sticky`` V0 and V1, and ``cooperative-sticky``. The rest are ours
+and begin with an int16 version; a reader of version n takes what it knows of n + 1 and leaves the tail alone.
+
+Every ``read_*`` answers, whatever the bytes: where they cannot be read the memory is empty and ``lost`` says why in
+words for the log, for a rebalance must not fail because one member talks nonsense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from apportion.errors import UnreadableBytes
+from apportion.wire.partitions import Held, in_order, read_held, write_held
+from apportion.wire.primitives import Reader, Writer
+
+M = TypeVar("M")
+
+OWN_VERSION: Final = 1
+"""The version that our own layouts carry today."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sticky:
+    """What a member of a sticky group owned, and since which generation.
+
+    generation
+        None where none was sent (V0, nothing) or it is negative.
+    lost
+        Why there is no memory; None where there is one, or where the member sent nothing.
+    """
+
+    owned: Held = ()
+    generation: int | None = None
+    lost: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJoin:
+    """The numbers (partition ids common to the joined topics) that a member had, and the epoch they are from."""
+
+    numbers: tuple[int, ...] = ()
+    epoch: int | None = None
+    lost: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """A member's priority (None: unset, it comes last), and what it owned, for those who do not preempt."""
+
+    priority: int | None = None
+    owned: Held = ()
+    generation: int | None = None
+    lost: str | None = None
+
+
+# -- sticky ----------------------------------------------------------------------------------------------------------
+
+
+def read_sticky(raw: bytes | None) -> Sticky:
+    """V1, else V0, else kafka-python's own form, else no memory; null or empty is nothing said.
+
+    Kafka's reader tries V1, then V0, and leaves a tail alone. kafka-python 3.0 writes V1 behind an int16 version of
+    its own, which Java's reader cannot follow; it is taken as such only when neither of Kafka's forms fits.
+    """
+    if not raw:
+        return Sticky()
+    for layout in (_sticky_v1, _sticky_v0, _sticky_kafka_python):
+        try:
+            return layout(Reader(raw))
+        except UnreadableBytes:
+            continue
+    return Sticky(lost=f"{len(raw)} bytes of user data are no memory of a sticky assignor")
+
+
+def write_sticky(owned: Held, generation: int | None, version: int = 1) -> bytes:
+    """Kafka's V1 (or V0, without the generation): topics and ids in order, a missing generation as -1."""
+    writer = Writer()
+    write_held(writer, in_order(owned))
+    if version >= 1:
+        writer.int32(-1 if generation is None else generation)
+    return writer.done()
+
+
+def _sticky_v1(reader: Reader) -> Sticky:
+    return Sticky(read_held(reader), _known(reader.int32()))
+
+
+def _sticky_v0(reader: Reader) -> Sticky:
+    return Sticky(read_held(reader))
+
+
+def _sticky_kafka_python(reader: Reader) -> Sticky:
+    version = reader.int16()
+    if version != 1:
+        raise reader.fail(f"version {version} of kafka-python's sticky user data")
+    memory = _sticky_v1(reader)
+    if reader.at != reader.end:
+        # A guessed prefix must explain every byte, or random bytes would turn into claims.
+        raise reader.fail("bytes after kafka-python's sticky user data")
+    return memory
+
+
+# -- cooperative-sticky ----------------------------------------------------------------------------------------------
+
+
+def read_cooperative(raw: bytes | None) -> Sticky:
+    """The generation alone (int32); what is owned stands in the subscription itself."""
+    return _read(raw, Sticky, lambda reader: Sticky(generation=_known(reader.int32())), "cooperative-sticky")
+
+
+def write_cooperative(generation: int | None) -> bytes:
+    """Four bytes, -1 before the first assignment."""
+    return Writer().int32(-1 if generation is None else generation).done()
+
+
+# -- sticky-stream-join ----------------------------------------------------------------------------------------------
+
+
+def read_stream_join(raw: bytes | None) -> StreamJoin:
+    """int16 version, int32 ids, int32 epoch."""
+
+    def layout(reader: Reader) -> StreamJoin:
+        _own_version(reader)
+        return StreamJoin(reader.int32s(), _known(reader.int32()))
+
+    return _read(raw, StreamJoin, layout, "sticky-stream-join")
+
+
+def write_stream_join(numbers: tuple[int, ...], epoch: int | None) -> bytes:
+    """The same; ids ascending, a missing epoch as -1."""
+    return Writer().int16(OWN_VERSION).int32s(sorted(numbers)).int32(-1 if epoch is None else epoch).done()
+
+
+def read_epoch(raw: bytes | None) -> int | None:
+    """The epoch that the leader sent in an assignment's user data (int16 version, int32); None if there is none."""
+
+    def layout(reader: Reader) -> StreamJoin:
+        _own_version(reader)
+        return StreamJoin(epoch=_known(reader.int32()))
+
+    return _read(raw, StreamJoin, layout, "sticky-stream-join").epoch
+
+
+def write_epoch(epoch: int) -> bytes:
+    """The leader's side of ``read_epoch``."""
+    return Writer().int16(OWN_VERSION).int32(epoch).done()
+
+
+# -- failover --------------------------------------------------------------------------------------------------------
+
+
+def read_failover(raw: bytes | None) -> Failover:
+    """int16 version, int8 1 and int64 priority (or int8 0), what is owned, int32 generation.
+
+    Exactly four bytes are the plain int32 priority that the strategy's first, Java, form sends.
+    """
+
+    def layout(reader: Reader) -> Failover:
+        if reader.end == 4:
+            return Failover(reader.int32())
+        _own_version(reader)
+        priority = reader.int64() if reader.int8() else None
+        return Failover(priority, read_held(reader), _known(reader.int32()))
+
+    return _read(raw, Failover, layout, "failover")
+
+
+def write_failover(priority: int | None, owned: Held = (), generation: int | None = None) -> bytes:
+    """The same; a missing generation as -1."""
+    writer = Writer().int16(OWN_VERSION).int8(priority is not None)
+    if priority is not None:
+        writer.int64(priority)
+    write_held(writer, in_order(owned))
+    return writer.int32(-1 if generation is None else generation).done()
+
+
+# -- shared ----------------------------------------------------------------------------------------------------------
+
+
+def _read(raw: bytes | None, kind: Callable[..., M], layout: Callable[[Reader], M], name: str) -> M:
+    if not raw:
+        return kind()
+    try:
+        return layout(Reader(raw))
+    except UnreadableBytes as error:
+        return kind(lost=f"{len(raw)} bytes of user data are no memory of {name}: {error}")
+
+
+def _own_version(reader: Reader) -> None:
+    version = reader.int16()
+    if version < OWN_VERSION:
+        raise reader.fail(f"version {version}, needed {OWN_VERSION} or higher")
+
+
+def _known(number: int) -> int | None:
+    """A generation or epoch; negative means that there is none yet."""
+    return number if number >= 0 else None
