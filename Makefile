@@ -1,0 +1,58 @@
+# Bare `make` explains every target.
+.DEFAULT_GOAL := help
+.PHONY: help setup jars demo test check broker record bench chaos docs wheel clean
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.set-up
+
+help: ## explain every target
+	@echo "apportion: which member of a Kafka consumer group owns which partition?"
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup: $(STAMP) jars ## make .venv with the package and all extras, fetch the jars (done by the others too)
+
+$(STAMP): pyproject.toml constraints.txt
+	@python3 -c 'import sys; sys.exit("Python 3.11 or newer is needed, found " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@echo "== Python packages into $(VENV)"
+	@test -x $(PY) || python3 -m venv $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]' --group dev \
+		|| $(VENV)/bin/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]' --group dev
+	@touch $(STAMP)
+
+jars: $(STAMP) ## fetch Apache Kafka and Spark's Kafka connector through Maven into .jars
+	@$(PY) -m apportion.testing.jars
+
+demo: $(STAMP) ## a recorded real cluster: every group, its lag, its rebalances, and what each strategy would have done
+	@$(VENV)/bin/apportion demo
+
+test: setup check ## every check and every test, with a real broker and real Spark
+	@$(PY) -m pytest
+
+check: $(STAMP) ## format, lint, types and the stairs
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+broker: setup ## a real Kafka broker on this machine until Ctrl-C
+	@$(PY) -m apportion.testing.broker
+
+record: setup ## run the scripted workload on a real broker and write the demo's dump anew
+	@$(PY) -m apportion.testing.record
+
+bench: setup ## compare with Kafka's own assignors, franz-go and kafka-python side by side; writes BENCHMARKS.md
+	@$(PY) -m bench
+
+chaos: setup ## members join, leave, freeze and die for a long while on a real broker
+	@APPORTION_CHAOS=long $(PY) -m pytest tests/clients/test_chaos.py
+
+docs: setup ## the documentation as a site in site/
+	@$(VENV)/bin/mkdocs build --strict
+
+wheel: $(STAMP) ## wheel and sdist in dist/
+	@$(PY) -m build
+
+clean: ## remove what the targets made
+	@rm -rf dist build site .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,32 @@
+"""The letters and array types that every room speaks.
+
+P partitions, T topics, M members, K distinct subscriptions, C claims, S distinct sets of racks. An array's name
+says what it holds, its docstring the letters of its shape. All are 64 bits wide: NumPy indexes with nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+"""Indices and counts."""
+Longs = NDArray[np.int64]
+"""Offsets and lags, in messages."""
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+NOBODY: Final = -1
+"""In an array of owners: the partition has none."""
+UNKNOWN: Final = -1
+"""In an array of racks, offsets or lags: not known."""
+
+CELLS: Final = 10_000_000
+"""The most cells of a members x topics matrix that is ever built dense."""
+
+
+def ints(values: object) -> Ints:
+    """The values as a fresh array of 64-bit integers."""
+    return np.array(values, dtype=np.int64)

@@ -1,0 +1,82 @@
+"""Everything that apportion raises on purpose, as one tree.
+
+    ApportionError
+    ├── BadInput          a text or value that a user gave: where it stands, what stood there, what was needed
+    │   └── UnknownName   a name that is none of the known ones, with the nearest of those
+    ├── UnreadableBytes   bytes of another program that follow no known layout; never our bug
+    ├── BrokenAssignor    a strategy that gave an answer which no group can use
+    ├── MissingExtra      an optional library that this call needs, with the command that brings it
+    └── Unavailable       a broker, a file or a tool that could not be reached, with what to try
+
+The command line ends with 2 on each of them and prints the sentence alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class ApportionError(Exception):
+    """What apportion found wrong, in one sentence for a person."""
+
+
+class BadInput(ApportionError):
+    """A value that a user gave cannot be used.
+
+    where
+        The place, as a path from the top: ``members.consumer-1.topics[2]``.
+    found, needed
+        What stood there, and what would have been right.
+    """
+
+    def __init__(self, where: str, found: str, needed: str) -> None:
+        super().__init__(f"{where}: found {found}; needed {needed}.")
+        self.where, self.found, self.needed = where, found, needed
+
+    def to_dict(self) -> dict[str, str]:
+        """The error as it stands on a line of a batch."""
+        return {"where": self.where, "found": self.found, "needed": self.needed}
+
+
+class UnknownName(BadInput):
+    """A name that is none of the known ones.
+
+    >>> print(UnknownName("assignor", "round-robin", ["range", "roundrobin"]))
+    no assignor is named 'round-robin'; there are range, roundrobin. Maybe you meant 'roundrobin'.
+    """
+
+    def __init__(self, kind: str, found: str, known: Iterable[str]) -> None:
+        names = list(known)
+        near = get_close_matches(found, names, n=1, cutoff=0.5)
+        hint = f" Maybe you meant {near[0]!r}." if near else ""
+        super().__init__(kind, repr(found), "one of " + ", ".join(names))
+        self.args = (f"no {kind} is named {found!r}; there are {', '.join(names) or 'none'}.{hint}",)
+
+
+class UnreadableBytes(ApportionError):
+    """Foreign bytes follow no layout that we know.
+
+    offset
+        Bytes read well before the trouble.
+    """
+
+    def __init__(self, reason: str, offset: int = 0) -> None:
+        super().__init__(f"{reason} at byte {offset}")
+        self.reason, self.offset = reason, offset
+
+
+class BrokenAssignor(ApportionError):
+    """A strategy's answer gives a partition to nobody real, or to one who does not want it."""
+
+
+class MissingExtra(ApportionError):
+    """An optional library is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs a library that is not installed: pip install 'apportion[{extra}]'.")
+        self.extra = extra
+
+
+class Unavailable(ApportionError):
+    """A broker, file or tool could not be reached or read."""

@@ -1,0 +1,67 @@
+"""Which past claims stand: stale, claimed twice and unsubscribed ones fall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.arrays import NOBODY, Bools, Ints
+
+STANDS, STALE, TWICE, NOT_SUBSCRIBED = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """The judgement on all claims of a group.
+
+    owner
+        (P,) the member whose claim stands; -1 nobody.
+    code
+        (C,) STANDS, or what the claim fell by.
+    newest
+        (P,) the highest generation that claims the partition; only where some claim is contested, else empty.
+    """
+
+    owner: Ints
+    code: NDArray[np.int8]
+    newest: Ints
+
+    def reasons(self, member: Ints, partition: Ints, generation: Ints) -> Iterator[tuple[int, str]]:
+        """Each claim that fell, with the reason in words."""
+        for claim in np.flatnonzero(self.code != STANDS):
+            if self.code[claim] == NOT_SUBSCRIBED:
+                yield int(claim), "not subscribed"
+                continue
+            newest = self.newest[partition[claim]]
+            if self.code[claim] == TWICE:
+                yield int(claim), f"claimed twice in generation {newest}"
+            else:
+                yield int(claim), f"stale: generation {generation[member[claim]]}, newest {newest}"
+
+
+def judge(
+    member: Ints, partition: Ints, generation: Ints, partitions: int, may_own: Callable[[Ints, Ints], Bools]
+) -> Verdict:
+    """Judge claims (C,) on existing partitions, in the order: newest generation, single, subscribed.
+
+    A member can miss a rebalance and come back with old claims, so the newest generation is right (KIP-341); at
+    equal generations nobody is (Kafka, AbstractStickyAssignor). Last, a claim falls whose member no longer wants it.
+    """
+    code = np.zeros(len(member), dtype=np.int8)
+    newest = np.empty(0, dtype=np.int64)
+    owner = np.full(partitions, NOBODY, dtype=np.int64)
+    if not len(member):
+        return Verdict(owner, code, newest)
+    if np.bincount(partition, minlength=partitions).max() > 1:
+        newest = np.full(partitions, np.iinfo(np.int64).min, dtype=np.int64)
+        np.maximum.at(newest, partition, generation[member])
+        code[generation[member] < newest[partition]] = STALE
+        top = code == STANDS
+        code[top & (np.bincount(partition[top], minlength=partitions)[partition] > 1)] = TWICE
+    code[(code == STANDS) & ~may_own(member, partition)] = NOT_SUBSCRIBED
+    stands = code == STANDS
+    owner[partition[stands]] = member[stands]
+    return Verdict(owner, code, newest)

@@ -1,0 +1,1 @@
+"""How far behind a group is: the rule, and where offsets come from."""

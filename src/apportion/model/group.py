@@ -1,0 +1,249 @@
+"""A consumer group as flat arrays: topics, members, who wants what, past owners, lag, racks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints, Longs
+from apportion.kernels.keep import Verdict, judge
+from apportion.kernels.lag import lag_of
+
+NO_PRIORITY: Final = np.iinfo(np.int64).min
+"""A member without a priority: it comes after every member that has one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Claims:
+    """What members say they held after the last rebalance that they saw.
+
+    member, partition
+        (C,) a member and a partition that exists; no pair stands twice.
+    strays
+        Claims on what does not exist: (member, topic name, partition id).
+    """
+
+    member: Ints
+    partition: Ints
+    strays: tuple[tuple[int, str, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Offsets:
+    """What is known of each partition's log; -1 is unknown, for ``committed`` never committed.
+
+    begin, end, committed, lag
+        (P,) in messages; a given ``lag`` wins over the three offsets.
+    """
+
+    begin: Longs
+    end: Longs
+    committed: Longs
+    lag: Longs
+
+
+@dataclass(frozen=True, eq=False)
+class Racks:
+    """Where members and replicas stand.
+
+    names
+        (R,) every rack that anybody names, ascending.
+    of_member
+        (M,) rack of each member; -1 unknown.
+    set_of
+        (P,) which of ``sets`` holds the partition's replicas; -1 unknown.
+    sets
+        (S,) distinct sets of racks, each ascending and not empty.
+    """
+
+    names: tuple[str, ...]
+    of_member: Ints
+    set_of: Ints
+    sets: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def near(self) -> Bools:
+        """(R, S) whether rack r holds a replica of the partitions with set s."""
+        near = np.zeros((len(self.names), len(self.sets)), dtype=np.bool_)
+        for s, racks in enumerate(self.sets):
+            near[list(racks), s] = True
+        return near
+
+    @property
+    def known(self) -> bool:
+        """Whether some member's and some partition's racks are known."""
+        return bool((self.of_member != UNKNOWN).any() and (self.set_of != UNKNOWN).any())
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """One consumer group: the whole input of an assignor.
+
+    topics
+        (T,) names, ascending as Java compares strings.
+    start
+        (T + 1,) the partitions of topic t are ``start[t]:start[t + 1]``, by ascending id.
+    number
+        (P,) each partition's id as the broker gave it; gaps are allowed.
+    described
+        (T,) False for a topic that a member wants and nobody described: it has no partitions.
+    members, instance_ids
+        (M,) member ids in member order: static ones by instance id, then dynamic ones by member id.
+    subscriptions, subscription_of
+        (K,) distinct sets of topics, each ascending; (M,) which of them a member has.
+    generation
+        (M,) of the last rebalance that the member saw; -1 none.
+    priority
+        (M,) for failover, highest first; ``NO_PRIORITY`` where unset.
+    """
+
+    name: str
+    topics: tuple[str, ...]
+    start: Ints
+    number: Ints
+    described: Bools
+    members: tuple[str, ...]
+    instance_ids: tuple[str | None, ...]
+    subscriptions: tuple[Ints, ...]
+    subscription_of: Ints
+    generation: Ints
+    claims: Claims
+    priority: Ints
+    offsets: Offsets | None = None
+    racks: Racks | None = None
+    auto_offset_reset: str = "latest"
+    client_ids: tuple[str | None, ...] = ()
+    hosts: tuple[str | None, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Group({self.name!r}, topics={self.T}, partitions={self.P}, members={self.M})"
+
+    # The letters are the names here: see apportion.arrays.
+    @property
+    def P(self) -> int:
+        """How many partitions."""
+        return len(self.number)
+
+    @property
+    def T(self) -> int:
+        """How many topics."""
+        return len(self.topics)
+
+    @property
+    def M(self) -> int:
+        """How many members."""
+        return len(self.members)
+
+    @cached_property
+    def topic_of(self) -> Ints:
+        """(P,) the topic of each partition."""
+        return np.repeat(np.arange(self.T), np.diff(self.start))
+
+    @cached_property
+    def wanted_topic(self) -> Bools:
+        """(T,) whether some member subscribes to the topic."""
+        wanted = np.zeros(self.T, dtype=np.bool_)
+        for topics in self.subscriptions:
+            wanted[topics] = True
+        return wanted
+
+    @cached_property
+    def wanted(self) -> Bools:
+        """(P,) whether some member subscribes to the partition's topic."""
+        if self.wanted_topic.all():
+            return np.ones(self.P, dtype=np.bool_)
+        return np.repeat(self.wanted_topic, np.diff(self.start))
+
+    @cached_property
+    def wants(self) -> Bools:
+        """(K, T) whether subscription k has topic t; use ``may_own`` where K x T passes ``CELLS``."""
+        if len(self.subscriptions) * self.T > CELLS:
+            raise MemoryError(f"{len(self.subscriptions)} subscriptions x {self.T} topics are too many for one matrix")
+        wants = np.zeros((len(self.subscriptions), self.T), dtype=np.bool_)
+        for k, topics in enumerate(self.subscriptions):
+            wants[k, topics] = True
+        return wants
+
+    @cached_property
+    def _wish_keys(self) -> Ints:
+        """Ascending keys k * T + t of all wishes, for groups too wide for ``wants``."""
+        return np.concatenate([k * self.T + topics for k, topics in enumerate(self.subscriptions)])
+
+    def may_own(self, member: Ints, partition: Ints) -> Bools:
+        """Whether each member subscribes to the topic of the partition beside it."""
+        if len(self.subscriptions) == 1 and self.wanted_topic.all():
+            return np.ones(len(partition), dtype=np.bool_)
+        k, t = self.subscription_of[member], self.topic_of[partition]
+        if len(self.subscriptions) * self.T <= CELLS:
+            return self.wants[k, t]
+        at = np.searchsorted(self._wish_keys, k * self.T + t)
+        found: Bools = self._wish_keys[np.minimum(at, len(self._wish_keys) - 1)] == k * self.T + t
+        return found
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Which claims stand, and why the others fell."""
+        return judge(self.claims.member, self.claims.partition, self.generation, self.P, self.may_own)
+
+    @property
+    def owner(self) -> Ints:
+        """(P,) who owned each partition before, by a claim that stands; -1 nobody."""
+        return self.verdict.owner
+
+    @cached_property
+    def lag(self) -> Longs:
+        """(P,) messages that the group still has to read; 0 where nothing is known."""
+        if self.offsets is None:
+            return np.zeros(self.P, dtype=np.int64)
+        o = self.offsets
+        return np.where(o.lag != UNKNOWN, o.lag, lag_of(o.begin, o.end, o.committed, self.auto_offset_reset))
+
+    @cached_property
+    def lag_known(self) -> Bools:
+        """(P,) whether the lag is given or can be computed."""
+        if self.offsets is None:
+            return np.zeros(self.P, dtype=np.bool_)
+        known: Bools = (self.offsets.lag != UNKNOWN) | (self.offsets.end != UNKNOWN)
+        return known
+
+    @cached_property
+    def contested(self) -> Ints:
+        """(P,) who claims each partition, rightly or not: -1 nobody, -2 several members, else the one."""
+        claimed = np.full(self.P, NOBODY, dtype=np.int64)
+        claimed[self.claims.partition] = self.claims.member
+        claimed[np.bincount(self.claims.partition, minlength=self.P) > 1] = -2
+        return claimed
+
+    def subscribers(self, topic: int) -> Ints:
+        """Members that subscribe to the topic, in member order."""
+        has = np.array([topic in topics for topics in self.subscriptions], dtype=np.bool_)
+        return np.flatnonzero(has[self.subscription_of])
+
+    def partitions(self, topic: int) -> slice:
+        """The topic's place in every (P,) array."""
+        return slice(int(self.start[topic]), int(self.start[topic + 1]))
+
+    def name_of(self, partition: int) -> tuple[str, int]:
+        """The partition as Kafka calls it: topic name and id."""
+        return self.topics[int(self.topic_of[partition])], int(self.number[partition])
+
+    def fell(self) -> Iterator[tuple[int, str, int, str]]:
+        """Every claim that fell: (member, topic, partition id, why), by topic, partition, member."""
+        rows = [(topic, number, member, "no such partition") for member, topic, number in self.claims.strays]
+        for claim, why in self.verdict.reasons(self.claims.member, self.claims.partition, self.generation):
+            topic, number = self.name_of(int(self.claims.partition[claim]))
+            rows.append((topic, number, int(self.claims.member[claim]), why))
+        rows.sort(key=lambda row: (java_order(row[0]), row[1], row[2]))
+        return ((member, topic, number, why) for topic, number, member, why in rows)
+
+
+def java_order(name: str) -> bytes:
+    """A sort key that orders names as Java does, by UTF-16 units.
+
+    It differs from Python's order only beyond U+FFFF: there Java sees a surrogate, which sorts before U+E000.
+    """
+    return name.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,72 @@
+"""What an answer is worth: balance, moves, lag spread, locality, a line each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, Longs
+from apportion.model.group import Group
+
+
+def measure(group: Group, owner: Ints) -> dict[str, int]:
+    """The measures of a plan, named as in plan.json.
+
+    owner
+        (P,) the plan's answer; -1 nobody.
+    Returns
+        partitions (wanted ones), members, load_min, load_max, load_squares (partitions a member, squared and summed),
+        kept and moves (standing claims whose partition stays, or goes to another member), rack_misses; and where the
+        lag of a wanted partition is known, lag_max (messages of the heaviest member), lag_bound (no plan that assigns
+        the same partitions gets below it), lag_unknown (wanted partitions).
+    """
+    held = loads(owner, group.M)
+    past = group.owner
+    moved = (past != NOBODY) & (owner != NOBODY) & (past != owner)
+    result = {
+        "partitions": int(group.wanted.sum()),
+        "members": group.M,
+        "load_min": int(held.min()),
+        "load_max": int(held.max()),
+        "load_squares": int(held @ held),
+        "kept": int(((past != NOBODY) & (past == owner)).sum()),
+        "moves": int(moved.sum()),
+        "rack_misses": int(rack_misses(group, owner).sum()),
+    }
+    if group.offsets is not None and (group.lag_known & group.wanted).any():
+        result["lag_max"] = int(lag_held(group, owner).max())
+        result["lag_bound"] = lag_bound(group, owner)
+        result["lag_unknown"] = int((group.wanted & ~group.lag_known).sum())
+    return result
+
+
+def loads(owner: Ints, members: int) -> Ints:
+    """(M,) partitions each member holds."""
+    return np.bincount(owner[owner != NOBODY], minlength=members)
+
+
+def lag_held(group: Group, owner: Ints) -> Longs:
+    """(M,) messages each member has to read; exact beyond 2**53, so no weighted bincount."""
+    held = np.zeros(group.M, dtype=np.int64)
+    mine = owner != NOBODY
+    np.add.at(held, owner[mine], group.lag[mine])
+    return held
+
+
+def lag_bound(group: Group, owner: Ints) -> int:
+    """Messages that the heaviest member must have in any plan that assigns the same partitions."""
+    lag = group.lag[owner != NOBODY]
+    if not len(lag):
+        return 0
+    return max(int(lag.max()), -(-int(lag.sum()) // group.M))
+
+
+def rack_misses(group: Group, owner: Ints) -> Bools:
+    """(P,) whether both racks are known and no replica is in the owner's."""
+    racks = group.racks
+    if racks is None or not racks.known:
+        return np.zeros(group.P, dtype=np.bool_)
+    rack = np.where(owner == NOBODY, UNKNOWN, racks.of_member[owner])
+    told = (rack != UNKNOWN) & (racks.set_of != UNKNOWN)
+    missed = np.zeros(group.P, dtype=np.bool_)
+    missed[told] = ~racks.near[rack[told], racks.set_of[told]]
+    return missed

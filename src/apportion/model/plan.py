@@ -1,0 +1,149 @@
+"""A plan: a group, an owner for each partition, and what is proved about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Ints
+from apportion.model.group import Group
+from apportion.model.measures import measure
+from apportion.model.names import Assignment, owners_to_names, partitions_to_names
+
+
+class Certificate(Protocol):
+    """Why no better answer exists, for a reader to check."""
+
+    def explain(self, group: Group) -> list[str]:
+        """The argument, a sentence a line."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a strategy returns when it has more to say than the owners.
+
+    owner
+        (P,) the member that owns each partition; -1 nobody.
+    proof
+        Goal to ``optimal``, ``bounded`` or ``heuristic``, in the strategy's order of goals.
+    measures
+        Replaces or adds to the plan's measures (``lag_bound``).
+    extra
+        Top-level fields that the plan carries besides (``epoch``).
+    certificate
+        What shows the proof; ``plan --explain`` prints it.
+    """
+
+    owner: Ints
+    proof: Mapping[str, str] = field(default_factory=dict)
+    measures: Mapping[str, int] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    certificate: Certificate | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A strategy's answer to a group.
+
+    answer
+        Its owners are the target: who owns what once every hand-over is done.
+    cooperative
+        Whether a partition that changes hands belongs to nobody for one round (KIP-429).
+    """
+
+    group: Group
+    assignor: str
+    settings: Mapping[str, Any]
+    answer: Answer
+    cooperative: bool = False
+
+    @property
+    def owner(self) -> Ints:
+        """(P,) the member that owns each partition in the end; -1 nobody."""
+        return self.answer.owner
+
+    @property
+    def proof(self) -> dict[str, str]:
+        """Goal to ``optimal``, ``bounded`` or ``heuristic``, in the strategy's order."""
+        return dict(self.answer.proof)
+
+    @cached_property
+    def withheld(self) -> Bools:
+        """(P,) partitions that somebody else than the new owner claims, so that nobody gets them this round."""
+        if not self.cooperative:
+            return np.zeros(self.group.P, dtype=np.bool_)
+        keeps = (self.owner != NOBODY) & (self.owner == self.group.owner)
+        claimed = self.group.contested
+        held_back: Bools = (self.owner != NOBODY) & (claimed != NOBODY) & (claimed != self.owner) & ~keeps
+        return held_back
+
+    @cached_property
+    def owner_now(self) -> Ints:
+        """(P,) who owns each partition this round."""
+        return np.where(self.withheld, NOBODY, self.owner) if self.cooperative else self.owner
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """Member to topic to partition ids, for this round: ``{"a": {"clicks": [0, 1]}}``."""
+        return owners_to_names(self.group, self.owner_now)
+
+    @cached_property
+    def target(self) -> Assignment:
+        """The assignment after the hand-over; with eager strategies the assignment itself."""
+        return owners_to_names(self.group, self.owner) if self.cooperative else self.assignment
+
+    @cached_property
+    def measures(self) -> dict[str, int]:
+        """Balance, moves, lag and locality of the target; see ``measure``."""
+        return {**measure(self.group, self.owner), **self.answer.measures}
+
+    @property
+    def unassigned(self) -> dict[str, list[int]]:
+        """Described partitions that nobody gets: topic to ids."""
+        return partitions_to_names(self.group, self.owner == NOBODY)
+
+    @property
+    def ignored(self) -> list[dict[str, str | int]]:
+        """Claims that fell, each with the reason."""
+        members = self.group.members
+        return [
+            {"member": members[member], "topic": topic, "partition": number, "why": why}
+            for member, topic, number, why in self.group.fell()
+        ]
+
+    def explain(self) -> list[str]:
+        """The certificate in words, a sentence a line."""
+        if self.answer.certificate is not None:
+            return self.answer.certificate.explain(self.group)
+        return [f"{goal}: {how}." for goal, how in self.proof.items()] or ["This strategy proves nothing."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """plan.json as a dict; the same input gives the same dict, in the same order."""
+        result: dict[str, Any] = {
+            "version": 1,
+            "group": self.group.name,
+            "assignor": self.assignor,
+            "settings": dict(self.settings),
+            "assignment": self.assignment,
+        }
+        if self.cooperative:
+            result["target"] = self.target
+            result["withheld"] = partitions_to_names(self.group, self.withheld)
+        result["unassigned"] = self.unassigned
+        result["ignored"] = self.ignored
+        result["measures"] = self.measures
+        result["proof"] = self.proof
+        return {**result, **self.answer.extra}
+
+    def to_json(self) -> str:
+        """plan.json as one line of text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    def __repr__(self) -> str:
+        return f"Plan({self.group.name!r}, {self.assignor}, moves={self.measures['moves']}, proof={self.proof})"

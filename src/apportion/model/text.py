@@ -1,0 +1,288 @@
+"""The text form of a group: group.json judged field by field, every error naming its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from apportion.arrays import UNKNOWN
+from apportion.errors import BadInput
+from apportion.kernels.lag import RESETS
+from apportion.model.group import Group, Racks
+from apportion.model.names import build
+
+MOST_PARTITIONS: Final = 20_000_000
+"""In one group, so that one line of text cannot exhaust the memory."""
+_INT32: Final = 2**31 - 1
+_INT64: Final = 2**63 - 1
+Check = Callable[[str, Any], None]
+
+
+def read_group(given: str | bytes | dict[str, Any]) -> Group:
+    """A group from text or from a dict, after every field was looked at; ``BadInput`` names the first bad place."""
+    raw = read_json(given) if isinstance(given, str | bytes | bytearray) else given
+    check_group(raw)
+    return build(raw)
+
+
+def read_json(text: str | bytes, where: str = "text") -> Any:
+    """JSON without its freedoms: no NaN, no name twice, no lone surrogates, UTF-8 only."""
+    try:
+        if isinstance(text, bytes | bytearray):
+            text = text.decode("utf-8")
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise BadInput(where, f"byte {error.object[error.start]:#04x} at {error.start}", "UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        at = f"{where}, line {error.lineno} column {error.colno}"
+        raise BadInput(at, f"{_short(error.doc[error.pos : error.pos + 20])} ({error.msg})", "JSON") from None
+    except RecursionError:
+        raise BadInput(where, "values nested too deep", "a group as in the docs") from None
+    except BadInput:
+        raise
+    except ValueError as error:
+        raise BadInput(where, f"a number out of bounds ({error})", "JSON") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadInput("text", f"the name {_short(twice)} twice in one object", "each name once")
+    return result
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise BadInput("text", name, "a finite number")
+
+
+def check_group(raw: Any) -> None:
+    """Raise ``BadInput`` at the first place where the dict is not a group of version 1."""
+    _object("", raw, _GROUP, required=("topics", "members"))
+    if not raw["members"]:
+        raise BadInput("members", "no member at all", "at least one")
+    _instances(raw["members"])
+
+
+def _topics(where: str, value: Any) -> None:
+    _is(where, value, dict, "an object of topics")
+    room = MOST_PARTITIONS
+    for topic, what in value.items():
+        at = f"{where}.{topic}"
+        _text(at, topic)
+        if type(what) is int:
+            _range(at, what, 0, _INT32 + 1)
+            room -= what
+        else:
+            _is(at, what, list, "a number of partitions or a list of them")
+            _partitions(at, what)
+            room -= len(what)
+        if room < 0:
+            raise BadInput(at, f"more than {MOST_PARTITIONS:,} partitions in all", f"at most {MOST_PARTITIONS:,}")
+
+
+def _partitions(where: str, entries: list[Any]) -> None:
+    seen: set[int] = set()
+    for i, entry in enumerate(entries):
+        at = f"{where}[{i}]"
+        _object(at, entry, _PARTITION, required=("partition",))
+        if entry["partition"] in seen:
+            raise BadInput(f"{at}.partition", f"partition {entry['partition']} a second time", "each partition once")
+        seen.add(entry["partition"])
+
+
+def _members(where: str, value: Any) -> None:
+    _is(where, value, dict, "an object of members")
+    for member, fields in value.items():
+        at = f"{where}.{member}"
+        _text(at, member)
+        _object(at, fields, _MEMBER, required=("topics",))
+
+
+def _instances(members: dict[str, Any]) -> None:
+    """No instance id stands for two members."""
+    seen: dict[str, str] = {}
+    for member, fields in members.items():
+        instance = fields.get("instance_id")
+        if instance and seen.setdefault(instance, member) != member:
+            at = f"members.{member}.instance_id"
+            raise BadInput(at, f"{_short(instance)}, which {seen[instance]} has too", "an instance id of one member")
+
+
+def _owned(where: str, value: Any) -> None:
+    _is(where, value, dict, "an object of topics")
+    for topic, partitions in value.items():
+        at = f"{where}.{topic}"
+        _text(at, topic)
+        _is(at, partitions, list, "a list of partition ids")
+        # A claim is another's word, so any id is well-formed that a 32-bit field can hold.
+        if partitions and (
+            set(map(type, partitions)) != {int} or max(partitions) > _INT32 or min(partitions) < -_INT32
+        ):
+            for i, partition in enumerate(partitions):
+                _integer(-_INT32 - 1, _INT32)(f"{at}[{i}]", partition)
+
+
+def _all_int32(values: list[Any]) -> bool:
+    return set(map(type, values)) == {int} and -_INT32 - 1 <= min(values) and max(values) <= _INT32
+
+
+def _names(where: str, value: Any) -> None:
+    _is(where, value, list, "a list of names")
+    for i, name in enumerate(value):
+        _text(f"{where}[{i}]", name)
+
+
+def _reset(where: str, value: Any) -> None:
+    _text(where, value)
+    if value not in RESETS:
+        raise BadInput(where, _short(value), "one of " + ", ".join(RESETS))
+
+
+def _version(where: str, value: Any) -> None:
+    _integer(-_INT64, _INT64)(where, value)
+    if value != 1:
+        raise BadInput(where, _short(value), "1")
+
+
+def _text(where: str, value: Any) -> None:
+    if type(value) is not str:
+        raise BadInput(where, _short(value), "a text")
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise BadInput(ascii(where)[1:-1], "a lone surrogate", "Unicode text") from None
+
+
+def _integer(low: int, high: int) -> Check:
+    def check(where: str, value: Any) -> None:
+        if type(value) is not int:
+            raise BadInput(where, _short(value), "an integer")
+        _range(where, value, low, high)
+
+    return check
+
+
+def _range(where: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise BadInput(where, _short(value), f"an integer from {low} to {high}")
+
+
+def _is(where: str, value: Any, kind: type, needed: str) -> None:
+    if type(value) is not kind:
+        raise BadInput(where or "group", _short(value), needed)
+
+
+def _object(where: str, value: Any, fields: dict[str, Check], required: tuple[str, ...]) -> None:
+    """Check an object's fields; ``null`` for an optional one is its absence."""
+    _is(where, value, dict, "an object")
+    prefix = f"{where}." if where else ""
+    for name, field in value.items():
+        check = fields.get(name) if type(name) is str else None
+        if check is None:
+            at = f"{prefix}{name}" if type(name) is str else (where or "group")
+            raise BadInput(at, f"an unknown field {_short(name)}", "one of " + ", ".join(fields))
+        if field is not None or name in required:
+            check(prefix + name, field)
+    for name in required:
+        if name not in value:
+            raise BadInput(where or "group", "no field " + repr(name), f"the field {name!r}")
+
+
+def _short(value: Any) -> str:
+    """A value as an error shows it: JSON, at most 60 characters."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**30:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        text = json.dumps(value, ensure_ascii=True, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+_OFFSET = _integer(0, _INT64)
+_PARTITION: Final[dict[str, Check]] = {
+    "partition": _integer(0, _INT32),
+    "racks": _names,
+    "begin": _OFFSET,
+    "end": _OFFSET,
+    "committed": _OFFSET,
+    "lag": _OFFSET,
+}
+_MEMBER: Final[dict[str, Check]] = {
+    "instance_id": _text,
+    "client_id": _text,
+    "host": _text,
+    "rack": _text,
+    "topics": _names,
+    "owned": _owned,
+    "generation": _integer(-1, _INT32),
+    "priority": _integer(-(2**31), _INT32),
+}
+_GROUP: Final[dict[str, Check]] = {
+    "version": _version,
+    "group": _text,
+    "auto_offset_reset": _reset,
+    "topics": _topics,
+    "members": _members,
+}
+
+
+def group_to_dict(group: Group) -> dict[str, Any]:
+    """group.json of a group: what ``read_group`` makes the same group from."""
+    members = {member: _member_to_dict(group, m) for m, member in enumerate(group.members)}
+    for m, t, p in zip(
+        group.claims.member.tolist(),
+        group.topic_of[group.claims.partition].tolist(),
+        group.number[group.claims.partition].tolist(),
+        strict=True,
+    ):
+        members[group.members[m]].setdefault("owned", {}).setdefault(group.topics[t], []).append(p)
+    for m, topic, number in group.claims.strays:
+        members[group.members[m]].setdefault("owned", {}).setdefault(topic, []).append(number)
+    for fields in members.values():
+        if "owned" in fields:
+            fields["owned"] = {topic: sorted(ids) for topic, ids in sorted(fields["owned"].items())}
+    topics = {topic: _topic_to_dict(group, t) for t, topic in enumerate(group.topics) if group.described[t]}
+    reset = group.auto_offset_reset
+    return {"version": 1, "group": group.name, "auto_offset_reset": reset, "topics": topics, "members": members}
+
+
+def _member_to_dict(group: Group, m: int) -> dict[str, Any]:
+    rack = group.racks.of_member[m] if group.racks is not None else UNKNOWN
+    fields: dict[str, Any] = {
+        "instance_id": group.instance_ids[m],
+        "client_id": group.client_ids[m] if group.client_ids else None,
+        "host": group.hosts[m] if group.hosts else None,
+        "rack": group.racks.names[rack] if group.racks is not None and rack != UNKNOWN else None,
+        "topics": [group.topics[t] for t in group.subscriptions[group.subscription_of[m]]],
+        "generation": int(group.generation[m]) if group.generation[m] >= 0 else None,
+        "priority": int(group.priority[m]) if group.priority[m] >= -(2**31) else None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _topic_to_dict(group: Group, t: int) -> int | list[dict[str, Any]]:
+    """A topic's entries, or their number alone where nothing else is known."""
+    place = group.partitions(t)
+    entries: list[dict[str, Any]] = [{"partition": number} for number in group.number[place].tolist()]
+    _add_racks(group.racks, place, entries)
+    if group.offsets is not None:
+        for name in ("begin", "end", "committed", "lag"):
+            for entry, value in zip(entries, getattr(group.offsets, name)[place].tolist(), strict=True):
+                if value != UNKNOWN:
+                    entry[name] = value
+    if all(entry == {"partition": p} for p, entry in enumerate(entries)):
+        return len(entries)
+    return entries
+
+
+def _add_racks(racks: Racks | None, place: slice, entries: list[dict[str, Any]]) -> None:
+    if racks is None:
+        return
+    for entry, s in zip(entries, racks.set_of[place].tolist(), strict=True):
+        if s != UNKNOWN:
+            entry["racks"] = [racks.names[r] for r in racks.sets[s]]

@@ -1,0 +1,70 @@
+"""One call from a group to a checked plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Ints
+from apportion.assignors import Assignor, changed_settings, find
+from apportion.errors import BrokenAssignor
+from apportion.model.group import Group
+from apportion.model.plan import Answer, Plan
+from apportion.model.text import read_group
+
+
+def plan(
+    group: Group | Mapping[str, Any] | str | bytes,
+    assignor: str | Assignor = "cooperative-sticky",
+    settings: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Plan a group with a strategy.
+
+    group
+        A ``Group``, or group.json as a dict or text.
+    assignor
+        A strategy, or the name of a known one; then ``settings`` are its settings.
+    Raises
+        BadInput (UnknownName) for a bad group, name or setting; BrokenAssignor where the strategy's answer is no plan.
+
+    >>> plan({"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}}}, "roundrobin").assignment
+    {'a': {'t': [0, 1, 2]}}
+    """
+    if not isinstance(group, Group):
+        group = read_group(group if isinstance(group, str | bytes) else dict(group))
+    if isinstance(assignor, str):
+        assignor = find(assignor, settings)
+    answer = assignor.assign(group)
+    if not isinstance(answer, Answer):
+        answer = Answer(answer)
+    check_owners(assignor.name, group, answer.owner)
+    cooperative = bool(getattr(assignor, "cooperative", False))
+    return Plan(group, assignor.name, changed_settings(assignor), answer, cooperative)
+
+
+def check_owners(name: str, group: Group, owner: Ints) -> None:
+    """Raise ``BrokenAssignor`` unless the answer names, for each partition, nobody or a member that wants it."""
+    if not isinstance(owner, np.ndarray) or owner.shape != (group.P,) or owner.dtype.kind != "i":
+        raise BrokenAssignor(
+            f"the assignor {name!r} answered {_shape(owner)} to a group of {group.P} partitions; "
+            f"needed an integer array of shape ({group.P},)."
+        )
+    if not group.P:
+        return
+    if owner.min() < NOBODY or owner.max() >= group.M:
+        worst = int(owner.max() if owner.max() >= group.M else owner.min())
+        raise BrokenAssignor(f"the assignor {name!r} named member {worst}; there are members 0 to {group.M - 1}.")
+    given = np.flatnonzero(owner != NOBODY)
+    wrong = given[~group.may_own(owner[given], given)]
+    if len(wrong):
+        topic, number = group.name_of(int(wrong[0]))
+        member = group.members[int(owner[wrong[0]])]
+        raise BrokenAssignor(f"the assignor {name!r} gave {topic}-{number} to {member!r}, who does not want {topic!r}.")
+
+
+def _shape(owner: object) -> str:
+    if isinstance(owner, np.ndarray):
+        return f"an array of {owner.dtype} and shape {owner.shape}"
+    return f"a {type(owner).__name__}"
