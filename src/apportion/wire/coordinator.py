@@ -220,17 +220,8 @@ def _generation(group: str, value: bytes | None) -> GroupGeneration:
     members = tuple([_member(reader, version, protocol_type) for _ in range(count)])
     if flexible:
         reader.tags()
-    return GroupGeneration(
-        group,
-        False,
-        version,
-        generation,
-        protocol_type,
-        protocol,
-        leader,
-        None if state_time == -1 else state_time,
-        members,
-    )
+    entered = None if state_time == -1 else state_time
+    return GroupGeneration(group, False, version, generation, protocol_type, protocol, leader, entered, members)
 
 
 def _member(reader: Reader, version: int, protocol_type: str) -> Member:
@@ -246,8 +237,24 @@ def _member(reader: Reader, version: int, protocol_type: str) -> Member:
     subscription, assignment = blob(), blob()
     if flexible:
         reader.tags()
-    outer = (member_id, instance_id, client_id, host, rebalance_timeout_ms, session_timeout_ms)
-    return Member(*outer, *_said(protocol_type, subscription, assignment), subscription, assignment)
+    rack, topics, owned, generation, assigned, user_data, unreadable = _said(protocol_type, subscription, assignment)
+    return Member(
+        member_id,
+        instance_id,
+        client_id,
+        host,
+        rebalance_timeout_ms,
+        session_timeout_ms,
+        rack,
+        topics,
+        owned,
+        generation,
+        assigned,
+        user_data,
+        unreadable,
+        subscription,
+        assignment,
+    )
 
 
 _Said = tuple[str | None, tuple[str, ...], Held, int | None, Held, bytes | None, str | None]

@@ -97,7 +97,8 @@ VALUES: Final[Mapping[int, Read]] = {
             "rebalanceTimeoutMs": Reader.int32,
             "serverAssignor": _nullable,
         },
-        {0: ("classicMemberMetadata", _classic, None)},
+        # Kafka's default is the empty struct, so that a null one is written out.
+        {0: ("classicMemberMetadata", _classic, {"sessionTimeoutMs": 0, "supportedProtocols": []})},
     ),
     6: _struct({"assignmentEpoch": Reader.int32}, {0: ("assignmentTimestamp", Reader.int64, 0)}),
     7: _struct({"topicPartitions": _array(_TARGET, 18)}),

@@ -36,12 +36,14 @@ _INT64 = struct.Struct(">q")
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """One U+FFFD for a bad piece; a surrogate written in three bytes is one piece for Java, three for Python."""
+    """One U+FFFD for a bad piece; a surrogate written as three bytes, or begun so, is one piece for Java alone."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     piece = error.object[error.start : error.start + 3]
-    lone = len(piece) == 3 and piece[0] == 0xED and 0xA0 <= piece[1] <= 0xBF and 0x80 <= piece[2] <= 0xBF
-    return "\ufffd", error.start + 3 if lone else error.end
+    if len(piece) > 1 and piece[0] == 0xED and 0xA0 <= piece[1] <= 0xBF:
+        whole = len(piece) == 3 and 0x80 <= piece[2] <= 0xBF
+        return "\ufffd", error.start + (3 if whole else 2)
+    return "\ufffd", error.end
 
 
 codecs.register_error("apportion-java", _replace_as_java)
