@@ -1,0 +1,235 @@
+"""What if: a change to a group as a function from group to group, and a list of changes replayed one after the other.
+
+A change written as text is a step: ``join 2``, ``leave pod-3``, ``grow clicks:24``, ``lose-rack b``,
+``lag clicks:0=1000000``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs
+from apportion.assignors import Assignor
+from apportion.errors import BadInput, UnknownName
+from apportion.model.group import Claims, Group, Offsets
+from apportion.model.names import build
+from apportion.model.plan import Plan
+from apportion.model.text import MOST_PARTITIONS, group_to_dict
+from apportion.planning import plan
+
+MOST_MEMBERS: Final = 100_000
+"""That one step may add: a slip of the finger must not exhaust the memory."""
+_INT64: Final = 2**63 - 1
+
+
+def join(group: Group, n: int = 1) -> Group:
+    """N new members ``join-1``, ``join-2`` ... with the commonest subscription, no past and no rack.
+
+    Of subscriptions equally common, the one of the first member counts; names that are taken are passed over.
+    """
+    if not 1 <= n <= MOST_MEMBERS:
+        raise BadInput("join", str(n), f"how many members come, from 1 to {MOST_MEMBERS}")
+    count = np.bincount(group.subscription_of, minlength=len(group.subscriptions))
+    topics = [group.topics[t] for t in group.subscriptions[int(count.argmax())].tolist()]
+    raw = group_to_dict(group)
+    free = (name for i in range(1, n + group.M + 1) if (name := f"join-{i}") not in raw["members"])
+    raw["members"].update({name: {"topics": topics} for name, _ in zip(free, range(n), strict=False)})
+    return build(raw)
+
+
+def leave(group: Group, member: str) -> Group:
+    """One member is gone, and its claims with it: named by member id, instance id or a client id of its own."""
+    gone = member_named(group, member)
+    return _without(group, {gone}, f"leave {member}")
+
+
+def crash(group: Group, member: str) -> Group:
+    """A member that dies is a member that leaves: only the time until the group notices differs."""
+    return leave(group, member)
+
+
+def grow(group: Group, topic: str, n: int) -> Group:
+    """The topic has N partitions now; the new ones are empty and follow the highest id that is described."""
+    if topic not in group.topics:
+        raise UnknownName("topic", topic, group.topics)
+    place = group.partitions(group.topics.index(topic))
+    numbers = group.number[place]
+    old = int(numbers.max()) + 1 if len(numbers) else 0
+    if not old < n:
+        raise BadInput(f"grow {topic}", f"{n} partitions", f"more than the {old} there are: a topic never shrinks")
+    if n - old + group.P > MOST_PARTITIONS:
+        raise BadInput(f"grow {topic}", f"{n} partitions", f"at most {MOST_PARTITIONS:,} in the whole group")
+    raw = group_to_dict(group)
+    told = bool(group.lag_known[place].any())
+    raw["topics"][topic] = _grown(raw["topics"].get(topic, 0), old, n, told)
+    return build(raw)
+
+
+def _grown(what: int | list[dict[str, Any]], old: int, n: int, told: bool) -> int | list[dict[str, Any]]:
+    """A topic's description with partitions old to n - 1 added, whose logs are empty where logs are told of."""
+    if isinstance(what, int):
+        return n
+    empty = {"begin": 0, "end": 0} if told else {}
+    return what + [{"partition": p, **empty} for p in range(old, n)]
+
+
+def lose_rack(group: Group, rack: str) -> Group:
+    """The rack's members are gone, and its replicas: no partition can be read there any more.
+
+    A partition that had replicas nowhere else stays in the group without a rack, as Kafka's assignors hand out
+    partitions that have no leader.
+    """
+    if group.racks is None or rack not in group.racks.names:
+        raise UnknownName("rack", rack, group.racks.names if group.racks is not None else ())
+    r = group.racks.names.index(rack)
+    gone = {group.members[m] for m in np.flatnonzero(group.racks.of_member == r).tolist()}
+    left = _without(group, gone, f"lose-rack {rack}")
+    raw = group_to_dict(left)
+    for what in raw["topics"].values():
+        for entry in what if isinstance(what, list) else ():
+            if rack in entry.get("racks", ()):
+                entry["racks"] = [other for other in entry["racks"] if other != rack]
+    return build(raw)
+
+
+def set_lag(group: Group, topic: str, partition: int, lag: int) -> Group:
+    """The partition has this many messages left to read, whatever its offsets say."""
+    if topic not in group.topics:
+        raise UnknownName("topic", topic, group.topics)
+    if not 0 <= lag <= _INT64:
+        raise BadInput(f"lag {topic}:{partition}", str(lag), f"messages, from 0 to {_INT64}")
+    place = group.partitions(group.topics.index(topic))
+    found = np.flatnonzero(group.number[place] == min(partition, 2**31))
+    if not len(found):
+        raise BadInput(f"lag {topic}:{partition}", "no such partition", f"one of the topic's {_span(group, place)}")
+    unknown: Longs = np.full(group.P, UNKNOWN, dtype=np.int64)
+    offsets = group.offsets or Offsets(unknown, unknown, unknown, unknown)
+    lags = offsets.lag.copy()
+    lags[place.start + int(found[0])] = lag
+    return replace(group, offsets=replace(offsets, lag=lags))
+
+
+def after(plan: Plan) -> Group:
+    """The group after the rebalance: the plan's assignment is the past of every member, one generation on.
+
+    What a cooperative plan withholds belongs to nobody yet.
+    """
+    return with_past(plan.group, plan.owner_now)
+
+
+def settled(plan: Plan) -> Group:
+    """The group after the rebalance and the hand-over that may follow it: the plan's target is its past."""
+    return with_past(plan.group, plan.owner)
+
+
+def with_past(group: Group, owner: Ints) -> Group:
+    """The same group whose members hold, since the next generation, what ``owner`` (P,) gives them."""
+    held = np.flatnonzero(owner != NOBODY)
+    generation = np.full(group.M, int(group.generation.max()) + 1, dtype=np.int64)
+    return replace(group, claims=Claims(owner[held], held), generation=generation)
+
+
+def member_named(group: Group, name: str) -> str:
+    """The member id that a person means: itself, an instance id, or a client id that only one member has."""
+    if name in group.members:
+        return name
+    for ids in (group.instance_ids, group.client_ids):
+        found = [member for member, other in zip(group.members, ids, strict=bool(ids)) if other == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+            raise BadInput("member", f"{name!r}, the client id of {len(found)} members", f"one of {names}")
+    others = [other for ids in (group.instance_ids, group.client_ids) for other in ids if other]
+    raise UnknownName("member", name, dict.fromkeys([*group.members, *others]))
+
+
+def _without(group: Group, gone: set[str], step: str) -> Group:
+    if not gone:
+        return group
+    raw = group_to_dict(group)
+    raw["members"] = {member: fields for member, fields in raw["members"].items() if member not in gone}
+    if not raw["members"]:
+        raise BadInput(step, "nobody left in the group", "a member that stays")
+    return build(raw)
+
+
+def _span(group: Group, place: slice) -> str:
+    numbers = group.number[place]
+    return f"{len(numbers)}, {numbers.min()} to {numbers.max()}" if len(numbers) else "partitions, of which it has none"
+
+
+def change(group: Group, step: str) -> Group:
+    """The group after one step given as text; ``BadInput`` where the step or its names mean nothing here."""
+    verb, _, argument = step.strip().partition(" ")
+    if verb not in _VERBS:
+        raise UnknownName("step", verb, _VERBS)
+    return _VERBS[verb](group, argument.strip())
+
+
+def steps(
+    group: Group,
+    steps: Iterable[str],
+    assignor: str | Assignor = "cooperative-sticky",
+    settings: Mapping[str, Any] | None = None,
+) -> list[tuple[str, Plan]]:
+    """Each step with the plan that follows it; every next step finds the group as the plan before left it.
+
+    steps
+        Texts: ``join N``, ``leave MEMBER``, ``grow TOPIC:N``, ``lose-rack RACK``, ``lag TOPIC:PARTITION=N``.
+
+    >>> from apportion.model.text import read_group
+    >>> pair = read_group({"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}})
+    >>> [(step, p.assignment) for step, p in steps(pair, ["leave a", "join"], "roundrobin")]
+    [('leave a', {'b': {'t': [0, 1, 2, 3]}}), ('join', {'b': {'t': [0, 2]}, 'join-1': {'t': [1, 3]}})]
+    """
+    done = []
+    for step in steps:
+        planned = plan(change(group, step), assignor, settings)
+        done.append((step, planned))
+        group = settled(planned)
+    return done
+
+
+def _join(group: Group, argument: str) -> Group:
+    return join(group, _number("join", argument, "N") if argument else 1)
+
+
+def _leave(group: Group, argument: str) -> Group:
+    return leave(group, argument)
+
+
+def _grow(group: Group, argument: str) -> Group:
+    topic, colon, n = argument.rpartition(":")
+    if not colon:
+        raise BadInput("grow", repr(argument), "TOPIC:N, as in clicks:24")
+    return grow(group, topic, _number(f"grow {topic}", n, "TOPIC:N"))
+
+
+def _lag(group: Group, argument: str) -> Group:
+    where, equals, lag = argument.rpartition("=")
+    topic, colon, partition = where.rpartition(":")
+    if not equals or not colon:
+        raise BadInput("lag", repr(argument), "TOPIC:PARTITION=N, as in clicks:0=1000000")
+    form = "TOPIC:PARTITION=N"
+    return set_lag(group, topic, _number(f"lag {topic}", partition, form), _number(f"lag {where}", lag, form))
+
+
+def _number(where: str, text: str, form: str) -> int:
+    # isdecimal and isascii: int() alone would take "1_000", " 7" and Arabic digits for numbers.
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise BadInput(where, repr(text[:60]), f"a whole number ({form})")
+    return int(text)
+
+
+_VERBS: Final[dict[str, Callable[[Group, str], Group]]] = {
+    "join": _join,
+    "leave": _leave,
+    "grow": _grow,
+    "lose-rack": lose_rack,
+    "lag": _lag,
+}
