@@ -1,0 +1,242 @@
+"""Offset commits a column at a time: the same rows as ``coordinator.decode`` gives, at a small part of its price.
+
+Keys and values come as Arrow lays binary columns out (all bytes in one buffer, n + 1 offsets), so that nothing is
+copied on the way in. Every read is checked against its own row's end first; a row whose key or value is anything but
+a plain, well-formed commit (another key type, a version or tag from the future, a length that cannot be, text that
+is not UTF-8) is left to ``decode``, which then says what it is or why it is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.arrays import Bools, Ints
+
+Octets = NDArray[np.uint8]
+
+_SPARE: Final = 32
+"""Bytes that a buffer must have so that a read at its head is always inside, whatever the rows are."""
+
+_ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of N byte strings, as in Arrow's memory.
+
+    data
+        (bytes,) all of them, uint8.
+    offsets
+        (N + 1,) int32 or int64; row n is ``data[offsets[n]:offsets[n + 1]]``. The first need not be 0.
+    valid
+        (N,) bool, False where the row is null; None where none is.
+    """
+
+    data: Octets
+    offsets: NDArray[Any]
+    valid: Bools | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """N rows decoded together; a row counts only where ``done``, the others are for ``coordinator.decode``.
+
+    group_at, group_size, topic_at, topic_size
+        (N,) slices of the keys' buffer, valid UTF-8.
+    metadata_at, metadata_size
+        (N,) slices of the values' buffer, valid UTF-8; size 0 in a tombstone.
+    partition, committed, commit_time, value_version
+        (N,) as in ``coordinator.Commit``; 0 in a tombstone but for the partition.
+    leader_epoch, expire_time
+        (N,) -1 where there is none.
+    topic_id_at
+        (N,) where 16 bytes of id begin in the values' buffer; -1 where there is none.
+    tombstone, done
+        (N,) bool. Every row that is not done goes to the plain decoder, commits or not.
+    """
+
+    group_at: Ints
+    group_size: Ints
+    topic_at: Ints
+    topic_size: Ints
+    partition: NDArray[np.int32]
+    committed: Ints
+    leader_epoch: NDArray[np.int32]
+    metadata_at: Ints
+    metadata_size: Ints
+    commit_time: Ints
+    expire_time: Ints
+    topic_id_at: Ints
+    value_version: NDArray[np.int32]
+    tombstone: Bools
+    done: Bools
+
+
+def decode_commits(keys: Column, values: Column) -> Commits:
+    """All rows at once; keys and values have the same N."""
+    key = _Rows(keys)
+    value = _Rows(values)
+    group_at, group_size, topic_at, topic_size, partition, key_ok = _keys(key)
+    out = _empty(key.at.size)
+    tombstone = key_ok & ~value.valid
+    done = tombstone.copy()
+    version = value.int16(value.at, key_ok & value.valid & (value.end - value.at >= 2), -1)
+    for number in range(5):
+        rows = np.flatnonzero(version == number)
+        if rows.size:
+            done[rows] = _values(value, number, rows, out)
+    commits = Commits(
+        group_at=group_at,
+        group_size=group_size,
+        topic_at=topic_at,
+        topic_size=topic_size,
+        partition=partition,
+        value_version=np.where(done & ~tombstone, version, 0).astype(np.int32),
+        tombstone=tombstone,
+        done=done,
+        **out,
+    )
+    _leave_bad_text(key, done, group_at, group_size)
+    _leave_bad_text(key, done, topic_at, topic_size)
+    _leave_bad_text(value, done, commits.metadata_at, commits.metadata_size)
+    return commits
+
+
+class _Rows:
+    """A column ready for reading: rows' bounds as int64, and views that give big-endian numbers at any byte."""
+
+    __slots__ = ("at", "data", "end", "i16", "i32", "i64", "valid")
+
+    def __init__(self, column: Column) -> None:
+        data = np.ascontiguousarray(column.data, dtype=np.uint8)
+        if data.size < _SPARE:
+            data = np.concatenate([data, np.zeros(_SPARE - data.size, np.uint8)])
+        self.data = data
+        offsets = np.asarray(column.offsets, dtype=np.int64)
+        self.at, self.end = offsets[:-1], offsets[1:]
+        self.valid = np.ones(self.at.size, np.bool_) if column.valid is None else np.asarray(column.valid, np.bool_)
+        self.i16 = np.ndarray((data.size - 1,), ">i2", data.data, strides=(1,))
+        self.i32 = np.ndarray((data.size - 3,), ">i4", data.data, strides=(1,))
+        self.i64 = np.ndarray((data.size - 7,), ">i8", data.data, strides=(1,))
+
+    def int16(self, at: Ints, ok: Bools, otherwise: int) -> Ints:
+        """(n,) an int16 at each byte where ``ok`` says that it is inside its row."""
+        return np.where(ok, self.i16[np.where(ok, at, 0)], otherwise).astype(np.int64)
+
+
+def _keys(key: _Rows) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.int32], Bools]:
+    """Group and topic slices, partitions, and where a key of type 1 is whole. Bytes behind it are left alone."""
+    size = key.end - key.at
+    ok = key.valid & (size >= 10)
+    ok &= key.int16(key.at, ok, -1) == 1
+    group_size = key.int16(key.at + 2, ok, -1)
+    ok &= (group_size >= 0) & (group_size + 10 <= size)
+    group_at = key.at + 4
+    topic_at = group_at + group_size + 2
+    topic_size = key.int16(topic_at - 2, ok, -1)
+    ok &= (topic_size >= 0) & (group_size + topic_size + 10 <= size)
+    partition = key.i32[np.where(ok, topic_at + topic_size, 0)].astype(np.int32)
+    return group_at, group_size, topic_at, topic_size, partition, ok
+
+
+def _empty(n: int) -> dict[str, Any]:
+    """The value's columns, as a tombstone has them."""
+    zeros = ("committed", "metadata_at", "metadata_size", "commit_time")
+    out: dict[str, Any] = {name: np.zeros(n, np.int64) for name in zeros}
+    out["leader_epoch"] = np.full(n, -1, np.int32)
+    out["expire_time"] = np.full(n, -1, np.int64)
+    out["topic_id_at"] = np.full(n, -1, np.int64)
+    return out
+
+
+def _values(value: _Rows, version: int, rows: Ints, out: dict[str, Any]) -> Bools:
+    """Read the rows of one version into ``out``; (len(rows),) which of them are whole."""
+    at, end = value.at[rows], value.end[rows]
+    length_at = at + (14 if version >= 3 else 10)
+    # What a value has at the very least, with empty metadata and no tags.
+    ok = end - length_at >= (18 if version == 1 else 10)
+    length_at = np.where(ok, length_at, 0)
+    head = np.where(ok, at, 0)
+    if version >= 4:
+        text_at, text_size, ok = _compact_size(value, length_at, ok)
+    else:
+        text_at, text_size = length_at + 2, value.i16[length_at].astype(np.int64)
+        ok &= text_size >= 0
+    tail = np.where(ok, text_at + text_size, 0)
+    ok &= end - tail >= {1: 16, 4: 9}.get(version, 8)
+    tail = np.where(ok, tail, 0)
+    out["committed"][rows] = value.i64[head + 2]
+    out["metadata_at"][rows], out["metadata_size"][rows] = text_at, np.where(ok, text_size, 0)
+    out["commit_time"][rows] = value.i64[tail]
+    if version == 1:
+        out["expire_time"][rows] = value.i64[tail + 8]
+    if version >= 3:
+        out["leader_epoch"][rows] = value.i32[head + 10]
+    if version >= 4:
+        out["topic_id_at"][rows], ok = _topic_ids(value, tail + 8, end, ok)
+    return ok
+
+
+def _compact_size(value: _Rows, at: Ints, ok: Bools) -> tuple[Ints, Ints, Bools]:
+    """Where the text begins, its size, and where its length took one or two bytes and is no null."""
+    low, high = value.data[at].astype(np.int64), value.data[at + 1].astype(np.int64)
+    two = low >= 0x80
+    size = np.where(two, (low & 0x7F) | (high << 7), low) - 1
+    return at + 1 + two, size, ok & (size >= 0) & ~(two & (high >= 0x80))
+
+
+def _topic_ids(value: _Rows, at: Ints, end: Ints, ok: Bools) -> tuple[Ints, Bools]:
+    """(n,) where the id begins or -1, and where the tags are none, or one that is an id of 16 bytes."""
+    count = value.data[at]
+    one = ok & (count == 1) & (end - at >= 19)
+    here = np.where(one, at, 0)
+    one &= (value.data[here + 1] == 0) & (value.data[here + 2] == 16)
+    here = np.where(one, at, 0) + 3
+    given = one & ((value.i64[here] != 0) | (value.i64[here + 8] != 0))
+    return np.where(given, here, -1), ok & ((count == 0) | one)
+
+
+def _leave_bad_text(column: _Rows, done: Bools, at: Ints, size: Ints) -> None:
+    """Clear ``done`` where a slice is not UTF-8: Kafka reads that with replacements, and so does the plain decoder."""
+    rows = np.flatnonzero(done & (size > 0))
+    data = column.data
+    if not rows.size or int(data[column.at[0] : column.end[-1]].max()) < 0x80:
+        return
+    bounds = np.empty(2 * rows.size, np.int64)
+    bounds[0::2], bounds[1::2] = at[rows], at[rows] + size[rows]
+    # A slice is always followed by a number of its own record, so its end is inside the buffer too.
+    with_high = np.bitwise_or.reduceat(data, bounds)[0::2] >= 0x80
+    for row in rows[with_high].tolist():
+        piece = data[at[row] : at[row] + size[row]].tobytes()
+        try:
+            piece.decode("utf-8")
+        except UnicodeDecodeError:
+            done[row] = False
+
+
+def packed(data: Octets, at: Ints, size: Ints) -> tuple[NDArray[np.int32], Octets]:
+    """The slices side by side, as Arrow wants a column of text: (n + 1,) int32 offsets and the bytes.
+
+    ValueError where they come to 2 GiB or more, which int32 offsets cannot say: take fewer rows.
+    """
+    ends = np.cumsum(size, dtype=np.int64)
+    total = int(ends[-1]) if ends.size else 0
+    if total > np.iinfo(np.int32).max:
+        raise ValueError(f"{total} bytes of text in one batch do not fit int32 offsets")
+    offsets = np.zeros(ends.size + 1, np.int32)
+    offsets[1:] = ends
+    where = np.arange(total, dtype=np.int64) + np.repeat(at - offsets[:-1], size)
+    return offsets, data[where]
+
+
+def topic_id_texts(data: Octets, at: Ints) -> Octets:
+    """(n, 22) the letters of the ids that begin at ``at``: Kafka's base64url, as ASCII."""
+    raw = np.zeros((at.size, 18), np.int64)
+    raw[:, :16] = data[at[:, None] + np.arange(16)]
+    words = (raw[:, 0::3] << 16) | (raw[:, 1::3] << 8) | raw[:, 2::3]
+    letters = np.stack([words >> 18, words >> 12 & 63, words >> 6 & 63, words & 63], axis=2)
+    return _ALPHABET[letters.reshape(at.size, 24)[:, :22]]
