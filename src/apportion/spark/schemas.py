@@ -1,0 +1,380 @@
+"""Every table of the pipeline: its columns, what they mean, when they are null, and the order of its rows.
+
+``docs/tables.md`` is made from this file (``python -m apportion.spark.tables_page``). All columns are nullable for
+Spark; which ones really can be null stands in the field's metadata. Times are UTC. Columns may be added, never renamed.
+
+Whoever makes a table gives a DataFrame with these columns (``job.py`` selects them in this order, casts nothing, and
+sorts by ``order``). ``silver/ends`` holds every sample that was ever taken, ``silver/topics`` the newest alone;
+``silver/gaps`` says which offsets are missing, so a record at offset ``b`` follows one at ``a`` completely if no gap of
+their partition has ``after_offset >= a and before_offset <= b``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+_STRING, _INT, _LONG, _BOOLEAN, _TIME, _BINARY = (
+    StringType(),
+    IntegerType(),
+    LongType(),
+    BooleanType(),
+    TimestampType(),
+    BinaryType(),
+)
+_STRINGS: Final = ArrayType(_STRING)
+
+
+def column(name: str, kind: DataType, comment: str, null: str = "") -> StructField:
+    """A column with its meaning, and when it is null ("" for never)."""
+    return StructField(name, kind, True, {"comment": comment, "null": null})
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: a folder of Parquet files.
+
+    rows
+        What one row stands for.
+    order
+        Columns that sort the rows; together they tell two rows apart.
+    day
+        The column whose UTC day a file holds; None where the table is a whole.
+    """
+
+    rows: str
+    schema: StructType
+    order: tuple[str, ...]
+    day: str | None = None
+
+
+# -- pieces ----------------------------------------------------------------------------------------------------------
+
+HELD: Final = ArrayType(
+    StructType(
+        [
+            column("topic", _STRING, "topic"),
+            column("partitions", ArrayType(_INT), "partition ids, in the order of the bytes"),
+        ]
+    )
+)
+"""Partitions topic by topic."""
+
+_SOURCE: Final = [
+    column("source_partition", _INT, "partition of `__consumer_offsets` that held the record"),
+    column("source_offset", _LONG, "offset of the record there: within a group, the order of events"),
+]
+_AT: Final = column("at", _TIME, "the record's timestamp")
+_TOMBSTONE: Final = column("tombstone", _BOOLEAN, "the record has no value: it deletes its key")
+
+MEMBER: Final = StructType(
+    [
+        column("member_id", _STRING, "id that the coordinator gave"),
+        column("instance_id", _STRING, "`group.instance.id`", "a dynamic member"),
+        column("client_id", _STRING, "`client.id`; personal data"),
+        column("host", _STRING, "address as the broker saw it; personal data"),
+        column("rack", _STRING, "`client.rack`", "not set"),
+        column("topics", _STRINGS, "its subscription; empty where its bytes are not ours to read"),
+        column("owned", HELD, "what it said it owned when it joined"),
+        column("owned_generation", _INT, "the generation of `owned`", "none said"),
+        column("assigned", HELD, "what the leader gave it"),
+        column("user_data", _BINARY, "its subscription's user data; personal data", "none sent"),
+        column("rebalance_timeout_ms", _INT, "rebalance timeout", "value version 0"),
+        column("session_timeout_ms", _INT, "session timeout"),
+        column("unreadable", _STRING, "why its subscription or assignment could not be read", "they could"),
+    ]
+)
+"""One member of a classic generation."""
+
+# -- bronze ----------------------------------------------------------------------------------------------------------
+
+RECORDS: Final = Table(
+    "a record of `__consumer_offsets` as it came",
+    StructType(
+        [
+            column("key", _BINARY, "the record's key", "a record without one"),
+            column("value", _BINARY, "the record's value", "a tombstone"),
+            column("topic", _STRING, "`__consumer_offsets`"),
+            column("partition", _INT, "its partition"),
+            column("offset", _LONG, "its offset"),
+            column("timestamp", _TIME, "its timestamp"),
+            column("timestampType", _INT, "0: the producer's, 1: the broker's"),
+        ]
+    ),
+    ("partition", "offset"),
+)
+
+ENDS: Final = Table(
+    "the ends of a partition's log at one moment",
+    StructType(
+        [
+            column("topic", _STRING, "topic"),
+            column("partition", _INT, "partition"),
+            column("begin", _LONG, "log start offset"),
+            column("end", _LONG, "high watermark"),
+            column("last_stable", _LONG, "last stable offset: where `read_committed` ends"),
+            column("at", _TIME, "when it was sampled"),
+        ]
+    ),
+    ("topic", "partition", "at"),
+)
+
+TOPICS: Final = Table(
+    "a partition of a topic, when the log ends were sampled",
+    StructType(
+        [
+            column("topic", _STRING, "topic"),
+            column("topic_id", _STRING, "its id as Kafka prints it, 22 characters", "unknown"),
+            column("partition", _INT, "partition"),
+            column("racks", _STRINGS, "racks that hold a replica; empty where brokers have none"),
+        ]
+    ),
+    ("topic", "partition"),
+)
+
+# -- silver ----------------------------------------------------------------------------------------------------------
+
+COMMITS: Final = Table(
+    "a committed offset, or its deletion (key types 0 and 1)",
+    StructType(
+        [
+            column("group", _STRING, "group"),
+            column("topic", _STRING, "topic"),
+            column("partition", _INT, "partition"),
+            column("committed", _LONG, "next offset to read", "tombstone"),
+            column("leader_epoch", _INT, "leader epoch of the last message read", "tombstone, or none said"),
+            column("metadata", _STRING, "free text of the client", "tombstone"),
+            column("commit_time", _TIME, "when it was committed", "tombstone"),
+            column("expire_time", _TIME, "when it expires", "no time of its own (all but value version 1)"),
+            column("topic_id", _STRING, "id of the topic", "tombstone, or none said"),
+            _TOMBSTONE,
+            column("value_version", _INT, "version of the value", "tombstone"),
+            *_SOURCE,
+            _AT,
+            column("key_type", _INT, "0 or 1"),
+        ]
+    ),
+    ("source_partition", "source_offset"),
+    "at",
+)
+
+GENERATIONS: Final = Table(
+    "a record of a classic group: a generation, or the group's deletion (key type 2)",
+    StructType(
+        [
+            column("group", _STRING, "group"),
+            column("generation", _INT, "generation", "tombstone"),
+            column("protocol_type", _STRING, "`consumer`, `connect`, ..., or empty", "tombstone"),
+            column("protocol", _STRING, "the strategy that the members agreed on", "tombstone, or no members"),
+            column("leader", _STRING, "member id of the leader", "tombstone, or no members"),
+            _TOMBSTONE,
+            _AT,
+            column("members", ArrayType(MEMBER), "its members; none in a tombstone"),
+            *_SOURCE,
+            column("state_time", _TIME, "when the group entered its state", "tombstone, or value version below 2"),
+            column("value_version", _INT, "version of the value", "tombstone"),
+        ]
+    ),
+    ("source_partition", "source_offset"),
+    "at",
+)
+
+EPOCHS: Final = Table(
+    "a record of a KIP-848 group (key types 3 to 8)",
+    StructType(
+        [
+            column("group", _STRING, "group"),
+            column("key_type", _INT, "3 group, 4 partitions, 5 member, 6 target, 7 target of a member, 8 current"),
+            column("member_id", _STRING, "member id", "key types 3, 4 and 6"),
+            column("epoch", _INT, "epoch of types 3, 6 and 8", "tombstone, or another type"),
+            _TOMBSTONE,
+            column("body", _STRING, "the value as Kafka's JSON", "tombstone"),
+            *_SOURCE,
+            _AT,
+            column("value_version", _INT, "version of the value", "tombstone"),
+        ]
+    ),
+    ("source_partition", "source_offset"),
+    "at",
+)
+
+REJECTS: Final = Table(
+    "a record that could not be read",
+    StructType(
+        [
+            *_SOURCE,
+            column("reason", _STRING, "what was found, and at which byte"),
+            column("key", _BINARY, "the key, whole", "a record without one"),
+            column("value", _BINARY, "the value, whole", "a tombstone"),
+            _AT,
+        ]
+    ),
+    ("source_partition", "source_offset"),
+    "at",
+)
+
+COUNTS: Final = Table(
+    "how many records of one kind were read; rejects are not counted here",
+    StructType(
+        [
+            column("key_type", _INT, "type of the key; from 9 on (share and streams groups, ...) only counted"),
+            column("value_version", _INT, "version of the value", "tombstone"),
+            _TOMBSTONE,
+            column("records", _LONG, "how many"),
+        ]
+    ),
+    ("key_type", "tombstone", "value_version"),
+)
+
+GAPS: Final = Table(
+    "a run of offsets of `__consumer_offsets` that holds no record: compaction, a transaction's marker, or a gap",
+    StructType(
+        [
+            column("source_partition", _INT, "partition of `__consumer_offsets`"),
+            column("after_offset", _LONG, "last offset before the gap; -1 at the beginning of the log"),
+            column("before_offset", _LONG, "first offset after the gap"),
+            column("missing", _LONG, "offsets between the two"),
+        ]
+    ),
+    ("source_partition", "after_offset"),
+)
+
+# -- gold ------------------------------------------------------------------------------------------------------------
+
+NEWEST: Final = Table(
+    "the newest commit that stands, for each group and partition",
+    StructType(
+        [
+            column("group", _STRING, "group"),
+            column("topic", _STRING, "topic"),
+            column("partition", _INT, "partition"),
+            column("committed", _LONG, "next offset to read"),
+            column("leader_epoch", _INT, "leader epoch of the last message read", "none said"),
+            column("metadata", _STRING, "free text of the client"),
+            column("commit_time", _TIME, "when it was committed"),
+            column("topic_id", _STRING, "id of the topic", "none said"),
+            *_SOURCE,
+        ]
+    ),
+    ("group", "topic", "partition"),
+)
+
+LAG: Final = Table(
+    "how far a group is behind on a partition",
+    StructType(
+        [
+            column("group", _STRING, "group"),
+            column("topic", _STRING, "topic"),
+            column("partition", _INT, "partition"),
+            column("committed", _LONG, "next offset to read", "never committed"),
+            column("begin", _LONG, "log start offset", "unknown topic"),
+            column("end", _LONG, "high watermark", "unknown topic"),
+            column("last_stable", _LONG, "last stable offset", "unknown topic"),
+            column("raw_lag", _LONG, "`end - committed`, negative where the commit is ahead", "either is unknown"),
+            column("lag", _LONG, "messages that can still be read", "unknown"),
+            column("status", _STRING, "ok, ahead, expired_data, never_committed, unknown_topic, unsubscribed, invalid"),
+        ]
+    ),
+    ("group", "topic", "partition"),
+)
+
+GROUP_MEMBER: Final = StructType(
+    [
+        column("member_id", _STRING, "id that the coordinator, or the member, gave"),
+        column("instance_id", _STRING, "`group.instance.id`", "a dynamic member"),
+        column("client_id", _STRING, "`client.id`; personal data"),
+        column("host", _STRING, "address as the broker saw it; personal data"),
+        column("rack", _STRING, "`client.rack`", "not set"),
+        column("assigned", HELD, "what it owns"),
+    ]
+)
+"""A member as it stands at the end."""
+
+GROUPS: Final = Table(
+    "a group as it stands at the end",
+    StructType(
+        [
+            column("group", _STRING, "group"),
+            column("type", _STRING, "classic, consumer, simple (commits alone), or another name of Kafka's"),
+            column("state", _STRING, "Stable or Empty"),
+            column("protocol", _STRING, "the strategy", "empty or simple group"),
+            column("generation", _INT, "generation, or epoch", "simple group"),
+            column("members", ArrayType(GROUP_MEMBER), "its members"),
+        ]
+    ),
+    ("group",),
+)
+
+REBALANCES: Final = Table(
+    "a rebalance: a group's record and the one before it",
+    StructType(
+        [
+            column("group", _STRING, "group"),
+            column("source_offset", _LONG, "offset of the later record"),
+            column("generation", _INT, "its generation"),
+            column("previous_generation", _INT, "the generation of the earlier record"),
+            column("cause", _STRING, "why, as far as the records tell"),
+            column("members", _INT, "members after it"),
+            column("joined", _STRINGS, "member ids that came"),
+            column("left", _STRINGS, "member ids that went"),
+            column("moved", _INT, "partitions that changed their owner"),
+            column("kept", _INT, "partitions that kept their owner"),
+            column("given", _INT, "partitions that had no owner"),
+            column("needless", _INT, "moves beyond the proved minimum", "no proof"),
+            column("duration_ms", _LONG, "from the end of the join to the assignment", "unknown"),
+            column("complete", _BOOLEAN, "nothing between the two records can be hidden"),
+            column("at", _TIME, "the later record's timestamp"),
+        ]
+    ),
+    ("group", "source_offset"),
+    "at",
+)
+
+WHATIF: Final = Table(
+    "what a strategy would have done with a group, under a scenario",
+    StructType(
+        [
+            column("group", _STRING, "group"),
+            column("assignor", _STRING, "strategy"),
+            column("scenario", _STRING, "scenario"),
+            column("generations", _INT, "generations walked"),
+            column("moves", _LONG, "partitions moved in all", "error"),
+            column("load_min", _INT, "fewest partitions of a member, at the end", "error, or nobody"),
+            column("load_max", _INT, "most partitions of a member, at the end", "error, or nobody"),
+            column("rack_misses", _INT, "partitions whose owner is in none of their racks", "racks unknown"),
+            column("lag_max", _LONG, "lag of the most loaded member", "lag unknown"),
+            column("error", _STRING, "why there is no answer", "there is one"),
+        ]
+    ),
+    ("group", "scenario", "assignor"),
+)
+
+TABLES: Final[dict[str, Table]] = {
+    "silver/commits": COMMITS,
+    "silver/generations": GENERATIONS,
+    "silver/epochs": EPOCHS,
+    "silver/rejects": REJECTS,
+    "silver/counts": COUNTS,
+    "silver/gaps": GAPS,
+    "silver/ends": ENDS,
+    "silver/topics": TOPICS,
+    "gold/commits": NEWEST,
+    "gold/lag": LAG,
+    "gold/groups": GROUPS,
+    "gold/rebalances": REBALANCES,
+    "gold/whatif": WHATIF,
+}
+"""Folder below the output -> table, in the order they are made."""
