@@ -13,7 +13,7 @@ Held = tuple[tuple[str, tuple[int, ...]], ...]
 def read_held(reader: Reader) -> Held:
     """int32 count, then for each a topic and its int32 partition ids."""
     # The two smallest parts of an element: an int16 length and an int32 count.
-    return tuple((reader.string(), reader.int32s()) for _ in range(reader.count(6)))
+    return tuple([(reader.string(), reader.int32s()) for _ in range(reader.count(6))])
 
 
 def write_held(writer: Writer, held: Held) -> None:
