@@ -1,0 +1,114 @@
+"""What the page shows, as plain data: one small dict a group, owners as indices into its members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Ints
+from apportion.model.group import Group
+from apportion.model.measures import measure, rack_misses
+from apportion.model.plan import Plan
+
+MOST_ROWS: Final = 240
+"""Partitions that a heat map shows; movers come first, the page says how many are left out."""
+
+
+def group_data(
+    group: Group,
+    plans: Iterable[Plan],
+    *,
+    facts: Mapping[str, Any] | None = None,
+    history: Sequence[Mapping[str, Any]] = (),
+    replays: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """One group of the page.
+
+    plans
+        What each strategy would do now.
+    facts
+        What else is known: ``state``, ``protocol``, ``generation``, ``verdict``, ``why``.
+    history
+        The group's rebalances in order, each with ``generation``, ``at`` (ISO 8601), ``cause``, ``members``
+        (a count), ``moved``, ``kept``, ``given``, ``needless``, and ``owners``: (topic, partition) to member label.
+    replays
+        The same history under other strategies: ``assignor`` and ``moves`` (one a rebalance).
+    """
+    lag = group.lag if group.offsets is not None else np.zeros(group.P, dtype=np.int64)
+    return {
+        "group": group.name,
+        "state": "",
+        "protocol": "",
+        "generation": None,
+        "verdict": "",
+        "why": "",
+        **dict(facts or {}),
+        "members": [member_label(group, m) for m in range(group.M)],
+        "topics": list(group.topics),
+        "topic_of": group.topic_of.tolist(),
+        "number": group.number.tolist(),
+        "lag": lag.tolist(),
+        "lag_known": bool(group.lag_known.any()),
+        "owner": group.owner.tolist(),
+        "now": _summary("now", group, group.owner, {}),
+        "plans": [_summary(plan.assignor, group, plan.owner, plan.proof, plan.measures) for plan in plans],
+        "history": _history(history),
+        "replays": [dict(replay) for replay in replays],
+    }
+
+
+def member_label(group: Group, m: int) -> str:
+    """How a picture calls a member: its instance id, else its client id where that tells members apart, else its id."""
+    instance = group.instance_ids[m]
+    if instance:
+        return instance
+    client = group.client_ids[m] if group.client_ids else None
+    if client and group.client_ids.count(client) == 1:
+        return client
+    return group.members[m]
+
+
+def _summary(
+    name: str, group: Group, owner: Ints, proof: Mapping[str, str], measures: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """A strategy's plan, or the present, as the pictures need it."""
+    found = dict(measures) if measures is not None else measure(group, owner)
+    known = group.racks is not None and group.racks.known
+    return {
+        "assignor": name,
+        "measures": found,
+        "proof": dict(proof),
+        "owner": owner.tolist(),
+        "rack_misses": int(rack_misses(group, owner).sum()) if known else None,
+        "assigned": int((owner != NOBODY).sum()),
+    }
+
+
+def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The rebalances, and a partition x generation matrix of owners with the movers first."""
+    labels: dict[str, int] = {}
+    rows = sorted({key for rebalance in rebalances for key in rebalance.get("owners", {})})
+    matrix: dict[Any, list[int]] = {}
+    for key in rows:
+        owners = [rebalance.get("owners", {}).get(key) for rebalance in rebalances]
+        matrix[key] = [NOBODY if o is None else labels.setdefault(o, len(labels)) for o in owners]
+    movers = [key for key in rows if _moves(matrix[key])]
+    shown = set((movers + [key for key in rows if not _moves(matrix[key])])[:MOST_ROWS])
+    kept = [key for key in rows if key in shown]
+    fields = ("generation", "at", "cause", "members", "moved", "kept", "given", "needless", "complete")
+    return {
+        "rebalances": [{name: rebalance.get(name) for name in fields} for rebalance in rebalances],
+        "labels": list(labels),
+        "rows": [f"{topic}-{partition}" for topic, partition in kept],
+        "owners": [matrix[key] for key in kept],
+        "left_out": len(rows) - len(kept),
+    }
+
+
+def _moves(owners: list[int]) -> int:
+    """How often the owner changed from one member to another."""
+    held = [o for o in owners if o != NOBODY]
+    return sum(a != b for a, b in pairwise(held))

@@ -1,0 +1,59 @@
+"""One self-contained page: the data as JSON, the pictures drawn from it in the reader's browser, no network."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, Final
+
+PACK_ABOVE: Final = 1_000_000
+"""Characters of JSON from which on the page carries it packed."""
+
+
+def render(groups: Sequence[dict[str, Any]], *, title: str, source: str, at: str) -> str:
+    """The page as text.
+
+    groups
+        Each as ``report.data.group_data`` makes it.
+    title, source, at
+        What the page is about, where the data came from, and when it was true (ISO 8601); all are escaped.
+
+    The page may load nothing: its own content policy allows the one script by its hash and forbids every request.
+    """
+    script = _asset("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    data = embed({"version": 1, "title": title, "source": source, "at": at, "groups": list(groups)})
+    packed = len(data) > PACK_ABOVE
+    parts = {
+        "TITLE": html.escape(title),
+        "POLICY": f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'",
+        "STYLE": _asset("page.css"),
+        "TYPE": "application/gzip" if packed else "application/json",
+        "DATA": pack(data) if packed else data,
+        "SCRIPT": script,
+    }
+    page = _asset("page.html")
+    for name, value in parts.items():
+        before, _, after = page.partition("{{" + name + "}}")
+        page = before + value + after
+    return page
+
+
+def embed(data: Any) -> str:
+    """JSON that may stand inside a script element: no ``<`` can end it early."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def pack(text: str) -> str:
+    """The text as gzip in base64; the same text gives the same letters."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _asset(name: str) -> str:
+    return (files("apportion.report") / "assets" / name).read_text(encoding="utf-8").strip()

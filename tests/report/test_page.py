@@ -1,0 +1,151 @@
+"""The page is opened in a real browser: what it shows is what the JSON says, and it asks the network for nothing."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import apportion
+from apportion.model.text import read_group
+from apportion.report import page
+from apportion.report.data import MOST_ROWS, group_data, member_label
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+HOSTILE = "</script><script>alert(1)</script>&<b>"
+
+
+def one_group(name: str, partitions: int = 6, members: int = 3) -> dict[str, Any]:
+    entries = [
+        {"partition": p, "racks": ["abc"[p % 3]], "begin": 0, "end": 1000 * (p + 1), "committed": 10 * p}
+        for p in range(partitions)
+    ]
+    return {
+        "group": name,
+        "topics": {"clicks": entries},
+        "members": {
+            f"consumer-{m}": {
+                "instance_id": f"pod-{m}",
+                "rack": "abc"[m],
+                "topics": ["clicks"],
+                "owned": {"clicks": [p for p in range(partitions) if p % members == m]},
+                "generation": 3,
+            }
+            for m in range(members)
+        },
+    }
+
+
+def page_data(name: str) -> dict[str, Any]:
+    group = read_group(one_group(name))
+    owners = [{("clicks", p): f"pod-{(p + shift) % 3}" for p in range(6)} for shift in (0, 0, 1)]
+    history = [
+        {
+            "generation": g + 1,
+            "at": f"2026-01-01T00:0{g}:00Z",
+            "cause": "join",
+            "members": 3,
+            "moved": 6 if g == 2 else 0,
+            "kept": 0 if g == 2 else 6,
+            "given": 0,
+            "needless": 5 if g == 2 else 0,
+            "owners": held,
+        }
+        for g, held in enumerate(owners)
+    ]
+    plans = [apportion.plan(group, name) for name in ("roundrobin",)]
+    replays = [{"assignor": "range", "moves": [0, 0, 2]}]
+    return group_data(group, plans, facts={"state": "Stable", "verdict": "OK"}, history=history, replays=replays)
+
+
+def in_browser(path: Path, profile: Path) -> tuple[str, str]:
+    """The document after its script ran, and what the browser logged."""
+    if CHROMIUM is None:
+        if os.environ.get("APPORTION_REQUIRE_BROKER"):
+            pytest.fail("headless Chromium is needed here: apt-get install chromium")
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    quiet = "--disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=8000 --dump-dom"
+    command = [CHROMIUM, *flags.split(), *quiet.split(), f"--user-data-dir={profile}", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_browser_shows_the_numbers_of_the_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    if packed:
+        monkeypatch.setattr(page, "PACK_ABOVE", 10)
+    data = page_data(HOSTILE)
+    path = tmp_path / "page.html"
+    path.write_text(page.render([data], title=HOSTILE, source="a test", at="2026-01-01T00:00:00Z"), encoding="utf-8")
+    document, log = in_browser(path, tmp_path / "profile")
+    assert "CONSOLE" not in log, log
+    assert "alert(1)</b>" not in document
+    assert html.escape(HOSTILE, quote=False) in document
+    texts = {html.unescape(text) for text in re.findall(r">([^<>]+)<", document)}
+    total = sum(data["lag"])
+    assert f"{total:,}" in texts
+    assert {"roundrobin", "range", "pod-0", "pod-1", "pod-2", "clicks-0", "3 m"} <= texts
+    assert "clicks-0, generation 3: pod-1, moved from pod-0" in texts
+    for plan in data["plans"]:
+        assert f"{plan['measures']['lag_max']:,}" in texts
+    for figure in ("lag", "tradeoff", "racks", "handover", "timeline", "owners", "strategies"):
+        assert f'id="picture-{figure}"' in document
+
+
+def test_every_picture_has_its_words_for_a_screen_reader(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page.render([page_data("g")], title="t", source="s", at=""), encoding="utf-8")
+    document, _ = in_browser(path, tmp_path / "profile")
+    pictures = re.findall(r"<svg [^>]*>", document)
+    assert pictures
+    assert all('role="img"' in picture and 'aria-label="' in picture for picture in pictures)
+    assert document.count("<summary>") == len(pictures)
+
+
+def test_the_page_may_load_nothing_and_names_no_address() -> None:
+    text = page.render([page_data("g")], title="t", source="s", at="")
+    assert "default-src 'none'" in text
+    assert "script-src 'sha256-" in text
+    addresses = set(re.findall(r"https?://[^\s\"']+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg"}, addresses
+
+
+def test_the_same_data_gives_the_same_page() -> None:
+    first, second = (page.render([page_data("g")], title="t", source="s", at="") for _ in range(2))
+    assert first == second
+
+
+def test_two_thousand_groups_stay_under_three_megabytes() -> None:
+    group = read_group(one_group("g", partitions=5, members=2))
+    plans = [apportion.plan(group, name) for name in apportion.known()]
+    text = page.render([group_data(group, plans) for _ in range(2000)], title="t", source="s", at="")
+    assert len(text.encode()) < 3_000_000
+
+
+def test_a_long_history_shows_the_partitions_that_moved_first() -> None:
+    owners = [{("t", p): "a" if g == 0 or p % 2 else "b" for p in range(2 * MOST_ROWS)} for g in range(2)]
+    group = read_group(one_group("g"))
+    data = group_data(group, [], history=[{"generation": g, "owners": held} for g, held in enumerate(owners)])
+    assert len(data["history"]["rows"]) == MOST_ROWS
+    assert data["history"]["left_out"] == MOST_ROWS
+    assert all(row[0] != row[1] for row in data["history"]["owners"])
+
+
+def test_a_member_is_called_by_its_instance_else_by_a_client_id_of_its_own() -> None:
+    members = {
+        "m1": {"instance_id": "pod-0", "topics": []},
+        "m2": {"client_id": "lonely", "topics": []},
+        "m3": {"client_id": "same", "topics": []},
+        "m4": {"client_id": "same", "topics": []},
+    }
+    group = read_group({"topics": {}, "members": members})
+    assert [member_label(group, m) for m in range(4)] == ["pod-0", "lonely", "m3", "m4"]
