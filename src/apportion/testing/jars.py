@@ -1,0 +1,185 @@
+"""Bring Apache Kafka and Spark's Kafka connector from Maven once, and compile the Java peers.
+
+``python -m apportion.testing.jars`` does it all and is quick when nothing is missing. The jars live in
+``$APPORTION_JARS``, else in ``.jars`` of the source tree, else in ``~/.cache/apportion/jars``:
+
+    kafka/   broker, tools and clients (``java/pom.xml`` beside this file)
+    peer/    our own classes, from ``java/apportion/*.java``
+    spark/   the connector, handed to Spark as ``spark.jars``
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from apportion.errors import ApportionError, Unavailable
+
+SOURCES = Path(__file__).parent / "java"
+
+# Spark's parent POM names a repository that not everybody reaches, so these are copied one by one, without resolving
+# what they need in turn. The token provider of 4.0.0 serves the connector of 4.2.0.
+SPARK_JARS = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.13.1",
+)
+
+BRING = "brew install openjdk@17 maven" if sys.platform == "darwin" else "sudo apt-get install -y openjdk-17-jdk maven"
+
+
+def home() -> Path:
+    """The folder that holds the jars, there or not."""
+    if told := os.environ.get("APPORTION_JARS"):
+        return Path(told).expanduser().absolute()
+    root = Path(__file__).parents[3]
+    if (root / "src" / "apportion").is_dir() and (root / "pyproject.toml").is_file():
+        return root / ".jars"
+    return Path.home() / ".cache" / "apportion" / "jars"
+
+
+@cache
+def java(program: str = "java") -> str:
+    """The path of ``java`` or ``javac``, 17 or newer.
+
+    Raises
+        Unavailable: none is there, or it is too old; with the command that brings it.
+    """
+    under = os.environ.get("JAVA_HOME")
+    found = shutil.which(program, path=f"{under}/bin") if under else None
+    found = found or shutil.which(program)
+    if found is None:
+        raise Unavailable(f"Java 17 or newer is needed, and no {program} is on the PATH; bring it with: {BRING}")
+    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'(?:version "|javac )(\d+)', said.stderr + said.stdout)
+    if version is None or int(version[1]) < 17:
+        has = version[1] if version else "something else"
+        raise Unavailable(f"Java 17 or newer is needed, and {found} is {has}; bring it with: {BRING}")
+    return found
+
+
+def maven() -> str:
+    """The path of ``mvn``, or an error with the command that brings it."""
+    if found := shutil.which("mvn"):
+        return found
+    raise Unavailable(f"Maven is needed to fetch Apache Kafka, and no mvn is on the PATH; bring it with: {BRING}")
+
+
+def kafka() -> str:
+    """The class path of Apache Kafka and the Java peers; fetched and compiled where they are missing."""
+    made(home() / "kafka", stamp(SOURCES / "pom.xml"), fetch_kafka)
+    made(home() / "peer", stamp(*sorted(SOURCES.glob("**/*.java")), SOURCES / "pom.xml"), compile_peers)
+    return os.pathsep.join([str(home() / "peer"), str(home() / "kafka" / "*")])
+
+
+def spark() -> list[Path]:
+    """The jars for ``spark.jars``; fetched where they are missing."""
+    made(home() / "spark", digest(*(name.encode() for name in SPARK_JARS)), fetch_spark)
+    return sorted((home() / "spark").glob("*.jar"))
+
+
+def made(folder: Path, recipe: str, make: Callable[[Path], None]) -> None:
+    """Make a folder whole or not at all, once for each recipe, whoever else wants it at the same time."""
+    if recipe_of(folder) == recipe:
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.parent / ".lock"):
+        if recipe_of(folder) == recipe:
+            return
+        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            make(fresh)
+            (fresh / ".recipe").write_text(recipe)
+            fresh.chmod(0o755)
+            shutil.rmtree(folder, ignore_errors=True)
+            fresh.rename(folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def recipe_of(folder: Path) -> str | None:
+    """What the folder was made from, or None where it is missing."""
+    try:
+        return (folder / ".recipe").read_text()
+    except OSError:
+        return None
+
+
+def fetch_kafka(folder: Path) -> None:
+    """All jars that the broker and its tools need."""
+    say("Apache Kafka (54 MB)")
+    goal = "dependency:copy-dependencies"
+    run(maven(), "-q", "-B", "-f", str(SOURCES / "pom.xml"), goal, f"-DoutputDirectory={folder}")
+
+
+def fetch_spark(folder: Path) -> None:
+    """The jars of the connector, one by one."""
+    say("Spark's Kafka connector")
+    for name in SPARK_JARS:
+        run(maven(), "-q", "-B", "dependency:copy", f"-Dartifact={name}", f"-DoutputDirectory={folder}")
+
+
+def compile_peers(folder: Path) -> None:
+    """Our own Java classes against the jars of Kafka."""
+    sources = [str(path) for path in sorted(SOURCES.glob("**/*.java"))]
+    run(java("javac"), "-nowarn", "-proc:none", "-d", str(folder), "-cp", str(home() / "kafka" / "*"), *sources)
+
+
+def run(*command: str) -> None:
+    """Run a command to its end, or raise with what it said last."""
+    with tempfile.TemporaryDirectory() as away:  # not among other people's pom.xml
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=away)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()[-2000:]
+        raise Unavailable(
+            f"{Path(command[0]).name} failed (exit {done.returncode}): {' '.join(command[:6])} ...\n{said}"
+        )
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file; a process that dies lets go of it."""
+    with path.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def stamp(*paths: Path) -> str:
+    """A digest of some files' contents."""
+    return digest(*(path.read_bytes() for path in paths))
+
+
+def digest(*parts: bytes) -> str:
+    """A digest of some bytes."""
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def say(what: str) -> None:
+    """Tell a person what is being fetched."""
+    print(f"== {what} into {home()}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Fetch and compile whatever is missing."""
+    try:
+        java(), java("javac")
+        kafka(), spark()
+    except ApportionError as wrong:
+        print(wrong, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The broker of the test kit is a real one: it starts, keeps what was written, and survives kill -9."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from apportion.errors import Unavailable
+from apportion.testing import jars as jar_box
+from apportion.testing.broker import Broker, Cluster
+
+pytestmark = pytest.mark.broker
+
+
+def partitions_of(broker: Broker | Cluster, topic: str) -> list[dict]:
+    with broker.admin() as admin:
+        return admin.describe_topics([topic])[0]["partitions"]
+
+
+def test_topics_are_made_grown_and_deleted(broker: Broker) -> None:
+    broker.create_topic("kit-grows", 2, retention_ms="60000")
+    broker.grow_topic("kit-grows", 5)
+    assert len(partitions_of(broker, "kit-grows")) == 5
+    broker.delete_topic("kit-grows")
+    with broker.admin() as admin:
+        assert "kit-grows" not in admin.list_topics()
+
+
+def test_committed_offsets_outlive_kill_9(jars: str) -> None:
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.structs import OffsetAndMetadata
+
+    with Broker() as broker:
+        broker.create_topic("clicks", 1)
+        at = TopicPartition("clicks", 0)
+        consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="g", enable_auto_commit=False)
+        consumer.assign([at])
+        consumer.commit({at: OffsetAndMetadata(7, "seven", -1)})
+        consumer.close()
+        first = broker.process
+        assert first is not None
+        broker.kill()
+        assert first.returncode == -9
+        assert not broker.running
+        broker.start()
+        again = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="g", enable_auto_commit=False)
+        assert again.committed(at) == 7
+        again.close()
+        folder = broker.folder
+    assert not folder.exists()
+
+
+def test_the_kernel_has_no_broker_left_when_it_is_closed(jars: str) -> None:
+    with Broker() as broker:
+        assert broker.process is not None
+        pid = broker.process.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_broker_that_cannot_start_says_its_last_words(jars: str) -> None:
+    with pytest.raises(Unavailable, match="num.network.threads"):
+        Broker(properties={"num.network.threads": "many"}).start()
+
+
+@pytest.mark.slow
+def test_each_broker_of_a_cluster_is_in_its_rack(jars: str) -> None:
+    with Cluster(["a", "b"]) as cluster:
+        cluster.create_topic("wide", 4, replication=2)
+        assert all(sorted(one["replica_nodes"]) == [1, 2] for one in partitions_of(cluster, "wide"))
+        with cluster.admin() as admin:
+            racks = {one["broker_id"]: one["rack"] for one in admin.describe_cluster()["brokers"]}
+        assert racks == {1: "a", 2: "b"}
+
+
+def test_without_java_the_error_is_one_sentence_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    jar_box.java.cache_clear()
+    with pytest.raises(Unavailable, match=r"Java 17 or newer is needed.*install"):
+        jar_box.java()
