@@ -1,0 +1,87 @@
+"""Stream join: a member that has partition 7 of one topic has partition 7 of them all, and keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Ints
+from apportion.kernels.keep import judge
+from apportion.kernels.fair_keep import fair_keep
+from apportion.model.group import Group
+from apportion.model.plan import Answer
+
+
+@dataclass(frozen=True)
+class StickyStreamJoin:
+    """Partition numbers are shared, not partitions: each number has one owner, who reads it in every topic it wants.
+
+    Numbers are the ids that all described, subscribed topics have: a topic that grew ahead of the others waits for
+    them, its newer partitions unassigned. ``generation`` is the epoch of a member's memory: for a number claimed
+    twice the newer epoch is right, equal ones void each other, so a zombie takes nothing. Stealing begins with the
+    longest list. The price: a number's partitions of a topic that its owner does not want stay unassigned.
+    Goals: co-location > balance of numbers > fewest numbers that move; each by a closed form.
+    Source: StickyStreamJoinAssignor proposal, "Assignment Strategy".
+    """
+
+    name: ClassVar[str] = "sticky-stream-join"
+    goals: ClassVar[tuple[str, ...]] = ("co-location", "balance", "moves")
+    leaves: ClassVar[bool] = True
+
+    def assign(self, group: Group) -> Answer:
+        """Return (P,) the member that owns each partition."""
+        joined = group.described & group.wanted_topic
+        numbers = _common_numbers(group, joined)
+        joins = _members_with(group, joined)
+        owner = np.full(group.P, NOBODY, dtype=np.int64)
+        proof = dict.fromkeys(self.goals, "optimal")
+        extra = {"epoch": int(group.generation.max()) + 1}
+        if len(numbers) and joins.any():
+            past = _past_owner(group, joined, numbers, joins)
+            _spread(group, joined, numbers, _share(past, joins), owner)
+        return Answer(owner, proof, extra=extra)
+
+
+def _common_numbers(group: Group, joined: Bools) -> Ints:
+    """(N,) partition ids that every joined topic has, ascending."""
+    ids = group.number[joined[group.topic_of]]
+    numbers, topics = np.unique(ids, return_counts=True)
+    return numbers[topics == int(joined.sum())]
+
+
+def _members_with(group: Group, joined: Bools) -> Bools:
+    """(M,) members that want at least one joined topic; the others get no numbers and do not count."""
+    has = np.array([bool(joined[topics].any()) for topics in group.subscriptions], dtype=np.bool_)
+    return has[group.subscription_of]
+
+
+def _past_owner(group: Group, joined: Bools, numbers: Ints, joins: Bools) -> Ints:
+    """(N,) the member whose claim on the number stands; -1 nobody.
+
+    A claim on the number in any joined topic is a claim on the number: one memory, written at one rebalance.
+    """
+    partition, member = group.claims.partition, group.claims.member
+    place = np.minimum(np.searchsorted(numbers, group.number[partition]), len(numbers) - 1)
+    counts = joined[group.topic_of[partition]] & (numbers[place] == group.number[partition])
+    pairs = np.unique(member[counts] * len(numbers) + place[counts])
+    claimant, number = pairs // len(numbers), pairs % len(numbers)
+    return judge(claimant, number, group.generation, len(numbers), lambda m, _: joins[m]).owner
+
+
+def _share(past: Ints, joins: Bools) -> Ints:
+    """(N,) the owner of each number: fair, with as many as possible where they were."""
+    members = np.flatnonzero(joins)
+    place = np.full(len(joins) + 1, NOBODY, dtype=np.int64)
+    place[members] = np.arange(len(members))
+    return members[fair_keep(place[past], len(members))]
+
+
+def _spread(group: Group, joined: Bools, numbers: Ints, holder: Ints, owner: Ints) -> None:
+    """Write the numbers' owners into (P,) ``owner``, for the topics that each of them wants."""
+    place = np.minimum(np.searchsorted(numbers, group.number), len(numbers) - 1)
+    partitions = np.flatnonzero(joined[group.topic_of] & (numbers[place] == group.number))
+    member = holder[place[partitions]]
+    wants = group.may_own(member, partitions)
+    owner[partitions[wants]] = member[wants]

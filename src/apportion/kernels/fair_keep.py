@@ -1,0 +1,61 @@
+"""Fair shares of like things among like members, with as many as possible left where they were."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Ints
+
+
+def fair_keep(past: Ints, members: int) -> Ints:
+    """(N,) the owner of each thing, counts within one of each other, the fewest moves.
+
+    past
+        (N,) who had it; -1 nobody.
+    members
+        How many share, at least 1; each may have anything.
+
+    With q = N // members and r = N % members no plan keeps more than sum(min(had, q)) + min(r, members with more
+    than q): a member may stay above q only r times. This one keeps as many. What must go is taken from the longest
+    lists first, the last things of a list first; the shortest lists are filled first, in runs.
+
+    >>> fair_keep(np.array([0, 0, 0, 1, 1, 1, 2, 2, -1, -1]), 3)
+    array([0, 0, 0, 1, 1, 1, 2, 2, 2, 0])
+    """
+    kept, room = _keep(past, members)
+    result = np.where(kept, past, NOBODY)
+    load = np.bincount(past[kept], minlength=members)
+    fillers = np.argsort(load, kind="stable")
+    result[~kept] = np.repeat(fillers, (room - load)[fillers])
+    return result
+
+
+def most_kept(past: Ints, members: int) -> int:
+    """The most things that any fair plan leaves where they were."""
+    had = np.bincount(past[past != NOBODY], minlength=members)
+    share, extra = divmod(len(past), members)
+    return int(np.minimum(had, share).sum()) + min(extra, int((had > share).sum()))
+
+
+def _keep(past: Ints, members: int) -> tuple[np.ndarray, Ints]:
+    """Which things stay (N,), and how many each member shall have (M,)."""
+    share, extra = divmod(len(past), members)
+    had = np.bincount(past[past != NOBODY], minlength=members)
+    order = np.arange(members)
+    # The odd ones stay with those that have more than a share, the shortest list first: stealing begins with the
+    # longest. Odd ones that are left go round by member order.
+    longer = had > share
+    room = np.full(members, share, dtype=np.int64)
+    room[np.lexsort((order, had, ~longer))[:extra] if longer.any() else order[:extra]] += 1
+    kept = (past != NOBODY) & (_place_in_list(past) < room[past])
+    return kept, room
+
+
+def _place_in_list(past: Ints) -> Ints:
+    """(N,) how many earlier things had the same owner."""
+    order = np.argsort(past, kind="stable")
+    listed = past[order]
+    first = np.flatnonzero(np.diff(listed, prepend=NOBODY - 1))
+    place = np.empty(len(past), dtype=np.int64)
+    place[order] = np.arange(len(past)) - np.repeat(first, np.diff(np.append(first, len(past))))
+    return place
