@@ -1,0 +1,35 @@
+"""Cooperative sticky: the sticky plan, where a partition that changes hands rests for one round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from apportion.arrays import Ints
+from apportion.model.exact import GOALS, best, check_order
+from apportion.model.group import Group
+from apportion.model.plan import Answer
+
+
+@dataclass(frozen=True)
+class CooperativeSticky:
+    """The sticky plan in two rounds at most: what somebody still holds is withheld once, then handed over.
+
+    order
+        The goals, most important first: any of ``balance``, ``racks``, ``moves``; see ``sticky``.
+
+    The second round, with the past that the first one left, gives the same target and withholds nothing.
+    Goals: balance > racks > moves > each topic spread. Source: KIP-429, KIP-54, KIP-881.
+    """
+
+    name: ClassVar[str] = "cooperative-sticky"
+    goals: ClassVar[tuple[str, ...]] = GOALS
+    cooperative: ClassVar[bool] = True
+    order: tuple[str, ...] = GOALS
+
+    def __post_init__(self) -> None:
+        check_order(self.order)
+
+    def assign(self, group: Group) -> Ints | Answer:
+        """Return (P,) the member that owns each partition in the end, with the proof of each goal."""
+        return best(group, self.order)

@@ -1,0 +1,35 @@
+"""Sticky: as even as can be, then near, then with as few moves as can be; each shown to be best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from apportion.arrays import Ints
+from apportion.model.exact import GOALS, best, check_order
+from apportion.model.group import Group
+from apportion.model.plan import Answer
+
+
+@dataclass(frozen=True)
+class Sticky:
+    """The fairest plan there is; of those the one with most local replicas; of those the one that moves least.
+
+    order
+        The goals, most important first: any of ``balance``, ``racks``, ``moves``. A goal that is not named does not
+        count: ``("balance",)`` deals afresh, ``("moves", "balance")`` keeps every claim that stands.
+
+    What is still open spreads each topic evenly. The price is a min-cost flow where subscriptions overlap.
+    Goals: balance > racks > moves > each topic spread. Source: KIP-54, KIP-341, KIP-881.
+    """
+
+    name: ClassVar[str] = "sticky"
+    goals: ClassVar[tuple[str, ...]] = GOALS
+    order: tuple[str, ...] = GOALS
+
+    def __post_init__(self) -> None:
+        check_order(self.order)
+
+    def assign(self, group: Group) -> Ints | Answer:
+        """Return (P,) the member that owns each partition, with the proof of each goal."""
+        return best(group, self.order)
