@@ -220,8 +220,19 @@ class Group:
 
     def subscribers(self, topic: int) -> Ints:
         """Members that subscribe to the topic, in member order."""
-        has = np.array([topic in topics for topics in self.subscriptions], dtype=np.bool_)
+        if len(self.subscriptions) == 1:
+            return np.arange(self.M) if topic in self.subscriptions[0] else np.empty(0, dtype=np.int64)
+        first, of_topic = self._subscriptions_with
+        has = np.zeros(len(self.subscriptions), dtype=np.bool_)
+        has[of_topic[first[topic] : first[topic + 1]]] = True
         return np.flatnonzero(has[self.subscription_of])
+
+    @cached_property
+    def _subscriptions_with(self) -> tuple[Ints, Ints]:
+        """Subscriptions that have topic t: entries ``first[t]:first[t + 1]`` of the second array."""
+        k = np.repeat(np.arange(len(self.subscriptions)), [len(topics) for topics in self.subscriptions])
+        t = np.concatenate(self.subscriptions)
+        return np.searchsorted(np.sort(t), np.arange(self.T + 1)), k[np.argsort(t, kind="stable")]
 
     def partitions(self, topic: int) -> slice:
         """The topic's place in every (P,) array."""
