@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.kernels.keep import judge
 from apportion.kernels.fair_keep import fair_keep
+from apportion.kernels.keep import judge
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 
@@ -48,7 +48,8 @@ def _common_numbers(group: Group, joined: Bools) -> Ints:
     """(N,) partition ids that every joined topic has, ascending."""
     ids = group.number[joined[group.topic_of]]
     numbers, topics = np.unique(ids, return_counts=True)
-    return numbers[topics == int(joined.sum())]
+    common: Ints = numbers[topics == int(joined.sum())]
+    return common
 
 
 def _members_with(group: Group, joined: Bools) -> Bools:

@@ -1,0 +1,75 @@
+"""Range: each topic is cut into one run of partitions per subscriber."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from apportion.arrays import NOBODY, UNKNOWN, Ints
+from apportion.kernels.near import Cut, deal_in_step, deal_near, deal_rest, needs_racks
+from apportion.model.group import Group
+
+
+@dataclass(frozen=True)
+class Range:
+    """Each topic is cut into one run of partitions per subscriber.
+
+    Co-partitioned topics line up: partition 7 of both goes to the same member. The price is balance: the first
+    members get the odd partition of every topic. With racks, members first take what is near (KIP-881).
+    Goals: co-location > balance within each topic. Source: Apache Kafka, ``RangeAssignor``, member by member.
+    """
+
+    name: ClassVar[str] = "range"
+    goals: ClassVar[tuple[str, ...]] = ()
+
+    def assign(self, group: Group) -> Ints:
+        """Return (P,) the member that owns each partition."""
+        owner = np.full(group.P, NOBODY, dtype=np.int64)
+        near = _cuts_with_racks(group, owner) if group.racks is not None and group.racks.known else {}
+        for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist():
+            if topic in near:
+                deal_rest(near[topic])
+            else:
+                _runs(group, topic, owner[group.partitions(topic)])
+        return owner
+
+
+def _runs(group: Group, topic: int, owner: Ints) -> None:
+    """Write the classic ranges of one topic: the first ``extra`` subscribers get one more."""
+    subscribers = group.subscribers(topic)
+    share, extra = divmod(len(owner), len(subscribers))
+    counts = np.full(len(subscribers), share, dtype=np.int64)
+    counts[:extra] += 1
+    owner[:] = np.repeat(subscribers, counts)
+
+
+def _cuts_with_racks(group: Group, owner: Ints) -> dict[int, Cut]:
+    """The topics that were dealt by racks as far as racks go; empty where no topic needs them.
+
+    As soon as one topic needs racks, topics with the same subscribers and as many partitions are dealt in step, so
+    that they stay co-partitioned; a topic alone is dealt by racks only if it needs them (KIP-881).
+    """
+    cuts = {topic: cut for topic in np.flatnonzero(group.wanted_topic).tolist() if (cut := _cut(group, topic, owner))}
+    needs = {topic for topic, cut in cuts.items() if needs_racks(cut)}
+    if not needs:
+        return {}
+    alike: dict[tuple[bytes, int], list[int]] = {}
+    for topic, cut in cuts.items():
+        alike.setdefault((cut.members.tobytes(), len(cut.owner)), []).append(topic)
+    for topics in alike.values():
+        if len(topics) > 1:
+            deal_in_step([cuts[topic] for topic in topics], [group.number[group.partitions(t)] for t in topics])
+        elif topics[0] in needs:
+            deal_near(cuts[topics[0]])
+    return cuts
+
+
+def _cut(group: Group, topic: int, owner: Ints) -> Cut | None:
+    """A topic that is to be dealt by racks; None where no subscriber has one, or there is nothing to deal."""
+    racks, place = group.racks, group.partitions(topic)
+    members = group.subscribers(topic)
+    if racks is None or place.start == place.stop or (racks.of_member[members] == UNKNOWN).all():
+        return None
+    return Cut(members, racks.of_member[members], racks.set_of[place], racks.near, owner[place])
