@@ -1,0 +1,82 @@
+"""The command line: arguments to calls; heavy rooms are imported inside their commands.
+
+Built on argparse, which starts in a fifth of the time of typer or click and keeps the order of options, as the steps
+of ``what-if`` need it; what it lacks (hints, examples, completion) is in ``parser`` and ``completion``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from apportion.errors import ApportionError
+
+OK, SOME_FAILED, WRONG, BREACHED = 0, 1, 2, 3
+"""Exit codes: well; some item of a batch failed; wrong usage or bad input; a policy of the user's was breached."""
+OUR_FAULT, INTERRUPTED, BROKEN_PIPE = 70, 130, 141
+"""Exit codes: a fault in apportion (BSD's EX_SOFTWARE); Ctrl-C and a reader that went away (as shells count them)."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; a user never sees a traceback unless APPORTION_DEBUG is set."""
+    from apportion.cli import parser
+
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = parser.run(arguments)
+        sys.stdout.flush()
+        return code
+    except SystemExit as end:
+        return _end(end)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _let_go_of_stdout()
+        return BROKEN_PIPE
+    except Exception as error:
+        if os.environ.get("APPORTION_DEBUG"):
+            raise
+        return complain(error)
+
+
+def complain(error: Exception) -> int:
+    """One sentence on standard error, and the exit code that the error deserves."""
+    if isinstance(error, ApportionError):
+        return _say(str(error), WRONG)
+    if isinstance(error, MemoryError):
+        return _say(f"the memory does not suffice for this input ({error or 'no more to be had'}).", WRONG)
+    if isinstance(error, OSError):
+        where = f" {os.fspath(error.filename)!r}" if isinstance(error.filename, str) else ""
+        return _say(f"cannot read or write{where}: {error.strerror or error}.", WRONG)
+    return _say(
+        f"this is a fault in apportion, not in what you gave it: {type(error).__name__}: {error}. "
+        "Please report it, with what APPORTION_DEBUG=1 prints.",
+        OUR_FAULT,
+    )
+
+
+def _say(sentence: str, code: int) -> int:
+    from apportion.report.text import printable
+
+    print(f"apportion: {printable(sentence)}", file=sys.stderr)
+    return code
+
+
+def _end(end: SystemExit) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_go_of_stdout()
+        return BROKEN_PIPE
+    return end.code if isinstance(end.code, int) else WRONG if end.code else OK
+
+
+def _let_go_of_stdout() -> None:
+    """Python flushes standard output once more at the end and would complain again."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass

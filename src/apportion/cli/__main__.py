@@ -1,0 +1,8 @@
+"""``python -m apportion.cli``: the command line where the script is not on the path."""
+
+import sys
+
+from apportion.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

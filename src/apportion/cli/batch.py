@@ -1,0 +1,67 @@
+"""One group a line in, one plan a line out: a bad line gives an error object, and the rest goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, Final
+
+from apportion.cli.output import emit
+from apportion.errors import ApportionError, BadInput
+
+LONGEST_LINE: Final = 256 << 20
+"""Bytes; a longer line is an error of that line, so that an endless one cannot exhaust the memory."""
+
+
+def answer_lines(lines: IO[bytes], assignor: str, settings: Mapping[str, str]) -> int:
+    """Plan every line that is not blank; returns 1 where some line failed, else 0.
+
+    Lines end at ``\\n`` alone: ``\\r`` and U+2028 are white space or part of a name.
+    """
+    from apportion.assignors import find
+
+    strategy = find(assignor, settings)  # wrong usage before the first line is read
+    failed = False
+    for number, line in _lines(lines):
+        if line is not None and not line.strip(b" \t\r"):
+            continue
+        answer = _answer(number, line, strategy)
+        failed |= "error" in answer
+        emit(json.dumps(answer, ensure_ascii=False) + "\n")
+    return int(failed)
+
+
+def _lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:
+    """Each line without its end, counted from 1; None for one that is too long."""
+    number = 0
+    while line := stream.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) <= LONGEST_LINE or line.endswith(b"\n"):
+            yield number, line.removesuffix(b"\n")
+            continue
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(1 << 20)
+        yield number, None
+
+
+def _answer(number: int, line: bytes | None, strategy: Any) -> dict[str, Any]:
+    """The plan of a line, or what is wrong with it."""
+    from apportion.planning import plan
+
+    if line is None:
+        return _error(f"line {number}", f"more than {LONGEST_LINE:,} bytes", "a shorter line")
+    try:
+        return plan(line, strategy).to_dict()
+    except BadInput as error:
+        return _error(**error.to_dict())
+    except ApportionError as error:
+        return _error(f"line {number}", str(error), "a group that the strategy can plan")
+    except MemoryError as error:
+        return _error(f"line {number}", f"more than the memory holds ({error})", "a smaller group")
+    except Exception as error:
+        # One faulty answer must not take the other lines' plans away.
+        return _error(f"line {number}", f"a fault in apportion: {type(error).__name__}: {error}", "a report of it")
+
+
+def _error(where: str, found: str, needed: str) -> dict[str, Any]:
+    return {"version": 1, "error": {"where": where, "found": found, "needed": needed}}

@@ -1,0 +1,45 @@
+"""The result to standard output in the form that was asked for; everything else goes to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from apportion.report.text import Table, printable, records_to_ndjson, render, to_csv, wants_style
+
+
+def emit(text: str) -> None:
+    """Write a piece of the result, as UTF-8 whatever the locale says."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:
+        sys.stdout.write(text)
+        return
+    sys.stdout.flush()
+    # A lone surrogate becomes \udc80, which inside JSON is a proper escape.
+    buffer.write(text.encode("utf-8", "backslashreplace"))
+    buffer.flush()
+
+
+def emit_json(document: Any) -> None:
+    """Write one JSON document on one line."""
+    emit(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+def emit_tables(tables: Sequence[Table], form: str, notes: Iterable[str] = ()) -> None:
+    """Write tables with sentences below; as CSV or NDJSON the first table alone."""
+    if form == "csv":
+        emit(to_csv(tables[0]))
+    elif form == "ndjson":
+        emit(records_to_ndjson(tables[0].records()))
+    else:
+        bold = wants_style(sys.stdout)
+        shown = [render(table if form == "wide" else table.narrow(), bold) for table in tables]
+        said = "".join(printable(note) + "\n" for note in notes)
+        emit("\n".join([*shown, said] if said else shown))
+
+
+def tell(sentence: str) -> None:
+    """A hint or a step of progress, on standard error."""
+    print(printable(sentence), file=sys.stderr, flush=True)

@@ -1,0 +1,76 @@
+"""``apportion plan``: what a strategy would assign to one group, or to one group a line."""
+
+from __future__ import annotations
+
+import argparse
+
+from apportion.cli import source
+from apportion.cli.output import emit, emit_json, emit_tables, tell
+from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settings_of
+
+DETAILS = (
+    "FILE is group.json, or anything else that describe reads and that holds one group; - is standard input.\n"
+    "With --batch one group a line is read and one plan a line written, in the same order; a bad line gives an error\n"
+    "object on its line, the rest goes on, and the exit code is 1."
+)
+EXAMPLES = (
+    ("a table for people", "apportion plan group.json --assignor sticky"),
+    ("plan.json, with a setting", "apportion plan group.json --assignor lag-aware --set max_skew=2 -o json"),
+    ("why it is the best, and what changes for whom", "apportion plan group.json --explain --diff"),
+    ("many groups, one a line", "apportion plan --batch --assignor range < groups.ndjson > plans.ndjson"),
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """The group, the strategy, and what to show."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the group; - is standard input")
+    source.add_group_choice(parser)
+    add_assignor(parser)
+    add_output(parser)
+    parser.add_argument("--batch", action="store_true", help="NDJSON in, NDJSON out")
+    parser.add_argument("--explain", action="store_true", help="the proof in words")
+    parser.add_argument("--diff", action="store_true", help="what each member gains and loses")
+    parser.add_argument("--save", metavar="FILE", help="also write plan.json to this file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, and show the plan."""
+    if args.batch:
+        return _batch(args)
+    from apportion.planning import plan
+    from apportion.report import tables
+
+    planned = plan(source.one(args).group, args.assignor, settings_of(args))
+    if args.save:
+        source.write_whole(args.save, planned.to_json() + "\n")
+        tell(f"plan saved to {args.save}")
+    if args.output == "json":
+        document = planned.to_dict()
+        if args.diff:
+            document["diff"] = tables.diff_to_dict(planned)
+        if args.explain:
+            document["explanation"] = planned.explain()
+        emit_json(document)
+    elif args.output in ("csv", "ndjson"):
+        emit_tables([tables.plan_rows(planned)], args.output)
+    else:
+        shown = [tables.plan_members(planned, wide=args.output == "wide")]
+        if args.diff:
+            shown.append(tables.diff(planned))
+        emit_tables(shown, args.output, tables.plan_notes(planned))
+        if args.explain:
+            emit("\n" + "".join(f"{line}\n" for line in planned.explain()))
+    return 0
+
+
+def _batch(args: argparse.Namespace) -> int:
+    """One group a line in, one plan a line out; memory holds one line."""
+    from apportion.cli.batch import answer_lines
+
+    for name, wrong in (("--explain", args.explain), ("--diff", args.diff), ("--save", args.save)):
+        if wrong:
+            raise Usage("apportion plan", f"{name} is for a single group, not for --batch")
+    if args.output not in ("table", "json", "ndjson"):
+        raise Usage("apportion plan", f"--batch gives one plan.json a line, not {args.output}")
+    with source.open_bytes(args.file or "-") as lines:
+        return answer_lines(lines, args.assignor, settings_of(args))

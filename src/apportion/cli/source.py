@@ -1,0 +1,131 @@
+"""Where a command's groups come from: a file, standard input, a folder, or a live cluster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from contextlib import AbstractContextManager, nullcontext
+from typing import IO, TYPE_CHECKING
+
+from apportion.cli.output import tell
+from apportion.cli.parser import Parser, Usage, whole
+from apportion.errors import Unavailable
+
+if TYPE_CHECKING:
+    from apportion.inputs.observed import Observed
+
+
+def add_group_choice(parser: Parser, live: bool = True) -> None:
+    """``--group``, and the options that reach a live cluster, named as Kafka's own tools name them."""
+    parser.add_argument(
+        "--group", metavar="GROUP", dest="groups", action="append", default=[],
+        help="which group, where there are several; may be given more than once where a command takes many",
+    )  # fmt: skip
+    if live:
+        add_connection(parser)
+
+
+def add_connection(parser: Parser) -> None:
+    """How to reach a live cluster; whatever is left out comes from the environment or the config file's context."""
+    live = parser.add_argument_group("live cluster")
+    live.add_argument("--bootstrap-server", metavar="HOST:PORT", help="or APPORTION_BOOTSTRAP_SERVER")
+    live.add_argument("--command-config", metavar="FILE", help="Kafka client properties (SASL, TLS); never printed")
+    live.add_argument("--context", metavar="NAME", help="a context of the config file; or APPORTION_CONTEXT")
+    live.add_argument("--timeout", metavar="MS", type=whole(1, 3_600_000), default=15_000, help="default: 15000")
+
+
+def many(args: argparse.Namespace) -> list[Observed]:
+    """The groups that the arguments mean, at least one."""
+    from apportion.inputs import sniff
+
+    if args.file is None and _live_is_meant(args):
+        return _live(args)
+    if args.file is not None and args.bootstrap_server:
+        raise Usage("apportion", f"{args.file!r} and --bootstrap-server were given: choose a file or a live cluster")
+    path = args.file if args.file is not None else _standard_input()
+    if path != "-" and os.path.isdir(path):
+        found = sniff.groups_in_folder(path)
+    else:
+        with open_bytes(path) as stream:
+            found = sniff.groups_in(stream.read(), called(path))
+    return sniff.chosen(found, args.groups, called(path))
+
+
+def one(args: argparse.Namespace) -> Observed:
+    """The one group that the arguments mean."""
+    from apportion.inputs import sniff
+
+    return sniff.the_one(many(args), called(args.file or "-"))
+
+
+def called(path: str) -> str:
+    """How errors call an input."""
+    return "standard input" if path == "-" else path
+
+
+def open_bytes(path: str) -> AbstractContextManager[IO[bytes]]:
+    """A file, or standard input for ``-``; a sentence where it cannot be opened."""
+    if path == "-":
+        if sys.stdin is None:
+            raise Unavailable("standard input is closed: name a file.")
+        if sys.stdin.isatty():
+            tell("reading from the terminal; Ctrl-D ends it")
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return open(path, "rb")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise Unavailable(f"cannot read {path!r}: {why}.") from None
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write a file so that it is there in full or not at all."""
+    folder = os.path.dirname(path) or "."
+    try:
+        handle, made = tempfile.mkstemp(prefix=".apportion-", dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(text.encode("utf-8", "backslashreplace"))
+            os.chmod(made, 0o666 & ~_umask())
+            os.replace(made, path)
+        except BaseException:
+            os.unlink(made)
+            raise
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise Unavailable(f"cannot write {path!r}: {why}.") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _standard_input() -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise Usage("apportion", "no input: give FILE, - for standard input, or --bootstrap-server with --group")
+    return "-"
+
+
+def _live_is_meant(args: argparse.Namespace) -> bool:
+    """A server is named, or a group is and the environment or the config file name the server."""
+    if args.bootstrap_server or args.context or getattr(args, "all_groups", False):
+        return True
+    from apportion.inputs import config
+
+    return bool(args.groups) and config.is_set()
+
+
+def _live(args: argparse.Namespace) -> list[Observed]:
+    from apportion.inputs import config, live
+
+    connection = config.connection(args.bootstrap_server, args.command_config, args.context)
+    everything = getattr(args, "all_groups", False)
+    if not everything and not args.groups:
+        raise Usage(
+            "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
+        )
+    return live.groups(connection, None if everything else args.groups, timeout_ms=args.timeout)

@@ -1,0 +1,45 @@
+"""A group as some source saw it: group.json, and what the source told besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from apportion.model.group import Group
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One group, its members perhaps none.
+
+    raw
+        The form of group.json; already checked where ``group`` was made first.
+    state, protocol, kind, coordinator
+        As Kafka names them: ``Stable``, the strategy, ``classic`` or ``consumer``, ``host:port (id)``; None unknown.
+    generation
+        The classic generation or the group epoch.
+    says
+        What the source itself found odd, a sentence each.
+    """
+
+    raw: Mapping[str, Any]
+    state: str | None = None
+    protocol: str | None = None
+    kind: str | None = None
+    coordinator: str | None = None
+    generation: int | None = None
+    says: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return str(self.raw.get("group") or "")
+
+    @cached_property
+    def group(self) -> Group:
+        """The group as arrays, after every field was looked at; BadInput where it has no member."""
+        from apportion.model.text import read_group
+
+        return read_group(dict(self.raw))

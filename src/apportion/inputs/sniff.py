@@ -1,0 +1,111 @@
+"""What an input is, found out from its content: group.json, a folder of records or tables, or pasted text."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from apportion.errors import ApportionError, BadInput, Unavailable
+from apportion.inputs.observed import Observed
+
+NEEDED: Final = (
+    "group.json, a dump (a folder with records/), the pipeline's tables (a folder with silver/ and gold/), "
+    "or what kafka-consumer-groups --describe printed"
+)
+
+
+def groups_in(content: bytes, name: str) -> list[Observed]:
+    """Every group in the text of a file or of standard input.
+
+    name
+        How errors call the input.
+    """
+    start = content[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not content.strip():
+        raise BadInput(name, "nothing", NEEDED)
+    if start[:1] in (b"{", b"["):
+        return _from_json(content, name)
+    if start[:4] == b"PAR1":
+        raise BadInput(name, "a Parquet file", "the folder of the dump or of the tables that it belongs to")
+    from apportion.inputs import pasted
+
+    if pasted.looks_pasted(content):
+        return pasted.groups_in(content, name)
+    shown = ascii(content[:40].decode("utf-8", "replace"))
+    raise BadInput(name, shown, NEEDED)
+
+
+def folder_kind(path: str) -> str:
+    """``dump`` or ``tables``; a clear error for a folder that is neither."""
+    there = set(os.listdir(path))
+    if "records" in there:
+        return "dump"
+    if {"silver", "gold"} & there:
+        return "tables"
+    raise BadInput(path, "a folder with neither records/ nor silver/ and gold/", NEEDED)
+
+
+def groups_in_folder(path: str) -> list[Observed]:
+    """Every group of a dump or of tables, as it stands at the end."""
+    kind = folder_kind(path)
+    try:
+        if kind == "dump":
+            from apportion.inputs import dump
+
+            found: list[Observed] = dump.read(path)
+        else:
+            from apportion.inputs import tables
+
+            found = tables.read(path)
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"{path}: reading a {kind} needs {error.name}: pip install 'apportion[spark]'.") from None
+    if not found:
+        raise BadInput(path, "no group", "records or tables of at least one group")
+    return found
+
+
+def _from_json(content: bytes, name: str) -> list[Observed]:
+    """One group, or the ``{"groups": [...]}`` that describe itself writes."""
+    from apportion.model.text import check_group, read_json
+
+    raw: Any = read_json(content.removeprefix(b"\xef\xbb\xbf"), name)
+    if isinstance(raw, dict) and "groups" in raw and "members" not in raw:
+        return _many(raw)
+    check_group(raw)
+    return [Observed(raw)]
+
+
+def _many(raw: dict[str, Any]) -> list[Observed]:
+    from apportion.model.text import check_group
+
+    if raw.get("version", 1) != 1 or set(raw) - {"version", "groups"}:
+        raise BadInput("version and groups", ", ".join(sorted(raw))[:60], '{"version": 1, "groups": [...]}')
+    if not isinstance(raw["groups"], list) or not raw["groups"]:
+        raise BadInput("groups", "no list of groups", "at least one group")
+    for i, group in enumerate(raw["groups"]):
+        try:
+            check_group(group)
+        except BadInput as error:
+            raise BadInput(f"groups[{i}].{error.where}", error.found, error.needed) from None
+    return [Observed(group) for group in raw["groups"]]
+
+
+def chosen(groups: list[Observed], names: list[str], where: str) -> list[Observed]:
+    """The groups of these names, in the order of the names; all where no name is given."""
+    if not names:
+        return groups
+    from apportion.errors import UnknownName
+
+    by_name = {group.name: group for group in groups}
+    for name in names:
+        if name not in by_name:
+            raise UnknownName("group", name, by_name)
+    return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def the_one(groups: list[Observed], where: str) -> Observed:
+    """The single group of an input; an error that names the groups where there are more."""
+    if len(groups) == 1:
+        return groups[0]
+    names = ", ".join(repr(group.name) for group in groups[:8]) + (", ..." if len(groups) > 8 else "")
+    raise ApportionError(f"{where} holds {len(groups)} groups ({names}): choose one with --group.")

@@ -1,0 +1,162 @@
+"""Plans and strategies as tables and sentences for a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final, get_args, get_origin
+
+import numpy as np
+
+from apportion.arrays import NOBODY
+from apportion.assignors import known, settings_of
+from apportion.model.measures import lag_held, loads
+from apportion.model.names import partitions_to_names
+from apportion.model.plan import Plan
+from apportion.report.text import Table, count, partitions_in_words, shorten
+
+NARROW: Final = 60
+"""Places that a list of partitions takes in the narrow form."""
+MOST_MEMBERS: Final = 40
+"""Rows of members that the narrow form shows."""
+
+
+def strategies() -> Table:
+    """Every known strategy with its goals, settings and the first line of its documentation."""
+    rows = [
+        (row["name"], " > ".join(row["goals"]) or None, ", ".join(row["settings"]) or None, row["what"])
+        for row in strategies_to_dict()["assignors"]
+    ]
+    return Table(("NAME", "GOALS", "SETTINGS", "WHAT"), rows)
+
+
+def strategies_to_dict() -> dict[str, Any]:
+    """The register of strategies as JSON shows it."""
+    rows = []
+    for name, strategy in known().items():
+        defaults = (
+            {f.name: f.default for f in dataclasses.fields(strategy)} if dataclasses.is_dataclass(strategy) else {}
+        )
+        settings = [f"{key}={_choices(kind, defaults.get(key))}" for key, kind in settings_of(strategy).items()]
+        what = (strategy.__doc__ or "").strip().partition("\n")[0]
+        rows.append({"name": name, "goals": list(strategy.goals), "settings": settings, "what": what})
+    return {"version": 1, "assignors": rows}
+
+
+def _choices(kind: Any, default: Any) -> str:
+    """A setting's default first, then the other values that it may take: ``topic|group``."""
+    shown = _value(default)
+    if kind is bool:
+        return f"{shown}|{_value(not default)}"
+    if get_origin(kind) is not None and all(isinstance(choice, str) for choice in get_args(kind)):
+        return "|".join([shown, *(choice for choice in get_args(kind) if choice != default)])
+    return shown
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return (
+        ",".join(map(_value, value))
+        if isinstance(value, tuple)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+def plan_members(plan: Plan, wide: bool = False) -> Table:
+    """A row a member: how much it holds, what that changes, and what it holds in this round."""
+    group = plan.group
+    held, lag = loads(plan.owner, group.M), lag_held(group, plan.owner)
+    past, owner = group.owner, plan.owner
+    moved = (past != NOBODY) & (owner != NOBODY) & (past != owner)
+    gains = loads(np.where(owner != past, owner, NOBODY), group.M)
+    loses = loads(np.where(owner != past, past, NOBODY), group.M)
+    lag_known = "lag_max" in plan.measures
+    order = range(group.M) if wide else range(min(group.M, MOST_MEMBERS))
+    rows = []
+    for m in order:
+        names = partitions_in_words(plan.assignment[group.members[m]], runs=not wide)
+        rows.append((
+            group.members[m], group.instance_ids[m], int(held[m]), int(lag[m]) if lag_known else None,
+            int(gains[m]), int(loses[m]), names if wide else shorten(names, NARROW),
+        ))  # fmt: skip
+    settings = "".join(f", {key}={_value(value)}" for key, value in plan.settings.items())
+    title = f"{group.name or 'group'}: {plan.assignor}{settings}, {count(int(moved.sum()), 'move')}"
+    unused = {"INSTANCE-ID"} if not any(group.instance_ids) else set()
+    unused |= set() if lag_known else {"LAG"}
+    columns = ("MEMBER", "INSTANCE-ID", "#PARTITIONS", "LAG", "GAINS", "LOSES", "ASSIGNMENT")
+    return Table(columns, rows, title, frozenset(unused))
+
+
+def plan_notes(plan: Plan) -> list[str]:
+    """The plan's measures and its proof, a sentence a line."""
+    m = plan.measures
+    shared = f"{count(m['partitions'], 'partition')} on {count(m['members'], 'member')}, {_span(m)} each"
+    said = [f"{shared}; {m['kept']:,} kept, {count(m['moves'], 'move')}."]
+    if plan.group.M > MOST_MEMBERS:
+        said.append(f"The table may show the first {MOST_MEMBERS} of {plan.group.M:,} members; -o wide shows all.")
+    if "lag_max" in m:
+        unknown = f"; unknown of {count(m['lag_unknown'], 'partition')}" if m["lag_unknown"] else ""
+        said.append(f"Heaviest member: {m['lag_max']:,} messages; no plan gets below {m['lag_bound']:,}{unknown}.")
+    if plan.group.racks is not None and plan.group.racks.known:
+        said.append(f"{count(m['rack_misses'], 'partition')} read across racks.")
+    if plan.withheld.any():
+        names = shorten(partitions_in_words(partitions_to_names(plan.group, plan.withheld)), 200)
+        said.append(f"Withheld for one round, until the old owner lets go: {names}.")
+    if plan.unassigned:
+        said.append(f"Without an owner: {shorten(partitions_in_words(plan.unassigned), 200)}.")
+    fallen = plan.ignored
+    for claim in fallen[:5]:
+        said.append(f"Ignored: {claim['member']}'s claim on {claim['topic']}-{claim['partition']} ({claim['why']}).")
+    if len(fallen) > 5:
+        said.append(f"Ignored besides: {count(len(fallen) - 5, 'claim')}; -o json lists them all.")
+    said.append(f"Proof: {proof_in_words(plan.proof)}.")
+    return said
+
+
+def _span(m: dict[str, int]) -> str:
+    return f"{m['load_min']:,}" if m["load_min"] == m["load_max"] else f"{m['load_min']:,} to {m['load_max']:,}"
+
+
+def proof_in_words(proof: dict[str, str]) -> str:
+    """``balance optimal, moves optimal``; a strategy that promises nothing says so."""
+    return ", ".join(f"{goal} {how}" for goal, how in proof.items()) or "this strategy promises none"
+
+
+def plan_rows(plan: Plan) -> Table:
+    """A row a partition: its owner now, before, and whether it is withheld; for CSV and NDJSON."""
+    group = plan.group
+    name = [*group.members, None]
+    rows = [
+        (group.topics[t], number, name[now], name[then], name[target])
+        for t, number, now, then, target in zip(
+            group.topic_of.tolist(), group.number.tolist(), plan.owner_now.tolist(), group.owner.tolist(),
+            plan.owner.tolist(), strict=True,
+        )
+    ]  # fmt: skip
+    return Table(("TOPIC", "PARTITION", "MEMBER", "MEMBER-BEFORE", "MEMBER-TARGET"), rows)
+
+
+def diff_to_dict(plan: Plan) -> dict[str, Any]:
+    """Member to what it gains and loses against the standing owners: ``{"a": {"gains": {...}, "loses": {...}}}``."""
+    group, past, owner = plan.group, plan.group.owner, plan.owner
+    result: dict[str, Any] = {}
+    for m in np.unique(np.concatenate([past[past != owner], owner[past != owner]])).tolist():
+        if m != NOBODY:
+            result[group.members[m]] = {
+                "gains": partitions_to_names(group, (owner == m) & (past != m)),
+                "loses": partitions_to_names(group, (past == m) & (owner != m)),
+            }
+    return result
+
+
+def diff(plan: Plan) -> Table:
+    """Member by member what the plan changes; members that keep what they hold are left out."""
+    rows = [
+        (member, sign, partitions_in_words(change[kind]))
+        for member, change in diff_to_dict(plan).items()
+        for sign, kind in (("-", "loses"), ("+", "gains"))
+        if change[kind]
+    ]
+    return Table(("MEMBER", "", "PARTITIONS"), rows, "Against the present owners:" if rows else "Nothing changes.")

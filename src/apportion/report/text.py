@@ -1,0 +1,148 @@
+"""A result as text: aligned columns under Kafka's names, or CSV; nothing here is slow to import.
+
+Columns are plain so that awk and grep can read them, and fast so that 10,000 partitions show at once.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+Cell = str | int | float | None
+"""None is what is not known; it shows as Kafka's ``-``."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under named columns.
+
+    columns
+        Names, as Kafka's tools write them where those have the column.
+    extra
+        Columns that only the wide form and CSV show.
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+    title: str = ""
+    extra: frozenset[str] = field(default_factory=frozenset)
+
+    def narrow(self) -> Table:
+        """The table without its extra columns."""
+        keep = [i for i, name in enumerate(self.columns) if name not in self.extra]
+        rows = [tuple(row[i] for i in keep) for row in self.rows]
+        return Table(tuple(self.columns[i] for i in keep), rows, self.title)
+
+    def records(self) -> list[dict[str, Cell]]:
+        """The rows as objects, for NDJSON: names as in the columns, in small letters."""
+        names = [field_name(name) for name in self.columns]
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+
+def field_name(column: str) -> str:
+    """A column's name as programs like it: ``LOG-END-OFFSET`` is ``log_end_offset``, ``#PARTITIONS`` ``partitions``."""
+    return column.lstrip("#").lower().replace("-", "_").replace(" ", "_")
+
+
+def render(table: Table, bold: bool = False) -> str:
+    """The table as aligned text, numbers to the right; ends with a newline."""
+    cells = [[printable(_shown(cell)) for cell in row] for row in table.rows]
+    numeric = [_numeric(row[i] for row in table.rows) for i in range(len(table.columns))]
+    widths = [max([cell_width(name), *(cell_width(row[i]) for row in cells)]) for i, name in enumerate(table.columns)]
+    last = len(widths) - 1
+
+    def line(row: Sequence[str]) -> str:
+        parts = []
+        for i, cell in enumerate(row):
+            gap = " " * (widths[i] - cell_width(cell))
+            parts.append(gap + cell if numeric[i] else cell if i == last else cell + gap)
+        return "  ".join(parts).rstrip()
+
+    head = line(table.columns)
+    lines = [f"\x1b[1m{head}\x1b[0m" if bold else head, *map(line, cells)]
+    return "".join([printable(table.title) + "\n"] * bool(table.title) + [text + "\n" for text in lines])
+
+
+def to_csv(table: Table) -> str:
+    """The table as CSV with a header; unknown is an empty field."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([field_name(name) for name in table.columns])
+    writer.writerows([["" if cell is None else cell for cell in row] for row in table.rows])
+    return out.getvalue()
+
+
+def _shown(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.1f}" if isinstance(cell, float) else str(cell)
+
+
+def _numeric(cells: Iterable[Cell]) -> bool:
+    known = [cell for cell in cells if cell is not None]
+    # A number may wear a mark: "12 *" is the best of its column.
+    return bool(known) and all(
+        isinstance(c, int | float) or (isinstance(c, str) and c.rstrip("* %").replace(".", "").isdigit()) for c in known
+    )
+
+
+def cell_width(text: str) -> int:
+    """How many places of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_places(letter) for letter in text)
+
+
+def _places(letter: str) -> int:
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def printable(text: str) -> str:
+    """The text with control characters and lone surrogates escaped: names are other people's words."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text)
+
+
+def shorten(text: str, places: int) -> str:
+    """The text, cut with an ellipsis where it is longer than so many places."""
+    return text if len(text) <= places else text[: max(places - 3, 0)] + "..."
+
+
+def partitions_in_words(topics: Mapping[str, Sequence[int]], runs: bool = True) -> str:
+    """Partitions as Kafka's tool writes them, runs drawn together: ``clicks(0-3,7), orders(1)``."""
+    return ", ".join(f"{topic}({','.join(_runs(ids) if runs else map(str, ids))})" for topic, ids in topics.items())
+
+
+def _runs(ids: Sequence[int]) -> list[str]:
+    found: list[list[int]] = []
+    for number in ids:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return [str(a) if a == b else f"{a}-{b}" if b > a + 1 else f"{a},{b}" for a, b in found]
+
+
+def count(n: int, thing: str, things: str | None = None) -> str:
+    """A number with its noun: ``1 partition``, ``2,000 partitions``."""
+    return f"{n:,} {thing if n == 1 else things or thing + 's'}"
+
+
+def wants_style(stream: TextIO) -> bool:
+    """Whether bold letters help: a terminal, and nobody asked for plain text (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def records_to_ndjson(records: Iterable[Mapping[str, Any]]) -> str:
+    """One JSON object a line."""
+    import json
+
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
