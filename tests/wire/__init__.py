@@ -1,0 +1,1 @@
+"""Foreign bytes: read, written, mistreated, and compared with other people's codecs."""

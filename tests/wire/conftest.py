@@ -1,0 +1,41 @@
+"""Kafka's own classes as a judge, in one JVM a list of questions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apportion.errors import Unavailable
+from apportion.testing import jars
+
+Questions = list[dict[str, Any]]
+Judge = Callable[[Questions], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="session")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
+    """Ask Kafka: a list of questions gives a list of answers; an answer with ``error`` is a refusal."""
+    try:
+        kafka = jars.kafka()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    made = tmp_path_factory.mktemp("judge")
+    source = Path(__file__).with_name("Judge.java")
+    compiler = [jars.java("javac"), "-nowarn", "-proc:none", "-cp", kafka, "-d", str(made), str(source)]
+    subprocess.run(compiler, check=True, capture_output=True)
+    command = [jars.java(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", f"{made}{os.pathsep}{kafka}", "Judge"]
+
+    def ask(questions: Questions) -> list[dict[str, Any]]:
+        lines = "".join(json.dumps(question) + "\n" for question in questions)
+        done = subprocess.run(command, input=lines.encode(), capture_output=True, check=True)
+        answers = [json.loads(line) for line in done.stdout.decode().splitlines()]
+        assert len(answers) == len(questions), done.stderr.decode()[-2000:]
+        return answers
+
+    return ask
