@@ -1,0 +1,1 @@
+"""Foreign forms in: pasted text, dumps, tables, live clusters; each becomes groups."""
