@@ -1,0 +1,194 @@
+"""Strategies for aiokafka 0.14: ``AIOKafkaConsumer(..., partition_assignment_strategy=[assignor("sticky")])``.
+
+The client reads version 0 of what members say, forgets instance ids, and tells its strategies no generation. Each of
+ours therefore meets the coordinator that it is given to (one wrapped constructor, see ``_introduce``) and, on that one
+coordinator, reads the members' words itself; the plan then runs in a thread, so that the event loop goes on. What
+stays out of reach: the client gives up all partitions at every join, so a cooperative strategy works eagerly here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+try:
+    from aiokafka.consumer.group_coordinator import GroupCoordinator
+    from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+except ImportError:  # pragma: no cover - tried in an environment without the client
+    from apportion.errors import MissingExtra
+
+    raise MissingExtra("apportion.clients.aio_kafka", "aiokafka") from None
+
+from apportion.assignors import Assignor as Strategy
+from apportion.clients.bridge import Bridge, Joined, Offsets, Settings
+from apportion.clients.rebalance import OnPlan
+from apportion.errors import BadInput, UnreadableBytes
+from apportion.wire.assignment import Assignment, write_assignment
+from apportion.wire.subscription import Subscription, read_subscription, write_subscription
+
+log = logging.getLogger("apportion.clients")
+
+_MET: Final = "_apportion_met"
+
+
+def assignor(
+    strategy: str | Strategy = "sticky",
+    *,
+    rack: str | None = None,
+    priority: int | None = None,
+    auto_offset_reset: str = "latest",
+    on_plan: OnPlan | None = None,
+    lag: Offsets | None = None,
+    **settings: Any,
+) -> AioKafkaAssignor:
+    """A strategy for ``partition_assignment_strategy``, one for each consumer, and the only one in its list.
+
+    The arguments are those of ``apportion.clients.kafka_python.assignor``; ``on_plan`` is called in the thread that
+    planned.
+    """
+    return AioKafkaAssignor(Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag), settings))
+
+
+class AioKafkaAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """One consumer's strategy in aiokafka's own interface; its memory is its own."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge = bridge
+        self._coordinator: weakref.ref[Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The strategy's name, as the group knows it."""
+        return self.bridge.name
+
+    def metadata(self, topics: Iterable[str]) -> bytes:
+        """What this member says when it joins, as version 3; it has let go of everything by then."""
+        return write_subscription(self.bridge.say(topics, keeps=False))
+
+    def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, bytes]:
+        """As leader, where the client decoded (version 0): what stands in user data is all that is known."""
+        joined = [
+            Joined(member, None, Subscription(tuple(said.subscription), said.user_data))
+            for member, said in members.items()
+        ]
+        return self._share_out(cluster, joined)
+
+    def _share_out(self, cluster: Any, joined: Sequence[Joined]) -> dict[str, bytes]:
+        coordinator = self.coordinator
+        group, generation = ("", None) if coordinator is None else (str(coordinator.group_id), coordinator.generation)
+        shares = self.bridge.share_out(joined, ClusterView(cluster), group, generation)
+        return {member: write_assignment(share) for member, share in shares.items()}
+
+    def on_assignment(self, assignment: Any) -> None:
+        """Remember what this member was told."""
+        partitions = tuple((topic, tuple(ids)) for topic, ids in assignment.assignment)
+        coordinator = self.coordinator
+        generation, group = None, None
+        if coordinator is not None:
+            generation, group = int(coordinator.generation), str(coordinator.group_id)
+        self.bridge.take(Assignment(partitions, assignment.user_data), generation, group)
+
+    @property
+    def coordinator(self) -> Any:
+        """The coordinator of the consumer that this strategy was given to; None before, and after its end."""
+        return None if self._coordinator is None else self._coordinator()
+
+    def meet(self, coordinator: Any) -> None:
+        """Learn whose strategy this is.
+
+        Raises
+            BadInput where another living consumer has it: two consumers must not share one memory.
+        """
+        other = self.coordinator
+        if other is not None and other is not coordinator and not other._closing.done():
+            found = f"an {self.name!r} assignor that another consumer has"
+            raise BadInput("partition_assignment_strategy", found, "one of its own for each consumer: call assignor()")
+        self._coordinator = weakref.ref(coordinator)
+
+    async def lead(self, coordinator: Any, response: Any) -> dict[str, bytes]:
+        """The leader's part of a join, from the members' own bytes; the plan runs in a thread."""
+        joined = [_joined(member) for member in response.members]
+        topics = {topic for member in joined for topic in member.said.topics}
+        coordinator._group_subscription = topics
+        if not coordinator._subscription.subscribed_pattern:
+            coordinator._client.set_topics(topics)
+        await coordinator._client._maybe_wait_metadata()
+        shares = await asyncio.to_thread(self._share_out, coordinator._cluster, joined)
+        coordinator._metadata_snapshot = coordinator._get_metadata_snapshot()
+        return shares
+
+
+class ClusterView:
+    """aiokafka's metadata, as the bridge asks for it; racks come from its private tables, for want of others."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+
+    def partitions(self, topic: str) -> Iterable[int] | None:
+        """Partition ids, or None before the client has metadata."""
+        ids: Iterable[int] | None = self._cluster.partitions_for_topic(topic)
+        return ids
+
+    def racks(self, topic: str) -> Mapping[int, Sequence[str]]:
+        """Partition id to the racks of all its replicas."""
+        partitions = getattr(self._cluster, "_partitions", {}).get(topic, {})
+        nodes = {node for data in partitions.values() for node in data.replicas}
+        rack = {node: getattr(self._cluster.broker_metadata(node), "rack", None) for node in nodes}
+        return {p: [r for node in data.replicas if (r := rack[node])] for p, data in partitions.items()}
+
+
+def _joined(member: Sequence[Any]) -> Joined:
+    """A member of a JoinGroup answer: id, instance id (version 5), bytes."""
+    member_id, raw = str(member[0]), bytes(member[-1])
+    instance = member[1] if len(member) > 2 else None
+    try:
+        said = read_subscription(raw)
+    except UnreadableBytes as error:
+        log.warning("member %s sent no subscription that anyone can read (%s); it gets nothing", member_id, error)
+        said = Subscription(())
+    return Joined(member_id, instance or None, said)
+
+
+# -- the coordinator --------------------------------------------------------------------------------------------------
+
+
+def _introduce() -> None:
+    """Have every new coordinator meet its strategies, if they are ours; others notice nothing."""
+    made = GroupCoordinator.__init__
+    if hasattr(made, _MET):
+        return
+
+    @functools.wraps(made)
+    def init(self: Any, *args: Any, **configs: Any) -> None:
+        ours = [a for a in configs.get("assignors", ()) if isinstance(a, AioKafkaAssignor)]
+        if ours and len(configs["assignors"]) > 1:
+            # aiokafka 0.14 sends one JoinGroup for each strategy of its list, the first with the first alone, so that
+            # the group would be asked for a choice that no member meant.
+            found = f"{len(configs['assignors'])} assignors"
+            raise BadInput("partition_assignment_strategy", found, "exactly one: aiokafka 0.14 joins wrongly with more")
+        made(self, *args, **configs)
+        for strategy in ours:
+            strategy.meet(self)
+            _lead_ourselves(self)
+
+    setattr(init, _MET, True)
+    GroupCoordinator.__init__ = init
+
+
+def _lead_ourselves(coordinator: Any) -> None:
+    """On this one coordinator, hand the whole JoinGroup answer to the strategy, not what is left of it."""
+    self = weakref.ref(coordinator)
+
+    async def perform_assignment(response: Any) -> dict[str, bytes]:
+        c: Any = self()
+        strategy = c._lookup_assignor(response.group_protocol)
+        return dict(await strategy.lead(c, response))
+
+    coordinator._perform_assignment = perform_assignment
+
+
+_introduce()

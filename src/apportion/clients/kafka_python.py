@@ -1,0 +1,265 @@
+"""Strategies for kafka-python 3: ``KafkaConsumer(..., partition_assignment_strategy=[assignor("sticky")])``.
+
+The client hands its strategies neither the generation at which they lead, nor what is still held at this moment, nor
+a way to ask for a rebalance. Each strategy of ours therefore meets the coordinator that it is given to (one wrapped
+constructor, see ``_introduce``), and mends two of the client's habits on that one coordinator: see ``_mend``.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+try:
+    from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
+    from kafka.coordinator.consumer import ConsumerCoordinator
+    from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+except ImportError:  # pragma: no cover - tried in an environment without the client
+    from apportion.errors import MissingExtra
+
+    raise MissingExtra("apportion.clients.kafka_python", "kafka-python") from None
+
+from apportion.assignors import Assignor as Strategy
+from apportion.clients.bridge import Bridge, Joined, Offsets, Settings
+from apportion.clients.rebalance import OnPlan
+from apportion.errors import BadInput, UnreadableBytes
+from apportion.wire.assignment import Assignment
+from apportion.wire.partitions import Held, held, in_order
+from apportion.wire.subscription import Subscription, read_subscription, write_subscription
+
+log = logging.getLogger("apportion.clients")
+
+_MET: Final = "_apportion_met"
+
+
+def assignor(
+    strategy: str | Strategy = "cooperative-sticky",
+    *,
+    rack: str | None = None,
+    priority: int | None = None,
+    auto_offset_reset: str = "latest",
+    on_plan: OnPlan | None = None,
+    lag: Offsets | None = None,
+    **settings: Any,
+) -> KafkaPythonAssignor:
+    """A strategy for ``partition_assignment_strategy``, one for each consumer.
+
+    strategy
+        A known name, with ``settings`` as its settings, or a strategy of your own.
+    rack
+        This member's rack: kafka-python's ``client_rack`` does not reach the group.
+    priority
+        For ``failover``; the highest goes first.
+    on_plan
+        Called with a ``Rebalance`` after each one that this member leads; on the client's IO thread, so be quick.
+    lag
+        A ``LagFeed``, for strategies that look at lag.
+    Raises
+        UnknownName, BadInput for names and settings that do not exist.
+    """
+    return KafkaPythonAssignor(Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag), settings))
+
+
+class KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """One consumer's strategy in kafka-python's own interface; its memory is its own."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge = bridge
+        self._coordinator: weakref.ref[Any] | None = None
+        self._rack_map: Mapping[str, Mapping[int, Sequence[str]]] | None = None
+
+    @property
+    def name(self) -> str:
+        """The strategy's name, as the group knows it."""
+        return self.bridge.name
+
+    def supported_protocols(self) -> list[RebalanceProtocol]:
+        """Cooperative strategies work eagerly too, so that a group can be switched to them in two bounces."""
+        if self.bridge.cooperative:
+            return [RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER]
+        return [RebalanceProtocol.EAGER]
+
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolSubscription:
+        """What this member says when it joins, as version 3."""
+        coordinator = self.coordinator
+        keeps = self.bridge.cooperative
+        holds = None
+        if coordinator is not None:
+            keeps = coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE
+            holds = _held(coordinator._subscription.assigned_partitions()) if keeps else None
+        said = self.bridge.say(topics, keeps=keeps, holds=holds)
+        return ConsumerProtocolSubscription.decode(write_subscription(said))
+
+    def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
+        """As leader: every member's share. It does no I/O; the client calls it on its IO thread."""
+        coordinator = self.coordinator
+        group, generation = "", None
+        if coordinator is not None:
+            group, generation = str(coordinator.group_id), int(coordinator._generation.generation_id)
+        view = ClusterView(cluster)
+        joined = [Joined(m.member_id, m.group_instance_id or None, _said(m.metadata)) for m in members]
+        shares = self.bridge.share_out(joined, view, group, generation)
+        self._rack_map = view.seen if self.bridge.settings.rack else None
+        return {member: _told(share) for member, share in shares.items()}
+
+    def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
+        """Remember what this member was told."""
+        partitions = tuple((topic, tuple(ids)) for topic, ids in assignment.assigned_partitions)
+        coordinator = self.coordinator
+        group = None if coordinator is None else str(coordinator.group_id)
+        self.bridge.take(Assignment(partitions, assignment.user_data), generation, group)
+
+    @property
+    def coordinator(self) -> Any:
+        """The coordinator of the consumer that this strategy was given to; None before, and after its end."""
+        return None if self._coordinator is None else self._coordinator()
+
+    def meet(self, coordinator: Any) -> None:
+        """Learn whose strategy this is: the first consumer's, for good.
+
+        Raises
+            BadInput where another living consumer has it: two consumers must not share one memory.
+        """
+        other = self.coordinator
+        if other is not None and other is not coordinator:
+            found = f"an {self.name!r} assignor that another consumer has"
+            raise BadInput("partition_assignment_strategy", found, "one of its own for each consumer: call assignor()")
+        self._coordinator = weakref.ref(coordinator)
+
+    def racks_moved(self, cluster: Any) -> bool:
+        """Whether replicas stand in other racks than at this leader's last plan (KIP-881: then it rejoins)."""
+        if not self._rack_map:
+            return False
+        view = ClusterView(cluster)
+        return any(_rack_sets(view.racks(topic)) != _rack_sets(racks) for topic, racks in self._rack_map.items())
+
+
+class ClusterView:
+    """kafka-python's metadata, as the bridge asks for it; racks come from its private tables, for want of others."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self.seen: dict[str, Mapping[int, Sequence[str]]] = {}
+
+    def partitions(self, topic: str) -> Iterable[int] | None:
+        """Partition ids, or None before the client has metadata."""
+        ids: Iterable[int] | None = self._cluster.partitions_for_topic(topic)
+        return ids
+
+    def racks(self, topic: str) -> Mapping[int, Sequence[str]]:
+        """Partition id to the racks of all its replicas, offline ones included, as in Kafka."""
+        rack_of: dict[int, str | None] = {}
+
+        def rack(node: int) -> str | None:
+            if node not in rack_of:
+                rack_of[node] = getattr(self._cluster.broker_metadata(node), "rack", None)
+            return rack_of[node]
+
+        partitions = getattr(self._cluster, "_partitions", {}).get(topic, {})
+        self.seen[topic] = {p: [r for n in data.replica_nodes if (r := rack(n))] for p, data in partitions.items()}
+        return self.seen[topic]
+
+
+def _rack_sets(racks: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
+    return sorted(tuple(sorted(set(names))) for names in racks.values())
+
+
+def _said(metadata: Any) -> Subscription:
+    """A member's subscription as kafka-python decoded it."""
+    generation = metadata.generation_id
+    return Subscription(
+        topics=tuple(metadata.topics),
+        user_data=metadata.user_data,
+        owned=tuple((claim.topic, tuple(claim.partitions)) for claim in metadata.owned_partitions or ()),
+        generation=generation if generation is not None and generation >= 0 else None,
+        rack=metadata.rack_id or None,
+    )
+
+
+def _told(share: Assignment) -> ConsumerProtocolAssignment:
+    return ConsumerProtocolAssignment(
+        version=share.version,
+        assigned_partitions=[(topic, list(ids)) for topic, ids in share.partitions],
+        user_data=share.user_data,
+    )
+
+
+def _held(partitions: Iterable[Any]) -> Held:
+    owned: dict[str, list[int]] = {}
+    for partition in partitions:
+        owned.setdefault(partition.topic, []).append(partition.partition)
+    return in_order(held(owned))
+
+
+# -- the coordinator --------------------------------------------------------------------------------------------------
+
+
+def _introduce() -> None:
+    """Have every new coordinator meet its strategies, if they are ours; others notice nothing."""
+    made = ConsumerCoordinator.__init__
+    if hasattr(made, _MET):
+        return
+
+    @functools.wraps(made)
+    def init(self: Any, *args: Any, **configs: Any) -> None:
+        made(self, *args, **configs)
+        ours = [a for a in self._assignors.values() if isinstance(a, KafkaPythonAssignor)]
+        for strategy in ours:
+            strategy.meet(self)
+        if ours:
+            _mend(self, ours)
+
+    setattr(init, _MET, True)
+    ConsumerCoordinator.__init__ = init
+
+
+def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
+    """Mend on this one coordinator what would break a group (seen with kafka-python 3.0.12).
+
+    * A join that was begun must be ended: when ``poll`` ended between the JoinGroup and the SyncGroup answer of a
+      leader, ``need_rejoin`` forgot it; no heartbeats followed, and the member was expelled.
+    * A member that was expelled while it rejoined kept its partitions under its new id. It has lost them (KIP-429).
+    * Bytes that are no subscription at all killed the leader; now their member is left without topics.
+    * When replicas move to other racks, a leader with a rack rejoins (KIP-881).
+    """
+    self = weakref.ref(coordinator)
+    need_rejoin = type(coordinator).need_rejoin
+    join = type(coordinator)._do_join_and_sync_async
+    perform = type(coordinator)._perform_assignment
+
+    def needs() -> bool:
+        c = self()
+        if c is None:
+            return False
+        pending = c.rejoining and c._subscription.partitions_auto_assigned()
+        return pending or need_rejoin(c) or (c._is_leader and any(a.racks_moved(c._cluster) for a in ours))
+
+    async def join_and_sync() -> Any:
+        c: Any = self()
+        if c._generation.is_lost() and c._subscription.assigned_partitions():
+            await c._on_join_prepare_async(c._generation.generation_id, c._generation.member_id)
+        return await join(c)
+
+    def perform_assignment(leader_id: str, protocol: str, members: Sequence[Any]) -> Any:
+        for member in members:
+            member.metadata = _readable(member.member_id, member.metadata)
+        return perform(self(), leader_id, protocol, members)
+
+    coordinator.need_rejoin = needs
+    coordinator._do_join_and_sync_async = join_and_sync
+    coordinator._perform_assignment = perform_assignment
+
+
+def _readable(member: str, raw: bytes) -> bytes:
+    try:
+        read_subscription(raw)
+    except UnreadableBytes as error:
+        log.warning("member %s sent no subscription that anyone can read (%s); it gets nothing", member, error)
+        return write_subscription(Subscription(()))
+    return raw
+
+
+_introduce()
