@@ -1,0 +1,103 @@
+"""Why a rebalance happened, as far as the records tell."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apportion.history.records import Generation, Seat
+
+JOIN: Final = "join"
+LEAVE: Final = "leave"
+CRASH: Final = "crash"
+STATIC: Final = "static"
+SUBSCRIPTION: Final = "subscription"
+GREW: Final = "topic grew"
+HAND_OVER: Final = "hand-over"
+UNKNOWN: Final = "unknown"
+
+DEFAULT_SESSION_MS: Final = 45_000
+"""Kafka's default; a KIP-848 member's session timeout is the broker's and stands in no record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """The commits on one partition between two records of the group.
+
+    after
+        Offset of the group's record before them; -1 none.
+    n, first, last
+        How many, and the first and last commit time in milliseconds.
+    """
+
+    after: int
+    topic: str
+    partition: int
+    n: int
+    first: int
+    last: int
+
+
+class Habits:
+    """How the members of a group used to commit, which tells a crash from a leave.
+
+    A member that dies falls silent a whole session timeout before the others are called together; one that leaves is
+    called off at once. A member that never commits, or seldom, gives no such sign: its going counts as a leave.
+    """
+
+    def __init__(self, commits: Iterable[Commits] = ()) -> None:
+        self._rows: Sequence[Commits] = sorted(commits, key=lambda row: (row.after, row.topic, row.partition))
+        self._after = [row.after for row in self._rows]
+
+    def crashed(self, seat: Seat, before: Generation, now: Generation) -> bool:
+        """Whether a member of ``before`` that is not in ``now`` fell silent long before it was missed."""
+        rows = self._rows[bisect_left(self._after, before.offset) : bisect_left(self._after, now.offset)]
+        mine = [row for row in rows if row.partition in seat.assigned.get(row.topic, ()) and row.n > 1]
+        if not mine:
+            return False
+        usual_ms = min((row.last - row.first) / (row.n - 1) for row in mine)
+        missed_at = now.at if now.started is None else now.started
+        silent_ms = missed_at - max(row.last for row in mine)
+        # Heartbeats come every third of a session at least, so a session ends at least 2/3 of it after the last sign.
+        session_ms = seat.session_timeout_ms or DEFAULT_SESSION_MS
+        return silent_ms >= session_ms * 2 / 3 and silent_ms > 3 * usual_ms
+
+
+def causes(
+    before: Generation,
+    now: Generation,
+    counts_before: Mapping[str, int],
+    counts_now: Mapping[str, int],
+    habits: Habits,
+) -> list[str]:
+    """All that changed between two generations, in a fixed order; ``unknown`` where nothing did.
+
+    counts_before, counts_now
+        Partitions of each wanted topic, as ``counts_after`` gives them.
+    """
+    were = {seat.identity: seat for seat in before.members}
+    are = {seat.identity: seat for seat in now.members}
+    gone = [seat for identity, seat in were.items() if identity not in are]
+    dead = [habits.crashed(seat, before, now) for seat in gone]
+    stayed = [(were[identity], seat) for identity, seat in are.items() if identity in were]
+    found = {
+        STATIC: any(old.member_id != new.member_id for old, new in stayed),
+        JOIN: len(are) > len(stayed),
+        LEAVE: not all(dead),
+        CRASH: any(dead),
+        SUBSCRIPTION: any(set(old.topics) != set(new.topics) for old, new in stayed),
+        GREW: bool(were) and _grew(before, now, counts_before, counts_now),
+    }
+    return [cause for cause, so in found.items() if so] or [HAND_OVER if _handed_over(before, now) else UNKNOWN]
+
+
+def _grew(before: Generation, now: Generation, counts_before: Mapping[str, int], counts_now: Mapping[str, int]) -> bool:
+    """Whether a topic that was wanted all along has more partitions now."""
+    return any(counts_now.get(t, 0) > counts_before.get(t, 0) for t in before.topics & now.topics)
+
+
+def _handed_over(before: Generation, now: Generation) -> bool:
+    """Whether partitions without an owner found one: the second round of a cooperative rebalance (KIP-429)."""
+    return bool(now.owners().keys() - before.owners().keys())

@@ -1,0 +1,235 @@
+"""A group's records folded into the generations that they come to, and into what stands at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from apportion.history.records import CLASSIC, CONSUMER, Event, Generation, Seat
+from apportion.wire.coordinator import EpochRecord, GroupGeneration, Member
+from apportion.wire.partitions import merged
+
+DEFAULT_ASSIGNOR: Final = "uniform"
+"""What a broker uses where no KIP-848 member asks for an assignor: the first of ``group.consumer.assignors``."""
+_GROUP, _PARTITIONS, _MEMBER, _TARGET, _TARGET_OF, _CURRENT = range(3, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A group as it stands after its last record.
+
+    type
+        ``classic``, ``consumer`` (KIP-848) or ``simple`` (only commits).
+    generation
+        The classic generation or the group's epoch; None for a simple group.
+    members
+        With what they hold now: of a KIP-848 member its current assignment, not its target.
+    """
+
+    type: str
+    state: str
+    protocol: str | None
+    generation: int | None
+    members: tuple[Seat, ...]
+    readable: bool = True
+
+
+@dataclass
+class Folded:
+    """What a group's records come to: its generations in order, and the present; None where it is gone."""
+
+    generations: list[Generation]
+    present: Present | None
+
+
+def fold(events: Iterable[Event], names: Mapping[str, str] | None = None) -> Folded:
+    """The generations and the present of one group.
+
+    events
+        All its records of key types 2 to 8, ascending by offset.
+    names
+        Topic id (22 characters) to name, which KIP-848 records need; partitions of other ids are left out.
+    """
+    classic, epochs = _Classic(), _Epochs(names or {})
+    generations: list[Generation] = []
+    for event in events:
+        made = classic.take(event) if isinstance(event.record, GroupGeneration) else epochs.take(event)
+        if made is not None:
+            generations.append(made)
+    # Both stand only where the records between were lost; then the later one is right.
+    if classic.touched > epochs.touched:
+        return Folded(generations, classic.present() or epochs.present())
+    return Folded(generations, epochs.present() or classic.present())
+
+
+@dataclass
+class _Classic:
+    """The classic side: each key-2 record is a whole generation."""
+
+    last: Generation | None = None
+    touched: int = -1
+    fresh: bool = True
+
+    def take(self, event: Event) -> Generation | None:
+        record = event.record
+        assert isinstance(record, GroupGeneration)  # noqa: S101 - for the type checker
+        self.touched = event.offset
+        if record.tombstone:
+            self.last, self.fresh = None, True
+            return None
+        readable = record.protocol_type in ("consumer", "") and not any(m.unreadable for m in record.members)
+        self.last = Generation(
+            offset=event.offset,
+            at=event.at,
+            kind=CLASSIC,
+            number=record.generation or 0,
+            members=tuple(map(_classic_seat, record.members)),
+            protocol=record.protocol if record.members else None,
+            started=record.state_time,
+            holes=event.holes,
+            fresh=self.fresh,
+            readable=readable,
+        )
+        self.fresh = False
+        return self.last
+
+    def present(self) -> Present | None:
+        last = self.last
+        if last is None:
+            return None
+        state = "Stable" if last.members else "Empty"
+        return Present(CLASSIC, state, last.protocol, last.number, last.members, last.readable)
+
+
+def _classic_seat(member: Member) -> Seat:
+    return Seat(
+        member.member_id,
+        tuple(dict.fromkeys(member.topics)),
+        {topic: tuple(ids) for topic, ids in merged(member.assigned).items()},
+        member.instance_id,
+        member.client_id,
+        member.host,
+        member.rack or None,
+        {topic: tuple(ids) for topic, ids in merged(member.owned).items()},
+        member.owned_generation,
+        member.session_timeout_ms,
+    )
+
+
+@dataclass
+class _Epochs:
+    """The KIP-848 side: members, targets and current assignments come in records of their own.
+
+    An epoch is opened by key 3 and completed by key 6, which follows the targets (key 7) that changed. Several bumps
+    may pass before one target comes, and none comes for a group that emptied: there key 3 completes the epoch itself.
+    """
+
+    names: Mapping[str, str]
+    epoch: int | None = None
+    opened: int | None = None
+    members: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    targets: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    current: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    touched: int = -1
+    fresh: bool = True
+
+    def take(self, event: Event) -> Generation | None:
+        record = event.record
+        assert isinstance(record, EpochRecord)  # noqa: S101 - for the type checker
+        self.touched = event.offset
+        kind, body = record.key_type, record.body
+        table = {_MEMBER: self.members, _TARGET_OF: self.targets, _CURRENT: self.current}.get(kind)
+        if table is not None:
+            if body is None:
+                table.pop(record.member_id or "", None)
+            else:
+                table[record.member_id or ""] = body
+            return None
+        if kind == _GROUP:
+            return self._bump(event, record)
+        if kind == _TARGET and body is not None:
+            return self._complete(event, record.epoch or 0)
+        return None
+
+    def _bump(self, event: Event, record: EpochRecord) -> Generation | None:
+        if record.tombstone:
+            self.epoch, self.opened, self.fresh = None, None, True
+            for table in (self.members, self.targets, self.current):
+                table.clear()
+            return None
+        self.epoch = record.epoch
+        if self.opened is None:
+            self.opened = event.at
+        return None if self.members else self._complete(event, record.epoch or 0)
+
+    def _complete(self, event: Event, number: int) -> Generation:
+        made = Generation(
+            offset=event.offset,
+            at=event.at,
+            kind=CONSUMER,
+            number=number,
+            members=self._seats(self.targets, "topicPartitions"),
+            protocol=self._assignor(),
+            started=self.opened,
+            holes=event.holes,
+            fresh=self.fresh,
+        )
+        self.opened, self.fresh = None, False
+        return made
+
+    def _assignor(self) -> str | None:
+        """The server's strategy that most members ask for; of equals the first by name."""
+        if not self.members:
+            return None
+        asked = [name for body in self.members.values() if (name := body.get("serverAssignor"))]
+        return min(asked, key=lambda name: (-asked.count(name), name)) if asked else DEFAULT_ASSIGNOR
+
+    def _seats(self, table: Mapping[str, Mapping[str, Any]], lists: str) -> tuple[Seat, ...]:
+        held = {member: self._held(table.get(member, {}).get(lists) or ()) for member in self.members}
+        wide = self._by_expression(held)
+        return tuple(_epoch_seat(member, self.members[member], held[member], wide) for member in sorted(self.members))
+
+    def _held(self, entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, ...]]:
+        """Assigned partitions by topic name, ids ascending: the records have them unsorted."""
+        found: dict[str, list[int]] = {}
+        for entry in entries:
+            name = self.names.get(entry["topicId"])
+            if name is not None:
+                found.setdefault(name, []).extend(entry["partitions"])
+        return {name: tuple(sorted(ids)) for name, ids in sorted(found.items()) if ids}
+
+    def _by_expression(self, held: Mapping[str, Mapping[str, tuple[int, ...]]]) -> dict[str, set[str]]:
+        """Regular expression to the topics that members with it hold or are to hold."""
+        wide: dict[str, set[str]] = {}
+        for member, body in self.members.items():
+            if body.get("subscribedTopicRegex"):
+                topics = wide.setdefault(body["subscribedTopicRegex"], set())
+                topics.update(held[member])
+                topics.update(self._held(self.targets.get(member, {}).get("topicPartitions") or ()))
+        return wide
+
+    def present(self) -> Present | None:
+        if self.epoch is None and not self.members:
+            return None
+        state = "Stable" if self.members else "Empty"
+        seats = self._seats(self.current, "assignedPartitions")
+        return Present(CONSUMER, state, self._assignor(), self.epoch, seats)
+
+
+def _epoch_seat(
+    member: str, body: Mapping[str, Any], held: Mapping[str, tuple[int, ...]], wide: Mapping[str, set[str]]
+) -> Seat:
+    named = body.get("subscribedTopicNames") or ()
+    topics = wide.get(body.get("subscribedTopicRegex") or "", set()).union(named)
+    classic = body.get("classicMemberMetadata")
+    return Seat(
+        member,
+        tuple(sorted(topics)),
+        held,
+        body.get("instanceId"),
+        body.get("clientId"),
+        body.get("clientHost"),
+        body.get("rackId") or None,
+        session_timeout_ms=classic["sessionTimeoutMs"] if classic else None,
+    )

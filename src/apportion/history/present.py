@@ -1,0 +1,68 @@
+"""A group as it stands, in the form of group.json: members and what they hold, topics with racks and offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from apportion.history.fold import Present
+from apportion.history.records import Seat
+from apportion.history.steps import TopicEntries
+
+Committed = Mapping[str, Mapping[int, int]]
+"""Topic to partition id to the committed offset."""
+
+
+def group_json(name: str, present: Present, topics: TopicEntries, committed: Committed) -> dict[str, Any]:
+    """group.json of a group: its members' present assignment is what they own.
+
+    topics
+        Every topic that is known, with what is known of its partitions.
+    committed
+        The group's standing commits.
+    Returns
+        Topics that a member wants or that have a commit, as far as they are known; where no topic is known at all,
+        partitions up to the highest that is held or committed. Without members (an empty or simple group) the
+        ``members`` are ``{}``, which no strategy takes.
+    """
+    wanted = {topic for seat in present.members for topic in seat.topics}
+    described = {}
+    for topic in sorted(wanted | set(committed)):
+        entries = topics.get(topic) if topics else _seen(topic, present, committed)
+        if entries:
+            described[topic] = [_entry(entry, committed.get(topic, {})) for entry in entries]
+    members = {seat.member_id: _member(seat, present.generation) for seat in present.members}
+    return {"version": 1, "group": name, "topics": described, "members": members}
+
+
+def _entry(entry: Mapping[str, Any], committed: Mapping[int, int]) -> dict[str, Any]:
+    """One partition with the fields that are known; an offset below 0 is none."""
+    p = entry["partition"]
+    found = {"partition": p, "racks": entry.get("racks") or None, "begin": entry.get("begin"), "end": entry.get("end")}
+    found["committed"] = committed.get(p)
+    return {
+        name: value
+        for name, value in found.items()
+        if value is not None and not (name in ("begin", "end", "committed") and value < 0)
+    }
+
+
+def _seen(topic: str, present: Present, committed: Committed) -> list[dict[str, Any]]:
+    """Without any description of topics: the partitions that are held or committed."""
+    ids = set(committed.get(topic, ()))
+    for seat in present.members:
+        ids.update(seat.assigned.get(topic, ()))
+    return [{"partition": p} for p in sorted(ids) if p >= 0]
+
+
+def _member(seat: Seat, generation: int | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "instance_id": seat.instance_id,
+        "client_id": seat.client_id,
+        "host": seat.host,
+        "rack": seat.rack,
+        "topics": sorted(seat.topics),
+        "owned": {topic: sorted(ids) for topic, ids in sorted(seat.assigned.items())} or None,
+        "generation": generation if seat.assigned else None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}

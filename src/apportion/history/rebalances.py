@@ -1,0 +1,141 @@
+"""What each rebalance changed: who came and went, which partitions moved, and how many of the moves were needless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apportion.arrays import NOBODY
+from apportion.errors import ApportionError
+from apportion.history.cause import Habits, causes
+from apportion.history.records import Generation, counts_after
+from apportion.history.steps import TopicEntries, follow, step
+from apportion.planning import plan
+
+LEAST: Final = {"order": "balance,moves"}
+"""Settings of ``sticky`` for the fewest moves that an even assignment needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One row of ``gold/rebalances``: a generation against the one before it.
+
+    moved, kept, given
+        Partitions that had another owner, the same, or none; a static member is its instance, whatever its member id.
+    handed
+        Of ``given``, those that another living member had given up in the round before: a cooperative move's end.
+    dropped
+        Partitions that had an owner and have none now.
+    needless
+        Moves between members that stay, beyond the fewest that an even assignment needs from the same past; None
+        where that least is not proved.
+    skipped
+        Generations that left no record between the two.
+    duration_ms
+        From all members having joined to the assignment (classic), from the epoch's opening to its target (KIP-848).
+        None for a static replacement, where the state's time does not move.
+    complete
+        Nothing between the two can be hidden: their numbers are neighbours, or no offset between them is missing.
+    """
+
+    source_offset: int
+    at: int
+    kind: str
+    generation: int
+    previous_generation: int
+    cause: str
+    members: int
+    joined: tuple[str, ...]
+    left: tuple[str, ...]
+    moved: int
+    kept: int
+    given: int
+    handed: int
+    dropped: int
+    needless: int | None
+    skipped: int
+    duration_ms: int | None
+    complete: bool
+
+
+def rebalances(
+    generations: Sequence[Generation], habits: Habits | None = None, topics: TopicEntries | None = None
+) -> list[Rebalance]:
+    """A row for each generation that follows another with no tombstone between.
+
+    generations
+        Of one group, in order, as ``fold`` gives them.
+    habits
+        Its commits, which tell a crash from a leave.
+    topics
+        Partitions as they are today.
+    """
+    habits = habits or Habits()
+    counts = counts_after(generations, {topic: len(entries) for topic, entries in (topics or {}).items()})
+    rows = []
+    last_owner: dict[tuple[str, int], str] = {}
+    for i, now in enumerate(generations):
+        if now.fresh or not now.members:
+            last_owner = {}
+        if not now.fresh and i:
+            before = generations[i - 1]
+            why = causes(before, now, counts[i - 1], counts[i], habits)
+            rows.append(_row(before, now, counts[i], last_owner, why))
+        last_owner.update(now.owners())
+    return rows
+
+
+def _row(
+    before: Generation,
+    now: Generation,
+    counts: dict[str, int],
+    last_owner: dict[tuple[str, int], str],
+    why: Iterable[str],
+) -> Rebalance:
+    had, has = before.owners(), now.owners()
+    kept = sum(1 for p, owner in has.items() if had.get(p) == owner)
+    given = [p for p in has if p not in had]
+    moved = len(has) - kept - len(given)
+    living = {seat.identity for seat in now.members}
+    old, new = ({seat.member_id for seat in generation.members} for generation in (before, now))
+    swap = now.number == before.number
+    least = _needless(before, now, counts) if moved else 0
+    return Rebalance(
+        source_offset=now.offset,
+        at=now.at,
+        kind=now.kind,
+        generation=now.number,
+        previous_generation=before.number,
+        cause=", ".join(why),
+        members=len(now.members),
+        joined=tuple(sorted(new - old)),
+        left=tuple(sorted(old - new)),
+        moved=moved,
+        kept=kept,
+        given=len(given),
+        handed=sum(1 for p in given if last_owner.get(p, has[p]) not in (has[p], None) and last_owner[p] in living),
+        dropped=sum(1 for p in had if p not in has),
+        needless=None if least is None else min(least, moved),
+        skipped=max(0, now.number - before.number - 1),
+        duration_ms=None if swap or now.started is None or now.at < now.started else now.at - now.started,
+        complete=before.number <= now.number <= before.number + 1 or now.holes == before.holes,
+    )
+
+
+def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> int | None:
+    """Moves between members that stay, beyond the proved least of an even assignment; None without a proof."""
+    earlier, later = step("", before, counts), step("", now, counts)
+    group, really = follow(earlier, earlier.group.owner, later), later.group.owner
+    past = group.owner
+    moves = int(((past != NOBODY) & (really != NOBODY) & (past != really)).sum())
+    if not moves:
+        return 0
+    try:
+        best = plan(group, "sticky", LEAST)
+    except (ApportionError, MemoryError):
+        return None
+    if any(best.proof.get(goal) != "optimal" for goal in ("balance", "moves")):
+        return None
+    fewest = int(((past != NOBODY) & (best.owner != NOBODY) & (past != best.owner)).sum())
+    return max(0, moves - fewest)

@@ -1,0 +1,144 @@
+"""One group's records as they stand in the topic, and the generations that they come to.
+
+Within a group the offset is the only order: generation and epoch numbers repeat and collide (an upgrade starts at
+the epoch of the classic generation), and all records of a group are in one partition of ``__consumer_offsets``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from apportion.wire.coordinator import EpochRecord, GroupGeneration
+
+Assigned = Mapping[str, tuple[int, ...]]
+"""Topic to partition ids."""
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+SPARE: Final = 64
+"""Ids that may be missing below the highest one beyond as many as there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One record of a group, with what the topic tells about it.
+
+    offset
+        In its partition of ``__consumer_offsets``.
+    at
+        The record's timestamp, in milliseconds.
+    holes
+        Offsets that are missing in the partition before this record, counted from the start of what was read.
+    """
+
+    offset: int
+    at: int
+    record: GroupGeneration | EpochRecord
+    holes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One member of a generation.
+
+    topics
+        Its subscription. Of a member with a regular expression: its names and all that members with the same
+        expression were given.
+    owned, owned_generation
+        What it said it held when it joined (classic members from subscription version 1 and 2 on).
+    assigned
+        What the generation gave it; under KIP-848 its target.
+    """
+
+    member_id: str
+    topics: tuple[str, ...] = ()
+    assigned: Assigned = field(default_factory=dict)
+    instance_id: str | None = None
+    client_id: str | None = None
+    host: str | None = None
+    rack: str | None = None
+    owned: Assigned = field(default_factory=dict)
+    owned_generation: int | None = None
+    session_timeout_ms: int | None = None
+
+    @property
+    def identity(self) -> str:
+        """Who it is across restarts: a static member is its instance, a dynamic one its member id."""
+        return self.member_id if self.instance_id is None else "instance " + self.instance_id
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One generation of a classic group, or one epoch of a KIP-848 group, as it was.
+
+    offset, at
+        Of the record that completes it: the key-2 record; the target's key-6 record, or key 3 where the group emptied.
+    number
+        The generation or epoch.
+    started
+        Milliseconds; when the members had joined and the leader began (classic), or when the epoch was opened.
+    fresh
+        Nothing is known before it: it is the first, or a tombstone stands between.
+    readable
+        Whether the members' bytes are those of consumers, and could be read.
+    """
+
+    offset: int
+    at: int
+    kind: str
+    number: int
+    members: tuple[Seat, ...]
+    protocol: str | None = None
+    started: int | None = None
+    holes: int = 0
+    fresh: bool = False
+    readable: bool = True
+
+    def owners(self) -> dict[tuple[str, int], str]:
+        """Each assigned partition's owner by identity; of two the first."""
+        found: dict[tuple[str, int], str] = {}
+        for seat in self.members:
+            identity = seat.identity
+            for topic, ids in seat.assigned.items():
+                for p in ids:
+                    found.setdefault((topic, p), identity)
+        return found
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """All topics that a member subscribes to."""
+        return frozenset(topic for seat in self.members for topic in seat.topics)
+
+
+def counts_after(generations: Iterable[Generation], today: Mapping[str, int] | None = None) -> list[dict[str, int]]:
+    """How many partitions each wanted topic had in each generation, as a lower bound: the highest id seen so far + 1.
+
+    The records do not tell partition counts. Kafka's assignors give out every partition, so that the bound is exact
+    but where one was withheld or left behind by a downgrade; ids given in earlier generations make up for that. The
+    count that a topic has today would be wrong for a generation before it grew.
+
+    today
+        What topics have today, only to believe ids far above the number of those given: a hostile record must not make
+        a topic of 2**31 partitions.
+    """
+    seen: dict[str, int] = {}
+    result = []
+    for generation in generations:
+        for topic, (given, highest) in _given(generation).items():
+            if highest < max(2 * given + SPARE, (today or {}).get(topic, 0)):
+                seen[topic] = max(seen.get(topic, 0), highest + 1)
+        result.append({topic: seen[topic] for topic in sorted(generation.topics) if topic in seen})
+    return result
+
+
+def _given(generation: Generation) -> dict[str, tuple[int, int]]:
+    """Topic to how many partitions were given, and the highest id."""
+    found: dict[str, tuple[int, int]] = {}
+    for seat in generation.members:
+        for topic, ids in seat.assigned.items():
+            if ids:
+                given, highest = found.get(topic, (0, -1))
+                found[topic] = given + len(ids), max(highest, max(ids))
+    return found

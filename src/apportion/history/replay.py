@@ -1,0 +1,115 @@
+"""A group's generations walked again with another strategy, each plan the past of the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Ints
+from apportion.assignors import Assignor, find
+from apportion.history.records import Generation
+from apportion.history.steps import Step, TopicEntries, follow, steps, without_past
+from apportion.model.measures import measure
+from apportion.planning import plan
+
+MEASURES = ("moves", "kept", "load_min", "load_max", "load_squares", "rack_misses", "lag_max")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One generation: what the strategy would have done, and what happened then, by the same measures.
+
+    measures, then
+        As in plan.json, of the strategy's target and of the real assignment. ``moves`` counts partitions that went
+        from one member that stays to another; a cooperative move counts in the round that hands it over.
+    """
+
+    generation: Generation
+    members: int
+    partitions: int
+    measures: dict[str, int]
+    then: dict[str, int]
+
+
+def replay(
+    name: str,
+    generations: Sequence[Generation],
+    assignor: str | Assignor,
+    topics: TopicEntries | None = None,
+) -> list[Replayed]:
+    """Walk one group's generations with a strategy; the first, and each after an empty group, starts with nothing.
+
+    name
+        The group's, as plans carry it.
+    topics
+        Today's partitions, for racks and, in the last generation, lag.
+    Raises
+        What the strategy raises.
+    """
+    return replay_steps(steps(name, generations, topics), assignor)
+
+
+def replay_steps(walk: Iterable[Step], assignor: str | Assignor) -> list[Replayed]:
+    """The same for generations that are groups already, so that several strategies share them."""
+    strategy = find(assignor) if isinstance(assignor, str) else assignor
+    done = []
+    earlier: Step | None = None
+    owner: Ints = np.empty(0, dtype=np.int64)
+    really: Ints = owner
+    for now in walk:
+        if earlier is None or not now.follows:
+            group = past = without_past(now)
+        else:
+            group, past = follow(earlier, owner, now), follow(earlier, really, now)
+        made = plan(group, strategy)
+        then = now.group.owner
+        measures = {**measure(group, made.owner), **made.answer.measures}
+        done.append(Replayed(now.generation, group.M, measures["partitions"], measures, measure(past, then)))
+        # What was withheld stays its last owner's until somebody else has it: a move is counted once, when it ends.
+        really = np.where(then != NOBODY, then, past.owner)
+        owner, earlier = made.owner, now
+    return done
+
+
+def replay_to_dict(name: str, assignor: str, walked: Sequence[Replayed]) -> dict[str, Any]:
+    """The JSON of ``apportion replay``: every generation, and the totals."""
+    return {
+        "version": 1,
+        "group": name,
+        "assignor": assignor,
+        "generations": [_row(done) for done in walked],
+        "total": total(walked),
+    }
+
+
+def _row(done: Replayed) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "generation": done.generation.number,
+        "kind": done.generation.kind,
+        "source_offset": done.generation.offset,
+        "at_ms": done.generation.at,
+        "members": done.members,
+        "partitions": done.partitions,
+    }
+    for name in MEASURES:
+        if name in done.measures:
+            row[name] = done.measures[name]
+        if name in done.then:
+            row[f"{name}_then"] = done.then[name]
+    return row
+
+
+def total(walked: Sequence[Replayed]) -> dict[str, int]:
+    """Moves and rack misses in all generations, and the widest difference of loads."""
+    return {
+        "generations": len(walked),
+        "moves": sum(done.measures["moves"] for done in walked),
+        "moves_then": sum(done.then["moves"] for done in walked),
+        "rack_misses": sum(done.measures["rack_misses"] for done in walked),
+        "rack_misses_then": sum(done.then["rack_misses"] for done in walked),
+        "skew_max": max((done.measures["load_max"] - done.measures["load_min"] for done in walked), default=0),
+        "skew_max_then": max((done.then["load_max"] - done.then["load_min"] for done in walked), default=0),
+    }

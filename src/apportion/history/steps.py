@@ -1,0 +1,126 @@
+"""Generations as groups on arrays, each tied to the one before it, so that a past can be carried along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Ints, ints
+from apportion.history.records import Generation, counts_after
+from apportion.model.group import Claims, Group
+from apportion.model.names import build, find_partitions
+
+TopicEntries = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Topic to its partitions as entries of group.json: partition, and racks, begin, end, committed where known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One generation as a group.
+
+    group
+        Its claims are what the generation really gave, so that ``group.owner`` (P,) is what happened.
+    identities
+        (M,) who each member is across restarts.
+    follows
+        Whether it carries on from the step before it; else its members start with nothing.
+    """
+
+    generation: Generation
+    group: Group
+    identities: tuple[str, ...]
+    follows: bool = True
+
+
+def steps(name: str, generations: Iterable[Generation], topics: TopicEntries | None = None) -> list[Step]:
+    """The generations that a strategy can be asked about: members who are consumers, and no static replacements.
+
+    topics
+        Partitions as they are today, for their racks; how many there were is told by ``counts_after``. Offsets count
+        for the last generation alone: those of earlier times are not known.
+    """
+    ordered = list(generations)
+    counts = counts_after(ordered, {topic: len(entries) for topic, entries in (topics or {}).items()})
+    found = []
+    follows = False
+    for i, generation in enumerate(ordered):
+        if generation.fresh or not generation.members:
+            follows = False
+        repeats = i > 0 and not generation.fresh and generation.number == ordered[i - 1].number
+        if generation.members and generation.readable and not repeats:
+            made = step(name, generation, counts[i], topics, offsets=i == len(ordered) - 1)
+            found.append(replace(made, follows=follows))
+            follows = True
+    return found
+
+
+def step(
+    name: str,
+    generation: Generation,
+    counts: Mapping[str, int],
+    topics: TopicEntries | None = None,
+    offsets: bool = False,
+) -> Step:
+    """One generation as a group of so many partitions a topic."""
+    members = {
+        seat.member_id: {
+            "instance_id": seat.instance_id,
+            "client_id": seat.client_id,
+            "host": seat.host,
+            "rack": seat.rack,
+            "topics": seat.topics,
+            "owned": seat.assigned,
+            "generation": generation.number,
+        }
+        for seat in generation.members
+    }
+    described = {topic: _entries((topics or {}).get(topic, ()), n, offsets) for topic, n in counts.items()}
+    group = build({"group": name, "topics": described, "members": members})
+    who = {seat.member_id: seat.identity for seat in generation.members}
+    return Step(generation, group, tuple(who[member] for member in group.members))
+
+
+def _entries(known: Sequence[Mapping[str, Any]], n: int, offsets: bool) -> int | list[Mapping[str, Any]]:
+    """A topic of n partitions, with what is known of them."""
+    by_id = {entry["partition"]: entry for entry in known}
+    fields = ("partition", "racks", "begin", "end", "committed") if offsets else ("partition", "racks")
+    if not any(by_id[p].get(field) for p in by_id for field in fields[1:]):
+        return n
+    return [{name: by_id.get(p, {"partition": p}).get(name) for name in fields} for p in range(n)]
+
+
+def follow(earlier: Step, owner: Ints, later: Step) -> Group:
+    """The later generation's group, its past what ``owner`` (P of the earlier) gave.
+
+    A member is carried over by its identity, a partition by its topic and id; what went away holds nothing.
+    """
+    place = {identity: m for m, identity in enumerate(later.identities)}
+    member = ints([place.get(identity, NOBODY) for identity in earlier.identities])
+    held = np.flatnonzero(owner != NOBODY)
+    to_member, to_partition = member[owner[held]], _places(earlier.group, later.group)[held]
+    stays = (to_member != NOBODY) & (to_partition != NOBODY)
+    generation = np.full(later.group.M, earlier.generation.number, dtype=np.int64)
+    return replace(later.group, claims=Claims(to_member[stays], to_partition[stays]), generation=generation)
+
+
+def without_past(later: Step) -> Group:
+    """The generation's group with nothing behind it."""
+    return replace(
+        later.group,
+        claims=Claims(ints([]), ints([])),
+        generation=np.full(later.group.M, -1, dtype=np.int64),
+    )
+
+
+def _places(earlier: Group, later: Group) -> Ints:
+    """(P of the earlier,) where each partition is in the later group; -1 nowhere."""
+    index = {topic: t for t, topic in enumerate(later.topics)}
+    topic = ints([index.get(name, NOBODY) for name in earlier.topics])[earlier.topic_of]
+    found = np.full(earlier.P, NOBODY, dtype=np.int64)
+    known = topic != NOBODY
+    if known.any() and later.P:
+        found[known] = find_partitions(topic[known], earlier.number[known], later.start, later.number)
+    return found
