@@ -81,29 +81,37 @@ class Reader:
         """The error that says where reading stopped."""
         return UnreadableBytes(reason, self.at)
 
-    def _number(self, form: struct.Struct) -> int:
-        at = self.at
-        if at + form.size > self.end:
-            raise self.fail(f"{form.size} bytes needed for a number, {self.end - at} left")
-        self.at = at + form.size
-        value: int = form.unpack_from(self.raw, at)[0]
-        return value
-
     def int8(self) -> int:
         """One signed byte."""
-        return self._number(_INT8)
+        at, self.at = self.at, self.at + 1
+        if self.at > self.end:
+            raise self._short(at, 1)
+        value: int = _INT8.unpack_from(self.raw, at)[0]
+        return value
 
     def int16(self) -> int:
         """Two bytes, signed."""
-        return self._number(_INT16)
+        at, self.at = self.at, self.at + 2
+        if self.at > self.end:
+            raise self._short(at, 2)
+        value: int = _INT16.unpack_from(self.raw, at)[0]
+        return value
 
     def int32(self) -> int:
         """Four bytes, signed."""
-        return self._number(_INT32)
+        at, self.at = self.at, self.at + 4
+        if self.at > self.end:
+            raise self._short(at, 4)
+        value: int = _INT32.unpack_from(self.raw, at)[0]
+        return value
 
     def int64(self) -> int:
         """Eight bytes, signed."""
-        return self._number(_INT64)
+        at, self.at = self.at, self.at + 8
+        if self.at > self.end:
+            raise self._short(at, 8)
+        value: int = _INT64.unpack_from(self.raw, at)[0]
+        return value
 
     def uvarint(self) -> int:
         """One to five bytes of seven bits each, as Java's 32-bit int: the fifth byte may make it negative."""
@@ -120,13 +128,11 @@ class Reader:
 
     def take(self, size: int) -> bytes:
         """The next ``size`` bytes."""
-        if size < 0:
-            raise self.fail(f"a size of {size} bytes")
-        if size > self.end - self.at:
-            raise self.fail(f"{size} bytes claimed, {self.end - self.at} left")
-        piece = self.raw[self.at : self.at + size]
-        self.at += size
-        return piece
+        at, stop = self.at, self.at + size
+        if size < 0 or stop > self.end:
+            raise self.fail(f"{size} bytes claimed, {self.end - at} left")
+        self.at = stop
+        return self.raw[at:stop]
 
     def uuid(self) -> str:
         """16 bytes, as Kafka's 22 characters."""
@@ -226,6 +232,10 @@ class Reader:
                 self.take(size)
 
     # -- checks -------------------------------------------------------------------------------------------------
+
+    def _short(self, at: int, size: int) -> UnreadableBytes:
+        self.at = at
+        return self.fail(f"{size} bytes needed for a number, {self.end - at} left")
 
     def _not_null(self, value: T | None, what: str) -> T:
         if value is None:
