@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from apportion.errors import Unavailable
 from apportion.testing import jars as jar_box
 from apportion.testing.broker import Broker, Cluster
@@ -59,7 +60,7 @@ def test_the_kernel_has_no_broker_left_when_it_is_closed(jars: str) -> None:
 
 
 def test_a_broker_that_cannot_start_says_its_last_words(jars: str) -> None:
-    with pytest.raises(Unavailable, match="num.network.threads"):
+    with pytest.raises(Unavailable, match=r"num\.network\.threads"):
         Broker(properties={"num.network.threads": "many"}).start()
 
 

@@ -90,7 +90,7 @@ class Client:
     def tool(self, main_class: str, *args: str, patience_s: float = 60) -> str:
         """Run one of Kafka's command-line classes against these brokers and return what it printed.
 
-        ``tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--list")``; ``--bootstrap-server`` is added.
+        ``tool("org.apache.kafka.tools.TopicCommand", "--list")``; ``--bootstrap-server`` is added.
         """
         return java(main_class, "--bootstrap-server", self.bootstrap, *args, patience_s=patience_s)
 
@@ -101,11 +101,11 @@ class Broker(Client):
     rack
         Its ``broker.rack``.
     properties
-        More or other settings, Kafka's names. ``{port}`` in a value stands for a free port, ``{port2}`` for another, ..;
-        a listener is added with ``listeners+``: ``{"listeners+": "SASL://127.0.0.1:{port}"}``, and so is
-        ``listener.security.protocol.map+``. ``ports`` tells afterwards which they are.
+        More or other settings, Kafka's names. ``{port}`` in a value stands for a free port, ``{port2}`` .. ``{port9}``
+        for others; ``ports`` tells afterwards which they are. A ``+`` behind a name adds to what is there:
+        ``{"listeners+": "SASL://127.0.0.1:{port}", "listener.security.protocol.map+": "SASL:SASL_PLAINTEXT"}``.
     format_args
-        More arguments for ``StorageTool format``, such as ``("--add-scram", "SCRAM-SHA-256=[name=ann,password=secret]")``.
+        More arguments for ``StorageTool format``: ``("--add-scram", "SCRAM-SHA-256=[name=ann,password=secret]")``.
     jvm
         More options for the JVM.
     """
@@ -204,8 +204,8 @@ class Broker(Client):
 
     def _settle(self) -> None:
         """Choose ports, write the settings, format the storage."""
-        wanted = [f"port{n or ''}" for n in range(10)]
-        self.ports = dict(zip(["plain", "controller", *wanted], free_ports(12), strict=True))
+        names = ["plain", "controller", "port", *(f"port{n}" for n in range(2, 10))]
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         settings = self._settings()
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
         (self.folder / "server.properties").write_text(text)
@@ -229,7 +229,7 @@ class Broker(Client):
         }
         for key, value in self.properties.items():
             for name, port in self.ports.items():
-                value = value.replace("{%s}" % name, str(port))  # noqa: PLW2901, UP031
+                value = value.replace("{%s}" % name, str(port))  # noqa: UP031
             if key.endswith("+"):
                 own[key[:-1]] += "," + value
             else:

@@ -1,7 +1,8 @@
-"""pytest fixtures: ``jars`` and a real ``broker`` for the whole session; put ``pytest_plugins = ["apportion.testing.plugin"]`` in a conftest.
+"""pytest fixtures: ``jars``, and a real ``broker`` for the whole session.
 
-Where Java or Maven is missing the tests that ask for them skip and say why; with ``APPORTION_REQUIRE_BROKER=1`` they
-fail instead, so that no continuous integration passes without them.
+Take them with ``pytest_plugins = ["apportion.testing.plugin"]`` in a conftest. Where Java or Maven is missing the tests
+that ask for them skip and say why; with ``APPORTION_REQUIRE_BROKER=1`` they fail instead, so that no continuous
+integration passes without them.
 """
 
 from __future__ import annotations
