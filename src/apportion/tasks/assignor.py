@@ -1,0 +1,174 @@
+"""Who runs, keeps warm and warms up which task, by goals in a stated order.
+
+Goals: every task active once > on a caught-up process > balanced per thread, first the stateful tasks, then all >
+fewest moved tasks > standbys never beside their active, on other tags, balanced > stickiness of standbys. The price is
+time: a plan is three or four flows, not a single deal. Source: Kafka Streams' HighAvailabilityTaskAssignor (KIP-441),
+KIP-708 (tags), KIP-925 (racks).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
+from apportion.tasks.crew import Crew
+from apportion.tasks.place import Placing, place
+from apportion.tasks.settings import TaskSettings
+
+GOALS: Final = ("active", "caught-up", "balance", "moves", "standbys")
+
+
+@dataclass(frozen=True, eq=False)
+class TaskAnswer:
+    """Owners of tasks.
+
+    active
+        (N,) the process that runs each task.
+    target
+        (N,) the process that should run it once its state is warm there; the same as ``active`` when all is well.
+    standby
+        (N, Q) which processes keep a copy; never the active one.
+    warmup
+        (N, Q) which processes restore a copy beyond the standbys, to run the task later.
+    proof
+        Goal to ``optimal`` or ``heuristic``.
+    """
+
+    active: Ints
+    target: Ints
+    standby: Bools
+    warmup: Bools
+    proof: dict[str, str]
+
+    @property
+    def settled(self) -> bool:
+        """Whether every task runs where it should, so that no probing rebalance is needed."""
+        return bool((self.active == self.target).all())
+
+
+def assign_tasks(crew: Crew, settings: TaskSettings) -> TaskAnswer:
+    """Place active tasks, standbys and warm-ups, in this order."""
+    may_run = caught_up(crew, settings.acceptable_recovery_lag)
+    active, exact = _place_active(crew, may_run, settings)
+    target, _ = _place_target(crew, active, settings)
+    standby, exact_standby = _place_standbys(crew, active, target, settings)
+    warmup = _choose_warmups(crew, active, target, standby, settings)
+    how = "optimal" if exact else "heuristic"
+    proof = {"active": "optimal", "caught-up": "optimal", "balance": how, "moves": how}
+    if settings.rack_aware_assignment_strategy != "none":
+        # Here moves are one price among others, and a spread of sub-topologies may come before them.
+        proof["moves"] = "heuristic"
+    if settings.num_standby_replicas:
+        one = settings.num_standby_replicas == 1
+        proof["standbys"] = "optimal" if exact_standby and one else "heuristic"
+    return TaskAnswer(active, target, standby, warmup, proof)
+
+
+def caught_up(crew: Crew, acceptable_lag: int) -> Bools:
+    """(N, Q) where a task may run at once: within the lag, else where least is missing; stateless ones anywhere."""
+    has = crew.lag != UNKNOWN
+    near = has & (crew.lag <= acceptable_lag)
+    missing = np.where(has, crew.lag, np.iinfo(np.int64).max)
+    nearest = missing == missing.min(axis=1, keepdims=True)
+    may: Bools = np.where(near.any(axis=1, keepdims=True), near, nearest)
+    may[~crew.stateful] = True
+    return may
+
+
+def _place_active(crew: Crew, may_run: Bools, settings: TaskSettings) -> tuple[Ints, bool]:
+    """Stateful tasks balanced over the places where each may run, stateless ones on top; fewest moves in each."""
+    cost = _active_cost(crew, settings)
+    by_kind = settings.rack_aware_assignment_strategy == "balance_subtopology"
+    active = np.full(len(crew.tasks), NOBODY, dtype=np.int64)
+    load = np.zeros(len(crew.threads), dtype=np.int64)
+    exact = True
+    for chosen in (crew.stateful, ~crew.stateful):
+        kind = crew.subtopology_of[chosen] if by_kind else None
+        active[chosen], proved = place(Placing(may_run[chosen], cost[chosen], crew.threads, load, kind))
+        load = np.bincount(active[active != NOBODY], minlength=len(crew.threads))
+        exact &= proved
+    return active, exact
+
+
+def _active_cost(crew: Crew, settings: TaskSettings) -> Ints:
+    """(N, Q) 1 for a move; or with a rack-aware strategy the prices of moves and of traffic."""
+    away = np.ones(crew.lag.shape, dtype=np.int64)
+    stayed = np.flatnonzero(crew.ran != NOBODY)
+    away[stayed, crew.ran[stayed]] = 0
+    if settings.rack_aware_assignment_strategy == "none":
+        return away
+    traffic = crew.misses * settings.rack_aware_assignment_traffic_cost
+    return away * settings.rack_aware_assignment_non_overlap_cost + traffic
+
+
+def _place_target(crew: Crew, active: Ints, settings: TaskSettings) -> tuple[Ints, bool]:
+    """Where stateful tasks should run if all state were warm everywhere; fewest moves, then to places that have some.
+
+    Stateless tasks stay: they can move at any rebalance.
+    """
+    stateful = np.flatnonzero(crew.stateful)
+    dear = len(stateful) + 1
+    cost = np.where(crew.lag[stateful] != UNKNOWN, dear, dear + 1)
+    cost[np.arange(len(stateful)), active[stateful]] = 0
+    if settings.rack_aware_assignment_strategy != "none":
+        cost = cost * settings.rack_aware_assignment_non_overlap_cost
+        cost += crew.misses[stateful] * settings.rack_aware_assignment_traffic_cost * dear
+    kind = crew.subtopology_of[stateful] if settings.rack_aware_assignment_strategy == "balance_subtopology" else None
+    everywhere = np.ones(cost.shape, dtype=np.bool_)
+    nothing = np.zeros(len(crew.threads), dtype=np.int64)
+    target = active.copy()
+    target[stateful], exact = place(Placing(everywhere, cost, crew.threads, nothing, kind))
+    return target, exact
+
+
+def _place_standbys(crew: Crew, active: Ints, target: Ints, settings: TaskSettings) -> tuple[Bools, bool]:
+    """One copy a round: never beside another, where fewest tags are shared, balanced, then where state is already."""
+    tasks, processes = crew.lag.shape
+    taken = np.zeros((tasks, processes), dtype=np.bool_)
+    taken[np.flatnonzero(active != NOBODY), active[active != NOBODY]] = True
+    standby = np.zeros_like(taken)
+    load = np.bincount(active[active != NOBODY], minlength=processes)
+    exact = True
+    for _ in range(settings.num_standby_replicas):
+        shared = _shared_tags(crew, taken)
+        shared[taken] = np.iinfo(np.int64).max
+        eligible = ~taken & crew.stateful[:, None] & (shared == shared.min(axis=1, keepdims=True))
+        chosen, proved = place(Placing(eligible, _standby_cost(crew, target), crew.threads, load))
+        exact &= proved
+        there = np.flatnonzero(chosen != NOBODY)
+        standby[there, chosen[there]] = taken[there, chosen[there]] = True
+        load = load + np.bincount(chosen[there], minlength=processes)
+    return standby, exact
+
+
+def _standby_cost(crew: Crew, target: Ints) -> Ints:
+    """(N, Q) 0 where state is, 1 where none is; the coming active place is dearer, it will get a warm-up of its own."""
+    cost = np.where(crew.lag != UNKNOWN, 0, 2)
+    coming = np.flatnonzero(target != NOBODY)
+    cost[coming, target[coming]] += 1
+    return cost
+
+
+def _shared_tags(crew: Crew, taken: Bools) -> Ints:
+    """(N, Q) how many tag values process q shares with processes that hold a copy of task n."""
+    shared = np.zeros(taken.shape, dtype=np.int64)
+    for column in crew.tags.T:
+        for value in np.unique(column[column != UNKNOWN]):
+            holders = column == value
+            shared += taken[:, holders].sum(axis=1)[:, None] * holders[None, :]
+    return shared
+
+
+def _choose_warmups(crew: Crew, active: Ints, target: Ints, standby: Bools, settings: TaskSettings) -> Bools:
+    """Copies at targets that are not the active place, those nearest to done first; a standby there warms by itself."""
+    warmup = np.zeros_like(standby)
+    waiting = np.flatnonzero(active != target)
+    waiting = waiting[~standby[waiting, target[waiting]]]
+    lag = crew.lag[waiting, target[waiting]]
+    missing = np.where(lag == UNKNOWN, np.iinfo(np.int64).max, lag)
+    first = waiting[np.lexsort((waiting, missing))][: settings.max_warmup_replicas]
+    warmup[first, target[first]] = True
+    return warmup

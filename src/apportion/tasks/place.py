@@ -1,0 +1,248 @@
+"""Place each task on one process: balanced per thread, then cheapest; a min-cost flow on classes of like tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Floats, Ints, ints
+
+
+@dataclass(frozen=True, eq=False)
+class Placing:
+    """What is to be placed where.
+
+    eligible
+        (N, Q) where a task may go; a task without any stays unplaced.
+    cost
+        (N, Q) not negative; the sum is made least among the most balanced placings.
+    threads, load
+        (Q,) threads, and tasks that a process already has.
+    kind
+        (N,) tasks of one kind are spread too, after the balance and before the cost; None: no matter.
+    """
+
+    eligible: Bools
+    cost: Ints
+    threads: Ints
+    load: Ints
+    kind: Ints | None = None
+
+
+def place(placing: Placing) -> tuple[Ints, bool]:
+    """Return (N,) the process of each task, and whether it is proved best: balance, spread of kinds, cost, in order.
+
+    Balance is the least sum of squared loads of threads, a process sharing its tasks evenly among its own. Without
+    OR-tools tasks are dealt greedily and improved by single moves; then nothing is proved.
+    """
+    chosen = np.full(len(placing.eligible), NOBODY, dtype=np.int64)
+    movable = np.flatnonzero(placing.eligible.any(axis=1))
+    if not len(movable):
+        return chosen, True
+    kind = None if placing.kind is None else placing.kind[movable]
+    part = Placing(placing.eligible[movable], placing.cost[movable], placing.threads, placing.load, kind)
+    owner = _solve(part)
+    chosen[movable] = _deal(part) if owner is None else owner
+    return chosen, owner is not None
+
+
+@dataclass
+class _Network:
+    """Arcs as they are added: from, to, capacity, cost; nodes are numbered by ``node``."""
+
+    tail: list[Ints] = field(default_factory=list)
+    head: list[Ints] = field(default_factory=list)
+    room: list[Ints] = field(default_factory=list)
+    cost: list[Ints] = field(default_factory=list)
+    nodes: int = 0
+
+    def node(self, count: int = 1) -> Ints:
+        first = self.nodes
+        self.nodes += count
+        return np.arange(first, self.nodes)
+
+    def arcs(self, tail: Ints, head: Ints, room: Ints | int, cost: Ints | int) -> None:
+        tail, head = np.broadcast_arrays(tail, head)
+        self.tail.append(tail.ravel())
+        self.head.append(head.ravel())
+        self.room.append(np.broadcast_to(room, tail.shape).ravel())
+        self.cost.append(np.broadcast_to(cost, tail.shape).ravel())
+
+
+def _solve(placing: Placing) -> Ints | None:
+    """The cheapest flow; None without OR-tools, or where costs pass its numbers.
+
+    The ceiling of loads is raised until the tasks fit under it. The first answer is exact: any place above the ceiling
+    costs more than every place that is taken, and the number of places is fixed.
+    """
+    try:
+        from ortools.graph.python import min_cost_flow
+    except ImportError:
+        return None
+    tasks = len(placing.eligible)
+    ceiling = -(-(int(placing.load.sum()) + tasks) // int(placing.threads.sum())) + 1
+    while True:
+        status, owner = _flow(placing, ceiling, min_cost_flow.SimpleMinCostFlow())
+        if status != "INFEASIBLE":
+            return owner
+        ceiling *= 2
+
+
+def _flow(placing: Placing, ceiling: int, solver: Any) -> tuple[str, Ints | None]:
+    """The solver's word on placing at most ``ceiling`` tasks a thread, and the cheapest owners if there are any."""
+    tasks, processes = placing.eligible.shape
+    kind = np.zeros(tasks, dtype=np.int64) if placing.kind is None else placing.kind
+    table = np.column_stack([kind, np.where(placing.eligible, placing.cost, -1)])
+    rows, class_of = np.unique(table, axis=0, return_inverse=True)
+    class_of = class_of.ravel()
+    kinds, costs = rows[:, 0], rows[:, 1:]
+    supply = np.bincount(class_of)
+    dear = int(placing.cost.max()) * tasks + 1
+    # Goals in order: a step of balance outweighs all spreading of kinds, and that outweighs all costs.
+    levels = _levels(placing)
+    weight = dear * (tasks * (2 * levels + 1) + 1) if levels else dear
+
+    net = _Network()
+    source = net.node(len(rows))
+    ends = net.node(processes)
+    sink = net.node()
+    _convex(net, ends, sink, placing.threads, placing.load, ceiling, weight)
+    doors = _doors(net, placing, kinds, ends, levels, dear)
+    direct, hubs = _class_arcs(net, source, costs, kinds, doors, supply)
+
+    arrays = [np.concatenate(column).astype(np.int64) for column in (net.tail, net.head, net.room, net.cost)]
+    arcs = solver.add_arcs_with_capacity_and_unit_cost(*arrays)
+    supplies = np.zeros(net.nodes, dtype=np.int64)
+    supplies[source], supplies[sink] = supply, -tasks
+    solver.set_nodes_supplies(np.arange(net.nodes), supplies)
+    status = solver.solve()
+    if status != solver.OPTIMAL:
+        return str(status.name), None
+    flows = np.asarray(solver.flows(arcs))
+    return "OPTIMAL", _unpack(class_of, len(rows), processes, direct, hubs, arrays, flows)
+
+
+def _convex(net: _Network, ends: Ints, sink: Ints, threads: Ints, load: Ints, ceiling: int, weight: int) -> None:
+    """Process to sink: the k-th task of each thread costs 2k + 1, and those that are there already are paid."""
+    for level in range(ceiling):
+        room = np.clip((level + 1) * threads - np.maximum(load, level * threads), 0, threads)
+        open_ = room > 0
+        net.arcs(ends[open_], sink, room[open_], (2 * level + 1) * weight)
+
+
+def _levels(placing: Placing) -> int:
+    """Up to how many tasks of a kind on one process each further one costs more; beyond, the price stays."""
+    if placing.kind is None:
+        return 0
+    return 3 * -(-int(np.bincount(placing.kind).max()) // len(placing.threads)) + 4
+
+
+def _doors(net: _Network, placing: Placing, kinds: Ints, ends: Ints, levels: int, weight: int) -> dict[int, Ints]:
+    """Where the tasks of a kind enter each process: the process itself, or a door with convex costs of its own."""
+    distinct = sorted(set(kinds.tolist()))
+    if placing.kind is None:
+        return dict.fromkeys(distinct, ends)
+    doors = {kind: net.node(len(ends)) for kind in distinct}
+    for kind in distinct:
+        for level in range(levels):
+            net.arcs(doors[kind], ends, 1, (2 * level + 1) * weight)
+        net.arcs(doors[kind], ends, int((placing.kind == kind).sum()), (2 * levels + 1) * weight)
+    return doors
+
+
+def _class_arcs(
+    net: _Network, source: Ints, costs: Ints, kinds: Ints, doors: dict[int, Ints], supply: Ints
+) -> tuple[tuple[Ints, Ints, int], dict[int, Ints]]:
+    """Class to process where it is cheaper than usual; else through a hub that all with the same choice share.
+
+    Returns the classes, processes and first arc of the direct ones, and each class's hub arc as (arc, hub node).
+    """
+    eligible = costs >= 0
+    usual = costs.max(axis=1)
+    many = (eligible & (costs == usual[:, None])).sum(axis=1) > 3
+    cheap = eligible & ~(many[:, None] & (costs == usual[:, None]))
+    c, q = np.nonzero(cheap)
+    first = sum(map(len, net.tail))
+    heads = np.array([doors[k] for k in kinds.tolist()])[c, q] if len(c) else ints([])
+    net.arcs(source[c], heads, supply[c], costs[c, q])
+    hub_of: dict[int, Ints] = {}
+    by_choice: dict[tuple[int, bytes], int] = {}
+    for k in np.flatnonzero(many).tolist():
+        choice = (int(kinds[k]), eligible[k].tobytes())
+        if choice not in by_choice:
+            by_choice[choice] = int(net.node()[0])
+            net.arcs(ints(by_choice[choice]), doors[choice[0]][eligible[k]], int(supply.sum()), 0)
+        hub_of[k] = ints([sum(map(len, net.tail)), by_choice[choice]])
+        net.arcs(source[k : k + 1], ints([by_choice[choice]]), int(supply[k]), int(usual[k]))
+    return (c, q, first), hub_of
+
+
+def _unpack(
+    class_of: Ints,
+    classes: int,
+    processes: int,
+    direct: tuple[Ints, Ints, int],
+    hubs: dict[int, Ints],
+    arrays: list[Ints],
+    flows: Ints,
+) -> Ints:
+    """Flows on classes to tasks: each class hands its tasks out in order, hubs deal theirs round the processes."""
+    owner = np.full(len(class_of), NOBODY, dtype=np.int64)
+    members = np.argsort(class_of, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(class_of, minlength=classes))])
+    taken = start[:-1].copy()
+    c, q, first = direct
+    for k, process, count in zip(c.tolist(), q.tolist(), flows[first : first + len(c)].tolist(), strict=True):
+        owner[members[taken[k] : taken[k] + count]] = process
+        taken[k] += count
+    waiting: dict[int, list[int]] = {}
+    for k, (_, hub) in hubs.items():
+        waiting.setdefault(int(hub), []).extend(members[taken[k] : start[k + 1]].tolist())
+    for hub, tasks in waiting.items():
+        out = np.flatnonzero(arrays[0] == hub)
+        seats = _deal_seats(arrays[1][out], flows[out])
+        owner[sorted(tasks)] = _process_of(seats, processes, classes)
+    return owner
+
+
+def _deal_seats(heads: Ints, counts: Ints) -> Ints:
+    """The heads, each as often as its count, dealt in rounds so that neighbours go to different ones."""
+    turn = np.concatenate([np.arange(count) for count in counts]) if len(counts) else ints([])
+    seat = np.repeat(heads, counts)
+    return seat[np.lexsort((seat, turn))]
+
+
+def _process_of(nodes: Ints, processes: int, classes: int) -> Ints:
+    """The process that a node is, or is a door of: doors stand in rows of one a process."""
+    sink = classes + processes
+    return np.where(nodes < sink, nodes - classes, (nodes - sink - 1) % processes)
+
+
+def _deal(placing: Placing) -> Ints:
+    """Without a solver: the cheapest of the least loaded, then single moves while they even out the loads."""
+    load = placing.load.astype(np.float64)
+    owner = np.full(len(placing.eligible), NOBODY, dtype=np.int64)
+    choices = placing.eligible.sum(axis=1)
+    for n in np.lexsort((np.arange(len(choices)), choices)).tolist():
+        q = _lightest(placing, load, n)
+        owner[n] = q
+        load[q] += 1
+    moved = True
+    while moved:
+        moved = False
+        for n in range(len(owner)):
+            q = _lightest(placing, load, n)
+            if (load[q] + 1) / placing.threads[q] < load[owner[n]] / placing.threads[owner[n]]:
+                load[owner[n]] -= 1
+                load[q] += 1
+                owner[n] = q
+                moved = True
+    return owner
+
+
+def _lightest(placing: Placing, load: Floats, n: int) -> int:
+    full = np.floor(load / placing.threads)
+    full[~placing.eligible[n]] = np.inf
+    return int(np.lexsort((load / placing.threads, placing.cost[n], full))[0])

@@ -1,0 +1,125 @@
+"""A task plan with names: process to consumer to tasks, what moves later, and when to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Ints
+from apportion.tasks.assignor import TaskAnswer, assign_tasks
+from apportion.tasks.crew import Crew, Process, crew
+from apportion.tasks.settings import TaskSettings
+from apportion.tasks.threads import share_active, share_copies
+from apportion.tasks.topology import Task, Topology
+
+Hands = dict[str, dict[str, list[Task]]]
+"""Process id to consumer to its tasks."""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskPlan:
+    """Which process and which of its consumers gets which task in which role."""
+
+    crew: Crew
+    answer: TaskAnswer
+    settings: TaskSettings
+
+    @cached_property
+    def active(self) -> Hands:
+        """Every task once."""
+        return {process.process_id: self._share(q, process) for q, process in enumerate(self.crew.processes)}
+
+    @cached_property
+    def standby(self) -> Hands:
+        """Copies that are kept warm."""
+        return self._copies(self.answer.standby)
+
+    @cached_property
+    def warmup(self) -> Hands:
+        """Copies that are restored so that the task can move there later."""
+        return self._copies(self.answer.warmup)
+
+    @property
+    def next_probing_rebalance_ms(self) -> int | None:
+        """Milliseconds from now until the group should look again; None when nothing waits."""
+        return None if self.answer.settled else self.settings.probing_rebalance_interval_ms
+
+    @cached_property
+    def measures(self) -> dict[str, int]:
+        """Tasks, processes, threads, the least and most active tasks a thread, moves, restores, waiting moves."""
+        loads = [len(tasks) for hands in self.active.values() for tasks in hands.values()]
+        a, c = self.answer, self.crew
+        there = np.flatnonzero(a.active != NOBODY)
+        lag = c.lag[there, a.active[there]]
+        return {
+            "tasks": len(c.tasks),
+            "processes": len(c.processes),
+            "threads": int(c.threads.sum()),
+            "load_min": min(loads),
+            "load_max": max(loads),
+            "moves": int(((c.ran != NOBODY) & (c.ran != a.active)).sum()),
+            "restored": int(np.maximum(lag, 0)[c.stateful[there]].sum()),
+            "from_zero": int((lag[c.stateful[there]] < 0).sum()),
+            "standbys": int(a.standby.sum()),
+            "warmups": int(a.warmup.sum()),
+            "waiting": int((a.active != a.target).sum()),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data, tasks by name."""
+        return {
+            "active": _names(self.active),
+            "standby": _names(self.standby),
+            "warmup": _names(self.warmup),
+            "next_probing_rebalance_ms": self.next_probing_rebalance_ms,
+            "measures": self.measures,
+            "proof": dict(self.answer.proof),
+        }
+
+    def _share(self, q: int, process: Process) -> dict[str, list[Task]]:
+        mine = np.flatnonzero(self.answer.active == q)
+        stateful = self._tasks(mine[self.crew.stateful[mine]])
+        stateless = self._tasks(mine[~self.crew.stateful[mine]])
+        return share_active(process.consumers, stateful, stateless, process.active)
+
+    def _copies(self, held: Bools) -> Hands:
+        return {
+            process.process_id: share_copies(
+                process.consumers, self._tasks(np.flatnonzero(held[:, q])), self.active[process.process_id]
+            )
+            for q, process in enumerate(self.crew.processes)
+        }
+
+    def _tasks(self, numbers: Ints) -> list[Task]:
+        return [self.crew.tasks[n] for n in numbers.tolist()]
+
+
+def plan_tasks(
+    topology: Topology,
+    partitions: Mapping[str, int],
+    processes: Sequence[Process],
+    settings: TaskSettings | None = None,
+    racks: Mapping[tuple[str, int], frozenset[str]] | None = None,
+) -> TaskPlan:
+    """Plan an application's tasks.
+
+    partitions
+        Partition count of each source topic.
+    racks
+        Racks that hold a replica of a (topic, partition), for the rack-aware strategies.
+
+    >>> plan = plan_tasks(Topology.of(["clicks"]), {"clicks": 2}, [Process("a", ("a-1",)), Process("b", ("b-1",))])
+    >>> plan.to_dict()["active"]
+    {'a': {'a-1': ['0_0']}, 'b': {'b-1': ['0_1']}}
+    """
+    settings = settings or TaskSettings()
+    group = crew(topology, partitions, processes, tags=settings.rack_aware_assignment_tags, racks=racks)
+    return TaskPlan(group, assign_tasks(group, settings), settings)
+
+
+def _names(hands: Hands) -> dict[str, dict[str, list[str]]]:
+    return {process: {c: [str(task) for task in tasks] for c, tasks in held.items()} for process, held in hands.items()}

@@ -1,0 +1,81 @@
+"""A topology as data: sub-topologies with their source topics become one task a partition number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from apportion.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Subtopology:
+    """Topics that are read together, and the state that is kept for them.
+
+    topics
+        Source topics; partition p of each belongs to task p.
+    changelog
+        The topic that the state can be restored from; None for a stateless sub-topology.
+    """
+
+    topics: tuple[str, ...]
+    changelog: str | None = None
+
+    @property
+    def stateful(self) -> bool:
+        """Whether its tasks have state to restore."""
+        return self.changelog is not None
+
+
+@dataclass(frozen=True, order=True)
+class Task:
+    """One unit of work: a sub-topology and a partition number, written ``0_3`` as Kafka Streams does."""
+
+    subtopology: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology}_{self.partition}"
+
+    @classmethod
+    def read(cls, text: str) -> Task:
+        """The task that ``text`` names; ``BadInput`` where it names none."""
+        left, _, right = text.partition("_")
+        if not (left.isascii() and left.isdigit() and right.isascii() and right.isdigit()):
+            raise BadInput("task", repr(text), "a name like 0_3: sub-topology, partition")
+        return cls(int(left), int(right))
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Sub-topologies by number; no topic is a source of two."""
+
+    subtopologies: tuple[Subtopology, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a topic that two sub-topologies read."""
+        seen: set[str] = set()
+        for subtopology in self.subtopologies:
+            for topic in subtopology.topics:
+                if topic in seen:
+                    raise BadInput("topology", f"topic {topic!r} in two sub-topologies", "each source topic once")
+                seen.add(topic)
+
+    @classmethod
+    def of(cls, *subtopologies: Sequence[str] | Subtopology) -> Topology:
+        """A topology from sub-topologies, or from lists of source topics of stateless ones."""
+        made = [s if isinstance(s, Subtopology) else Subtopology(tuple(s)) for s in subtopologies]
+        return cls(tuple(made))
+
+    def tasks(self, partitions: Mapping[str, int]) -> list[Task]:
+        """Every task, in order: as many as the widest source topic has partitions (Kafka, ``PartitionGrouper``)."""
+        tasks: list[Task] = []
+        for s, subtopology in enumerate(self.subtopologies):
+            count = max((partitions.get(topic, 0) for topic in subtopology.topics), default=0)
+            tasks.extend(Task(s, p) for p in range(count))
+        return tasks
+
+    def partitions_of(self, task: Task, partitions: Mapping[str, int]) -> list[tuple[str, int]]:
+        """The (topic, partition) pairs that the task reads: each source topic's own p, if it exists."""
+        topics = self.subtopologies[task.subtopology].topics
+        return [(topic, task.partition) for topic in sorted(topics) if task.partition < partitions.get(topic, 0)]
