@@ -20,7 +20,12 @@ GROUP = {
 
 def test_two_members_share_a_topic_and_the_one_left_takes_it_all(broker: Broker) -> None:
     broker.create_topic("peers-share", 4)
-    make = (broker.bootstrap, "peers-share", ["peers-share"], {"session.timeout.ms": 3000})
+    make = (
+        broker.bootstrap,
+        "peers-share",
+        ["peers-share"],
+        {"session.timeout.ms": 3000, "heartbeat.interval.ms": 500},
+    )
     with JavaMember(*make, strategy="range") as first:
         first.wait_until(lambda member: member.assignment == {"peers-share": [0, 1, 2, 3]})
         with JavaMember(*make, strategy="range") as second:

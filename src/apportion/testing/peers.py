@@ -230,25 +230,25 @@ class JavaMember(Peer):
         self, event: str, *, where: Callable[[Json], object] = bool, since: int = 0, patience_s: float = 30
     ) -> Json:
         """The first event of that kind for which ``where`` is true, from the ``since``-th event on; waits for it."""
-        until = time.monotonic() + patience_s
-        with self._news:
-            while True:
-                for seen in self.events[since:]:
-                    if seen["event"] == event and where(seen):
-                        return seen
-                if self.process.poll() is not None or not self._news.wait(until - time.monotonic()):
-                    said = json.dumps(self.events[-5:])
-                    raise Unavailable(
-                        f"the member told of no such {event}; its last events: {said}; {self.last_words()}"
-                    )
+        found: list[Json] = []
+
+        def there(member: JavaMember) -> bool:
+            found[:] = (seen for seen in member.events[since:] if seen["event"] == event and where(seen))
+            return bool(found)
+
+        self.wait_until(there, patience_s)
+        return found[0]
 
     def wait_until(self, true: Callable[[JavaMember], object], patience_s: float = 30) -> None:
-        """Wait until something is true of this member."""
+        """Wait until something is true of this member; a member that ended is not waited for."""
         until = time.monotonic() + patience_s
         with self._news:
             while not true(self):
-                if not self._news.wait(until - time.monotonic()):
-                    raise Unavailable(f"in vain; the member's last events: {json.dumps(self.events[-5:])}")
+                left = until - time.monotonic()
+                if left <= 0 or self.process.poll() is not None:
+                    said = json.dumps(self.events[-5:])
+                    raise Unavailable(f"waited in vain; the member's last events: {said}; {self.last_words()}")
+                self._news.wait(min(left, 1))
 
     def commit(
         self,
