@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Ints
-from apportion.kernels.near import Cut, deal_in_step, deal_near, deal_rest, needs_racks
+from apportion.kernels.cut import Cut, deal_in_step, deal_near, deal_rest, needs_racks
 from apportion.model.group import Group
 
 
