@@ -85,9 +85,10 @@ def find(name: str, settings: Mapping[str, Any] | None = None) -> Assignor:
     strategy = known()[name]
     kinds = settings_of(strategy)
     values = {}
-    for key, value in (settings or {}).items():
+    for given, value in (settings or {}).items():
+        key = given.replace(".", "_").replace("-", "_")  # Kafka's own knobs are written with dots
         if key not in kinds:
-            raise UnknownName(f"setting of {name}", key, kinds)
+            raise UnknownName(f"setting of {name}", given, kinds)
         values[key] = _read(f"setting {key} of {name}", value, kinds[key])
     try:
         return strategy(**values)

@@ -38,6 +38,8 @@ class Answer:
         Top-level fields that the plan carries besides (``epoch``).
     certificate
         What shows the proof; ``plan --explain`` prints it.
+    together
+        (P,) partitions of one number change hands together or not at all; None: each by itself.
     """
 
     owner: Ints
@@ -45,6 +47,7 @@ class Answer:
     measures: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
     certificate: Certificate | None = None
+    together: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,8 @@ class Plan:
         keeps = (self.owner != NOBODY) & (self.owner == self.group.owner)
         claimed = self.group.contested
         held_back: Bools = (self.owner != NOBODY) & (claimed != NOBODY) & (claimed != self.owner) & ~keeps
+        if self.answer.together is not None:
+            held_back = np.isin(self.answer.together, self.answer.together[held_back]) & (self.owner != NOBODY)
         return held_back
 
     @cached_property

@@ -1,0 +1,140 @@
+"""Streams: tasks of co-read partitions move whole, onto warm state, in the manner of Kafka Streams.
+
+It does not speak Kafka Streams' byte protocol, create internal topics, or probe versions; see ``apportion.tasks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from apportion.arrays import NOBODY, UNKNOWN, Ints
+from apportion.model.group import Group
+from apportion.model.plan import Answer
+from apportion.tasks.assignor import GOALS
+from apportion.tasks.crew import Process
+from apportion.tasks.plan import TaskPlan, plan_tasks
+from apportion.tasks.settings import TaskSettings
+from apportion.tasks.topology import Subtopology, Task, Topology
+
+
+@dataclass(frozen=True)
+class Streams(TaskSettings):
+    """Tasks on processes with standbys and warm-ups; a group's own claims are the past active tasks.
+
+    subtopologies
+        Topics that are read together, each sub-topology's joined by ``+``; every other topic is one by itself.
+    stateless
+        Topics whose sub-topology keeps no state; the others' state is restored from a changelog.
+    process
+        What shares local state: each ``member`` alone, or all members of a ``host``.
+
+    A plan says nothing of how warm a standby is, since group.json has no field for it: what a member claims counts as
+    warm there, all else as cold. The runtime in ``apportion.clients`` tells real lags and uses ``plan_tasks``.
+    Goals: every task active once > on a caught-up process > balanced per thread > fewest moved tasks > standbys apart,
+    balanced and sticky. Source: KIP-441, KIP-708, KIP-925.
+    """
+
+    subtopologies: tuple[str, ...] = ()
+    stateless: tuple[str, ...] = ()
+    process: Literal["member", "host"] = "member"
+
+    name: ClassVar[str] = "streams"
+    goals: ClassVar[tuple[str, ...]] = GOALS
+    cooperative: ClassVar[bool] = True
+
+    def assign(self, group: Group) -> Answer:
+        """Return the owners of partitions by whole tasks, and the task plan beside them."""
+        topology = self.topology(group)
+        partitions = {topic: _width(group, t) for t, topic in enumerate(group.topics) if group.wanted_topic[t]}
+        members = [m for m in range(group.M) if len(group.subscriptions[group.subscription_of[m]])]
+        if not members or not any(partitions.values()):
+            return Answer(np.full(group.P, NOBODY, dtype=np.int64), together=np.arange(group.P))
+        task_of = _tasks_of_partitions(group, topology)
+        plan = plan_tasks(topology, partitions, self._processes(group, task_of, members), self, _racks(group))
+        owner = _owners(group, task_of, plan)
+        extra = {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
+        return Answer(owner, proof=plan.answer.proof, extra={"tasks": extra}, together=_numbers(task_of))
+
+    def topology(self, group: Group) -> Topology:
+        """The sub-topologies that the settings name, then one for each topic that is left."""
+        wanted = [topic for t, topic in enumerate(group.topics) if group.wanted_topic[t]]
+        joined = [tuple(part for part in text.split("+") if part) for text in self.subtopologies]
+        named = {topic for topics in joined for topic in topics}
+        sets = [*joined, *((topic,) for topic in wanted if topic not in named)]
+        made = []
+        for topics in sets:
+            stateful = not set(topics) & set(self.stateless)
+            made.append(Subtopology(topics, "-".join(topics) + "-changelog" if stateful else None))
+        return Topology(tuple(made))
+
+    def _processes(self, group: Group, task_of: list[Task | None], members: list[int]) -> list[Process]:
+        """Members as processes, or gathered by host; past active tasks are those whose partitions they own."""
+        ran: dict[int, dict[Task, str | None]] = {m: {} for m in members}
+        for p in np.flatnonzero(group.owner != NOBODY).tolist():
+            task, m = task_of[p], int(group.owner[p])
+            if task is not None and m in ran:
+                ran[m][task] = group.members[m]
+        gathered: dict[str, list[int]] = {}
+        for m in members:
+            host = group.hosts[m] if group.hosts and self.process == "host" else None
+            gathered.setdefault(host or group.members[m], []).append(m)
+        return [
+            Process(
+                process_id,
+                tuple(group.members[m] for m in mine),
+                active={task: who for m in mine for task, who in ran[m].items()},
+                rack=_rack(group, mine[0]),
+            )
+            for process_id, mine in gathered.items()
+        ]
+
+
+def _width(group: Group, topic: int) -> int:
+    """Highest partition id + 1: tasks are numbered by partition."""
+    numbers = group.number[group.partitions(topic)]
+    return int(numbers[-1]) + 1 if len(numbers) else 0
+
+
+def _tasks_of_partitions(group: Group, topology: Topology) -> list[Task | None]:
+    """(P,) the task that reads each partition; None for topics that nobody wants."""
+    reader = {topic: s for s, subtopology in enumerate(topology.subtopologies) for topic in subtopology.topics}
+    by_topic = [reader.get(topic) if group.wanted_topic[t] else None for t, topic in enumerate(group.topics)]
+    pairs = zip(group.topic_of.tolist(), group.number.tolist(), strict=True)
+    return [None if (s := by_topic[t]) is None else Task(s, number) for t, number in pairs]
+
+
+def _numbers(task_of: list[Task | None]) -> Ints:
+    """(P,) one number for each task, others each by itself."""
+    seen: dict[Task, int] = {}
+    labels = [seen.setdefault(task, len(seen)) if task is not None else -1 for task in task_of]
+    alone = len(seen)
+    return np.array([label if label >= 0 else alone + p for p, label in enumerate(labels)], dtype=np.int64)
+
+
+def _owners(group: Group, task_of: list[Task | None], plan: TaskPlan) -> Ints:
+    """(P,) the member that runs the partition's task, where it wants the topic."""
+    place = {member: m for m, member in enumerate(group.members)}
+    runs = {task: place[member] for hands in plan.active.values() for member, tasks in hands.items() for task in tasks}
+    owner = np.array([runs.get(task, NOBODY) if task is not None else NOBODY for task in task_of], dtype=np.int64)
+    given = np.flatnonzero(owner != NOBODY)
+    owner[given[~group.may_own(owner[given], given)]] = NOBODY
+    return owner
+
+
+def _rack(group: Group, member: int) -> str | None:
+    if group.racks is None or group.racks.of_member[member] == UNKNOWN:
+        return None
+    return group.racks.names[group.racks.of_member[member]]
+
+
+def _racks(group: Group) -> Mapping[tuple[str, int], frozenset[str]]:
+    racks = group.racks
+    if racks is None:
+        return {}
+    named = [frozenset(racks.names[r] for r in held) for held in racks.sets]
+    known = np.flatnonzero(racks.set_of != UNKNOWN).tolist()
+    return {group.name_of(p): named[int(racks.set_of[p])] for p in known}
