@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -59,6 +60,14 @@ class Table:
     schema: StructType
     order: tuple[str, ...]
     day: str | None = None
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """The Arrow form of a table's schema: times in microseconds of UTC, every column nullable."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    made = to_arrow_schema(table.schema, timezone="UTC")
+    return pa.schema([pa.field(field.name, field.type) for field in made])
 
 
 # -- pieces ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,91 @@
+"""Sorted rows to Parquet files, by the task that has them: the same rows always give the same bytes and names.
+
+Spark's own writer lists a column's encodings in an order that changes from run to run, and puts a random number into
+each name; Arrow's does neither. Every file appears whole: it is written under another name first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+ROWS_A_GROUP: Final = 128 * 1024
+"""Rows of a row group: the piece of a file that one task reads."""
+
+MADE: Final = "file string, rows bigint"
+"""What a writing task gives back, one row a file."""
+
+
+def writing(folder: Path, schema: pa.Schema, day: str | None) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """A function for ``mapInArrow`` that writes what it is given and yields the columns of ``MADE``.
+
+    day
+        The column, before those of the schema, whose value begins each file's name; rows are sorted by it.
+    """
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        part, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+        made = _write_all(_pieces(batches, day), folder, schema, f"{part:05d}", f".{part}-{attempt}")
+        yield pa.RecordBatch.from_pylist(made, schema=pa.schema([("file", pa.string()), ("rows", pa.int64())]))
+
+    return write
+
+
+def write_empty(file: Path, schema: pa.Schema) -> None:
+    """A file that shows the columns of a table without rows."""
+    pq.write_table(schema.empty_table(), file)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], day: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Runs of rows with the first part of the name of the file that they belong to."""
+    for batch in batches:
+        if day is None:
+            yield "part", batch
+            continue
+        days = batch[day]
+        batch = batch.drop_columns([day])
+        codes = pc.rank(days, tiebreaker="dense").to_numpy(zero_copy_only=False)
+        cuts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
+        for start, end in pairwise(cuts):
+            if end > start:
+                yield days[start].as_py(), batch.slice(start, end - start)
+
+
+def _write_all(
+    pieces: Iterable[tuple[str, pa.RecordBatch]], folder: Path, schema: pa.Schema, part: str, draft: str
+) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    writer: pq.ParquetWriter | None = None
+    name = ""
+    try:
+        for first, batch in pieces:
+            if writer is None or first != name:
+                _finish(writer, folder, draft, name, part)
+                name = first
+                writer = pq.ParquetWriter(folder / draft, schema)
+                made.append({"file": f"{name}-{part}.parquet", "rows": 0})
+            arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema), row_group_size=ROWS_A_GROUP)
+            made[-1]["rows"] += batch.num_rows
+        _finish(writer, folder, draft, name, part)
+    except BaseException:
+        (folder / draft).unlink(missing_ok=True)
+        raise
+    return made
+
+
+def _finish(writer: pq.ParquetWriter | None, folder: Path, draft: str, name: str, part: str) -> None:
+    if writer is not None:
+        writer.close()
+        os.replace(folder / draft, folder / f"{name}-{part}.parquet")

@@ -1,0 +1,223 @@
+"""The pipeline's commands as functions: build, rebuild, status; each reads as its table of contents."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from apportion.errors import BadInput, MissingExtra
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from apportion.spark.sources import Dump
+
+Progress = Callable[[str], None]
+"""Takes one line for a person."""
+
+Make = Callable[[Mapping[str, "DataFrame"]], "DataFrame"]
+"""Tables by name to a table."""
+
+QUICK_ROWS: Final = 1_000_000
+"""Below this many records a session that starts sooner is the faster one."""
+
+ROWS_A_FILE: Final = 500_000
+_SOURCE_FILE: Final = "source.json"
+
+
+def silent(line: str) -> None:
+    """Progress for nobody."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build made: records read, and rows of each table."""
+
+    records: int
+    rows: dict[str, int]
+
+
+def build(
+    dump: Path | str,
+    out: Path | str,
+    *,
+    personal_days: int | None = None,
+    personal: str = "drop",
+    delta: bool = False,
+    spark: SparkSession | None = None,
+    progress: Progress = silent,
+) -> Built:
+    """Make every table of ``out`` from the records of ``dump``.
+
+    personal_days, personal
+        Client ids, hosts and user data in records older than this before the newest are dropped, or ``hash``-ed.
+    Raises
+        BadInput: the dump is none, or is broken. Unavailable: the disk is full, the folder cannot be written.
+    """
+    dump, out = Path(dump).absolute(), Path(out).absolute()
+    _needs_spark()
+    from apportion.spark import session, sinks, sources, trouble
+    from apportion.spark.schemas import TABLES
+
+    rows = sources.count_rows(dump)
+    progress("starting Spark")
+    with (
+        trouble.plainly(out),
+        sinks.parquet(out) as sink,
+        session.session(spark, quick=rows < QUICK_ROWS) as running,
+    ):
+        source = sources.read_dump(running, dump)
+        place: sinks.Sink = sinks.DeltaSink(sink) if delta else sink
+        tables: dict[str, DataFrame] = {}
+        files = 1 + source.count // ROWS_A_FILE
+        for name, make in _steps(source, personal_days, personal).items():
+            progress(f"making {name}")
+            tables[name] = place.write(name, make(tables), TABLES[name], files)
+        place.publish()
+        _remember(out, dump)
+    return Built(source.count, {state.name: state.rows for state in status(out)} if not delta else {})
+
+
+def rebuild(
+    out: Path | str, dump: Path | str | None = None, *, spark: SparkSession | None = None, progress: Progress = silent
+) -> Built:
+    """Make every table of ``out`` anew from bronze, to the same bytes; the dump is the last one unless it is told."""
+    out = Path(out).absolute()
+    settings = _remembered(out)
+    source = Path(dump) if dump is not None else settings
+    if source is None:
+        raise BadInput(str(out), f"no {_SOURCE_FILE}", "tables that a build made here, or the dump to build them from")
+    return build(source, out, spark=spark, progress=progress)
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _steps(source: Dump, personal_days: int | None, personal: str) -> dict[str, Make]:
+    """Table -> how it is made from those before it."""
+    from apportion.spark import decode
+
+    records = decode.once(source.records)
+    return {
+        "silver/commits": lambda t: decode.commits(records),
+        "silver/generations": lambda t: decode.generations(records),
+        "silver/epochs": lambda t: decode.epochs(records),
+        "silver/rejects": lambda t: decode.rejects(records),
+        "silver/counts": lambda t: decode.counts(
+            t["silver/commits"], t["silver/generations"], t["silver/epochs"], records
+        ),
+        "silver/gaps": lambda t: decode.gaps(records),
+        "silver/ends": lambda t: source.ends,
+        "silver/topics": lambda t: source.topics,
+    }
+
+
+# -- status ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """How fresh a table is.
+
+    newest
+        The time of its newest row; None where its rows have no time, or there are none.
+    written
+        When its files were written.
+    """
+
+    name: str
+    rows: int
+    files: int
+    size_bytes: int
+    newest: datetime | None
+    written: datetime | None
+
+
+def status(folder: Path | str) -> list[TableStatus]:
+    """Every table of a folder, from the footers of its files; Spark is not needed."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise BadInput(str(folder), "no such folder", "a folder that a capture or a build made")
+    _needs_arrow()
+    names = [name for name in ("records", *_table_names()) if any((folder / name).glob("*.parquet"))]
+    if not names:
+        raise BadInput(str(folder), "no tables", "a folder that a capture or a build made")
+    return [_status(folder / name, name) for name in names]
+
+
+def _status(place: Path, name: str) -> TableStatus:
+    import pyarrow.parquet as pq
+
+    from apportion.spark import trouble
+
+    files = sorted(place.glob("*.parquet"))
+    with trouble.plainly(place):
+        footers = [pq.read_metadata(file) for file in files]
+    column = "timestamp" if name == "records" else "at"
+    times = [time for footer in footers if (time := _newest(footer, column)) is not None]
+    return TableStatus(
+        name,
+        sum(footer.num_rows for footer in footers),
+        len(files),
+        sum(file.stat().st_size for file in files),
+        max(times, default=None),
+        datetime.fromtimestamp(max(file.stat().st_mtime for file in files), UTC),
+    )
+
+
+def _newest(footer: object, column: str) -> datetime | None:
+    """The greatest value of a time column, by the statistics of a file's row groups."""
+    found: datetime | None = None
+    for group in range(footer.num_row_groups):  # type: ignore[attr-defined]
+        part = footer.row_group(group)  # type: ignore[attr-defined]
+        for number in range(part.num_columns):
+            said = part.column(number)
+            if said.path_in_schema != column or said.statistics is None or not said.statistics.has_min_max:
+                continue
+            try:
+                time = said.statistics.max
+            except (ValueError, OverflowError):  # a time that Python's calendar does not reach
+                continue
+            time = time if time.tzinfo else time.replace(tzinfo=UTC)
+            found = time if found is None else max(found, time)
+    return found
+
+
+# -- shared ----------------------------------------------------------------------------------------------------------
+
+
+def _table_names() -> list[str]:
+    from apportion.spark.schemas import TABLES
+
+    return list(TABLES)
+
+
+def _needs_spark() -> None:
+    _needs_arrow()
+
+
+def _needs_arrow() -> None:
+    """The pipeline's libraries are there, or a sentence says what brings them."""
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("The pipeline", "spark") from error
+
+
+def _remember(out: Path, dump: Path) -> None:
+    draft = out / f".{_SOURCE_FILE}"
+    draft.write_text(json.dumps({"version": 1, "dump": os.path.relpath(dump, out)}) + "\n")
+    os.replace(draft, out / _SOURCE_FILE)
+
+
+def _remembered(out: Path) -> Path | None:
+    try:
+        return (out / str(json.loads((out / _SOURCE_FILE).read_text())["dump"])).resolve()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,332 @@
+"""Records of ``__consumer_offsets`` to Arrow rows of the silver tables; the row decoder's word is law.
+
+Plain Python and Arrow, no Spark: ``decode.py`` runs these functions inside ``mapInArrow``. Each takes a batch of
+records (the columns of ``schemas.RECORDS``) and gives batches of its table. What cannot be read is nobody's row here
+and appears in ``reject_rows`` alone, so that each record is counted exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from apportion.errors import UnreadableBytes
+from apportion.spark import schemas
+from apportion.wire.commits import Column, Commits, decode_commits, packed, topic_id_texts
+from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Member, Other, Record, decode
+from apportion.wire.partitions import Held
+
+MICROS_MAX: Final = 2**63 - 1
+PIECE_BYTES: Final = 4 << 20
+"""Nested rows are handed on after this many bytes of values, so that hostile ones cannot fill the memory."""
+
+
+@cache
+def arrow_schema(name: str) -> pa.Schema:
+    """The Arrow form of a table's schema."""
+    return schemas.arrow_schema(schemas.TABLES[name])
+
+
+def read(key: bytes | None, value: bytes | None) -> Record | str:
+    """The record, or the reason why it is none."""
+    try:
+        return decode(key, value)
+    except UnreadableBytes as error:
+        return str(error)
+    except Exception as error:  # other people's bytes must never stop the job, even if we read them wrongly
+        return f"the decoder failed: {type(error).__name__}: {error}"
+
+
+def micros(millis: int | None) -> int | None:
+    """Milliseconds as microseconds; None where no timestamp can hold them (beyond 292,000 years)."""
+    return None if millis is None or not -MICROS_MAX <= millis * 1000 <= MICROS_MAX else millis * 1000
+
+
+# -- commits ---------------------------------------------------------------------------------------------------------
+
+
+def commit_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of ``silver/commits``: a column at a time, and one by one where that is not sure of itself."""
+    keys, values = column(batch["key"]), column(batch["value"])
+    found = decode_commits(keys, values)
+    done = np.flatnonzero(found.done)
+    fast = _commit_columns(batch, keys, values, found, done)
+    rest = np.flatnonzero(~found.done)
+    if not rest.size:
+        return fast
+    slow, slow_rows = _commits_one_by_one(batch, rest)
+    both = pa.Table.from_batches([fast, slow]).combine_chunks()
+    order = np.argsort(np.concatenate([done, slow_rows]), kind="stable")
+    return both.take(pa.array(order)).combine_chunks().to_batches()[0] if order.size else fast
+
+
+def plain_commit_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same, all rows one by one: the reference."""
+    return _commits_one_by_one(batch, np.arange(batch.num_rows))[0]
+
+
+def not_done(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Rows that the fast decoder of commits leaves to the plain one."""
+    found = decode_commits(column(batch["key"]), column(batch["value"]))
+    return np.flatnonzero(~found.done)
+
+
+def column(array: pa.Array) -> Column:
+    """A binary array as NumPy sees it, copying nothing."""
+    if pa.types.is_large_binary(array.type):
+        kind: Any = np.int64
+    elif pa.types.is_binary(array.type):
+        kind = np.int32
+    else:
+        return column(array.cast(pa.binary()))
+    _, offsets, data = array.buffers()
+    n = len(array)
+    bounds = np.frombuffer(offsets, kind)[array.offset : array.offset + n + 1] if n else np.zeros(1, kind)
+    octets = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    valid = None if array.null_count == 0 else np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+    return Column(octets, bounds, valid)
+
+
+def _commit_columns(
+    batch: pa.RecordBatch, keys: Column, values: Column, found: Commits, rows: np.ndarray[Any, Any]
+) -> pa.RecordBatch:
+    whole = rows.size == batch.num_rows
+
+    def pick(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return array if whole else array[rows]
+
+    tombstone = pick(found.tombstone)
+    stands = ~tombstone
+    key_type = np.ones(rows.size, np.int32)
+    record = batch if whole else batch.take(pa.array(rows))
+    commit_time = pick(found.commit_time)
+    expire_time = pick(found.expire_time)
+    epoch = pick(found.leader_epoch)
+    id_at = pick(found.topic_id_at)
+    columns = {
+        "group": _text(keys, pick(found.group_at), pick(found.group_size)),
+        "topic": _text(keys, pick(found.topic_at), pick(found.topic_size)),
+        "partition": pa.array(pick(found.partition)),
+        "committed": _numbers(pick(found.committed), stands),
+        "leader_epoch": _numbers(epoch, stands & (epoch != -1)),
+        "metadata": _text(values, pick(found.metadata_at), pick(found.metadata_size), stands),
+        "commit_time": _times(commit_time, stands),
+        "expire_time": _times(expire_time, stands & (expire_time != -1)),
+        "topic_id": _topic_ids(values, id_at, stands & (id_at >= 0)),
+        "tombstone": pa.array(tombstone),
+        "value_version": _numbers(pick(found.value_version), stands),
+        "source_partition": record["partition"],
+        "source_offset": record["offset"],
+        "at": record["timestamp"],
+        "key_type": pa.array(key_type),
+    }
+    return _as("silver/commits", columns)
+
+
+def _numbers(values: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Array:
+    return pa.array(values, mask=~valid)
+
+
+def _times(millis: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Array:
+    fits = (millis >= -MICROS_MAX // 1000 + 1) & (millis <= MICROS_MAX // 1000)
+    return pa.array(np.where(fits, millis, 0) * 1000, mask=~(valid & fits)).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _text(
+    source: Column, at: np.ndarray[Any, Any], size: np.ndarray[Any, Any], valid: np.ndarray[Any, Any] | None = None
+) -> pa.Array:
+    offsets, data = packed(source.data, at, size)
+    mask = None if valid is None or valid.all() else pa.array(valid).buffers()[1]
+    return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(data), mask)
+
+
+def _topic_ids(values: Column, at: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Array:
+    if not valid.any():
+        return pa.nulls(at.size, pa.string())
+    letters = np.ascontiguousarray(topic_id_texts(values.data, at[valid]))
+    offsets = np.zeros(at.size + 1, np.int32)
+    offsets[1:] = np.cumsum(np.where(valid, 22, 0))
+    mask = None if valid.all() else pa.array(valid).buffers()[1]
+    return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(letters), mask)
+
+
+def _commits_one_by_one(
+    batch: pa.RecordBatch, rows: np.ndarray[Any, Any]
+) -> tuple[pa.RecordBatch, np.ndarray[Any, np.dtype[np.int64]]]:
+    """The commits among some rows, and which rows they are."""
+    lines: list[dict[str, Any]] = []
+    kept: list[int] = []
+    keys, values = batch["key"], batch["value"]
+    for row in rows.tolist():
+        record = read(keys[row].as_py(), values[row].as_py())
+        if isinstance(record, Commit):
+            lines.append(_commit(record))
+            kept.append(row)
+    where = np.array(kept, np.int64)
+    return _with_source("silver/commits", lines, batch, where), where
+
+
+def _commit(said: Commit) -> dict[str, Any]:
+    return {
+        "group": said.group,
+        "topic": said.topic,
+        "partition": said.partition,
+        "committed": said.committed,
+        "leader_epoch": said.leader_epoch,
+        "metadata": said.metadata,
+        "commit_time": micros(said.commit_time),
+        "expire_time": micros(said.expire_time),
+        "topic_id": said.topic_id,
+        "tombstone": said.tombstone,
+        "value_version": said.value_version,
+        "key_type": said.key_type,
+    }
+
+
+# -- generations and epochs ------------------------------------------------------------------------------------------
+
+
+def generation_rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of ``silver/generations``."""
+    return _nested("silver/generations", GroupGeneration, _generation, batch)
+
+
+def epoch_rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of ``silver/epochs``."""
+    return _nested("silver/epochs", EpochRecord, _epoch, batch)
+
+
+def _nested(name: str, kind: type, line: Any, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    lines: list[dict[str, Any]] = []
+    rows: list[int] = []
+    size = 0
+    for row, (key, value) in enumerate(zip(batch["key"], batch["value"], strict=True)):
+        raw = value.as_py()
+        record = read(key.as_py(), raw)
+        if isinstance(record, kind):
+            lines.append(line(record))
+            rows.append(row)
+            size += len(raw or b"")
+        if size > PIECE_BYTES:
+            yield _with_source(name, lines, batch, np.array(rows, np.int64))
+            lines, rows, size = [], [], 0
+    yield _with_source(name, lines, batch, np.array(rows, np.int64))
+
+
+def _generation(said: GroupGeneration) -> dict[str, Any]:
+    return {
+        "group": said.group,
+        "generation": said.generation,
+        "protocol_type": said.protocol_type,
+        "protocol": said.protocol,
+        "leader": said.leader,
+        "tombstone": said.tombstone,
+        "members": [_member(member) for member in said.members],
+        "state_time": micros(said.state_time),
+        "value_version": said.value_version,
+    }
+
+
+def _member(said: Member) -> dict[str, Any]:
+    return {
+        "member_id": said.member_id,
+        "instance_id": said.instance_id,
+        "client_id": said.client_id,
+        "host": said.host,
+        "rack": said.rack,
+        "topics": list(said.topics),
+        "owned": _held(said.owned),
+        "owned_generation": said.owned_generation,
+        "assigned": _held(said.assigned),
+        "user_data": said.user_data,
+        "rebalance_timeout_ms": said.rebalance_timeout_ms,
+        "session_timeout_ms": said.session_timeout_ms,
+        "unreadable": said.unreadable,
+    }
+
+
+def _held(held: Held) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partitions": list(ids)} for topic, ids in held]
+
+
+def _epoch(said: EpochRecord) -> dict[str, Any]:
+    return {
+        "group": said.group,
+        "key_type": said.key_type,
+        "member_id": said.member_id,
+        "epoch": said.epoch,
+        "tombstone": said.tombstone,
+        "body": said.body_json,
+        "value_version": said.value_version,
+    }
+
+
+# -- rejects and counts ----------------------------------------------------------------------------------------------
+
+
+def reject_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of ``silver/rejects``."""
+    rows: list[int] = []
+    reasons: list[str] = []
+    keys, values = batch["key"], batch["value"]
+    for row in not_done(batch).tolist():
+        record = read(keys[row].as_py(), values[row].as_py())
+        if isinstance(record, str):
+            rows.append(row)
+            reasons.append(record)
+    where = pa.array(rows, pa.int64())
+    columns = {
+        "source_partition": batch["partition"].take(where),
+        "source_offset": batch["offset"].take(where),
+        "reason": pa.array(reasons, pa.string()),
+        "key": keys.take(where),
+        "value": values.take(where),
+        "at": batch["timestamp"].take(where),
+    }
+    return _as("silver/rejects", columns)
+
+
+def other_counts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of ``silver/counts`` for the records of this batch that are only counted."""
+    found: dict[tuple[int, int | None, bool], int] = {}
+    for key, value in zip(batch["key"], batch["value"], strict=True):
+        record = read(key.as_py(), value.as_py())
+        if isinstance(record, Other):
+            kind = (record.key_type, record.value_version, record.tombstone)
+            found[kind] = found.get(kind, 0) + 1
+    names = ("key_type", "value_version", "tombstone", "records")
+    lines = [dict(zip(names, (*kind, count), strict=True)) for kind, count in found.items()]
+    return pa.RecordBatch.from_pylist(lines, schema=arrow_schema("silver/counts"))
+
+
+# -- shared ----------------------------------------------------------------------------------------------------------
+
+
+def _with_source(
+    name: str, lines: Sequence[dict[str, Any]], batch: pa.RecordBatch, rows: np.ndarray[Any, Any]
+) -> pa.RecordBatch:
+    """Decoded fields with the columns that say where the record was."""
+    where = pa.array(rows)
+    source = {
+        "source_partition": batch["partition"].take(where),
+        "source_offset": batch["offset"].take(where),
+        "at": batch["timestamp"].take(where),
+    }
+    schema = arrow_schema(name)
+    rest = pa.schema([field for field in schema if field.name not in source])
+    made = pa.RecordBatch.from_pylist(list(lines), schema=rest)
+    return _as(name, source | {field.name: made[field.name] for field in rest})
+
+
+def _as(name: str, columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    """Columns in the table's order and types."""
+    schema = arrow_schema(name)
+    arrays = []
+    for field in schema:
+        array = columns[field.name]
+        arrays.append(array if array.type == field.type else array.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,158 @@
+"""Where tables go: each a folder of Parquet files that is either the old one or the new one, whole.
+
+A run writes beside the tables, in ``.staging``, and only when every table is there does it write ``publish.json`` and
+move them into their places. A run that dies before that has changed nothing; one that dies after is finished by the
+next. Rows are sorted and files named by what they hold, so the same input gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark.sql import functions as sql
+
+from apportion.errors import BadInput, MissingExtra, Unavailable
+from apportion.spark.files import MADE, write_empty, writing
+from apportion.spark.schemas import Table, arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+STAGING: Final = ".staging"
+_JOURNAL: Final = "publish.json"
+_DAY: Final = "_day"
+
+
+class Sink(Protocol):
+    """What a pipeline's run needs of the place that it writes to."""
+
+    def write(self, name: str, made: DataFrame, table: Table, files: int) -> DataFrame:
+        """Compute a table and keep it aside; gives it back for the tables that are made from it."""
+
+    def publish(self) -> None:
+        """Let everybody see all that was written since the last time."""
+
+
+@contextmanager
+def parquet(root: Path) -> Iterator[ParquetSink]:
+    """A sink for one run; what a run before left half done is put right first, what this one leaves is removed."""
+    staging = root / STAGING
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = (root / ".lock").open("w")
+    except (FileExistsError, NotADirectoryError) as error:
+        raise BadInput(str(root), "a file", "a folder for the tables") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Unavailable(f"another run is writing to {root}; wait for it to end") from error
+        recover(root)
+        staging.mkdir()
+        try:
+            yield ParquetSink(root)
+        finally:
+            if not (staging / _JOURNAL).exists():
+                shutil.rmtree(staging, ignore_errors=True)
+
+
+def recover(root: Path) -> None:
+    """Finish what a dead run had begun to publish, or forget what it had not."""
+    staging = root / STAGING
+    if (staging / _JOURNAL).exists():
+        _move(root)
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+class ParquetSink:
+    """Tables as folders of Parquet files below ``root``; see ``parquet``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.written: list[str] = []
+
+    def write(self, name: str, made: DataFrame, table: Table, files: int) -> DataFrame:
+        """Stage a table of at most ``files`` files (a day) and give it back as it stands there."""
+        stage = self.root / STAGING / "new" / name
+        stage.mkdir(parents=True)
+        schema = arrow_schema(table)
+        frame = _in_order(made.select(*[sql.col(f"`{field.name}`") for field in table.schema]), table, files)
+        rows = frame.mapInArrow(writing(stage, schema, _DAY if table.day else None), MADE).collect()
+        if not rows:
+            write_empty(stage / "empty.parquet", schema)
+        self.written.append(name)
+        return made.sparkSession.read.schema(table.schema).parquet(str(stage))
+
+    def publish(self) -> None:
+        """Move all that was written into its place."""
+        staging = self.root / STAGING
+        draft = staging / (_JOURNAL + ".draft")
+        draft.write_text(json.dumps(self.written))
+        os.replace(draft, staging / _JOURNAL)
+        _move(self.root)
+        self.written = []
+
+
+def _in_order(frame: DataFrame, table: Table, files: int) -> DataFrame:
+    """Rows sorted, and dealt to a number of tasks by value alone; with the day first where the table has days."""
+    order: list[Column] = [sql.col(f"`{name}`") for name in table.order]
+    if table.day is not None:
+        day = sql.when(sql.year(table.day).between(1970, 9999), sql.date_format(table.day, "yyyy-MM-dd"))
+        frame = frame.select(sql.coalesce(day, sql.lit("undated")).alias(_DAY), "*")
+        order = [sql.col(_DAY), *order]
+    # A number given here is kept by Spark, whatever it would rather have: names and bytes depend on it.
+    dealt = frame.repartition(files, *order[:2]) if files > 1 else frame.repartition(1)
+    return dealt.sortWithinPartitions(*order)
+
+
+def _move(root: Path) -> None:
+    """Put what the journal names into place; can be begun again at any point."""
+    staging = root / STAGING
+    for name in json.loads((staging / _JOURNAL).read_text()):
+        fresh, place, old = staging / "new" / name, root / name, staging / "old" / name
+        if not fresh.exists():
+            continue  # moved already
+        place.parent.mkdir(parents=True, exist_ok=True)
+        old.parent.mkdir(parents=True, exist_ok=True)
+        if place.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.rename(place, old)
+        os.rename(fresh, place)
+    (staging / _JOURNAL).unlink()
+
+
+class DeltaSink:
+    """The same tables in Delta's form, through the ``deltalake`` package: every run is one version of each table."""
+
+    def __init__(self, inner: ParquetSink) -> None:
+        try:
+            import deltalake  # type: ignore[import-not-found, unused-ignore] # noqa: F401
+        except ImportError as error:
+            raise MissingExtra("The Delta sink", "delta") from error
+        self.inner = inner
+
+    def write(self, name: str, made: DataFrame, table: Table, files: int) -> DataFrame:
+        """Stage it as Parquet; Delta gets it when all are there."""
+        return self.inner.write(name, made, table, files)
+
+    def publish(self) -> None:
+        """A new version of each table, by what was staged."""
+        import pyarrow.dataset as ds
+        from deltalake import write_deltalake  # type: ignore[import-not-found, unused-ignore]
+
+        for name in self.inner.written:
+            staged = ds.dataset(self.inner.root / STAGING / "new" / name)
+            write_deltalake(str(self.inner.root / name), staged.scanner().to_reader(), mode="overwrite")
+        self.inner.written = []
+
+
+def read_table(spark: SparkSession, root: Path, name: str, table: Table) -> DataFrame:
+    """A published table."""
+    return spark.read.schema(table.schema).parquet(str(root / name))

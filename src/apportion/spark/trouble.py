@@ -1,0 +1,79 @@
+"""What Spark, Java and Kafka say when something is wrong, in one sentence for a person."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from apportion.errors import ApportionError, BadInput, Unavailable
+
+_KNOWN: Final = (
+    (r"No space left on device", "the disk that holds {where} is full; free some space and run it again"),
+    (r"Disk quota exceeded", "the disk quota of {where} is used up; free some space and run it again"),
+    (r"Read-only file system", "{where} is on a disk that can only be read; choose another folder"),
+    (r"Permission denied|AccessDeniedException", "{where} may not be written by this user; choose another folder"),
+    (
+        r"TopicAuthorization(Exception|Failed)|[Tt]opic authorization failed|access topic",
+        "this user may not read __consumer_offsets; it needs the ACLs Describe and Read on that topic",
+    ),
+    (
+        r"GroupAuthorization(Exception|Failed)|access group",
+        "this user may not use Spark's consumer group; it needs the ACL Read on groups named spark-kafka-source*",
+    ),
+    (r"SaslAuthenticationException|Authentication failed", "the broker refused the name or password"),
+    (
+        r"SslAuthenticationException|SSL handshake failed|PKIX path",
+        "the broker's certificate is not one that is trusted here",
+    ),
+    (r"OutOfMemoryError|Java heap space", "Spark ran out of memory; give it more with APPORTION_SPARK_MEMORY=4g"),
+    (
+        r"is not a Parquet file|Could not read footer|CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE|Can not read value",
+        "a Parquet file cannot be read to its end; copy it again",
+    ),
+)
+
+
+@contextmanager
+def plainly(where: Path | str) -> Iterator[None]:
+    """Turn what goes wrong in the block into an ApportionError that speaks of ``where``."""
+    try:
+        yield
+    except ApportionError:
+        raise
+    except OSError as error:
+        raise _of_system(error, where) from error
+    except Exception as error:
+        if type(error).__module__.startswith(("pyspark", "py4j", "pyarrow")):
+            raise Unavailable(sentence(error, where)) from error
+        raise
+
+
+def sentence(error: BaseException, where: Path | str) -> str:
+    """The one that fits; else the innermost cause that Java tells."""
+    said = str(error)
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        said = f"{said}\n{java}"
+    for pattern, words in _KNOWN:
+        if re.search(pattern, said):
+            return words.format(where=where)
+    return f"Spark gave up: {_innermost(said)}"
+
+
+def _of_system(error: OSError, where: Path | str) -> ApportionError:
+    known = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+    if error.errno in known or "No space left" in str(error):
+        return Unavailable(sentence(error, where))
+    if error.errno == errno.ENOTDIR:
+        return BadInput(str(where), "a file on the way to it", "a folder")
+    return Unavailable(f"{error.strerror or error}: {error.filename or where}")
+
+
+def _innermost(said: str) -> str:
+    causes = re.findall(r"(?:Caused by|Exception): (.+)", said)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return str(causes[-1] if causes else (lines[0] if lines else "it did not say why"))[:400]
