@@ -22,7 +22,7 @@ from apportion.wire.subscription import Subscription, write_subscription
 
 Pair = tuple[bytes, bytes | None]
 
-NAMES = ("", "a", "clicks", "заказы", "広告", "𝄞-notes", "x" * 126, "y" * 127, "z" * 128, "w" * 300)
+NAMES = ("", "a", "clicks", "заказы", "広告", "𝄞-notes", "\uff5e-wide", "x" * 126, "y" * 127, "z" * 128, "w" * 300)
 
 
 def name(r: random.Random) -> str:
