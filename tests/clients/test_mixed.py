@@ -1,0 +1,84 @@
+"""Java and Python members share a group, whoever leads, and each side reads what the other remembers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import apportion
+from apportion.testing.broker import Broker
+from apportion.testing.member import PythonMember
+from apportion.testing.peers import JavaAssignors, JavaMember
+
+from .groups import Members, leads, new_name, owned, pairs, settle, words
+
+pytestmark = pytest.mark.broker
+SIZE = 7
+PYTHON = ("kafka-python", "aiokafka")
+STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> str:
+    name = new_name("mixed")
+    broker.create_topic(name, SIZE)
+    return name
+
+
+@pytest.fixture(scope="module")
+def kafka(jars: str):
+    with JavaAssignors() as assignors:
+        yield assignors
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("client", PYTHON)
+@pytest.mark.parametrize("leader", ["java", "python"])
+def test_a_mixed_group_settles_on_the_leaders_plan(
+    broker: Broker, topic: str, kafka: JavaAssignors, strategy: str, client: str, leader: str, tmp_path: Path
+):
+    """Three members settle, keep what they can when the third leaves, and the plan is the leader's strategy's."""
+    with Members(broker, new_name("mixed"), [topic], tmp_path) as group:
+        clients = ["java", client, client] if leader == "java" else [client, "java", client]
+        members = [group.member(clients[0], strategy)]
+        settle(members, {topic: SIZE}, calm_s=0.2)
+        members += [group.member(kind, strategy) for kind in clients[1:]]
+        settle(members, {topic: SIZE})
+        check_plan(members, topic, strategy, kafka)
+        python_leads = any(leads(m) for m in members if isinstance(m, PythonMember))
+        assert python_leads == (leader == "python")
+        *rest, third = members
+        before = [pairs(member) for member in rest]
+        third.leave()
+        settle(rest, {topic: SIZE})
+        check_plan(rest, topic, strategy, kafka)
+        if "sticky" in strategy:
+            check_kept(rest, before, cooperative=strategy.startswith("coop"), leader=leader, client=client)
+
+
+def check_plan(members: list[PythonMember | JavaMember], topic: str, strategy: str, kafka: JavaAssignors) -> None:
+    """Range and round robin give exactly Kafka's answer; the sticky ones one of equal loads."""
+    shares = {member.member_id: owned(member) for member in members}
+    group = {"topics": {topic: SIZE}, "members": {member: {"topics": [topic]} for member in shares}}
+    if strategy in ("range", "roundrobin"):
+        wanted = kafka.assign(strategy, group)
+        assert shares == {member: {t: sorted(ids) for t, ids in share.items()} for member, share in wanted.items()}
+        assert shares == apportion.plan(group, strategy).assignment
+    loads = sorted(len(share.get(topic, [])) for share in shares.values())
+    assert loads[-1] - loads[0] <= 1
+
+
+def check_kept(
+    rest: list[PythonMember | JavaMember],
+    before: list[set[tuple[str, int]]],
+    *,
+    cooperative: bool,
+    leader: str,
+    client: str,
+) -> None:
+    """Whoever stays keeps all it had. One exception: aiokafka under Java's cooperative leader, which sees no wishes."""
+    for member, had in zip(rest, before, strict=True):
+        if cooperative and leader == "java" and client == "aiokafka" and isinstance(member, PythonMember):
+            continue
+        assert had <= pairs(member), (had, pairs(member), words(rest))
