@@ -1,0 +1,104 @@
+"""Balance where members want different things: move partitions along paths until no path helps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Ints
+
+
+def even_out(kind: Ints, may: Bools, past: Ints) -> Ints:
+    """(C, M) how many partitions of each kind each member holds in a plan of least squares.
+
+    kind
+        (P,) which of C kinds each partition is; those of one kind have the same subscribers.
+    may
+        (C, M) who may own which kind; every kind has somebody.
+    past
+        (P,) where each partition starts from; -1 nowhere.
+
+    A plan has the least sum of squares exactly if no chain of hand-overs leads from a member to one that has two
+    fewer (Harvey, Ladner, Lovász, Tamir, "Semi-matchings for bipartite graphs and load balancing", theorem 3.1).
+    """
+    kinds, members = may.shape
+    table = np.zeros((kinds, members), dtype=np.int64)
+    rooted = past != NOBODY
+    np.add.at(table, (kind[rooted], past[rooted]), 1)
+    _hand_out(table, may, np.bincount(kind[~rooted], minlength=kinds))
+    _follow_paths(table, may)
+    return table
+
+
+def _hand_out(table: Ints, may: Bools, left: Ints) -> None:
+    """Fill the least loaded first, kinds with few subscribers before those with many."""
+    load = table.sum(axis=0)
+    for c in np.argsort(may.sum(axis=1), kind="stable").tolist():
+        takers = np.flatnonzero(may[c])
+        more = pour(load[takers], int(left[c]))
+        table[c, takers] += more
+        load[takers] += more
+
+
+def pour(load: Ints, amount: int) -> Ints:
+    """(M,) what each member gets when ``amount`` is poured to the lowest loads; the odd ones to the first."""
+    level = np.sort(load)
+    filled = np.cumsum(level)
+    # The surface lies over the first n members: the largest n whose level stays below it.
+    n = np.arange(1, len(load) + 1)
+    wet = n * level - filled <= amount
+    n_wet = int(np.flatnonzero(wet)[-1]) + 1
+    surface = (int(filled[n_wet - 1]) + amount) // n_wet
+    more = np.maximum(surface - load, 0)
+    at_surface = np.flatnonzero(load <= surface)
+    spare = amount - int(more.sum())
+    more[at_surface[:spare]] += 1
+    return more
+
+
+def _follow_paths(table: Ints, may: Bools) -> None:
+    """Hand over along a shortest chain from the most loaded member that has one, until nobody has."""
+    load = table.sum(axis=0)
+    open_members = np.ones(len(load), dtype=np.bool_)
+    while open_members.any():
+        source = int(np.argmax(np.where(open_members, load, -1)))
+        by_kind, before, seen = _reach(table, may, source, open_members)
+        target = int(np.argmin(np.where(seen, load, np.iinfo(np.int64).max)))
+        if load[target] >= load[source] - 1:
+            # Nobody that the source reaches is lower, and none of them reaches anybody else: they are settled.
+            open_members &= ~seen
+            continue
+        _hand_over(table, source, target, by_kind, before, int(load[source] - load[target]) // 2)
+        load = table.sum(axis=0)
+
+
+def _reach(table: Ints, may: Bools, source: int, open_members: Bools) -> tuple[Ints, Ints, Bools]:
+    """Breadth first from the source: for each member seen, by which kind and from whom a partition comes to it."""
+    members = len(open_members)
+    by_kind, before = np.full(members, NOBODY), np.full(members, NOBODY)
+    seen = np.zeros(members, dtype=np.bool_)
+    seen[source] = True
+    used = np.zeros(len(table), dtype=np.bool_)
+    frontier = [source]
+    while frontier:
+        following: list[int] = []
+        for m in frontier:
+            for c in np.flatnonzero((table[:, m] > 0) & ~used).tolist():
+                used[c] = True
+                fresh = np.flatnonzero(may[c] & ~seen & open_members)
+                by_kind[fresh], before[fresh], seen[fresh] = c, m, True
+                following.extend(fresh.tolist())
+        frontier = following
+    return by_kind, before, seen
+
+
+def _hand_over(table: Ints, source: int, target: int, by_kind: Ints, before: Ints, most: int) -> None:
+    """Move as many along the chain as each link has, at most ``most``."""
+    chain = []
+    member = target
+    while member != source:
+        chain.append((int(by_kind[member]), int(before[member]), member))
+        member = int(before[member])
+    amount = min(most, *(int(table[c, giver]) for c, giver, _ in chain))
+    for c, giver, taker in chain:
+        table[c, giver] -= amount
+        table[c, taker] += amount

@@ -1,0 +1,297 @@
+"""Counts first, then lag, then stickiness: the best found plan for one set of members, and how good it must be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Ints, Longs
+from apportion.kernels.even import even_out, pour
+from apportion.kernels.lag_deal import Limits, deal_limited, deal_to_slots, difference, lag_by_member
+from apportion.kernels.lag_exact import Search
+from apportion.kernels.lag_swap import Draft, keep_more, settle
+
+EFFORT = 2_000_000
+"""Partitions that one local search looks at, at most: about half a second."""
+TRIES = 20_000
+"""Partitions that a plan tries to bring home, at most."""
+TINY = 12
+"""Partitions up to which a search through all plans is tried."""
+NODES = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Sharing:
+    """What is to be shared among whom.
+
+    lag, past
+        (P,) messages; who had the partition and may have it again, -1 nobody.
+    kind, may
+        (P,) which of C kinds a partition is; (C, M) who may own which kind. Nobody may own nothing at all.
+    max_skew
+        How far counts may leave the fair ones: no two like members differ by more than 1 + max_skew.
+    """
+
+    lag: Longs
+    past: Ints
+    kind: Ints
+    may: Bools
+    max_skew: int = 0
+
+    @property
+    def members(self) -> int:
+        """M."""
+        return int(self.may.shape[1])
+
+    @property
+    def equal(self) -> bool:
+        """Whether every member may own everything."""
+        return len(self.may) == 1
+
+    def may_own(self, member: Ints, partition: Ints) -> Bools:
+        """Whether each member may own the partition beside it."""
+        allowed: Bools = self.may[self.kind[partition], member]
+        return allowed
+
+    def draft(self, owner: Ints, limits: Limits | None) -> Draft:
+        """A full plan that can be improved within the limits on counts."""
+        low, high = (limits.low, limits.high) if limits and self.max_skew else (None, None)
+        return Draft(self.lag, owner.copy(), self.members, low, high, None if self.equal else self.may_own)
+
+    def heaviest(self, owner: Ints) -> int:
+        """Messages of the heaviest member."""
+        return int(lag_by_member(self.lag, owner, self.members).max())
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """The plan (P,), a bound on the heaviest member's lag that no plan beats, and whether no plan keeps more."""
+
+    owner: Ints
+    bound: int
+    most_kept: bool
+
+
+def share(sharing: Sharing, tolerance: float, start: Ints | None = None) -> Shared:
+    """Share with balanced counts, the heaviest member as light as we can make it, and past owners kept.
+
+    tolerance
+        The heaviest member may be this part above what is possible at least, for the sake of past owners.
+    start
+        (P,) the plan to stay within the tolerance of, in place of the best we can make.
+    """
+    limits = _limits(sharing)
+    bound = lower_bound(sharing)
+    best = start if start is not None else _lightest(sharing, limits, bound)
+    squares = int(np.sum(np.bincount(best, minlength=sharing.members) ** 2))
+    tiny = start is None and _tiny(sharing)
+    if tiny and sharing.heaviest(best) > bound:
+        search = _search(sharing, limits[0], squares)
+        if search.least_lag(best):
+            best, bound = np.array(search.best, dtype=np.int64), search.heaviest
+    if not (sharing.past != NOBODY).any():
+        return Shared(best, bound, True)
+    return _keep(sharing, limits[0], best, bound, tolerance, squares if tiny else None)
+
+
+def lower_bound(sharing: Sharing) -> int:
+    """Messages that the heaviest member must have in any plan: the largest of several bounds that hold.
+
+    Its heaviest partition; the mean, over all members and over those that alone may own some kinds; and with equal
+    members, where k * M + 1 partitions leave one member k + 1 of them, those and the lightest that its count needs.
+    """
+    lag, members = sharing.lag, sharing.members
+    if not len(lag):
+        return 0
+    best = max(int(lag.max()), -(-int(lag.sum()) // members))
+    if not sharing.equal:
+        return max(best, _narrow_mean(sharing))
+    least = max(0, len(lag) // members - sharing.max_skew)
+    down = np.sort(lag)[::-1]
+    light = np.concatenate([np.zeros(1, dtype=lag.dtype), np.cumsum(down[::-1])])
+    for k in range(min(64, (len(lag) - 1) // members + 1)):
+        together = int(down[k * members - k : k * members + 1].sum())
+        best = max(best, together + int(light[max(0, least - k - 1)]))
+    return best
+
+
+def _narrow_mean(sharing: Sharing) -> int:
+    """The largest mean lag over the subscribers of a kind, of all that only they may own."""
+    may = sharing.may
+    of_kind = np.zeros(len(may), dtype=sharing.lag.dtype)
+    np.add.at(of_kind, sharing.kind, sharing.lag)
+    best = 0
+    for c in np.argsort(may.sum(axis=1), kind="stable")[:512].tolist():
+        within = ~(may & ~may[c]).any(axis=1)
+        best = max(best, -(-int(of_kind[within].sum()) // int(may[c].sum())))
+    return best
+
+
+def _limits(sharing: Sharing) -> list[Limits]:
+    """The windows of counts that are tried: as low as high, then leaning low, then leaning high."""
+    base_low, base_high = _fair(sharing)
+    skew = sharing.max_skew
+    # A window one wider than the skew: at max_skew 0 the fair counts themselves.
+    wide = base_low + 1 if skew and sharing.equal else base_high
+    below = dict.fromkeys([skew // 2, (skew + 1) // 2, skew, 0] if sharing.equal else [skew // 2])
+    return [Limits(np.maximum(0, base_low - a), wide + skew - a) for a in below]
+
+
+def _fair(sharing: Sharing) -> tuple[Ints, Ints]:
+    """(M,) the least and most that like members hold in a plan of fair counts."""
+    if sharing.equal:
+        least, odd = divmod(len(sharing.lag), sharing.members)
+        low = np.full(sharing.members, least, dtype=np.int64)
+        return low, low + (odd > 0)
+    load = even_out(sharing.kind, sharing.may, np.full(len(sharing.lag), NOBODY)).sum(axis=0)
+    _, like = np.unique(sharing.may, axis=1, return_inverse=True)
+    low = np.full(sharing.members, np.iinfo(np.int64).max)
+    high = np.zeros(sharing.members, dtype=np.int64)
+    np.minimum.at(low, like, load)
+    np.maximum.at(high, like, load)
+    return low[like], high[like]
+
+
+def _window(sharing: Sharing, owner: Ints, limits: Limits) -> Limits:
+    """The window that the counts of a plan lie in."""
+    if not sharing.equal:
+        return limits
+    most = int(np.bincount(owner, minlength=sharing.members).max())
+    high = np.full(sharing.members, max(most, 1 + sharing.max_skew), dtype=np.int64)
+    return Limits(high - 1 - sharing.max_skew, high)
+
+
+def _starts(sharing: Sharing, limits: Limits) -> list[Ints]:
+    """Plans to improve: each (P,)."""
+    if not len(sharing.lag):
+        return [np.empty(0, dtype=np.int64)]
+    if sharing.equal:
+        return [difference(sharing.lag, sharing.members), deal_limited(sharing.lag, limits)]
+    table = even_out(sharing.kind, sharing.may, np.full(len(sharing.lag), NOBODY))
+    return [deal_to_slots(sharing.lag, sharing.kind, _slots(table), [0] * sharing.members)]
+
+
+def _slots(table: Ints) -> dict[int, list[tuple[int, int]]]:
+    slots: dict[int, list[tuple[int, int]]] = {c: [] for c in range(len(table))}
+    for c, m in np.argwhere(table > 0).tolist():
+        slots[c].append((m, int(table[c, m])))
+    return slots
+
+
+def _lightest(sharing: Sharing, limits: list[Limits], bound: int) -> Ints:
+    """The start that a local search makes lightest; of many partitions only the lightest start is searched."""
+    starts = [(owner, window) for window in limits for owner in _starts(sharing, window)]
+    starts.sort(key=lambda start: sharing.heaviest(start[0]))
+    drafts = [sharing.draft(*start) for start in (starts if len(sharing.lag) <= 500 else starts[:1])]
+    for draft in drafts:
+        settle(draft, bound, EFFORT)
+    return min(drafts, key=lambda draft: int(draft.held.max())).owner
+
+
+def _keep(sharing: Sharing, limits: Limits, best: Ints, bound: int, tolerance: float, squares: int | None) -> Shared:
+    """Keep past owners as long as nobody is heavier than the best plan's heaviest, or the bound and the tolerance."""
+    past = sharing.past
+    stretched = int(bound * (1 + Fraction(str(tolerance))))
+    rooted = sharing.draft(_rooted(sharing, limits), limits)
+    settle(rooted, max(stretched, min(sharing.heaviest(best), bound)), EFFORT)
+    limit = max(stretched, min(sharing.heaviest(best), int(rooted.held.max())))
+    relabelled = _relabel(sharing, best)
+    drafts = [sharing.draft(relabelled, _window(sharing, relabelled, limits)), rooted]
+    within = [draft for draft in drafts if int(draft.held.max()) <= limit]
+    for draft in within:
+        keep_more(draft, past, limit, TRIES)
+    owner = max(within, key=lambda draft: _kept(past, draft.owner)).owner
+    most = _kept(past, owner) >= _most_kept(sharing)
+    if squares is not None and not most:
+        search = _search(sharing, limits, squares)
+        most = search.most_kept(owner, limit)
+        owner = np.array(search.best, dtype=np.int64)
+    return Shared(owner, bound, most)
+
+
+def _kept(past: Ints, owner: Ints) -> int:
+    return int(((past != NOBODY) & (past == owner)).sum())
+
+
+def _most_kept(sharing: Sharing) -> int:
+    """No plan of fair counts keeps more than this, whatever the lag."""
+    had = np.bincount(sharing.past[sharing.past != NOBODY], minlength=sharing.members)
+    if not sharing.equal or sharing.max_skew:
+        return int(had.sum())
+    least, odd = divmod(len(sharing.past), sharing.members)
+    return int(np.minimum(had, least).sum()) + min(odd, int((had > least).sum()))
+
+
+def _rooted(sharing: Sharing, limits: Limits) -> Ints:
+    """(P,) a plan of fair counts that starts from the past owners and leaves them what it can."""
+    past = sharing.past
+    if sharing.equal:
+        had = np.bincount(past[past != NOBODY], minlength=sharing.members)
+        table = _into_limits(had, limits, len(past))[None, :]
+    else:
+        table = even_out(sharing.kind, sharing.may, past)
+    kept = _stay(sharing, table)
+    owner = np.where(kept, past, NOBODY)
+    held = lag_by_member(sharing.lag, owner, sharing.members)
+    stays = np.zeros_like(table)
+    np.add.at(stays, (sharing.kind[kept], past[kept]), 1)
+    given = deal_to_slots(sharing.lag[~kept], sharing.kind[~kept], _slots(table - stays), [int(h) for h in held])
+    owner[~kept] = given
+    return owner
+
+
+def _into_limits(had: Ints, limits: Limits, partitions: int) -> Ints:
+    """(M,) counts within the limits and as near to those had as fairness allows, ``partitions`` in all."""
+    count: Ints = np.clip(had, limits.low, limits.high)
+    short = partitions - int(count.sum())
+    return count + pour(count, short) if short >= 0 else count - pour(-count, -short)
+
+
+def _stay(sharing: Sharing, table: Ints) -> Bools:
+    """(P,) what stays: of each kind as many as the table leaves the past owner, the lightest of them."""
+    past, kind = sharing.past, sharing.kind
+    group = np.where(past == NOBODY, -1, kind * sharing.members + past)
+    order = np.argsort(sharing.lag, kind="stable")
+    order = order[np.argsort(group[order], kind="stable")]
+    listed = group[order]
+    first = np.searchsorted(listed, listed)
+    place = np.arange(len(listed)) - first
+    stays = np.zeros(len(past), dtype=np.bool_)
+    stays[order] = (listed >= 0) & (place < table.ravel()[np.maximum(listed, 0)])
+    return stays
+
+
+def _relabel(sharing: Sharing, owner: Ints) -> Ints:
+    """(P,) the plan with shares exchanged among like members, so that more past owners keep theirs."""
+    _, like = np.unique(sharing.may, axis=1, return_inverse=True)
+    like = like.ravel()
+    rooted = np.flatnonzero(sharing.past != NOBODY)
+    pair, overlap = np.unique(owner[rooted] * sharing.members + sharing.past[rooted], return_counts=True)
+    new = np.full(sharing.members, NOBODY, dtype=np.int64)
+    taken = np.zeros(sharing.members, dtype=np.bool_)
+    for i in np.argsort(-overlap, kind="stable").tolist():
+        bundle, member = divmod(int(pair[i]), sharing.members)
+        if new[bundle] == NOBODY and not taken[member] and like[bundle] == like[member]:
+            new[bundle], taken[member] = member, True
+    for bundle in np.flatnonzero(new == NOBODY).tolist():
+        member = int(np.flatnonzero(~taken & (like == like[bundle]))[0])
+        new[bundle], taken[member] = member, True
+    return new[owner]
+
+
+def _tiny(sharing: Sharing) -> bool:
+    return len(sharing.lag) <= TINY and sharing.members <= 6 and (sharing.equal or not sharing.max_skew)
+
+
+def _search(sharing: Sharing, limits: Limits, squares: int) -> Search:
+    """A search through all plans of fair counts."""
+    skew = sharing.max_skew
+
+    def fair(count: list[int]) -> bool:
+        return max(count) - min(count) <= 1 + skew if skew else sum(n * n for n in count) == squares
+
+    most = len(sharing.lag) // sharing.members + 1 + skew if sharing.equal else len(sharing.lag)
+    high = np.full(sharing.members, most, dtype=np.int64)
+    return Search(sharing.lag, sharing.may[sharing.kind], sharing.past, high, fair, NODES)
