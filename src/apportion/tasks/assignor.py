@@ -1,9 +1,9 @@
 """Who runs, keeps warm and warms up which task, by goals in a stated order.
 
-Goals: every task active once > on a caught-up process > balanced per thread, first the stateful tasks, then all >
-fewest moved tasks > standbys never beside their active, on other tags, balanced > stickiness of standbys. The price is
-time: a plan is three or four flows, not a single deal. Source: Kafka Streams' HighAvailabilityTaskAssignor (KIP-441),
-KIP-708 (tags), KIP-925 (racks).
+Goals: every task active once > on a caught-up process > balanced per thread > fewest moved tasks (these two for the
+stateful tasks first, then for the stateless ones around them) > standbys never beside their active, on other tags,
+balanced > stickiness of standbys. The price is time: a plan is three or four flows, not a single deal.
+Source: Kafka Streams' HighAvailabilityTaskAssignor (KIP-441), KIP-708 (tags), KIP-925 (racks).
 """
 
 from __future__ import annotations

@@ -1,0 +1,285 @@
+"""Tasks go where Kafka Streams' published behaviour says, and random topologies meet the stated goals."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+from apportion.errors import BadInput
+from apportion.tasks.assignor import TaskAnswer, caught_up
+from apportion.tasks.crew import Crew, Process
+from apportion.tasks.place import Placing, place
+from apportion.tasks.plan import TaskPlan, plan_tasks
+from apportion.tasks.settings import TaskSettings
+from apportion.tasks.topology import Subtopology, Task, Topology
+
+STORE = Topology.of(Subtopology(("words",), "counts-changelog"))
+ONE_STANDBY = TaskSettings(num_standby_replicas=1)
+
+
+def processes(names: str, threads: int = 1) -> list[Process]:
+    return [Process(name, tuple(f"{name}-{i}" for i in range(threads))) for name in names]
+
+
+def again(
+    plan: TaskPlan,
+    stay: Callable[[str], bool] = lambda _: True,
+    new: tuple[Process, ...] = (),
+    restored: Mapping[Task, int] | int = 0,
+) -> list[Process]:
+    """The processes as they stand after the plan, its copies restored up to ``restored`` messages."""
+    result = []
+    for process in plan.crew.processes:
+        name = process.process_id
+        active = {task: who for who, tasks in plan.active[name].items() for task in tasks}
+        copies = [task for role in (plan.standby, plan.warmup) for tasks in role[name].values() for task in tasks]
+        lag = {task: restored if isinstance(restored, int) else restored.get(task, 0) for task in copies}
+        if stay(name):
+            result.append(Process(name, process.consumers, active, frozenset(copies), lag, process.tags, process.rack))
+    return result + list(new)
+
+
+def runs(plan: TaskPlan) -> dict[str, str]:
+    return {str(t): p for p, hands in plan.active.items() for tasks in hands.values() for t in tasks}
+
+
+def test_a_dead_process_is_replaced_by_its_standby_and_nothing_is_restored_from_zero() -> None:
+    # KIP-441, "Proposed changes": a caught-up standby becomes active at once.
+    first = plan_tasks(STORE, {"words": 6}, processes("abc"), ONE_STANDBY)
+    after = plan_tasks(STORE, {"words": 6}, again(first, lambda name: name != "a"), ONE_STANDBY)
+    warm = {(str(t), p) for p, hands in first.standby.items() for tasks in hands.values() for t in tasks}
+    assert set(runs(after).items()) <= warm | set(runs(first).items()), "every task runs where its state was"
+    assert after.measures["from_zero"] == 0
+    assert after.measures["restored"] == 0
+
+
+def test_without_a_standby_a_dead_process_costs_a_restore_from_zero() -> None:
+    first = plan_tasks(STORE, {"words": 6}, processes("abc"))
+    after = plan_tasks(STORE, {"words": 6}, again(first, lambda name: name != "a"))
+    assert after.measures["from_zero"] == 2
+
+
+def test_a_joining_process_warms_up_first_and_takes_over_when_caught_up() -> None:
+    # KIP-441: at most max.warmup.replicas restore at one time; a probing rebalance looks again.
+    plan = plan_tasks(STORE, {"words": 8}, processes("a"))
+    plan = plan_tasks(STORE, {"words": 8}, again(plan, new=(Process("b", ("b-0",)),)))
+    assert set(runs(plan).values()) == {"a"}
+    assert plan.measures["warmups"] == 2
+    assert plan.measures["waiting"] == 4
+    assert plan.next_probing_rebalance_ms == 600_000
+    moved = []
+    while plan.next_probing_rebalance_ms is not None:
+        plan = plan_tasks(STORE, {"words": 8}, again(plan))
+        moved.append(plan.measures["moves"])
+        assert plan.measures["from_zero"] == 0
+    assert moved == [2, 2]
+    assert sorted(runs(plan).values()) == ["a"] * 4 + ["b"] * 4
+
+
+def test_a_warmup_that_is_still_behind_does_not_get_its_task() -> None:
+    plan = plan_tasks(STORE, {"words": 4}, processes("a"))
+    plan = plan_tasks(STORE, {"words": 4}, again(plan, new=(Process("b", ("b-0",)),)))
+    plan = plan_tasks(STORE, {"words": 4}, again(plan, restored=10_001))
+    assert set(runs(plan).values()) == {"a"}
+    assert plan.measures["warmups"] == 2, "the same two go on restoring"
+    plan = plan_tasks(STORE, {"words": 4}, again(plan, restored=10_000))
+    assert sorted(runs(plan).values()) == ["a", "a", "b", "b"]
+
+
+def test_where_nobody_is_caught_up_the_one_that_misses_least_runs_the_task() -> None:
+    lagging = [
+        Process("a", ("a-0",), lag={Task(0, 0): 50_000}),
+        Process("b", ("b-0",), lag={Task(0, 0): 20_000}),
+        Process("c", ("c-0",)),
+    ]
+    assert runs(plan_tasks(STORE, {"words": 1}, lagging)) == {"0_0": "b"}
+
+
+def test_stateless_tasks_go_to_a_new_process_at_once() -> None:
+    topology = Topology.of(["words"])
+    plan = plan_tasks(topology, {"words": 4}, processes("a"))
+    plan = plan_tasks(topology, {"words": 4}, again(plan, new=(Process("b", ("b-0",)),)))
+    assert sorted(runs(plan).values()) == ["a", "a", "b", "b"]
+    assert plan.measures["moves"] == 2
+    assert plan.next_probing_rebalance_ms is None
+
+
+def test_a_process_with_more_threads_gets_more_tasks() -> None:
+    mixed = [Process("a", ("a-0",)), Process("b", ("b-0", "b-1", "b-2"))]
+    plan = plan_tasks(STORE, {"words": 8}, mixed)
+    assert sorted(len(tasks) for hands in plan.active.values() for tasks in hands.values()) == [2, 2, 2, 2]
+
+
+def test_standbys_stand_in_other_zones_where_there_are_any() -> None:
+    # KIP-708: copies of a task go to clients with different values of the tags.
+    zoned = [Process(f"{zone}{i}", (f"{zone}{i}-0",), tags={"zone": zone}) for zone in "ab" for i in range(2)]
+    settings = TaskSettings(num_standby_replicas=1, rack_aware_assignment_tags=("zone",))
+    plan = plan_tasks(STORE, {"words": 8}, zoned, settings)
+    for process, hands in plan.standby.items():
+        for task in itertools.chain.from_iterable(hands.values()):
+            assert runs(plan)[str(task)][0] != process[0]
+
+
+def test_a_lone_process_has_no_place_for_a_standby() -> None:
+    assert plan_tasks(STORE, {"words": 3}, processes("a"), ONE_STANDBY).measures["standbys"] == 0
+
+
+def test_min_traffic_reads_from_the_own_rack_where_balance_allows() -> None:
+    # KIP-925: traffic counts among placings that are as balanced.
+    racks = {(topic, p): frozenset("ab"[p % 2]) for topic in ("words", "counts-changelog") for p in range(6)}
+    there = [Process("a", ("a-0",), rack="a"), Process("b", ("b-0",), rack="b")]
+    settings = TaskSettings(rack_aware_assignment_strategy="min_traffic")
+    plan = plan_tasks(STORE, {"words": 6}, there, settings, racks)
+    assert all(process == "ab"[int(task[-1]) % 2] for task, process in runs(plan).items())
+
+
+def test_balance_subtopology_spreads_each_subtopology() -> None:
+    topology = Topology.of(Subtopology(("x",), "cx"), Subtopology(("y",), "cy"))
+    racks = {
+        (topic, p): frozenset("a" if topic in ("x", "cx") else "b")
+        for topic in ("x", "cx", "y", "cy")
+        for p in range(4)
+    }
+    there = [Process("a", ("a-0",), rack="a"), Process("b", ("b-0",), rack="b")]
+    spread = TaskSettings(rack_aware_assignment_strategy="balance_subtopology")
+    plan = plan_tasks(topology, {"x": 4, "y": 4}, there, spread, racks)
+    assert sorted((task[0], process) for task, process in runs(plan).items()) == [(s, p) for s in "01" for p in "aabb"]
+    cheap = TaskSettings(rack_aware_assignment_strategy="min_traffic")
+    plan = plan_tasks(topology, {"x": 4, "y": 4}, there, cheap, racks)
+    assert {(task[0], process) for task, process in runs(plan).items()} == {("0", "a"), ("1", "b")}
+
+
+def test_a_consumer_keeps_its_tasks_inside_the_process() -> None:
+    plan = plan_tasks(STORE, {"words": 6}, processes("a", threads=3))
+    assert plan_tasks(STORE, {"words": 6}, again(plan)).active == plan.active
+
+
+def test_tasks_come_from_the_widest_topic_of_a_subtopology() -> None:
+    topology = Topology.of(["clicks", "views"])
+    assert list(map(str, topology.tasks({"clicks": 2, "views": 3}))) == ["0_0", "0_1", "0_2"]
+    assert topology.partitions_of(Task(0, 2), {"clicks": 2, "views": 3}) == [("views", 2)]
+
+
+@pytest.mark.parametrize("text", ["", "0", "0_", "_1", "a_1", "0_1_2", "-1_0", "٣_1"])
+def test_a_text_that_names_no_task_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        Task.read(text)
+
+
+def test_impossible_input_is_refused_in_words() -> None:
+    with pytest.raises(BadInput, match="at least one"):
+        plan_tasks(STORE, {"words": 1}, [])
+    with pytest.raises(BadInput, match="no consumer"):
+        plan_tasks(STORE, {"words": 1}, [Process("a", ())])
+    with pytest.raises(BadInput, match="two of one id"):
+        plan_tasks(STORE, {"words": 1}, processes("aa"))
+    with pytest.raises(BadInput, match="two sub-topologies"):
+        Topology.of(["x"], ["x", "y"])
+    with pytest.raises(ValueError, match=r"acceptable\.recovery\.lag"):
+        TaskSettings(acceptable_recovery_lag=-1)
+
+
+def random_world(
+    rng: random.Random, tasks: int, most: int
+) -> tuple[Topology, dict[str, int], list[Process], TaskSettings]:
+    """A random topology with processes that have run some of it, some twice, some not at all."""
+    kinds = rng.randint(1, 3)
+    topology = Topology.of(*[Subtopology((f"t{k}",), f"c{k}" if rng.random() < 0.7 else None) for k in range(kinds)])
+    partitions = {f"t{k}": rng.randint(0, max(1, tasks // kinds)) for k in range(kinds)}
+    all_tasks = topology.tasks(partitions)
+    made = []
+    for q in range(rng.randint(1, most)):
+        ran = {task: None for task in all_tasks if rng.random() < 0.4}
+        lag = {task: rng.choice([0, 5, 10_000, 10_001, 99_999]) for task in all_tasks if rng.random() < 0.4}
+        threads = tuple(f"p{q}-{i}" for i in range(rng.randint(1, 3)))
+        made.append(Process(f"p{q}", threads, ran, frozenset(lag), lag, {"zone": rng.choice("ab")}))
+    settings = TaskSettings(
+        num_standby_replicas=rng.randint(0, 2),
+        rack_aware_assignment_tags=("zone",) if rng.random() < 0.5 else (),
+    )
+    return topology, partitions, made, settings
+
+
+def thread_squares(tasks_of: np.ndarray, threads: np.ndarray) -> int:
+    """Sum of squared loads when each process shares its tasks evenly among its threads."""
+    low, odd = np.divmod(tasks_of, threads)
+    return int((odd * (low + 1) ** 2 + (threads - odd) * low**2).sum())
+
+
+def check_goals(crew: Crew, plan: TaskPlan) -> None:
+    a = plan.answer
+    assert (a.active >= 0).all(), "every task runs"
+    assert sorted(runs(plan)) == sorted(map(str, crew.tasks)), "once"
+    may = caught_up(crew, plan.settings.acceptable_recovery_lag)
+    assert may[np.arange(len(crew.tasks)), a.active].all(), "on a caught-up process"
+    here = np.zeros_like(a.standby)
+    here[np.arange(len(crew.tasks)), a.active] = True
+    assert not (here & a.standby).any(), "no standby beside its active task"
+    assert not (here & a.warmup).any()
+    assert not (a.standby & a.warmup).any()
+    assert not a.standby[~crew.stateful].any()
+    copies = min(plan.settings.num_standby_replicas, len(crew.processes) - 1)
+    assert (a.standby[crew.stateful].sum(axis=1) == copies).all()
+    assert a.warmup.sum() <= plan.settings.max_warmup_replicas
+    for process in crew.processes:
+        held = [len(tasks) for tasks in plan.active[process.process_id].values()]
+        assert max(held) - min(held) <= 1, "even inside a process"
+
+
+def test_two_thousand_random_topologies_meet_the_goals_and_any_order_of_input_gives_the_same() -> None:
+    rng = random.Random(7)
+    for _ in range(2000):
+        topology, partitions, made, settings = random_world(rng, 12, 5)
+        plan = plan_tasks(topology, partitions, made, settings)
+        check_goals(plan.crew, plan)
+        rng.shuffle(made)
+        assert plan_tasks(topology, partitions, made, settings).to_dict() == plan.to_dict()
+
+
+def test_on_tiny_topologies_nothing_that_exhaustive_search_finds_is_better() -> None:
+    """Stateful tasks against every placing of theirs; stateless ones against every placing around those."""
+    rng = random.Random(11)
+    for _ in range(200):
+        crew_, answer, settings = tiny(rng)
+        may = caught_up(crew_, settings.acceptable_recovery_lag)
+        nothing = np.zeros(len(crew_.threads), dtype=np.int64)
+        for part, load in ((crew_.stateful, nothing), (~crew_.stateful, held(crew_, answer.active, crew_.stateful))):
+            every = itertools.product(*map(np.flatnonzero, may[part]))
+            best = min(score(crew_, part, load, np.array(owner, dtype=np.int64)) for owner in every)
+            assert score(crew_, part, load, answer.active[part]) == best
+
+
+def tiny(rng: random.Random) -> tuple[Crew, TaskAnswer, TaskSettings]:
+    topology, partitions, made, settings = random_world(rng, 5, 3)
+    plan = plan_tasks(topology, partitions, made, settings)
+    return plan.crew, plan.answer, settings
+
+
+def held(crew: Crew, owner: np.ndarray, part: np.ndarray) -> np.ndarray:
+    return np.bincount(owner[part], minlength=len(crew.threads))
+
+
+def score(crew: Crew, part: np.ndarray, load: np.ndarray, owner: np.ndarray) -> tuple[int, int]:
+    """Balance per thread on top of the load, then moves."""
+    total = load + np.bincount(owner, minlength=len(crew.threads))
+    return thread_squares(total, crew.threads), int((owner != crew.ran[part]).sum())
+
+
+def test_without_a_solver_every_task_still_has_a_place_and_nothing_is_called_proved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ortools.graph.python", None)
+    plan = plan_tasks(STORE, {"words": 9}, processes("abc"), ONE_STANDBY)
+    check_goals(plan.crew, plan)
+    assert plan.answer.proof["balance"] == "heuristic"
+    assert plan.measures["load_max"] - plan.measures["load_min"] <= 1
+
+
+def test_a_placing_without_any_task_is_empty_and_proved() -> None:
+    empty = np.zeros((0, 2), dtype=np.int64)
+    owner, proved = place(Placing(empty.astype(bool), empty, np.ones(2, dtype=np.int64), np.zeros(2, dtype=np.int64)))
+    assert (len(owner), proved) == (0, True)
