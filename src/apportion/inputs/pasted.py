@@ -49,6 +49,7 @@ class _Seen:
     protocol: str | None = None
     coordinator: str | None = None
     epoch: int | None = None
+    told_members: int = 0
     kind: str | None = None
     says: list[str] = field(default_factory=list)
 
@@ -109,6 +110,8 @@ def _take(group: _Seen, row: Fields, where: str) -> None:
         group.state = _known(row["STATE"])
         group.protocol = _known(row.get("ASSIGNMENT-STRATEGY"))
         group.coordinator = _known(re.sub(r"\s+", " ", row.get("COORDINATOR (ID)", "-")))
+        if _known(row.get("#MEMBERS")) is not None:
+            group.told_members = _whole(row, "#MEMBERS", where, _INT32)
         if _known(row.get("GROUP-EPOCH")) is not None:
             group.epoch, group.kind = _whole(row, "GROUP-EPOCH", where, _INT32), "consumer"
         return
@@ -193,6 +196,9 @@ def _observed(group: _Seen) -> Observed:
         if member.owned:
             owned = {topic: sorted(numbers) for topic, numbers in sorted(member.owned.items())}
             members[member_id].update(owned=owned, generation=0)
+    unnamed = group.told_members - len(members)
+    if unnamed > 0:
+        group.says.append(f"The text does not name {unnamed} of the members: --members --verbose prints them.")
     raw = {"version": 1, "group": group.name, "topics": topics, "members": members}
     return Observed(raw, group.state, group.protocol, group.kind, group.coordinator, group.epoch, group.says)
 

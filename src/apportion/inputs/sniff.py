@@ -52,7 +52,7 @@ def groups_in_folder(path: str) -> list[Observed]:
         if kind == "dump":
             from apportion.inputs import dump
 
-            found: list[Observed] = dump.read(path)
+            found = dump.read(path)
         else:
             from apportion.inputs import tables
 
@@ -84,7 +84,9 @@ def _many(raw: dict[str, Any]) -> list[Observed]:
         raise BadInput("groups", "no list of groups", "at least one group")
     for i, group in enumerate(raw["groups"]):
         try:
-            check_group(group)
+            # A group without members is bad input alone, but one of many may be empty, as describe writes it.
+            empty = isinstance(group, dict) and group.get("members") == {}
+            check_group({**group, "members": {"nobody": {"topics": []}}} if empty else group)
         except BadInput as error:
             raise BadInput(f"groups[{i}].{error.where}", error.found, error.needed) from None
     return [Observed(group) for group in raw["groups"]]

@@ -65,7 +65,8 @@ def render(table: Table, bold: bool = False) -> str:
 
     head = line(table.columns)
     lines = [f"\x1b[1m{head}\x1b[0m" if bold else head, *map(line, cells)]
-    return "".join([printable(table.title) + "\n"] * bool(table.title) + [text + "\n" for text in lines])
+    title = "".join(printable(part) + "\n" for part in table.title.split("\n")) if table.title else ""
+    return title + "".join(text + "\n" for text in lines)
 
 
 def to_csv(table: Table) -> str:

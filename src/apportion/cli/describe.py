@@ -1,0 +1,116 @@
+"""``apportion describe``: groups as they stand, under Kafka's own column names, and what is odd in words."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from apportion.cli import source
+from apportion.cli.output import emit_json, emit_tables
+from apportion.cli.parser import Parser, add_output
+
+if TYPE_CHECKING:
+    from apportion.inputs.observed import Observed
+    from apportion.report.describing import Standing
+
+DETAILS = (
+    "FILE is group.json, a dump, the pipeline's tables, or text that kafka-consumer-groups printed; what it is, is\n"
+    "found out from the content. Without FILE: standard input, or a live cluster with --bootstrap-server."
+)
+EXAMPLES = (
+    ("what Kafka's own tool printed", "apportion describe pasted.txt"),
+    ("straight from it", "kafka-consumer-groups --bootstrap-server localhost:9092 --describe --group ads-join"
+     " | apportion describe"),
+    ("a live group", "apportion describe --bootstrap-server localhost:9092 --group ads-join"),
+    ("a cluster that needs a password", "apportion describe --command-config client.properties --all-groups"),
+    ("as input for the other commands", "apportion describe pasted.txt --group ads-join -o json > groups.json"),
+)  # fmt: skip
+
+
+def add_arguments(parser: Parser) -> None:
+    """What to look at, and which of Kafka's three views."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the groups; - is standard input")
+    source.add_group_choice(parser)
+    parser.add_argument("--all-groups", action="store_true", help="every group of the live cluster")
+    for view, what in (("offsets", "a row a partition"), ("members", "a row a member"), ("state", "a row a group")):
+        parser.add_argument(f"--{view}", action="store_true", help=f"{what}, as Kafka's tool has it")
+    parser.add_argument("--verbose", action="store_true", help="all members and partitions, as -o wide")
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the groups."""
+    from apportion.model.text import group_to_dict
+
+    found = source.many(args)
+    if args.output == "json":
+        emit_json({"version": 1, "groups": [group_to_dict(standing(group).group) for group in found]})
+        return 0
+    standings = [standing(group) for group in found]
+    if args.offsets or args.members or args.state or args.output in ("csv", "ndjson"):
+        _views(standings, args)
+    elif len(standings) > 1:
+        _overview(standings, args)
+    else:
+        _whole(standings[0], args)
+    return 0
+
+
+def standing(observed: Observed) -> Standing:
+    """What is shown of a group, which may be without members."""
+    from apportion.model.names import build
+    from apportion.report.describing import Standing
+
+    facts = {name: getattr(observed, name) for name in ("state", "protocol", "kind", "coordinator", "generation")}
+    return Standing(build(observed.raw), facts, observed.says)
+
+
+def _views(standings: list[Standing], args: argparse.Namespace) -> None:
+    """Kafka's own views; as CSV and NDJSON the first that was asked for."""
+    from apportion.report import describing
+    from apportion.report.text import Table
+
+    tables: list[Table] = []
+    if args.state:
+        tables.append(describing.states(standings))
+    if args.members:
+        each = [describing.members(s, wide=True) for s in standings]
+        rows = [row for table in each for row in table.rows]
+        tables.append(Table(each[0].columns, rows))
+    if args.offsets or not tables:
+        tables.append(describing.partitions(standings))
+    emit_tables(tables, args.output)
+
+
+def _overview(standings: list[Standing], args: argparse.Namespace) -> None:
+    """A row a group; each in full with ``--verbose``."""
+    from apportion.report import describing
+
+    wide = args.verbose or args.output == "wide"
+    notes = [] if wide else ["One group in full: --group GROUP; all of them: --verbose."]
+    emit_tables([describing.groups(standings)], args.output, notes)
+    for standing in standings if wide else ():
+        emit_tables([], args.output, [""])
+        _whole(standing, args)
+
+
+def _whole(standing: Standing, args: argparse.Namespace) -> None:
+    """One group: a line about it, its members, its partitions where they are few, and what is odd."""
+    from apportion.report import describing
+    from apportion.report.text import Table, count
+
+    wide = args.verbose or args.output == "wide"
+    shown: list[Table] = []
+    if standing.group.M:
+        shown.append(describing.members(standing, wide))
+    few = standing.group.P <= describing.MOST_ROWS
+    if standing.group.P and (wide or few):
+        listed = describing.partitions([standing])
+        shown.append(Table(listed.columns, listed.rows, extra=frozenset({"GROUP"})))
+    if shown:
+        shown[0] = Table(shown[0].columns, shown[0].rows, standing.heading + "\n", shown[0].extra)
+    notes = [] if shown else [standing.heading]
+    notes += [f"! {sentence}" for sentence in standing.odd] or ["Nothing odd: every partition has its owner."]
+    if standing.group.P and not (wide or few):
+        notes.append(f"{count(standing.group.P, 'partition')}: --verbose lists them.")
+    emit_tables(shown, args.output, notes)
