@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from apportion.errors import Unavailable
 from apportion.testing import jars
+from apportion.testing.plugin import needs_java
 
 Questions = list[dict[str, Any]]
 Judge = Callable[[Questions], list[dict[str, Any]]]
@@ -21,10 +21,7 @@ Judge = Callable[[Questions], list[dict[str, Any]]]
 @pytest.fixture(scope="session")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """Ask Kafka: a list of questions gives a list of answers; an answer with ``error`` is a refusal."""
-    try:
-        kafka = jars.kafka()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    kafka = needs_java()
     made = tmp_path_factory.mktemp("judge")
     source = Path(__file__).with_name("Judge.java")
     compiler = [jars.java("javac"), "-nowarn", "-proc:none", "-cp", kafka, "-d", str(made), str(source)]
