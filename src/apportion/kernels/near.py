@@ -1,121 +1,108 @@
-"""Partition and member in the same rack: Kafka's greedy deals of one topic, or of several in step (KIP-881)."""
+"""Partition and member in the same rack: the fewest misses, and the prices that show there are no fewer."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
+from apportion.arrays import UNKNOWN, Bools, Ints
+
+FAR: Final = np.int64(1) << 40
+"""Farther than any path."""
 
 
-@dataclass(eq=False)
-class Cut:
-    """One topic while it is dealt: who may take how many more.
+def misses(near: Bools, rack: Ints, racks: Ints) -> Bools:
+    """(I, J) whether a member in ``rack`` (J,) has no replica of partitions with set ``racks`` (I,) beside it.
 
-    members, rack
-        (S,) subscribers in member order, and their racks; -1 unknown.
-    set_of, near
-        (P,) which set of racks holds each partition, -1 unknown; (R, S) whether rack r is in set s.
-    owner
-        (P,) written by the deals: the member of each partition; -1 nobody yet.
+    near
+        (R, S) whether rack r is in set s. Where either is unknown (-1), nothing is missed.
     """
-
-    members: Ints
-    rack: Ints
-    set_of: Ints
-    near: Bools
-    owner: Ints
-    held: list[int] = field(init=False)
-    share: int = field(init=False)
-    extra: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.held = [0] * len(self.members)
-        self.share, self.extra = divmod(len(self.owner), len(self.members))
-
-    def room(self, s: int) -> int:
-        """How many more subscriber s may take: the odd ones go to whom they come to first."""
-        return max(0, self.share + (self.extra > 0) - self.held[s])
-
-    def give(self, s: int, partitions: Ints | list[int]) -> None:
-        """Hand partitions to subscriber s."""
-        self.owner[partitions] = self.members[s]
-        self.held[s] += len(partitions)
-        self.extra -= self.held[s] > self.share
+    far: Bools = ~near[rack, racks[:, None]] & (rack != UNKNOWN) & (racks != UNKNOWN)[:, None]
+    return far
 
 
-def needs_racks(cut: Cut) -> bool:
-    """Whether racks can make a difference: they meet, and not every partition has a replica in all of them."""
-    sets = np.unique(cut.set_of)
-    racks_of = cut.near[:, sets[sets != UNKNOWN]]
-    present: Bools = np.any(racks_of, axis=1)
-    meet = bool(present[cut.rack[cut.rack != UNKNOWN]].any())
-    return meet and (bool((sets == UNKNOWN).any()) or not bool(racks_of[present].all()))
+def local_only(open: Bools, miss: Bools) -> Bools:
+    """(I, J) open cells without a miss; rows that have none keep all of theirs."""
+    local: Bools = open & ~miss
+    return np.where(local.any(axis=1)[:, None], local, open)
 
 
-def deal_near(cut: Cut) -> None:
-    """Each member in turn takes the first partitions in its rack that are left; one without a rack takes any."""
-    told = np.flatnonzero(cut.set_of != UNKNOWN)
-    racks = np.unique(cut.rack[cut.rack != UNKNOWN]).tolist()
-    left = {rack: deque(told[cut.near[rack, cut.set_of[told]]].tolist()) for rack in racks}
-    left[UNKNOWN] = deque(range(len(cut.owner)))
-    for s, rack in enumerate(cut.rack.tolist()):
-        room, queue = cut.room(s), left[rack]
-        taken: list[int] = []
-        while queue and len(taken) < room:
-            partition = queue.popleft()
-            if cut.owner[partition] == NOBODY:
-                taken.append(partition)
-        if taken:
-            cut.give(s, taken)
+def cheapest(flow: Ints, miss: Bools, open: Bools, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """A flow of fewest misses with the same row sums, and the columns' prices, (I, J) and (J,).
 
+    low, high
+        (J,) bounds of the columns' sums, which ``flow`` keeps.
 
-def deal_in_step(cuts: list[Cut], numbers: list[Ints]) -> None:
-    """Partition 0 of all topics to the first member that is near to them all and has room, then partition 1 ...
-
-    cuts
-        Topics with the same subscribers and as many partitions, so that one count of what is held serves them all.
-    numbers
-        (P,) each topic's partition ids: Kafka walks the ids 0 to P - 1, so one beyond a gap is left for later.
+    While some exchange saves a miss (a negative cycle, found by Bellman and Ford) it is made. When none does, the
+    distances are prices: every unit stands in a column where miss + price is least, and a column that could have more
+    has no price above 0, one that could have less none below 0.
     """
-    first = cuts[0]
-    walked = np.arange(len(first.owner))
-    there = np.all([np.isin(walked, ids) for ids in numbers], axis=0)
-    places = [np.minimum(np.searchsorted(ids, walked), len(walked) - 1) for ids in numbers]
-    set_of = np.array([cut.set_of[place] for cut, place in zip(cuts, places, strict=True)])
-    waiting: dict[int, deque[int]] = {}
-    for s, rack in enumerate(first.rack.tolist()):
-        waiting.setdefault(rack, deque()).append(s)
-    for p in np.flatnonzero(there).tolist():
-        sets = set_of[:, p]
-        near = first.near[:, sets].all(axis=1) & (sets != UNKNOWN).all()
-        taker = _first_with_room(first, waiting, [rack for rack in waiting if rack == UNKNOWN or near[rack]])
-        if taker is not None:
-            for cut, place in zip(cuts, places, strict=True):
-                cut.give(taker, [int(place[p])])
+    flow = flow.copy()
+    cost = miss.astype(np.int64)
+    while True:
+        cycle, prices = _saving(flow, cost, open, low, high)
+        if not cycle:
+            return flow, prices
+        _exchange(flow, cycle, low, high)
 
 
-def _first_with_room(cut: Cut, waiting: dict[int, deque[int]], racks: list[int]) -> int | None:
-    """The first member of these racks that may take one more; a member without room never gets any again."""
-    best = None
-    for rack in racks:
-        queue = waiting[rack]
-        while queue and not cut.room(queue[0]):
-            queue.popleft()
-        if queue and (best is None or queue[0] < best):
-            best = queue[0]
-    return best
+def _saving(flow: Ints, cost: Ints, open: Bools, low: Ints, high: Ints) -> tuple[list[tuple[int, int, int]], Ints]:
+    """An exchange that saves misses, as steps (column, row, next column), or none and the prices.
+
+    A step with row -1 lets the first column have one more and the next one less.
+    """
+    held = flow.sum(axis=0)
+    more, less = held < high, held > low
+    distance = np.zeros(len(held), dtype=np.int64)
+    hub = 0
+    row_from = np.zeros(len(flow), dtype=np.int64)
+    column_from = np.full(len(held), -2)
+    hub_from = -1
+    giving = flow > 0
+    while True:
+        from_rows = np.where(giving, distance - cost, FAR)
+        row_from = from_rows.argmin(axis=1)
+        rows = from_rows.min(axis=1)
+        into = np.where(open & (rows < FAR)[:, None], rows[:, None] + cost, FAR)
+        best = into.min(axis=0)
+        spare = np.where(more, distance, FAR)
+        if len(spare) and spare.min() < hub:
+            hub, hub_from = int(spare.min()), int(spare.argmin())
+        through_hub = less & (hub < best)
+        best = np.where(through_hub, hub, best)
+        nearer = best < distance
+        if not nearer.any():
+            return [], hub - distance
+        distance = np.where(nearer, best, distance)
+        column_from = np.where(nearer, np.where(through_hub, -1, into.argmin(axis=0)), column_from)
+        cycle = _walk(int(distance.argmin()), column_from.tolist(), row_from.tolist(), hub_from)
+        if cycle and sum(cost[i, h] - cost[i, j] for j, i, h in cycle if i >= 0) < 0:
+            return cycle, distance
 
 
-def deal_rest(cut: Cut) -> None:
-    """Each member in turn takes the first partitions that are left, up to its room."""
-    left = np.flatnonzero(cut.owner == NOBODY)
-    for s in range(len(cut.members)):
-        if not len(left):
-            return
-        room = cut.room(s)
-        if room:
-            cut.give(s, left[:room])
-            left = left[room:]
+def _walk(end: int, column_from: list[int], row_from: list[int], hub_from: int) -> list[tuple[int, int, int]]:
+    """The cycle among the steps that lead to column ``end``; none if they begin somewhere."""
+    steps: list[tuple[int, int, int]] = []
+    at: dict[int, int] = {}
+    j = end
+    while j not in at:
+        at[j] = len(steps)
+        i = column_from[j]
+        before = hub_from if i == -1 else row_from[i] if i >= 0 else -1
+        if before < 0:
+            return []
+        steps.append((before, i, j))
+        j = before
+    return steps[at[j] :][::-1]
+
+
+def _exchange(flow: Ints, cycle: list[tuple[int, int, int]], low: Ints, high: Ints) -> None:
+    """Make the exchange as often as it goes."""
+    held = flow.sum(axis=0)
+    amounts = [int(flow[i, j]) if i >= 0 else int(min(high[j] - held[j], held[h] - low[h])) for j, i, h in cycle]
+    amount = max(min(amounts), 1)
+    for j, i, h in cycle:
+        if i >= 0:
+            flow[i, j] -= amount
+            flow[i, h] += amount

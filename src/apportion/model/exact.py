@@ -1,4 +1,4 @@
-"""The best plan of a group for goals in an order."""
+"""The best plan of a group for goals in an order: the group as rows and columns, and the answer with its proof."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY
+from apportion.arrays import NOBODY, Bools, Ints
+from apportion.kernels.exact import Question, solve
+from apportion.kernels.near import misses
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 
@@ -21,24 +23,61 @@ def check_order(order: tuple[str, ...]) -> None:
 
 def best(group: Group, order: tuple[str, ...] = GOALS) -> Answer:
     """The plan that is best for the goals in their order, with what is proved of it."""
-    owner = np.full(group.P, NOBODY, dtype=np.int64)
-    past = group.owner if "moves" in order else owner
-    load = np.zeros(group.M, dtype=np.int64)
-    wanted = int(group.wanted.sum())
-    quota, over = divmod(wanted, group.M)
-    if len(group.subscriptions) > 1:
-        quota, over = -(-wanted // group.M), 0
-    for p in np.lexsort((group.topic_of, group.number)).tolist():
-        m = int(past[p])
-        if m == NOBODY or load[m] > quota or (load[m] == quota and not over):
-            continue
-        over -= int(load[m] == quota)
-        owner[p] = m
-        load[m] += 1
-    for t in range(group.T):
-        members = group.subscribers(t)
-        for p in range(int(group.start[t]), int(group.start[t + 1])):
-            if owner[p] == NOBODY and len(members):
-                owner[p] = m = int(members[np.argmin(load[members])])
-                load[m] += 1
-    return Answer(owner, {goal: "heuristic" for goal in order if goal != "racks"})
+    if "racks" in order and (group.racks is None or not group.racks.known):
+        order = tuple(goal for goal in order if goal != "racks")
+    owner, proof = solve(question(group, "racks" in order), order)
+    return Answer(owner, proof)
+
+
+def question(group: Group, with_racks: bool) -> Question:
+    """The group's like partitions as rows and like members as columns."""
+    row, open = _topic_rows(group)
+    column, miss = group.subscription_of, None
+    if with_racks:
+        row, column, open, miss = _rack_cells(group, row, open)
+    contested = None
+    if len(group.claims.member):
+        contested = np.zeros(group.P, dtype=np.bool_)
+        contested[group.claims.partition] = True
+    return Question(row, column, open, miss, group.owner, contested, group.topic_of, group.number)
+
+
+def _topic_rows(group: Group) -> tuple[Ints, Bools]:
+    """(P,) rows of partitions whose topics the same members want, -1 nobody; (I, K) which subscriptions want them."""
+    if len(group.subscriptions) == 1:
+        row = np.zeros(group.P, dtype=np.int64)
+        if not group.wanted_topic.all():
+            row[~group.wanted] = -1
+        return row, np.ones((1, 1), dtype=np.bool_)
+    wants = group.wants.T
+    packed = np.ascontiguousarray(np.packbits(wants, axis=1))
+    _, first, kind = np.unique(
+        packed.view(np.dtype((np.void, packed.shape[1]))).ravel(), return_index=True, return_inverse=True
+    )
+    open = wants[first]
+    wanted = open.any(axis=1)
+    number = np.cumsum(wanted) - 1
+    number[~wanted] = -1
+    return np.repeat(number[kind], np.diff(group.start)), open[wanted]
+
+
+def _rack_cells(group: Group, row: Ints, open: Bools) -> tuple[Ints, Ints, Bools, Bools | None]:
+    """Rows, columns and cells told apart by racks too, and the cells that miss one."""
+    racks = group.racks
+    if racks is None:
+        return row, group.subscription_of, open, None
+    sets, places = len(racks.sets) + 1, len(racks.names) + 1
+    rows, new_row = _kinds(np.where(row >= 0, row * sets + racks.set_of + 1, NOBODY))
+    columns, column = _kinds(group.subscription_of * places + racks.of_member + 1)
+    open = open[rows // sets][:, columns // places]
+    miss = misses(racks.near, columns % places - 1, rows % sets - 1) & open
+    return new_row, column, open, miss if miss.any() else None
+
+
+def _kinds(key: Ints) -> tuple[Ints, Ints]:
+    """Distinct keys from 0 on, ascending, and which of them each place has, -1 for -1."""
+    present = np.zeros(int(key.max(initial=0)) + 1, dtype=np.bool_)
+    present[key[key >= 0]] = True
+    kinds = np.flatnonzero(present)
+    number = np.append(np.cumsum(present) - 1, NOBODY)
+    return kinds, number[key]

@@ -1,0 +1,273 @@
+"""The best plan for goals in an order: fairest loads, fewest rack misses, fewest moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Ints
+from apportion.kernels.flow import Claimed, most_kept
+from apportion.kernels.greedy import deal
+from apportion.kernels.near import cheapest, local_only
+from apportion.kernels.share import levels
+from apportion.kernels.stay import capped, first_ones
+from apportion.kernels.transport import release, spread
+
+OPTIMAL: Final = "optimal"
+HEURISTIC: Final = "heuristic"
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked: like partitions as rows (I of them), like members as columns (J of them).
+
+    row, column
+        (P,) each partition's row, -1 where nobody wants it; (M,) each member's column.
+    open, miss
+        (I, J) whether the column's members want the row; whether they have no replica near (None: nothing misses).
+    claim
+        (P,) whose claim stands, -1 nobody's.
+    contested
+        (P,) whether anybody claims the partition, rightly or not; None where nobody claims anything.
+    topic, number
+        (P,) which claims of a member are given up first: those with the highest number.
+    """
+
+    row: Ints
+    column: Ints
+    open: Bools
+    miss: Bools | None
+    claim: Ints
+    contested: Bools | None
+    topic: Ints
+    number: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """What all plans have in common that are best so far.
+
+    column, low, high
+        (M,) each member's column; the fewest and most partitions that it gets.
+    open
+        (I, J) cells where partitions stand in some of these plans.
+    cost
+        (I, J) cells that miss a rack, where misses are still to be minimised.
+    part
+        (J,) the piece that a column belongs to; no plan moves anything between pieces.
+    """
+
+    column: Ints
+    low: Ints
+    high: Ints
+    open: Bools
+    cost: Bools | None
+    part: Ints
+
+
+def solve(question: Question, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+    """Owners (P,) of the best plan, and for each goal of the order whether that is shown.
+
+    Goals before balance can be had partition by partition: they narrow where each one may go. Goals after it are had
+    step by step: the prices of one goal tell which cells and loads its best plans have in common (complementary
+    slackness), and the next goal is sought among those.
+    """
+    cut = order.index("balance") if "balance" in order else len(order)
+    before, after = order[:cut], order[cut + 1 :]
+    proof = dict.fromkeys(order, OPTIMAL)
+    owner = np.full(len(question.row), NOBODY, dtype=np.int64)
+    for goal in before:
+        question, owner = _narrow(question, owner, goal)
+    if "racks" not in after:
+        question = replace(question, miss=None)
+    if "moves" in before:
+        return _finish(question, owner, None), proof
+    moves_first = after[:1] == ("moves",)
+    bounds = _bounds(question, moves_first)
+    if "moves" not in after:
+        return _finish(replace(question, contested=None), owner, bounds), proof
+    owner, shown = _keep(question, bounds)
+    if not shown:
+        proof.update(dict.fromkeys(after[after.index("moves") :], HEURISTIC))
+    return _finish(question, owner, bounds), proof
+
+
+def _narrow(question: Question, owner: Ints, goal: str) -> tuple[Question, Ints]:
+    """The question once a goal that comes before balance is met."""
+    if goal == "racks":
+        if question.miss is None:
+            return question, owner
+        return replace(question, open=local_only(question.open, question.miss)), owner
+    claims = np.flatnonzero((question.claim != NOBODY) & (question.row >= 0))
+    member = question.claim[claims]
+    stays = question.open[question.row[claims], question.column[member]]
+    owner[claims[stays]] = member[stays]
+    return question, owner
+
+
+def _bounds(question: Question, moves_first: bool) -> Bounds:
+    """What all fairest plans have in common; and all of those with fewest misses, unless moves come first."""
+    supply, size = _supply(question), np.bincount(question.column, minlength=question.open.shape[1])
+    fair = levels(supply, question.open, size, np.zeros(len(size), dtype=np.int64))
+    low, high, open, cost = fair.low, fair.high, fair.open, question.miss
+    if cost is not None and (cost & open).any() and not moves_first:
+        low, high, open = _nearest(supply, size, low, high, open, cost)
+        cost = None
+    column = question.column
+    return Bounds(column, low[column], high[column], open, cost, fair.part)
+
+
+def _nearest(supply: Ints, size: Ints, low: Ints, high: Ints, open: Bools, miss: Bools) -> tuple[Ints, Ints, Bools]:
+    """Loads (J,) and cells (I, J) that the fairest plans with fewest misses have in common."""
+    flow = _sure(spread(supply, size * low, size * high, open, open & ~miss))
+    _, price = cheapest(flow, miss, open, size * low, size * high)
+    value = np.where(open, miss + price, np.iinfo(np.int64).max)
+    open = open & (value == value.min(axis=1)[:, None])
+    return np.where(price > 0, high, low), np.where(price < 0, low, high), open
+
+
+def _keep(question: Question, bounds: Bounds) -> tuple[Ints, bool]:
+    """Owners (P,) of the claims that stay, and whether it is shown that no more can."""
+    column = bounds.column
+    claims = np.flatnonzero((question.claim != NOBODY) & (question.row >= 0))
+    if bounds.open.size > 1:
+        claims = claims[bounds.open[question.row[claims], column[question.claim[claims]]]]
+    member, row = question.claim[claims], question.row[claims]
+    own = np.bincount(member, minlength=len(column))
+    supply = _supply(question)
+    worth_of_row = _worth(bounds, np.maximum(bounds.low - own, 0))
+    worth = np.zeros(len(column), dtype=np.int64)
+    if len(supply) > 1:
+        np.maximum.at(worth, member, worth_of_row[row])
+    cap = capped(own, bounds.low, bounds.high, bounds.part[column], _spare(supply, bounds), worth)
+    order = (question.topic[claims], question.number[claims], worth_of_row[row])
+    stays = first_ones(member, cap, order)
+    shown = True
+    if not _fits(supply, row[stays], member[stays], bounds) or (bounds.cost is not None and not stays.all()):
+        stays, shown = _keep_by_flow(supply, row, member, order, bounds)
+    owner = np.full(len(question.row), NOBODY, dtype=np.int64)
+    owner[claims[stays]] = member[stays]
+    return owner, shown
+
+
+def _worth(bounds: Bounds, lack: Ints) -> Ints:
+    """(I,) how many of the places that lack a partition could take one of the row: those rows give way first."""
+    if bounds.open.size == 1:
+        return np.zeros(1, dtype=np.int64)
+    lacking = np.bincount(bounds.column, lack, bounds.open.shape[1])
+    worth: Ints = (bounds.open @ lacking).astype(np.int64)
+    return worth
+
+
+def _keep_by_flow(supply: Ints, row: Ints, member: Ints, order: tuple[Ints, ...], bounds: Bounds) -> tuple[Bools, bool]:
+    """Which claims (C,) stay, by a min-cost flow; without OR-tools as many as paths find, and nothing is shown."""
+    members = len(bounds.column)
+    kinds, kind, count = np.unique(row * members + member, return_inverse=True, return_counts=True)
+    claimed = Claimed(kinds // members, kinds % members, count)
+    kept = most_kept(supply, claimed, bounds.open, bounds.cost, bounds.column, bounds.low, bounds.high)
+    if kept is not None:
+        return first_ones(kind, kept, order), True
+    own = np.bincount(member, minlength=members)
+    stays = first_ones(member, np.minimum(own, bounds.low), order)
+    columns = bounds.open.shape[1]
+    cell = row * columns + bounds.column[member]
+    table = np.bincount(cell[stays], minlength=bounds.open.size).reshape(bounds.open.shape)
+    low, high = _sums(bounds, np.zeros(members, dtype=np.int64))
+    keep = release(table, supply, low, high, bounds.open)
+    chosen = np.flatnonzero(stays)
+    stays[chosen] = first_ones(cell[chosen], keep.ravel(), tuple(key[chosen] for key in order))
+    return stays, False
+
+
+def _fits(supply: Ints, row: Ints, member: Ints, bounds: Bounds) -> bool:
+    """Whether the fairest plan can be completed once these claims (row and member) stay."""
+    if bounds.open.size == 1:
+        return True
+    rest = supply - np.bincount(row, minlength=len(supply))
+    load = np.bincount(member, minlength=len(bounds.column))
+    return spread(rest, *_sums(bounds, load), bounds.open) is not None
+
+
+def _finish(question: Question, owner: Ints, bounds: Bounds | None) -> Ints:
+    """Owners (P,) with the rest handed out; ``bounds`` None: after what is owned, as evenly as can be.
+
+    What somebody claims goes last. So a second round, in which it alone is free, hands it out in the same way.
+    """
+    rest = np.flatnonzero((owner == NOBODY) & (question.row >= 0))
+    if question.contested is not None:
+        last = question.contested[rest]
+        if last.any() and not last.all():
+            owner = _complete(question, owner, rest, bounds)
+            rest = rest[last]
+            owner[rest] = NOBODY
+    return _complete(question, owner, rest, bounds)
+
+
+def _complete(question: Question, owner: Ints, rest: Ints, bounds: Bounds | None) -> Ints:
+    """Owners (P,) with the partitions ``rest`` handed out, none of the others touched."""
+    if not len(rest):
+        return owner
+    load = np.bincount(owner[owner != NOBODY], minlength=len(question.column))
+    if bounds is None:
+        bounds = _bounds_above(question, rest, load)
+        load = np.zeros_like(load)
+    supply = np.bincount(question.row[rest], minlength=len(bounds.open))
+    low, high = _sums(bounds, load)
+    better = None if bounds.cost is None else bounds.open & ~bounds.cost
+    table = _sure(spread(supply, low, high, bounds.open, better))
+    if bounds.cost is not None:
+        table, _ = cheapest(table, bounds.cost, bounds.open, low, high)
+    need = np.maximum(bounds.low - load, 0)
+    room = np.flatnonzero(bounds.high - load > need)
+    need[_first_in_column(room, bounds.column, table.sum(axis=0) - low)] += 1
+    owner = owner.copy()
+    owner[rest] = deal(question.row[rest], table, need, bounds.column)
+    return owner
+
+
+def _bounds_above(question: Question, rest: Ints, load: Ints) -> Bounds:
+    """What the fairest plans have in common when every member already has its ``load`` (M,)."""
+    kinds, column = np.unique(question.column * (int(load.max()) + 1) + load, return_inverse=True)
+    of, base = kinds // (int(load.max()) + 1), kinds % (int(load.max()) + 1)
+    supply = np.bincount(question.row[rest], minlength=len(question.open))
+    fair = levels(supply, question.open[:, of], np.bincount(column), base)
+    cost = None if question.miss is None else question.miss[:, of]
+    return Bounds(column, fair.low[column], fair.high[column], fair.open, cost, fair.part)
+
+
+def _first_in_column(members: Ints, column: Ints, count: Ints) -> Ints:
+    """Of the given members, ascending, the first ``count`` (J,) of each column."""
+    if len(count) == 1:
+        return members[: int(count[0])]
+    members = members[np.argsort(column[members], kind="stable")]
+    rank = np.arange(len(members)) - np.searchsorted(column[members], column[members])
+    return members[rank < count[column[members]]]
+
+
+def _supply(question: Question) -> Ints:
+    return np.bincount(question.row[question.row >= 0], minlength=len(question.open))
+
+
+def _sums(bounds: Bounds, load: Ints) -> tuple[Ints, Ints]:
+    """(J,) the fewest and most partitions that each column still gets."""
+    columns = bounds.open.shape[1]
+    low = np.bincount(bounds.column, np.maximum(bounds.low - load, 0), columns)
+    high = np.bincount(bounds.column, bounds.high - load, columns)
+    return low.astype(np.int64), high.astype(np.int64)
+
+
+def _spare(supply: Ints, bounds: Bounds) -> Ints:
+    """(pieces,) how many members of each piece get their greater load."""
+    used = np.flatnonzero(supply)
+    pieces = int(bounds.part.max()) + 1
+    total = np.bincount(bounds.part[bounds.open[used].argmax(axis=1)], supply[used], pieces)
+    return (total - np.bincount(bounds.part[bounds.column], bounds.low, pieces)).astype(np.int64)
+
+
+def _sure(table: Ints | None) -> Ints:
+    """The table; that there is one was shown before."""
+    if table is None:
+        raise ArithmeticError("no plan fits the bounds that were shown to hold; please report this group")
+    return table

@@ -1,0 +1,87 @@
+"""The most claims that can stay where the simple bound cannot be met: a min-cost flow, solved by OR-tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from apportion.arrays import Bools, Ints
+
+
+@cache
+def solver() -> Any:
+    """OR-tools' class for min-cost flows; None where it is not installed. Imported when first needed: it is slow."""
+    try:
+        from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
+    except ImportError:
+        return None
+    return SimpleMinCostFlow
+
+
+@dataclass(frozen=True, eq=False)
+class Claimed:
+    """Like claims counted: of row ``row`` member ``member`` claims ``count`` partitions, all (X,)."""
+
+    row: Ints
+    member: Ints
+    count: Ints
+
+
+def most_kept(
+    supply: Ints, claimed: Claimed, open: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
+) -> Ints | None:
+    """(X,) how many of each kind of claim stay in a plan that keeps most; None without OR-tools.
+
+    supply, open, miss
+        (I,) partitions of each row; (I, J) cells allowed; (I, J) misses, which count after claims, if given.
+    column, low, high
+        (M,) of each member its column and the bounds of its load.
+
+    Rows send units straight to a member that claims them, for nothing, or through the member's column, for the price
+    of a move. Members who claim nothing are taken together in their column.
+    """
+    maker = solver()
+    if maker is None:
+        return None
+    network = _Network(supply, claimed, open, miss, column, low, high)
+    flow = maker()
+    arcs = flow.add_arcs_with_capacity_and_unit_cost(network.tail, network.head, network.capacity, network.cost)
+    flow.set_nodes_supplies(np.arange(len(network.supply)), network.supply)
+    status = flow.solve()
+    if status != flow.OPTIMAL:
+        raise ArithmeticError(f"the flow of {len(network.tail)} arcs ended with status {status}")
+    kept: Ints = flow.flows(arcs)[: len(claimed.row)]
+    return kept
+
+
+class _Network:
+    """The arcs of the flow: claims first, then open cells, columns to members, members to the sink."""
+
+    def __init__(
+        self, supply: Ints, claimed: Claimed, open: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
+    ) -> None:
+        rows, columns = open.shape
+        people = np.unique(claimed.member)
+        sink = rows + columns + len(people)
+        place = rows + columns + np.searchsorted(people, claimed.member)
+        i, j = np.nonzero(open & (supply > 0)[:, None])
+        # One exchange passes a row at most once, and so changes the misses by 2 a row at most.
+        move = 1 if miss is None else 2 * rows + 1
+        near = np.zeros(open.shape, dtype=np.int64) if miss is None else miss.astype(np.int64)
+        alone = np.ones(len(column), dtype=np.bool_)
+        alone[people] = False
+        column_low = np.bincount(column[alone], low[alone], columns).astype(np.int64)
+        column_spare = np.bincount(column[alone], (high - low)[alone], columns).astype(np.int64)
+        spare = (high - low)[people]
+        members = rows + columns + np.arange(len(people))
+        total = int(supply.sum())
+        self.tail = np.concatenate([claimed.row, i, rows + column[people], members, rows + np.arange(columns)])
+        self.head = np.concatenate([place, rows + j, members, np.full(len(people) + columns, sink)])
+        self.capacity = np.concatenate([claimed.count, np.full(len(i), total), high[people], spare, column_spare])
+        free = np.zeros(2 * len(people) + columns, dtype=np.int64)
+        self.cost = np.concatenate([near[claimed.row, column[claimed.member]], move + near[i, j], free])
+        taken = np.array([int(low.sum()) - total])
+        self.supply = np.concatenate([supply, -column_low, -low[people], taken])

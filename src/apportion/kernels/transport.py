@@ -1,0 +1,133 @@
+"""Units of rows into columns with room: straight in, then along paths; where no path is left, the cut says why."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apportion.arrays import Bools, Ints
+
+
+class Filling:
+    """A table being filled: rows of like partitions go into columns of like members.
+
+    open
+        (I, J) whether a unit of row i may stand in column j.
+    flow
+        (I, J) units that stand there; ``left`` (I,) those that stand nowhere yet; ``held`` (J,) the columns' sums.
+    rows, columns
+        After a search that found no room: what it reached. Reached columns are full of units that fit nowhere else.
+    """
+
+    def __init__(self, supply: Ints, open: Bools) -> None:
+        self.open = open
+        self.flow = np.zeros(open.shape, dtype=np.int64)
+        self.left = supply.copy()
+        self.held = np.zeros(open.shape[1], dtype=np.int64)
+        self.rows = np.zeros(open.shape[0], dtype=np.bool_)
+        self.columns = np.zeros(open.shape[1], dtype=np.bool_)
+
+    def pour(self, cap: Ints, open: Bools) -> None:
+        """Put units straight into open columns up to ``cap`` (J,), narrow rows first, displacing none."""
+        for i in np.argsort(open.sum(axis=1), kind="stable").tolist():
+            if not self.left[i]:
+                continue
+            columns = np.flatnonzero(open[i] & (self.held < cap))
+            room = cap[columns] - self.held[columns]
+            before = np.cumsum(room) - room
+            take = np.minimum(room, np.maximum(self.left[i] - before, 0))
+            self.flow[i, columns] += take
+            self.held[columns] += take
+            self.left[i] -= int(take.sum())
+
+    def fill(self, cap: Ints) -> bool:
+        """Put in what fits up to ``cap`` (J,), along augmenting paths; whether nothing is left over.
+
+        No column's sum ever falls, so what was full stays full.
+        """
+        self.pour(cap, self.open)
+        while self.left.any():
+            ends = self._search(cap)
+            if not len(ends):
+                return False
+            for end in ends.tolist():
+                self._push(end, int(cap[end] - self.held[end]))
+        return True
+
+    def _search(self, cap: Ints) -> Ints:
+        """Columns with room that the leftover rows reach on shortest paths; none, and the cut is set."""
+        rows, columns = self.left > 0, np.zeros(len(self.held), dtype=np.bool_)
+        self._row_from = np.full(len(rows), -1)
+        self._column_from = np.full(len(columns), -1)
+        fresh = np.flatnonzero(rows)
+        while len(fresh):
+            steps = self.open[fresh] & ~columns
+            found = np.flatnonzero(steps.any(axis=0))
+            if not len(found):
+                break
+            self._column_from[found] = fresh[steps[:, found].argmax(axis=0)]
+            columns[found] = True
+            ends = found[self.held[found] < cap[found]]
+            if len(ends):
+                return ends
+            back = (self.flow[:, found] > 0) & ~rows[:, None]
+            fresh = np.flatnonzero(back.any(axis=1))
+            self._row_from[fresh] = found[back[fresh].argmax(axis=1)]
+            rows[fresh] = True
+        self.rows, self.columns = rows, columns
+        return fresh[:0]
+
+    def _push(self, end: int, most: int) -> None:
+        """Send as much as goes along the path that the last search found to ``end``."""
+        path: list[tuple[int, int, int]] = []
+        j, amount = end, most
+        while j >= 0:
+            i = int(self._column_from[j])
+            j_before = int(self._row_from[i])
+            path.append((i, j, j_before))
+            amount = min(amount, int(self.left[i] if j_before < 0 else self.flow[i, j_before]))
+            j = j_before
+        if amount <= 0:
+            return
+        for i, j, j_before in path:
+            self.flow[i, j] += amount
+            if j_before < 0:
+                self.left[i] -= amount
+            else:
+                self.flow[i, j_before] -= amount
+        self.held[end] += amount
+
+
+def spread(supply: Ints, low: Ints, high: Ints, open: Bools, better: Bools | None = None) -> Ints | None:
+    """Amounts (I, J) that place all units with column sums from ``low`` to ``high``; None where there are none.
+
+    better
+        (I, J) cells to fill first, if given; a start only, not a promise.
+    """
+    if open.size == 1:
+        total = int(supply[0])
+        fits = bool(open[0, 0]) or not total
+        return supply.reshape(1, 1).copy() if fits and low[0] <= total <= high[0] else None
+    filling = Filling(supply, open)
+    for cap in (low, high):
+        if better is not None:
+            filling.pour(cap, better)
+        if not filling.fill(cap) and cap is high:
+            return None
+        if cap is low and (filling.held < low).any():
+            return None
+    return filling.flow
+
+
+def release(table: Ints, supply: Ints, low: Ints, high: Ints, open: Bools) -> Ints:
+    """(I, J) how many of the units in ``table`` may stay so that all of ``supply`` can be placed.
+
+    table
+        (I, J) units placed already, no column above ``low``.
+    low, high
+        (J,) bounds of the columns' sums. Units are given up only where a path needs their place.
+    """
+    filling = Filling(supply - table.sum(axis=1), open)
+    filling.flow, filling.held = table.copy(), table.sum(axis=0)
+    filling.fill(low)
+    filling.fill(high)
+    return np.minimum(table, filling.flow)
