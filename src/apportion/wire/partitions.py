@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from struct import unpack_from
 
-from apportion.wire.primitives import Reader, Writer, utf16
+from apportion.wire.primitives import MAX_STRING, Reader, Writer, text, utf16
 
 Held = tuple[tuple[str, tuple[int, ...]], ...]
 """(topic, ids) in the order of the bytes; a topic may come twice, as foreign bytes may have it."""
 
 
 def read_held(reader: Reader) -> Held:
-    """int32 count, then for each a topic and its int32 partition ids."""
+    """int32 count, then for each a topic and its int32 partition ids.
+
+    One loop without a call for each part, since a leader reads hundreds of thousands of these; where a length does
+    not fit, the checked readers say what is wrong.
+    """
+    raw, end, out = reader.raw, reader.end, []
     # The two smallest parts of an element: an int16 length and an int32 count.
-    return tuple([(reader.string(), reader.int32s()) for _ in range(reader.count(6))])
+    for _ in range(reader.count(6)):
+        start = reader.at + 2
+        name_size = raw[start - 2] << 8 | raw[start - 1] if start <= end else end
+        ids_at = start + name_size + 4
+        ids = int.from_bytes(raw[ids_at - 4 : ids_at], "big") if ids_at <= end else end
+        if name_size > MAX_STRING or ids_at + 4 * ids > end:
+            out.append((reader.string(), reader.int32s()))
+            continue
+        out.append((text(raw[start : ids_at - 4]), unpack_from(f">{ids}i", raw, ids_at)))
+        reader.at = ids_at + 4 * ids
+    return tuple(out)
 
 
 def write_held(writer: Writer, held: Held) -> None:
