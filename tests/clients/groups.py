@@ -92,7 +92,7 @@ def settle(
     sizes: Mapping[str, int],
     *,
     patience_s: float = 30,
-    calm_s: float = 0.7,
+    calm_s: float = 0.5,
 ) -> None:
     """Wait until the group is settled and stays so for a moment."""
     members = list(members)

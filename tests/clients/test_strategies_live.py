@@ -1,0 +1,72 @@
+"""Stream join and failover in real groups: what moves, and how soon."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from apportion.testing.broker import Broker
+from apportion.testing.member import PythonMember
+
+from .groups import SESSION_MS, Members, new_name, owned, settle
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+def test_when_a_member_of_a_stream_join_leaves_only_its_two_numbers_move(broker: Broker, client: str, tmp_path: Path):
+    """Ten impressions, ten clicks, four members: the same numbers of both topics go together and stay put."""
+    impressions, clicks = new_name("impressions"), new_name("clicks")
+    for topic in (impressions, clicks):
+        broker.create_topic(topic, 10)
+    sizes = {impressions: 10, clicks: 10}
+    with Members(broker, new_name("join"), list(sizes), tmp_path) as group:
+        members = [group.python(client, "sticky-stream-join") for _ in range(4)]
+        settle(members, sizes)
+        before = [numbers(member, impressions, clicks) for member in members]
+        assert sorted(map(len, before)) == [2, 2, 3, 3]
+        leaver = next(m for m in range(4) if len(before[m]) == 2)
+        members[leaver].leave()
+        rest = [m for m in range(4) if m != leaver]
+        settle([members[m] for m in rest], sizes)
+        after = {m: numbers(members[m], impressions, clicks) for m in rest}
+        assert all(before[m] <= after[m] for m in rest)
+        assert set().union(*(after[m] - before[m] for m in rest)) == before[leaver]
+
+
+def numbers(member: PythonMember, *topics: str) -> set[int]:
+    """The member's numbers, which are the same in every topic."""
+    per_topic = [set(owned(member).get(topic, [])) for topic in topics]
+    assert all(each == per_topic[0] for each in per_topic)
+    return per_topic[0]
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+@pytest.mark.parametrize("preempt", [True, False])
+def test_a_standby_takes_over_within_the_session(broker: Broker, client: str, preempt: bool, tmp_path: Path):
+    """kill -9 the active member: the next takes all within the session time-out; back, it preempts or waits, as set."""
+    topic = new_name("failover")
+    broker.create_topic(topic, 3)
+    everything = {topic: [0, 1, 2]}
+    with Members(broker, new_name("failover"), [topic], tmp_path) as group:
+
+        def member(priority: int) -> PythonMember:
+            return group.python(client, "failover", priority=priority, settings={"preempt": preempt})
+
+        active = member(10)
+        settle([active], {topic: 3}, calm_s=0.2)
+        standby, last = member(5), member(1)
+        settle([active, standby, last], {topic: 3})
+        assert owned(active) == everything
+        killed = time.monotonic()
+        active.kill()
+        settle([standby, last], {topic: 3}, calm_s=0)
+        took = time.monotonic() - killed
+        assert owned(standby) == everything
+        # The broker waits the session out, then at most a heartbeat until the others hear of it.
+        assert took < SESSION_MS / 1000 + 2.5, took
+        back = member(10)
+        settle([back, standby, last], {topic: 3})
+        assert owned(back if preempt else standby) == everything
