@@ -17,7 +17,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
 def test_when_a_member_of_a_stream_join_leaves_only_its_two_numbers_move(broker: Broker, client: str, tmp_path: Path):
-    """Ten impressions, ten clicks, four members: the same numbers of both topics go together and stay put."""
+    """Ten impressions, ten clicks, four members: equal numbers of both topics go together and stay put."""
     impressions, clicks = new_name("impressions"), new_name("clicks")
     for topic in (impressions, clicks):
         broker.create_topic(topic, 10)
