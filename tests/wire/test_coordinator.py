@@ -53,6 +53,13 @@ def test_a_commit_of_a_real_4_1_broker() -> None:
     assert found == Commit("g", "t", 3, 1, False, 4, 2217128, None, "", 1758335260726)
 
 
+def test_a_commit_of_burrows_tests() -> None:
+    # From linkedin/Burrow, core/internal/consumer/kafka_client_test.go (Apache-2.0).
+    key = b"\x00\x01\x00\x09testgroup\x00\x09testtopic\x00\x00\x00\x0b"
+    value = b"\x00\x00\x00\x00\x00\x00\x00\x00\x20\xb4\x00\x08testdata\x00\x00\x00\x00\x00\x00\x06\x65"
+    assert decode(key, value) == Commit("testgroup", "testtopic", 11, 1, False, 0, 8372, None, "testdata", 1637)
+
+
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16383, 16384, 32767])
 def test_every_version_carries_metadata_of_any_size(version: int, size: int) -> None:
