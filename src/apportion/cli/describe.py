@@ -19,8 +19,7 @@ DETAILS = (
 )
 EXAMPLES = (
     ("what Kafka's own tool printed", "apportion describe pasted.txt"),
-    ("straight from it", "kafka-consumer-groups --bootstrap-server localhost:9092 --describe --group ads-join"
-     " | apportion describe"),
+    ("straight from it", "kafka-consumer-groups --bootstrap-server localhost:9092 --describe --all-groups | apportion describe"),  # noqa: E501
     ("a live group", "apportion describe --bootstrap-server localhost:9092 --group ads-join"),
     ("a cluster that needs a password", "apportion describe --command-config client.properties --all-groups"),
     ("as input for the other commands", "apportion describe pasted.txt --group ads-join -o json > groups.json"),

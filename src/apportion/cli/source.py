@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from contextlib import AbstractContextManager, nullcontext
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from apportion.cli.output import tell
 from apportion.cli.parser import Parser, Usage, whole
@@ -42,14 +42,8 @@ def many(args: argparse.Namespace) -> list[Observed]:
 
     if args.file is None and _live_is_meant(args):
         return _live(args)
-    if args.file is not None and args.bootstrap_server:
-        raise Usage("apportion", f"{args.file!r} and --bootstrap-server were given: choose a file or a live cluster")
-    path = args.file if args.file is not None else _standard_input()
-    if path != "-" and os.path.isdir(path):
-        found = sniff.groups_in_folder(path)
-    else:
-        with open_bytes(path) as stream:
-            found = sniff.groups_in(stream.read(), called(path))
+    path = _path(args)
+    found = sniff.groups_in_folder(path) if _is_folder(path) else sniff.groups_in(_content(path), called(path))
     return sniff.chosen(found, args.groups, called(path))
 
 
@@ -58,6 +52,53 @@ def one(args: argparse.Namespace) -> Observed:
     from apportion.inputs import sniff
 
     return sniff.the_one(many(args), called(args.file or "-"))
+
+
+def plan_or_group(args: argparse.Namespace) -> dict[str, Any] | Observed:
+    """The plan.json that the input holds, else its one group."""
+    from apportion.inputs import sniff
+
+    if args.file is None and _live_is_meant(args):
+        return one(args)
+    path = _path(args)
+    if _is_folder(path):
+        return one(args)
+    content = _content(path)
+    saved = _plan_in(content, called(path))
+    if saved is not None:
+        return saved
+    found = sniff.chosen(sniff.groups_in(content, called(path)), args.groups, called(path))
+    return sniff.the_one(found, called(path))
+
+
+def _plan_in(content: bytes, name: str) -> dict[str, Any] | None:
+    """The plan.json in a text, None where it is something else."""
+    from apportion.model.text import read_json
+
+    if content.lstrip()[:1] != b"{" or b'"assignment"' not in content:
+        return None
+    raw = read_json(content, name)
+    if isinstance(raw, dict) and "assignment" in raw and "members" not in raw and isinstance(raw.get("assignor"), str):
+        return raw
+    return None
+
+
+def _path(args: argparse.Namespace) -> str:
+    if args.file is not None and args.bootstrap_server:
+        raise Usage("apportion", f"{args.file!r} and --bootstrap-server were given: choose a file or a live cluster")
+    return args.file if args.file is not None else _standard_input()
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return path != "-" and os.path.isdir(path)
+    except ValueError as error:
+        raise Unavailable(f"cannot read {path!r}: {error}.") from None
+
+
+def _content(path: str) -> bytes:
+    with open_bytes(path) as stream:
+        return stream.read()
 
 
 def called(path: str) -> str:

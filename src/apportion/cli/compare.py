@@ -1,0 +1,40 @@
+"""``apportion compare``: one group under every strategy, the best of each column marked, and advice."""
+
+from __future__ import annotations
+
+import argparse
+
+from apportion.cli import source
+from apportion.cli.output import emit_json, emit_tables
+from apportion.cli.parser import Parser, add_output
+
+DETAILS = "A * marks the best of a column. A strategy that cannot plan the group says why below the table."
+EXAMPLES = (
+    ("all strategies", "apportion compare group.json"),
+    ("these three", "apportion compare group.json --assignor range --assignor sticky --assignor lag-aware"),
+    ("a group from what Kafka's tool printed", "apportion compare pasted.txt --group ads-join -o csv"),
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """The group, and which strategies."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the group, as describe reads it")
+    source.add_group_choice(parser)
+    parser.add_argument(
+        "-A", "--assignor", metavar="NAME", dest="assignors", action="append", default=[],
+        help="one of the strategies to compare; may be given more than once (default: all)",
+    )  # fmt: skip
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan with each, and set the plans side by side."""
+    from apportion.report import comparing
+
+    group = source.one(args).group
+    comparison = comparing.compare(group, args.assignors)
+    if args.output == "json":
+        emit_json(comparison.to_dict())
+    else:
+        emit_tables([comparing.comparison_table(comparison)], args.output, comparing.advice(comparison))
+    return 0

@@ -1,0 +1,94 @@
+"""``apportion gate``: limits on a plan, for CI and alerts; exit 3 and a reason for each that is breached."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from apportion.cli import BREACHED, OK, source
+from apportion.cli.output import emit_json, emit_tables
+from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settings_of, whole
+
+if TYPE_CHECKING:
+    from apportion.report.gating import Limits
+
+DETAILS = (
+    "FILE is plan.json, or a group as describe reads it, which is then planned with --assignor. With --now the\n"
+    "present owners of a group are judged instead. At least one limit must be given."
+)
+EXAMPLES = (
+    ("a plan that was saved", "apportion gate plan.json --max-moves 10 --require-proof"),
+    ("would a rebalance move too much?", "apportion gate group.json --assignor sticky --max-moves 10 --max-skew 1"),
+    ("is one member swamped now?", "apportion gate group.json --now --max-lag-share 0.9 --max-lag 1000000"),
+)  # fmt: skip
+
+
+def add_arguments(parser: Parser) -> None:
+    """What to judge, and the limits."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a plan or a group; - is standard input")
+    limits = parser.add_argument_group("limits")
+    limits.add_argument("--max-moves", metavar="N", type=whole(), help="partitions that change owner")
+    limits.add_argument("--max-skew", metavar="N", type=whole(), help="most loaded member minus least loaded")
+    limits.add_argument("--max-lag", metavar="N", type=whole(), help="messages of the heaviest member")
+    limits.add_argument("--max-lag-share", metavar="X", type=_share, help="of all lag, on one member: 0 to 1")
+    limits.add_argument("--max-cross-rack", metavar="N", type=whole(), help="partitions read across racks")
+    limits.add_argument("--max-unowned", metavar="N", type=whole(), help="wanted partitions without an owner")
+    limits.add_argument("--require-proof", action="store_true", help="every goal of the strategy proved optimal")
+    parser.add_argument("--now", action="store_true", help="judge the present owners, not a plan")
+    source.add_group_choice(parser)
+    add_assignor(parser)
+    add_output(parser, ("table", "json", "ndjson", "csv"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge, say what is breached, and end with 3 where anything is."""
+    from apportion.report import gating
+
+    limits = _limits(args)
+    content, facts = _judged(args)
+    breached = gating.breaches(limits, facts)
+    if args.output == "json":
+        emit_json({"version": 1, "breached": breached})
+    else:
+        shown = [gating.table(breached)] if breached or args.output != "table" else []
+        emit_tables(shown, args.output, gating.reasons(breached, content))
+    return BREACHED if breached else OK
+
+
+def _limits(args: argparse.Namespace) -> Limits:
+    names = ("max_moves", "max_skew", "max_lag", "max_lag_share", "max_cross_rack", "max_unowned")
+    limits = {name.replace("_", "-"): value for name in names if (value := getattr(args, name)) is not None}
+    if args.require_proof:
+        limits["require-proof"] = True
+    if not limits:
+        raise Usage("apportion gate", "no limit: give at least one, as in --max-moves 10")
+    if args.now and args.require_proof:
+        raise Usage("apportion gate", "--require-proof asks for a plan, --now for the present owners: choose one")
+    return limits
+
+
+def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """What is judged, in words, and its figures: from a plan, or from a group that is planned or taken as it is."""
+    from apportion.planning import plan
+    from apportion.report import gating
+
+    given = source.plan_or_group(args)
+    if isinstance(given, dict):
+        if args.now:
+            raise Usage("apportion gate", "--now asks for a group, this is a plan")
+        return f"the plan of {given['assignor']}", gating.facts_of_saved(given)
+    group = given.group
+    if args.now:
+        return "the present owners", gating.facts_of_owners(group)
+    planned = plan(group, args.assignor, settings_of(args))
+    return f"the plan of {planned.assignor}", gating.facts_of_plan(planned)
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text) if text.isascii() else -1.0
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"found {text[:60]!r}; needed a number from 0 to 1")
+    return value
