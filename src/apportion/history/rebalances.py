@@ -10,7 +10,7 @@ from apportion.arrays import NOBODY
 from apportion.errors import ApportionError
 from apportion.history.cause import Habits, causes
 from apportion.history.records import Generation, counts_after
-from apportion.history.steps import TopicEntries, follow, step
+from apportion.history.steps import follow, step
 from apportion.planning import plan
 
 LEAST: Final = {"order": "balance,moves"}
@@ -59,20 +59,16 @@ class Rebalance:
     complete: bool
 
 
-def rebalances(
-    generations: Sequence[Generation], habits: Habits | None = None, topics: TopicEntries | None = None
-) -> list[Rebalance]:
+def rebalances(generations: Sequence[Generation], habits: Habits | None = None) -> list[Rebalance]:
     """A row for each generation that follows another with no tombstone between.
 
     generations
         Of one group, in order, as ``fold`` gives them.
     habits
         Its commits, which tell a crash from a leave.
-    topics
-        Partitions as they are today.
     """
     habits = habits or Habits()
-    counts = counts_after(generations, {topic: len(entries) for topic, entries in (topics or {}).items()})
+    counts = counts_after(generations)
     rows = []
     last_owner: dict[tuple[str, int], str] = {}
     for i, now in enumerate(generations):

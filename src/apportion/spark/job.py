@@ -100,7 +100,7 @@ def rebuild(
 
 def _steps(source: Dump, personal_days: int | None, personal: str) -> dict[str, Make]:
     """Table -> how it is made from those before it."""
-    from apportion.spark import decode
+    from apportion.spark import decode, gold
 
     records = decode.once(source.records)
     return {
@@ -114,6 +114,7 @@ def _steps(source: Dump, personal_days: int | None, personal: str) -> dict[str, 
         "silver/gaps": lambda t: decode.gaps(records),
         "silver/ends": lambda t: source.ends,
         "silver/topics": lambda t: source.topics,
+        **gold.steps(),
     }
 
 

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -295,6 +296,16 @@ LAG: Final = Table(
             column("raw_lag", _LONG, "`end - committed`, negative where the commit is ahead", "either is unknown"),
             column("lag", _LONG, "messages that can still be read", "unknown"),
             column("status", _STRING, "ok, ahead, expired_data, never_committed, unknown_topic, unsubscribed, invalid"),
+            column("stable_lag", _LONG, "as `lag`, for a `read_committed` reader: up to `last_stable`", "unknown"),
+            column(
+                "seconds",
+                DoubleType(),
+                "how long ago the log end was where the commit is",
+                "under two samples, or older",
+            ),
+            column("lost", _LONG, "messages that retention deleted unread", "unknown"),
+            column("commit_time", _TIME, "when it was committed", "never committed"),
+            column("sampled_at", _TIME, "when the log ends were sampled", "unknown topic"),
         ]
     ),
     ("group", "topic", "partition"),
@@ -311,6 +322,41 @@ GROUP_MEMBER: Final = StructType(
     ]
 )
 """A member as it stands at the end."""
+
+STATE_MEMBER: Final = StructType(
+    [
+        *GROUP_MEMBER.fields,
+        column("topics", _STRINGS, "its subscription"),
+        column("session_timeout_ms", _INT, "session timeout", "a KIP-848 member"),
+    ]
+)
+"""The same with what it wants."""
+
+PARTITION: Final = StructType(
+    [
+        column("partition", _INT, "partition"),
+        column("racks", _STRINGS, "racks that hold a replica", "unknown"),
+        column("begin", _LONG, "log start offset", "unknown"),
+        column("end", _LONG, "high watermark", "unknown"),
+        column("last_stable", _LONG, "last stable offset", "unknown"),
+    ]
+)
+
+TOPIC: Final = StructType(
+    [
+        column("topic", _STRING, "topic"),
+        column("topic_id", _STRING, "its id", "unknown"),
+        column("partitions", ArrayType(PARTITION), "its partitions"),
+    ]
+)
+
+COMMITTED: Final = StructType(
+    [
+        column("topic", _STRING, "topic"),
+        column("partition", _INT, "partition"),
+        column("committed", _LONG, "next offset to read"),
+    ]
+)
 
 GROUPS: Final = Table(
     "a group as it stands at the end",
@@ -346,6 +392,10 @@ REBALANCES: Final = Table(
             column("duration_ms", _LONG, "from the end of the join to the assignment", "unknown"),
             column("complete", _BOOLEAN, "nothing between the two records can be hidden"),
             column("at", _TIME, "the later record's timestamp"),
+            column("kind", _STRING, "classic, or consumer for an epoch of KIP-848: targets, one row on key type 6"),
+            column("skipped", _INT, "generations between the two that left no record: rebalances that were broken off"),
+            column("handed", _INT, "of `given`: what another living member had given up the round before"),
+            column("dropped", _INT, "partitions that had an owner and have none"),
         ]
     ),
     ("group", "source_offset"),
@@ -366,9 +416,51 @@ WHATIF: Final = Table(
             column("rack_misses", _INT, "partitions whose owner is in none of their racks", "racks unknown"),
             column("lag_max", _LONG, "lag of the most loaded member", "lag unknown"),
             column("error", _STRING, "why there is no answer", "there is one"),
+            column(
+                "moves_then",
+                _LONG,
+                "partitions that really moved between members that stayed",
+                "not a replay, or error",
+            ),
+            column("proof", _STRING, "goals whose answer is proved best, with commas", "none, or a replay"),
         ]
     ),
     ("group", "scenario", "assignor"),
+)
+
+GROUP_STATE: Final = Table(
+    "all that a strategy needs to know of a group's present: the arrays that gold/whatif is made from",
+    StructType(
+        [
+            column("group", _STRING, "group"),
+            column("type", _STRING, "as in gold/groups"),
+            column("state", _STRING, "Stable or Empty"),
+            column("protocol", _STRING, "the strategy", "empty or simple group"),
+            column("generation", _INT, "generation, or epoch", "simple group"),
+            column("readable", _BOOLEAN, "whether the members' bytes are those of consumers"),
+            column("members", ArrayType(STATE_MEMBER), "its members"),
+            column("topics", ArrayType(TOPIC), "topics that it wants or has commits on, as far as they are known"),
+            column("commits", ArrayType(COMMITTED), "its standing commits"),
+        ]
+    ),
+    ("group",),
+)
+
+VERDICTS: Final = Table(
+    "Burrow's word on a group's partition",
+    StructType(
+        [
+            column("group", _STRING, "group"),
+            column("topic", _STRING, "topic"),
+            column("partition", _INT, "partition"),
+            column("verdict", _STRING, "OK, WARN, STALL, REWIND or STOP"),
+            column("lag", _LONG, "messages that can still be read", "unknown"),
+            column("window", _INT, "commits that were looked at, at most ten"),
+            column("first_commit", _TIME, "when the oldest of them was made"),
+            column("last_commit", _TIME, "when the newest of them was made"),
+        ]
+    ),
+    ("group", "topic", "partition"),
 )
 
 TABLES: Final[dict[str, Table]] = {
@@ -384,6 +476,8 @@ TABLES: Final[dict[str, Table]] = {
     "gold/lag": LAG,
     "gold/groups": GROUPS,
     "gold/rebalances": REBALANCES,
+    "gold/group_state": GROUP_STATE,
+    "gold/verdicts": VERDICTS,
     "gold/whatif": WHATIF,
 }
 """Folder below the output -> table, in the order they are made."""

@@ -1,0 +1,166 @@
+"""All groups of a dump or of tables, each folded only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from apportion.errors import UnknownName
+from apportion.history.cause import Commits, Habits
+from apportion.history.fold import Folded, Present, fold
+from apportion.history.lags import lag_of_commit
+from apportion.history.present import group_json
+from apportion.history.rebalances import Rebalance, rebalances
+from apportion.history.records import Event
+from apportion.history.replay import replay, replay_to_dict
+from apportion.history.scenarios import Answer, what_if
+from apportion.history.steps import TopicEntries
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The newest commit on a partition: the next offset to read, the topic's id if the commit names it, when (ms)."""
+
+    committed: int
+    topic_id: str | None = None
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """One row of ``gold/lag``; see ``lag_of_commit``."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    begin: int | None
+    end: int | None
+    last_stable: int | None
+    raw_lag: int | None
+    lag: int | None
+    status: str
+
+
+@dataclass(frozen=True)
+class World:
+    """What is known of the cluster's topics when the dump was made.
+
+    topics
+        Topic to its partitions as entries of group.json, with ``last_stable`` besides.
+    ids
+        Topic to its id; names of other, older ids are in ``names``.
+    names
+        Topic id to name.
+    """
+
+    topics: TopicEntries = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """One group: its records in order, its standing commits, and all that they tell.
+
+    events
+        Records of key types 2 to 8, ascending by offset.
+    commits
+        (topic, partition) to the newest commit that stands.
+    habits
+        Commits counted between the group's records.
+    """
+
+    name: str
+    events: Sequence[Event]
+    commits: Mapping[tuple[str, int], Standing]
+    habits: Sequence[Commits]
+    world: World
+
+    @cached_property
+    def folded(self) -> Folded:
+        """Its generations, and the present."""
+        return fold(self.events, self.world.names)
+
+    @cached_property
+    def present(self) -> Present | None:
+        """As it stands; a group that only commits is ``simple``; None for one that is gone."""
+        if self.folded.present is not None:
+            return self.folded.present
+        return Present("simple", "Empty", None, None, ()) if self.commits else None
+
+    @cached_property
+    def rebalances(self) -> list[Rebalance]:
+        """What each rebalance changed."""
+        return rebalances(self.folded.generations, Habits(self.habits))
+
+    @cached_property
+    def raw(self) -> dict[str, Any]:
+        """group.json of the present; without members where there are none."""
+        committed: dict[str, dict[int, int]] = {}
+        for (topic, partition), standing in sorted(self.commits.items()):
+            committed.setdefault(topic, {})[partition] = standing.committed
+        present = self.present or Present("simple", "Empty", None, None, ())
+        return group_json(self.name, present, self.world.topics, committed)
+
+    def replay(self, assignor: str) -> dict[str, Any]:
+        """The JSON of ``apportion replay``."""
+        walked = replay(self.name, self.folded.generations, assignor, self.raw["topics"])
+        return replay_to_dict(self.name, assignor, walked)
+
+    def what_if(self, assignors: Sequence[str] | None = None) -> list[Answer]:
+        """Every strategy on the history and on the present under each scenario."""
+        return what_if(self.name, self.folded.generations, self.raw, self.raw["topics"], assignors)
+
+    @cached_property
+    def wanted(self) -> frozenset[str] | None:
+        """Topics that a living member subscribes to; None where nobody lives, or they cannot be known."""
+        present = self.present
+        if present is None or not present.members or not present.readable:
+            return None
+        return frozenset(topic for seat in present.members for topic in seat.topics)
+
+    @cached_property
+    def lags(self) -> list[Lag]:
+        """A row for each standing commit, and for wanted partitions without one; by topic and partition."""
+        rows = []
+        entries = {topic: {e["partition"]: e for e in self.world.topics.get(topic, ())} for topic in self._lag_topics}
+        for (topic, p), standing in self.commits.items():
+            entry = entries[topic].get(p, {})
+            begin, end = entry.get("begin"), entry.get("end")
+            same = standing.topic_id is None or standing.topic_id == self.world.ids.get(topic, standing.topic_id)
+            wanted = self.wanted is None or topic in self.wanted
+            raw, lag, status = lag_of_commit(standing.committed, begin, end, same_topic=same, wanted=wanted)
+            known = end is not None and begin is not None
+            logs = (begin, end, entry.get("last_stable")) if known else (None, None, None)
+            rows.append(Lag(topic, p, standing.committed, *logs, raw, lag, status))
+        for topic in self.wanted or ():
+            for p, entry in entries[topic].items():
+                if (topic, p) not in self.commits and entry.get("end") is not None:
+                    logs = (entry.get("begin"), entry["end"], entry.get("last_stable"))
+                    rows.append(Lag(topic, p, None, *logs, None, None, "never_committed"))
+        return sorted(rows, key=lambda row: (row.topic, row.partition))
+
+    @property
+    def _lag_topics(self) -> set[str]:
+        return {topic for topic, _ in self.commits} | set(self.wanted or ())
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Every group that left a record, and what is known of the topics."""
+
+    groups: Mapping[str, Remembered]
+    world: World
+
+    def group(self, name: str) -> Remembered:
+        """One group; UnknownName with the nearest name."""
+        if name not in self.groups:
+            raise UnknownName("group", name, sorted(self.groups))
+        return self.groups[name]
+
+    @property
+    def living(self) -> list[Remembered]:
+        """Groups that are not gone, by name."""
+        return [self.groups[name] for name in sorted(self.groups) if self.groups[name].present is not None]

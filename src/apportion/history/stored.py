@@ -1,0 +1,37 @@
+"""Rows of ``gold/group_state`` back into group.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from apportion.history.fold import Present
+from apportion.history.present import group_json
+from apportion.history.records import Seat
+
+
+def present_of(row: Mapping[str, Any]) -> Present:
+    """A group as it stands."""
+    members = tuple(
+        Seat(
+            member["member_id"],
+            tuple(member["topics"] or ()),
+            {held["topic"]: tuple(held["partitions"]) for held in member["assigned"]},
+            member["instance_id"],
+            member["client_id"],
+            member["host"],
+            member["rack"],
+            session_timeout_ms=member["session_timeout_ms"],
+        )
+        for member in row["members"]
+    )
+    return Present(row["type"], row["state"], row["protocol"], row["generation"], members, row["readable"])
+
+
+def group_json_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """group.json of a row, as ``group_json`` makes it."""
+    topics = {topic["topic"]: topic["partitions"] for topic in row["topics"]}
+    committed: dict[str, dict[int, int]] = {}
+    for commit in row["commits"]:
+        committed.setdefault(commit["topic"], {})[commit["partition"]] = commit["committed"]
+    return group_json(row["group"], present_of(row), topics, committed)

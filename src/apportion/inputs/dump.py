@@ -1,0 +1,177 @@
+"""A dump of ``__consumer_offsets`` read without Spark: its groups as they stand, and what they remember."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from apportion.errors import BadInput, UnreadableBytes
+from apportion.history.cause import Commits
+from apportion.history.memory import Memory, Remembered, Standing, World
+from apportion.history.records import Event
+from apportion.inputs import parquet
+from apportion.inputs.observed import Observed
+from apportion.inputs.parquet import BIGINT, BINARY, INT, TEXT, TEXTS, TIME
+from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
+
+RECORDS: Final = {"key": BINARY, "value": BINARY, "partition": INT, "offset": BIGINT, "timestamp": TIME}
+ENDS: Final = {"topic": TEXT, "partition": INT, "begin": BIGINT, "end": BIGINT, "last_stable": BIGINT, "at": TIME}
+TOPICS: Final = {"topic": TEXT, "topic_id": TEXT, "partition": INT, "racks": TEXTS}
+NEEDED: Final = "a dump: a folder with records/*.parquet and ends.parquet"
+
+
+def check_dump(path: str | Path) -> None:
+    """Raise a sentence unless the folder is a dump: every file whole, every column there and of its type.
+
+    Reads the files' footers alone.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "no such folder"
+        raise BadInput(str(path), found, NEEDED)
+    if not (folder / "records").is_dir():
+        raise BadInput(str(path), "no folder records/", NEEDED)
+    records, ends = parquet.files(folder / "records"), parquet.files(folder / "ends.parquet")
+    if not records:
+        raise BadInput(str(folder / "records"), "no Parquet file", "at least one *.parquet")
+    if not ends:
+        raise BadInput(str(path), "no ends.parquet", NEEDED)
+    for file in records:
+        parquet.check(file, RECORDS)
+    for file in ends:
+        parquet.check(file, ENDS)
+    for file in parquet.files(folder / "topics.parquet"):
+        parquet.check(file, TOPICS)
+
+
+def read(path: str | Path) -> list[Observed]:
+    """Every group of a dump that is not gone, as it stands after the last record, by name."""
+    memory = remember(path)
+    return [observed(group) for group in memory.living]
+
+
+def observed(group: Remembered) -> Observed:
+    """One group in the form that the command line shows."""
+    present = group.present
+    if present is None:
+        return Observed(group.raw)
+    return Observed(
+        group.raw, state=present.state, protocol=present.protocol, kind=present.type, generation=present.generation
+    )
+
+
+def remember(path: str | Path) -> Memory:
+    """All groups of a dump with their histories; records that nobody can read are left out here."""
+    check_dump(path)
+    folder = Path(path)
+    drafts: dict[str, Draft] = {}
+    names: dict[str, str] = {}
+    for event in _records(folder):
+        _take(event, drafts, names)
+    world = read_world(parquet.files(folder / "ends.parquet"), parquet.files(folder / "topics.parquet"), names)
+    return Memory({name: drafts[name].done(name, world) for name in sorted(drafts)}, world)
+
+
+@dataclass
+class Draft:
+    """A group while its records are read in order."""
+
+    events: list[Event] = field(default_factory=list)
+    commits: dict[tuple[str, int], Standing] = field(default_factory=dict)
+    habits: dict[tuple[int, str, int], tuple[int, int, int]] = field(default_factory=dict)
+
+    def commit(self, record: Commit) -> None:
+        """Take a commit or its deletion."""
+        place = (record.topic, record.partition)
+        if record.tombstone or record.committed is None:
+            self.commits.pop(place, None)
+            return
+        self.commits[place] = Standing(record.committed, record.topic_id, record.commit_time)
+        at = record.commit_time or 0
+        key = (self.events[-1].offset if self.events else -1, *place)
+        n, first, last = self.habits.get(key, (0, at, at))
+        self.habits[key] = (n + 1, min(first, at), max(last, at))
+
+    def done(self, name: str, world: World) -> Remembered:
+        """The group, once all is read."""
+        habits = [Commits(*key, *counted) for key, counted in self.habits.items()]
+        return Remembered(name, self.events, self.commits, habits, world)
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """One record before it is decoded, with the offsets that are missing before it."""
+
+    key: bytes | None
+    value: bytes | None
+    offset: int
+    at: int
+    holes: int
+
+
+def _take(raw: _Raw, drafts: dict[str, Draft], names: dict[str, str]) -> None:
+    try:
+        record = decode(raw.key, raw.value)
+    except UnreadableBytes:
+        return
+    if isinstance(record, Commit):
+        drafts.setdefault(record.group, Draft()).commit(record)
+        if record.topic_id is not None:
+            names[record.topic_id] = record.topic
+    elif isinstance(record, GroupGeneration | EpochRecord):
+        drafts.setdefault(record.group, Draft()).events.append(Event(raw.offset, raw.at, record, raw.holes))
+
+
+def _records(folder: Path) -> Iterator[_Raw]:
+    """All records by partition and offset, each offset once."""
+    tables = [parquet.read(file, RECORDS) for file in parquet.files(folder / "records")]
+    wide, number = pa.large_binary(), pa.int64()
+    fields = {"key": wide, "value": wide, "partition": pa.int32(), "offset": number, "timestamp": number}
+    plain = pa.schema(list(fields.items()))
+    table = pa.concat_tables([t.cast(plain) for t in tables])
+    partition, offset = (table[name].to_numpy() for name in ("partition", "offset"))
+    order = np.lexsort((offset, partition))
+    partition, offset = partition[order], offset[order]
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = (partition[1:] != partition[:-1]) | (offset[1:] != offset[:-1])
+    order, partition, offset = order[new], partition[new], offset[new]
+    first = np.searchsorted(partition, partition)
+    holes = (offset - offset[first]) - (np.arange(len(order)) - first) if len(order) else offset
+    table = table.take(pa.array(order))
+    for begin in range(0, len(order), 10_000):
+        part = table.slice(begin, 10_000).to_pydict()
+        yield from map(
+            _Raw, part["key"], part["value"], part["offset"], part["timestamp"], holes[begin : begin + 10_000].tolist()
+        )
+
+
+def read_world(ends: Iterable[Path], topics: Iterable[Path], names: dict[str, str]) -> World:
+    """The topics with their newest log ends, racks and ids.
+
+    names
+        Ids to names that commits told of, for topics that are deleted; the topics' own ids win.
+    """
+    entries: dict[str, dict[int, dict[str, Any]]] = {}
+    newest: dict[tuple[str, int], int] = {}
+    for file in ends:
+        for row in parquet.read(file, ENDS).to_pylist():
+            place = (row["topic"], row["partition"])
+            if newest.get(place, -(2**63)) <= row["at"]:
+                newest[place] = row["at"]
+                logs = {name: row[name] for name in ("begin", "end", "last_stable")}
+                entries.setdefault(row["topic"], {})[row["partition"]] = {"partition": row["partition"], **logs}
+    ids: dict[str, str] = {}
+    for file in topics:
+        for row in parquet.read(file, TOPICS).to_pylist():
+            entry = entries.setdefault(row["topic"], {}).setdefault(row["partition"], {"partition": row["partition"]})
+            entry["racks"] = sorted({rack for rack in row["racks"] or () if rack})
+            if row["topic_id"]:
+                ids[row["topic"]] = row["topic_id"]
+    known = {**names, **{topic_id: topic for topic, topic_id in ids.items()}}
+    ordered = {topic: [entries[topic][p] for p in sorted(entries[topic])] for topic in sorted(entries)}
+    return World(ordered, ids, known)

@@ -1,0 +1,78 @@
+"""Parquet files of others: found, their columns checked, read; every fault one sentence that names the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as kind
+
+from apportion.errors import BadInput, Unavailable
+
+Check = tuple[str, Callable[[Any], bool]]
+"""What a column's type is called, and whether an Arrow type is one."""
+
+BINARY: Final[Check] = ("binary", lambda t: kind.is_binary(t) or kind.is_large_binary(t))
+TEXT: Final[Check] = ("string", lambda t: kind.is_string(t) or kind.is_large_string(t))
+INT: Final[Check] = ("int", kind.is_integer)
+BIGINT: Final[Check] = ("bigint", kind.is_integer)
+TIME: Final[Check] = ("timestamp", kind.is_timestamp)
+BOOLEAN: Final[Check] = ("boolean", kind.is_boolean)
+LIST: Final[Check] = ("array", lambda t: kind.is_list(t) or kind.is_large_list(t))
+TEXTS: Final[Check] = ("array<string>", lambda t: (kind.is_list(t) or kind.is_large_list(t)) and TEXT[1](t.value_type))
+
+
+def files(path: Path) -> list[Path]:
+    """The Parquet files that a path means: itself, or all in the folder, by name, hidden ones left out."""
+    try:
+        if not path.is_dir():
+            return [path] if path.exists() else []
+        return sorted(f for f in path.rglob("*.parquet") if not f.name.startswith((".", "_")) and f.is_file())
+    except OSError as error:
+        raise Unavailable(f"cannot read {str(path)!r}: {error.strerror}.") from None
+
+
+def check(file: Path, columns: Mapping[str, Check]) -> None:
+    """Raise unless the file is a whole Parquet file that has these columns, with these types."""
+    try:
+        schema = pq.read_schema(file)
+    except Exception as error:  # whatever Arrow finds wrong with foreign bytes
+        raise _broken(file, error) from None
+    for name, (needed, fits) in columns.items():
+        place = schema.get_all_field_indices(name)
+        if len(place) != 1:
+            found = "no such column" if not place else f"{len(place)} such columns"
+            raise BadInput(f"{file}, column {name}", found, f"one of type {needed}")
+        if not fits(_plain(schema.field(place[0]).type)):
+            raise BadInput(f"{file}, column {name}", f"type {schema.field(place[0]).type}", needed)
+
+
+def read(file: Path, columns: Mapping[str, Check]) -> pa.Table:
+    """These columns of one file, times as whole milliseconds; the file is checked first."""
+    check(file, columns)
+    try:
+        table = pq.ParquetFile(file).read(columns=list(columns))
+    except Exception as error:
+        raise _broken(file, error) from None
+    for i, name in enumerate(table.column_names):
+        column = table.column(i)
+        if kind.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if kind.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+        table = table.set_column(i, name, column)
+    return table.select(list(columns))
+
+
+def _plain(found: Any) -> Any:
+    return found.value_type if kind.is_dictionary(found) else found
+
+
+def _broken(file: Path, error: Exception) -> BadInput | Unavailable:
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return Unavailable(f"cannot read {str(file)!r}: {error.strerror}.")
+    why = " ".join(str(error).split())[:120]
+    return BadInput(str(file), f"no whole Parquet file ({why})", "one that was written to its end")

@@ -1,0 +1,113 @@
+"""The pipeline's tables read without Spark: the same groups and histories as from the dump they were made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from apportion.errors import BadInput
+from apportion.history import rows
+from apportion.history.cause import Commits
+from apportion.history.memory import Memory, Remembered, Standing
+from apportion.inputs import parquet
+from apportion.inputs.dump import observed, read_world
+from apportion.inputs.observed import Observed
+from apportion.inputs.parquet import BIGINT, BOOLEAN, INT, LIST, TEXT, TIME
+
+_SOURCE: Final = {"source_partition": INT, "source_offset": BIGINT}
+COMMITS: Final = {
+    "group": TEXT, "topic": TEXT, "partition": INT, "committed": BIGINT, "topic_id": TEXT, "commit_time": TIME,
+    "tombstone": BOOLEAN, **_SOURCE,
+}  # fmt: skip
+GENERATIONS: Final = {
+    "group": TEXT, "generation": INT, "protocol_type": TEXT, "protocol": TEXT, "tombstone": BOOLEAN, "at": TIME,
+    "state_time": TIME, "members": LIST, **_SOURCE,
+}  # fmt: skip
+EPOCHS: Final = {
+    "group": TEXT, "key_type": INT, "member_id": TEXT, "epoch": INT, "tombstone": BOOLEAN, "body": TEXT, "at": TIME,
+    **_SOURCE,
+}  # fmt: skip
+GAPS: Final = {"source_partition": INT, "before_offset": BIGINT, "missing": BIGINT}
+NEEDED: Final = "tables that `apportion pipeline build` made: a folder with silver/ and gold/"
+
+
+def read(path: str | Path) -> list[Observed]:
+    """Every group of the tables that is not gone, as it stands after the last record, by name."""
+    return [observed(group) for group in remember(path).living]
+
+
+def remember(path: str | Path) -> Memory:
+    """All groups of the silver tables with their histories."""
+    folder = Path(path)
+    if not (folder / "silver").is_dir():
+        raise BadInput(str(path), "no folder silver/", NEEDED)
+    holes = _holes(folder)
+    generations = _by_group(folder, "silver/generations", GENERATIONS, holes)
+    epochs = _by_group(folder, "silver/epochs", EPOCHS, holes)
+    commits: dict[str, list[dict[str, Any]]] = {}
+    names: dict[str, str] = {}
+    for row in _rows(folder, "silver/commits", COMMITS):
+        commits.setdefault(row["group"], []).append(row)
+        if row["topic_id"]:
+            names[row["topic_id"]] = row["topic"]
+    world = read_world(_files(folder, "silver/ends"), _files(folder, "silver/topics"), names)
+    groups = {}
+    for name in sorted({*generations, *epochs, *commits}):
+        events = rows.events(name, generations.get(name, ()), epochs.get(name, ()))
+        standing, habits = _commits(commits.get(name, []), [event.offset for event in events])
+        groups[name] = Remembered(name, events, standing, habits, world)
+    return Memory(groups, world)
+
+
+def _files(folder: Path, table: str) -> list[Path]:
+    found = parquet.files(folder / table)
+    if not found:
+        raise BadInput(str(folder), f"no table {table}", NEEDED)
+    return found
+
+
+def _rows(folder: Path, table: str, columns: Mapping[str, parquet.Check]) -> Iterator[dict[str, Any]]:
+    for file in _files(folder, table):
+        for batch in parquet.read(file, columns).to_batches(max_chunksize=10_000):
+            yield from batch.to_pylist()
+
+
+def _holes(folder: Path) -> dict[int, tuple[Any, Any]]:
+    """Source partition to the offsets after its gaps, ascending, and how many are missing up to each."""
+    gaps: dict[int, list[tuple[int, int]]] = {}
+    for row in _rows(folder, "silver/gaps", GAPS):
+        gaps.setdefault(row["source_partition"], []).append((row["before_offset"], row["missing"]))
+    ordered = {partition: np.array(sorted(found), dtype=np.int64) for partition, found in gaps.items()}
+    return {partition: (found[:, 0], np.cumsum(found[:, 1])) for partition, found in ordered.items()}
+
+
+def _by_group(
+    folder: Path, table: str, columns: Mapping[str, parquet.Check], holes: Mapping[int, tuple[Any, Any]]
+) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in _rows(folder, table, columns):
+        after, missing = holes.get(row["source_partition"], ((), ()))
+        i = int(np.searchsorted(after, row["source_offset"], side="right"))
+        more = {"at_ms": row["at"], "state_ms": row.get("state_time"), "holes": int(missing[i - 1]) if i else 0}
+        found.setdefault(row["group"], []).append({**row, **more})
+    return found
+
+
+def _commits(found: list[dict[str, Any]], marks: list[int]) -> tuple[dict[tuple[str, int], Standing], list[Commits]]:
+    """The standing commits of a group, and all counted between its records."""
+    standing: dict[tuple[str, int], Standing] = {}
+    counted: dict[tuple[int, str, int], tuple[int, int, int]] = {}
+    for row in sorted(found, key=lambda row: row["source_offset"]):
+        place = (row["topic"], row["partition"])
+        if row["tombstone"]:
+            standing.pop(place, None)
+            continue
+        standing[place] = Standing(row["committed"], row["topic_id"], row["commit_time"])
+        i = int(np.searchsorted(marks, row["source_offset"]))
+        key, at = (marks[i - 1] if i else -1, *place), row["commit_time"] or 0
+        n, first, last = counted.get(key, (0, at, at))
+        counted[key] = (n + 1, min(first, at), max(last, at))
+    return standing, [Commits(*key, *numbers) for key, numbers in counted.items()]

@@ -1,0 +1,73 @@
+"""The gold tables in the order they are made, each from those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from apportion.spark import commits, groups, histories, lag, verdicts, whatif
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Tables = Mapping[str, "DataFrame"]
+TASKS_A_CORE = 4
+"""Pieces of ``gold/whatif`` per core: groups differ in size, so more pieces than cores."""
+
+
+def steps(allowed_lag: int = 0) -> dict[str, Callable[[Tables], DataFrame]]:
+    """Table -> how it is made from the silver tables and the gold ones before it.
+
+    allowed_lag
+        Messages that count as none in ``gold/verdicts``.
+    """
+    once = _Once()
+    return {
+        "gold/commits": lambda t: commits.newest(t["silver/commits"]),
+        "gold/groups": lambda t: groups.groups(once.present(t)),
+        "gold/rebalances": lambda t: groups.rebalances_of(once.folded(t)),
+        "gold/lag": lambda t: lag.lag(
+            t["gold/commits"], groups.wanted(once.present(t)), once.ends(t), t["silver/topics"]
+        ),
+        "gold/group_state": lambda t: groups.group_state(
+            once.present(t), t["gold/commits"], lag.topic_rows(once.ends(t), t["silver/topics"])
+        ),
+        "gold/verdicts": lambda t: verdicts.verdicts(t["silver/commits"], t["gold/lag"], once.ends(t), allowed_lag),
+        "gold/whatif": lambda t: once.whatif(t),
+    }
+
+
+class _Once:
+    """What several tables are made from, computed once and kept on disk until the session ends."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, DataFrame] = {}
+
+    def histories(self, t: Tables) -> DataFrame:
+        return self._keep(
+            "histories",
+            lambda: histories.histories(
+                t["silver/generations"], t["silver/epochs"], t["silver/commits"], t["silver/gaps"], t["silver/topics"]
+            ),
+        )
+
+    def folded(self, t: Tables) -> DataFrame:
+        return self._keep("folded", lambda: groups.folded(self.histories(t)))
+
+    def present(self, t: Tables) -> DataFrame:
+        return groups.present(self.folded(t), t["gold/commits"])
+
+    def ends(self, t: Tables) -> DataFrame:
+        return self._keep("ends", lambda: lag.ends_now(t["silver/ends"]))
+
+    def whatif(self, t: Tables) -> DataFrame:
+        spark = t["gold/group_state"].sparkSession
+        tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 2) * TASKS_A_CORE
+        return whatif.whatif(t["gold/group_state"], self.histories(t), tasks=tasks)
+
+    def _keep(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        if name not in self._kept:
+            from pyspark import StorageLevel
+
+            self._kept[name] = make().persist(StorageLevel.DISK_ONLY)
+        return self._kept[name]

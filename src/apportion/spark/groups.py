@@ -1,0 +1,126 @@
+"""Each group folded once: what it is at the end, and the rebalances that it went through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+
+from apportion.history import rows
+from apportion.history.cause import Commits, Habits
+from apportion.history.fold import Folded, fold
+from apportion.history.rebalances import rebalances
+from apportion.history.records import Seat
+from apportion.spark import schemas
+from apportion.spark.batches import each
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Row = Mapping[str, Any]
+_STATE: Final = ("group", "type", "state", "protocol", "generation", "readable", "members")
+_REBALANCE: Final = StructType(
+    [field for field in schemas.REBALANCES.schema.fields if field.name not in ("group", "at")]
+    + [StructField("at_ms", LongType())]
+)
+FOLDED: Final = StructType(
+    [schemas.GROUP_STATE.schema[name] for name in _STATE] + [StructField("rebalances", ArrayType(_REBALANCE))]
+)
+"""A row of ``folded``: the group's state, nulls for one that has no record of its own or is gone; its rebalances."""
+
+
+def folded(histories: DataFrame) -> DataFrame:
+    """One row a group from ``histories``: (group, type, state, protocol, generation, readable, members, rebalances)."""
+    return each(histories, _folded, FOLDED)
+
+
+def _folded(row: Row) -> Iterator[Row]:
+    found = folded_of(row)
+    habits = Habits(
+        Commits(h["after"], h["topic"], h["partition"], h["n"], h["first"], h["last"]) for h in row["habits"]
+    )
+    changes = [asdict(change) for change in rebalances(found.generations, habits)]
+    for change in changes:
+        change["at_ms"] = change.pop("at")
+    present = found.present
+    yield {
+        "group": row["group"],
+        "type": present.type if present else None,
+        "state": present.state if present else None,
+        "protocol": present.protocol if present else None,
+        "generation": present.generation if present else None,
+        "readable": present.readable if present else None,
+        "members": list(map(_member, present.members)) if present else [],
+        "rebalances": changes,
+    }
+
+
+def folded_of(row: Row) -> Folded:
+    """A row of ``histories`` as generations and present."""
+    return fold(rows.events(row["group"], row["generations"], row["epochs"]), row["names"] or {})
+
+
+def _member(seat: Seat) -> Row:
+    return {
+        "member_id": seat.member_id,
+        "instance_id": seat.instance_id,
+        "client_id": seat.client_id,
+        "host": seat.host,
+        "rack": seat.rack,
+        "assigned": [{"topic": t, "partitions": sorted(ids)} for t, ids in sorted(seat.assigned.items())],
+        "topics": sorted(seat.topics),
+        "session_timeout_ms": seat.session_timeout_ms,
+    }
+
+
+def present(folded: DataFrame, newest: DataFrame) -> DataFrame:
+    """Groups that are not gone, those that only commit as ``simple``: the columns of ``folded`` but ``rebalances``."""
+    simple = newest.select("group").distinct().withColumn("commits", F.lit(True))
+    both = folded.drop("rebalances").join(simple, "group", "left")
+    only = F.col("type").isNull()
+    return (
+        both.where("type is not null or commits")
+        .withColumn("state", F.when(only, "Empty").otherwise(F.col("state")))
+        .withColumn("readable", F.coalesce("readable", F.lit(True)))
+        .withColumn("type", F.coalesce("type", F.lit("simple")))
+        .drop("commits")
+    )
+
+
+def groups(present: DataFrame) -> DataFrame:
+    """``gold/groups``: (group, type, state, protocol, generation, members)."""
+    names = schemas.GROUP_MEMBER.names
+    members = F.transform("members", lambda m: F.struct(*[m[name].alias(name) for name in names]))
+    return present.select("group", "type", "state", "protocol", "generation", members.alias("members"))
+
+
+def rebalances_of(folded: DataFrame) -> DataFrame:
+    """``gold/rebalances``: a row for each generation that follows another with no tombstone between."""
+    each_one = folded.select("group", F.explode("rebalances").alias("r")).select("group", "r.*")
+    return each_one.withColumn("at", F.timestamp_millis("at_ms")).drop("at_ms")
+
+
+def wanted(present: DataFrame) -> DataFrame:
+    """Topics that living members subscribe to: (group, topic); none for groups whose subscriptions are unknown."""
+    topics: Iterable[Any] = [F.explode(F.flatten("members.topics")).alias("topic")]
+    return present.where("readable").select("group", *topics).distinct()
+
+
+def group_state(present: DataFrame, newest: DataFrame, topics: DataFrame) -> DataFrame:
+    """``gold/group_state``: the group's present with the topics that it wants or has commits on.
+
+    topics
+        As ``lag.topic_rows`` gives them.
+    """
+    named = wanted(present).unionByName(newest.select("group", "topic")).distinct()
+    topic = F.struct(*[F.col(name) for name in schemas.TOPIC.names])
+    known = (
+        named.join(topics, "topic", "inner").groupBy("group").agg(F.sort_array(F.collect_list(topic)).alias("topics"))
+    )
+    committed = F.struct("topic", "partition", "committed")
+    stands = newest.groupBy("group").agg(F.sort_array(F.collect_list(committed)).alias("commits"))
+    whole = present.join(known, "group", "left").join(stands, "group", "left")
+    return whole.select(*_STATE, *[F.coalesce(F.col(name), F.array()).alias(name) for name in ("topics", "commits")])

@@ -1,0 +1,124 @@
+"""How far behind every group is on every partition, in messages and, where the log ends were sampled twice, in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from apportion.spark import schemas
+from apportion.spark.histories import millis
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+SAMPLES: Final = 1_000
+"""The newest samples of a log end that are looked at."""
+_PLACE: Final = ("topic", "partition")
+
+
+def ends_now(ends: DataFrame) -> DataFrame:
+    """The newest sample of each partition's log: (topic, partition, begin, end, last_stable, sampled_at, samples).
+
+    samples
+        array<struct<at_ms, end>>, oldest first, where there is more than one; else empty.
+    """
+    row = F.struct("begin", "end", "last_stable", "at")
+    sample = F.struct(millis("at").alias("at_ms"), F.col("end"))
+    found = ends.groupBy(*_PLACE).agg(
+        F.max_by(row, F.col("at")).alias("now"), F.sort_array(F.collect_set(sample)).alias("samples")
+    )
+    few = F.when(
+        F.size("samples") > 1, F.slice("samples", F.greatest(F.size("samples") - SAMPLES + 1, F.lit(1)), SAMPLES)
+    )
+    return found.select(
+        *_PLACE, "now.begin", "now.end", "now.last_stable", F.col("now.at").alias("sampled_at"),
+        F.coalesce(few, F.array()).alias("samples"),
+    )  # fmt: skip
+
+
+def topic_rows(ends_now: DataFrame, topics: DataFrame) -> DataFrame:
+    """One row a topic: (topic, topic_id, partitions array<struct<partition, racks, begin, end, last_stable>>)."""
+    described = topics.select(*_PLACE, "topic_id", "racks")
+    partition = F.struct(*[F.col(name) for name in schemas.PARTITION.names])
+    return (
+        described.join(ends_now, [*_PLACE], "full")
+        .groupBy("topic")
+        .agg(F.max("topic_id").alias("topic_id"), F.array_sort(F.collect_list(partition)).alias("partitions"))
+    )
+
+
+def lag(newest: DataFrame, wanted: DataFrame, ends_now: DataFrame, topics: DataFrame) -> DataFrame:
+    """``gold/lag``: a row for each standing commit, and for each partition of a wanted topic without one.
+
+    newest
+        ``gold/commits``.
+    wanted
+        (group, topic): what living members subscribe to.
+    """
+    groups = wanted.select("group").distinct().withColumn("living", F.lit(True))
+    wanting = wanted.withColumn("wanting", F.lit(True))
+    ids = topics.where("topic_id is not null").groupBy("topic").agg(F.max("topic_id").alias("known_id"))
+    committed = newest.select("group", *_PLACE, "committed", "commit_time", "topic_id")
+    rows = committed.unionByName(_never(newest, wanted, ends_now), allowMissingColumns=True)
+    return (
+        rows.join(ends_now, [*_PLACE], "left")
+        .join(ids, "topic", "left")
+        .join(groups, "group", "left")
+        .join(wanting, ["group", "topic"], "left")
+        .select(*_columns())
+    )
+
+
+def _never(newest: DataFrame, wanted: DataFrame, ends_now: DataFrame) -> DataFrame:
+    """Partitions of wanted topics that the group never committed on: (group, topic, partition)."""
+    every = wanted.join(ends_now.select(*_PLACE), "topic", "inner").select("group", *_PLACE)
+    return every.join(newest.select("group", *_PLACE), ["group", *_PLACE], "left_anti")
+
+
+def _columns() -> list[Column]:
+    begin, end, committed = F.col("begin"), F.col("end"), F.col("committed")
+    status = (
+        F.when(committed.isNull(), "never_committed")
+        .when(end.isNull() | begin.isNull(), "unknown_topic")
+        .when(F.col("topic_id") != F.col("known_id"), "invalid")
+        .when(committed > end, "ahead")
+        .when(committed < begin, "expired_data")
+        .when(F.col("living") & F.col("wanting").isNull(), "unsubscribed")
+        .otherwise("ok")
+    )
+    lost = F.when(committed < begin, begin - committed).when(committed.isNotNull() & begin.isNotNull(), 0)
+    return [
+        F.col("group"), *[F.col(name) for name in _PLACE], committed, begin, end, F.col("last_stable"),
+        (end - committed).alias("raw_lag"),
+        _readable(end).alias("lag"),
+        status.alias("status"),
+        _readable(F.greatest(F.least("last_stable", "end"), "begin")).alias("stable_lag"),
+        _seconds().alias("seconds"),
+        lost.cast("bigint").alias("lost"),
+        F.col("commit_time"),
+        F.col("sampled_at"),
+    ]  # fmt: skip
+
+
+def _readable(end: Column) -> Column:
+    """Messages from the commit, or the log's start if that is later, to ``end``; the rule of ``history.lags``."""
+    behind, whole = end - F.col("committed"), end - F.col("begin")
+    none = F.lit(0).cast("bigint")
+    return F.when(behind.isNull() | whole.isNull(), None).otherwise(
+        F.least(F.greatest(behind, none), F.greatest(whole, none))
+    )
+
+
+def _seconds() -> Column:
+    """Seconds since the log end passed the commit, between the two samples around that moment; null if unknown."""
+    below = F.filter("samples", lambda s: s["end"] <= F.col("committed"))
+    # array access gives null where there is nothing; element_at would fail under ANSI.
+    low = F.when(F.size(below) > 0, F.element_at(below, -1))
+    above = F.filter("samples", lambda s: s["at_ms"] > low["at_ms"])
+    high = F.when(F.size(above) > 0, F.element_at(above, 1))
+    share = (F.col("committed") - low["end"]) / (high["end"] - low["end"])
+    passed_ms = low["at_ms"] + share * (high["at_ms"] - low["at_ms"])
+    known = F.when(high["end"] > low["end"], (F.unix_millis("sampled_at") - passed_ms) / 1000.0)
+    caught_up = F.col("committed") >= F.col("end")
+    return F.when(F.size("samples") < 2, None).when(caught_up, 0.0).otherwise(known).cast("double")
