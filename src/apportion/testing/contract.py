@@ -1,0 +1,186 @@
+"""What every strategy promises, tried on small groups: ``check_assignor`` tells an author what theirs breaks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+
+from apportion.arrays import NOBODY
+from apportion.assignors import Assignor
+from apportion.errors import ApportionError, BrokenAssignor
+from apportion.model.group import Group
+from apportion.model.text import read_group
+from apportion.planning import plan
+from apportion.testing.groups import GroupDict, Kinds, many_groups, shuffled
+
+PROOFS: Final = ("optimal", "bounded", "heuristic")
+Broken = Mapping[str, str]
+"""Which promise is broken, and by what, in words."""
+
+
+class ContractBroken(AssertionError):
+    """The promises that a strategy breaks, a sentence each, with the smallest group found that shows it."""
+
+    def __init__(self, name: str, broken: Mapping[str, tuple[str, GroupDict]]) -> None:
+        lines = [f"{what}\n    shown by {json.dumps(group, ensure_ascii=False)}" for what, group in broken.values()]
+        super().__init__("\n".join([f"the assignor {name!r} breaks {len(lines)} of its promises:", *lines]))
+        self.promises = tuple(broken)
+
+
+def check_assignor(assignor: Assignor, groups: int = 300, seed: int = 0) -> None:
+    """Raise ``ContractBroken`` with every promise that the strategy breaks on some small group.
+
+    It is tried on the groups that most often go wrong (nothing to share, members that want nothing, false claims ...)
+    and on ``groups`` random ones. A strategy that leaves wanted partitions without an owner says so by
+    ``leaves: ClassVar[bool] = True``.
+
+    >>> from apportion.assignors.roundrobin import RoundRobin
+    >>> check_assignor(RoundRobin())
+    """
+    broken: dict[str, tuple[str, GroupDict]] = {}
+    for promise, what in _manners(assignor).items():
+        broken[promise] = (what, {})
+    for group in (*hard_groups(), *many_groups(groups, seed), *many_groups(20, seed, Kinds(12, 12, 12))):
+        for promise in _tried(assignor, group):
+            if promise not in broken:
+                small = shrink(group, lambda smaller, promise=promise: promise in _tried(assignor, smaller))
+                broken[promise] = (_tried(assignor, small)[promise], small)
+    if broken:
+        raise ContractBroken(str(getattr(assignor, "name", assignor)), broken)
+
+
+def _manners(assignor: Assignor) -> Broken:
+    """What can be said without a group."""
+    broken = {}
+    name = getattr(assignor, "name", None)
+    if not (isinstance(name, str) and name):
+        broken["name"] = f"It has no name: its members could not ask for it by {name!r}."
+    goals = getattr(assignor, "goals", None)
+    if not (isinstance(goals, tuple) and all(isinstance(goal, str) for goal in goals)):
+        broken["goals"] = f"Its goals are {goals!r}; needed a tuple of names, most important first."
+    if dataclasses.is_dataclass(assignor) and not type(assignor).__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        broken["frozen"] = "Its settings can change after it was made: it must be a frozen dataclass."
+    if not (type(assignor).__doc__ or "").strip():
+        broken["docstring"] = "It has no docstring, so nobody can see what it is for."
+    return broken
+
+
+def _tried(assignor: Assignor, raw: GroupDict) -> Broken:
+    """The promises that the strategy breaks on one group."""
+    try:
+        group = read_group(raw)
+    except ApportionError:
+        return {}  # a shrunk group that is none
+    try:
+        before = _snapshot(group)
+        answer = plan(group, assignor)
+        text = answer.to_json()
+    except BrokenAssignor as error:
+        return {"valid": f"{_sentence(str(error))}"}
+    except Exception as error:  # whatever an author's code raises
+        return {"crash": f"It raised {type(error).__name__}: {error}."}
+    broken = dict(_judged(assignor, group, answer.owner, answer.proof))
+    if changed := [name for name, old in before if not np.array_equal(old, _array(group, name))]:
+        broken["input"] = f"It changes its input: group.{changed[0]} is not what it was."
+    broken.update(_asked_again(assignor, raw, group, text))
+    return broken
+
+
+def _judged(assignor: Assignor, group: Group, owner: Any, proof: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    left = np.flatnonzero(group.wanted & (owner == NOBODY))
+    if len(left) and not getattr(assignor, "leaves", False):
+        topic, number = group.name_of(int(left[0]))
+        yield "left over", f"It leaves {topic}-{number} to nobody, though some member wants {topic!r}."
+    for goal, how in proof.items():
+        if goal not in assignor.goals:
+            yield "proof", f"Its proof speaks of {goal!r}, which is none of its goals {', '.join(assignor.goals)}."
+        if how not in PROOFS:
+            yield "proof", f"It says that {goal} is {how!r}; needed {', '.join(PROOFS)}."
+
+
+def _asked_again(assignor: Assignor, raw: GroupDict, group: Group, text: str) -> Iterator[tuple[str, str]]:
+    if _text(assignor, group) != text or _text(assignor, read_group(raw)) != text:
+        yield "again", "Its answer to the same group changes from call to call."
+    mixed = shuffled(Random(1), raw)  # noqa: S311  # the same order in every run
+    if _text(assignor, read_group(mixed)) != text:
+        yield "order", "Its answer changes with the order of members, topics or claims."
+
+
+def _text(assignor: Assignor, group: Group) -> str:
+    try:
+        return plan(group, assignor).to_json()
+    except Exception as error:  # whatever an author's code raises
+        return f"{type(error).__name__}: {error}"
+
+
+_ARRAYS: Final = ("start", "number", "generation", "priority", "subscription_of", "owner", "lag", "topic_of", "wanted")
+
+
+def _array(group: Group, name: str) -> Any:
+    return getattr(group, name)
+
+
+def _snapshot(group: Group) -> list[tuple[str, Any]]:
+    return [(name, _array(group, name).copy()) for name in _ARRAYS]
+
+
+def _sentence(text: str) -> str:
+    """The core's word on an answer, as a sentence on the strategy."""
+    return text[0].upper() + text[1:]
+
+
+def hard_groups() -> Iterator[GroupDict]:
+    """The groups that strategies most often forget."""
+    one = {"topics": ["t"]}
+    yield {"topics": {}, "members": {"a": {"topics": []}}}
+    yield {"topics": {"t": 3}, "members": {"a": {"topics": []}, "b": {"topics": []}}}
+    yield {"topics": {"t": 0}, "members": {"a": one}}
+    yield {"topics": {}, "members": {"a": {"topics": ["nowhere"]}}}
+    yield {"topics": {"t": 1}, "members": {"a": one, "b": one, "c": one}}
+    yield {"topics": {"t": 3, "u": 2}, "members": {"a": one, "b": {"topics": ["u"]}, "c": {"topics": []}}}
+    yield {"topics": {"t": [{"partition": 7}, {"partition": 3}]}, "members": {"a": one, "b": one}}
+    yield {"topics": {"t": 2}, "members": {"a": {**one, "owned": {"t": [0, 9]}}, "b": {**one, "owned": {"t": [0]}}}}
+    yield {"topics": {"t": 2, "u": 2}, "members": {"a": {**one, "owned": {"u": [0, 1]}}, "b": {"topics": ["t", "u"]}}}
+    yield {
+        "topics": {"t": [{"partition": 0, "lag": 2**63 - 1}, {"partition": 1, "lag": 2**63 - 1}]},
+        "members": {"a": one},
+    }
+
+
+def shrink(group: GroupDict, still: Callable[[GroupDict], bool]) -> GroupDict:
+    """The group without all that can go while ``still`` holds."""
+    smaller = True
+    while smaller:
+        smaller = False
+        for candidate in _smaller(group):
+            if still(candidate):
+                group, smaller = candidate, True
+                break
+    return group
+
+
+def _smaller(group: GroupDict) -> Iterable[GroupDict]:
+    """The group with one thing less: a member, a topic, a partition, a field, a wish, a claim."""
+    for path in _paths(group, ()):
+        copy = json.loads(json.dumps(group))
+        holder = copy
+        for step in path[:-1]:
+            holder = holder[step]
+        del holder[path[-1]]
+        yield copy
+    for topic, what in group["topics"].items():
+        if isinstance(what, int) and what:
+            yield {**group, "topics": {**group["topics"], topic: what // 2}}
+            yield {**group, "topics": {**group["topics"], topic: what - 1}}
+
+
+def _paths(value: Any, at: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*at, key)
+        yield from _paths(item, (*at, key))
