@@ -25,7 +25,8 @@ def misses(near: Bools, rack: Ints, racks: Ints) -> Bools:
 def local_only(open: Bools, miss: Bools) -> Bools:
     """(I, J) open cells without a miss; rows that have none keep all of theirs."""
     local: Bools = open & ~miss
-    return np.where(local.any(axis=1)[:, None], local, open)
+    some: Bools = np.any(local, axis=1, keepdims=True)
+    return np.where(some, local, open)
 
 
 def cheapest(flow: Ints, miss: Bools, open: Bools, low: Ints, high: Ints) -> tuple[Ints, Ints]:
