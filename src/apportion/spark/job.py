@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from apportion.errors import BadInput, MissingExtra
+from apportion.errors import BadInput, MissingExtra, UnknownName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from apportion.spark.capture import Captured
     from apportion.spark.sources import Dump
 
 Progress = Callable[[str], None]
@@ -42,6 +43,59 @@ class Built:
     rows: dict[str, int]
 
 
+def capture(
+    bootstrap: str,
+    directory: Path | str,
+    *,
+    command_config: Path | str | None = None,
+    service: bool = False,
+    interval_s: float = 60.0,
+    source: str = "auto",
+    rows_a_batch: int = 1_000_000,
+    spark: SparkSession | None = None,
+    progress: Progress = silent,
+) -> Captured:
+    """Read what ``__consumer_offsets`` holds, and was not read yet, into a dump; then sample the log ends.
+
+    service
+        Do it again every ``interval_s`` seconds, until the process is interrupted.
+    source
+        ``connector`` (Spark's own), ``python`` (nothing but pip), or ``auto``: the connector where its jars are.
+    Raises
+        Unavailable: no broker, no permission, a full disk. BadInput: the folder belongs to another cluster, or to
+        another number of partitions, or to another version.
+    """
+    _needs_libraries()
+    from apportion.inputs.cluster import connect
+    from apportion.inputs.properties import read_properties
+    from apportion.spark import capture as capturing
+    from apportion.spark import session, trouble
+
+    if source not in ("auto", "connector", "python"):
+        raise UnknownName("source", source, ["auto", "connector", "python"])
+    folder = Path(directory).absolute()
+    properties = read_properties(command_config)
+    with trouble.plainly(folder):
+        if source == "auto" and (folder / "capture.json").exists():
+            source = capturing.read_origin(folder).source
+        source = capturing.chosen_source(source)
+        with connect(bootstrap, properties):  # a wrong address shows before Spark takes its seconds
+            progress("starting Spark")
+        with session.session(spark, kafka=source == "connector") as running:
+
+            def once() -> Captured:
+                with trouble.plainly(folder):
+                    return capturing.capture_once(
+                        running, bootstrap, folder, properties, source, progress, rows_a_batch
+                    )
+
+            if not service:
+                return once()
+            for found in capturing.capture_on(once, interval_s, progress):
+                progress(f"{found.records} records; next in {interval_s:.0f} s")
+    raise AssertionError("a service ends by being interrupted")
+
+
 def build(
     dump: Path | str,
     out: Path | str,
@@ -60,7 +114,7 @@ def build(
         BadInput: the dump is none, or is broken. Unavailable: the disk is full, the folder cannot be written.
     """
     dump, out = Path(dump).absolute(), Path(out).absolute()
-    _needs_spark()
+    _needs_libraries()
     from apportion.spark import session, sinks, sources, trouble
     from apportion.spark.schemas import TABLES
 
@@ -144,7 +198,7 @@ def status(folder: Path | str) -> list[TableStatus]:
     folder = Path(folder)
     if not folder.is_dir():
         raise BadInput(str(folder), "no such folder", "a folder that a capture or a build made")
-    _needs_arrow()
+    _needs_libraries()
     names = [name for name in ("records", *_table_names()) if any((folder / name).glob("*.parquet"))]
     if not names:
         raise BadInput(str(folder), "no tables", "a folder that a capture or a build made")
@@ -198,11 +252,7 @@ def _table_names() -> list[str]:
     return list(TABLES)
 
 
-def _needs_spark() -> None:
-    _needs_arrow()
-
-
-def _needs_arrow() -> None:
+def _needs_libraries() -> None:
     """The pipeline's libraries are there, or a sentence says what brings them."""
     try:
         import pyarrow  # noqa: F401

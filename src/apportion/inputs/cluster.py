@@ -1,0 +1,210 @@
+"""What a capture asks a running cluster: partitions, racks, log ends, and records where Spark has no connector.
+
+All through kafka-python. Every error becomes one sentence that names the broker, never the password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+from apportion.errors import MissingExtra, Unavailable
+from apportion.inputs.properties import Properties
+from apportion.wire.primitives import uuid_text
+
+OFFSETS: Final = "__consumer_offsets"
+PATIENCE_MS: Final = 15_000
+"""How long a broker may take to answer at all."""
+
+_REQUESTS_AT_ONCE: Final = 5_000
+"""Partitions in one question, so that a cluster with a million of them is asked in pieces."""
+
+
+@dataclass(frozen=True)
+class TopicPartition:
+    """One partition: its topic, the topic's id (22 characters, or None), its number, its replicas' racks, sorted.
+
+    led
+        It has a leader, so it can be asked for its ends.
+    """
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    racks: tuple[str, ...]
+    led: bool = True
+
+
+@dataclass(frozen=True)
+class LogEnds:
+    """One partition's log start, high watermark and last stable offset, and when they were asked for."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+    last_stable: int
+    at: datetime
+
+
+class Cluster:
+    """A connection to a cluster for looking at it; see ``connect``."""
+
+    def __init__(self, bootstrap: str, admin: Any) -> None:
+        self.bootstrap, self._admin = bootstrap, admin
+
+    def cluster_id(self) -> str | None:
+        """The cluster's id."""
+        with _plainly(self.bootstrap):
+            found = self._admin.describe_cluster().get("cluster_id")
+            return None if found is None else str(found)
+
+    def partitions(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
+        """Partitions of some topics, or of all that may be seen, sorted; a topic that is not there has none."""
+        with _plainly(self.bootstrap):
+            racks = {broker["broker_id"]: broker["rack"] for broker in self._admin.describe_cluster()["brokers"]}
+            # A topic asked for by name might be made by the question; ask for all and choose.
+            said = self._admin.describe_topics(None)
+        found = []
+        for topic in said:
+            if (topics is not None and topic["name"] not in topics) or topic["error_code"]:
+                continue
+            for part in topic["partitions"]:
+                there = sorted({str(rack) for node in part["replica_nodes"] if (rack := racks.get(node))})
+                number, led = part["partition_index"], part["leader_id"] >= 0
+                found.append(TopicPartition(topic["name"], _topic_id(topic), number, tuple(there), led))
+        return sorted(found, key=lambda one: (one.topic, one.partition))
+
+    def ends(self, partitions: Sequence[TopicPartition]) -> list[LogEnds]:
+        """The log's ends of each partition that has a leader."""
+        made: list[LogEnds] = []
+        for start in range(0, len(partitions), _REQUESTS_AT_ONCE):
+            made += self._some_ends(partitions[start : start + _REQUESTS_AT_ONCE])
+        return made
+
+    def _some_ends(self, partitions: Sequence[TopicPartition]) -> list[LogEnds]:
+        from kafka import TopicPartition as Name
+        from kafka.admin import OffsetSpec
+        from kafka.protocol.consumer import IsolationLevel
+
+        names = [Name(one.topic, one.partition) for one in partitions if one.led]
+        ask = self._admin.list_partition_offsets
+        with _plainly(self.bootstrap):
+            at = datetime.now(UTC)
+            begin = ask(dict.fromkeys(names, OffsetSpec.EARLIEST))
+            # The last stable offset first: it must not be found beyond a high watermark that was asked for earlier.
+            stable = ask(dict.fromkeys(names, OffsetSpec.LATEST), isolation_level=IsolationLevel.READ_COMMITTED)
+            end = ask(dict.fromkeys(names, OffsetSpec.LATEST))
+        return [
+            LogEnds(name.topic, name.partition, begin[name].offset, end[name].offset, stable[name].offset, at)
+            for name in names
+            if name in begin and name in end and name in stable
+        ]
+
+
+@contextmanager
+def connect(bootstrap: str, properties: Properties | None = None) -> Iterator[Cluster]:
+    """A cluster to look at, for the block.
+
+    Raises
+        MissingExtra: kafka-python is not installed. Unavailable: nobody answers, or the login is refused.
+    """
+    try:
+        from kafka import KafkaAdminClient
+    except ImportError as error:
+        raise MissingExtra("Talking to a broker", "kafka-python") from error
+    with _plainly(bootstrap):
+        admin = KafkaAdminClient(
+            bootstrap_servers=bootstrap.split(","),
+            client_id="apportion",
+            bootstrap_timeout_ms=PATIENCE_MS,
+            request_timeout_ms=PATIENCE_MS,
+            **(properties or Properties()).kafka_python(),
+        )
+    try:
+        yield Cluster(bootstrap, admin)
+    finally:
+        admin.close()
+
+
+Row = tuple[bytes | None, bytes | None, int, int, int]
+"""Key, value, offset, timestamp in milliseconds, timestamp type."""
+
+
+def read_committed(
+    bootstrap: str, settings: Mapping[str, str], topic: str, partition: int, start: int, end: int
+) -> Iterator[list[Row]]:
+    """The committed records of one partition from ``start`` to before ``end``, in lists as they come.
+
+    A stretch without records (a transaction's marker, compaction) ends well too: what counts is the position.
+    """
+    from kafka import KafkaConsumer
+    from kafka import TopicPartition as Name
+
+    place = Name(topic, partition)
+    with _plainly(bootstrap):
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap.split(","),
+            client_id="apportion",
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            exclude_internal_topics=False,
+            bootstrap_timeout_ms=PATIENCE_MS,
+            **Properties(settings).kafka_python(),
+        )
+        try:
+            consumer.assign([place])
+            consumer.seek(place, start)
+            idle = 0
+            while consumer.position(place) < end:
+                came = consumer.poll(timeout_ms=1000, max_records=10_000).get(place, [])
+                idle = 0 if came else idle + 1
+                if idle * 1000 > 4 * PATIENCE_MS:
+                    where = consumer.position(place)
+                    raise Unavailable(f"{bootstrap} stopped sending {topic}-{partition} at offset {where} of {end}")
+                rows = [(r.key, r.value, r.offset, r.timestamp, r.timestamp_type) for r in came if r.offset < end]
+                if rows:
+                    yield rows
+        finally:
+            consumer.close()
+
+
+def _topic_id(topic: Mapping[str, Any]) -> str | None:
+    said = topic.get("topic_id")
+    if said is None:
+        return None
+    raw = (said if isinstance(said, UUID) else UUID(str(said))).bytes
+    return None if raw == bytes(16) else uuid_text(raw)
+
+
+@contextmanager
+def _plainly(bootstrap: str) -> Iterator[None]:
+    """kafka-python's errors as sentences."""
+    from kafka import errors
+
+    try:
+        yield
+    except (errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError) as error:
+        raise Unavailable(
+            f"{bootstrap}: this user may not look at {_named(error)}; it needs the ACL Describe"
+        ) from error
+    except errors.AuthenticationFailedError as error:
+        raise Unavailable(f"{bootstrap} refused the name or password") from error
+    except errors.KafkaTimeoutError as error:
+        needed = "is the address right, and the protocol (--command-config)?"
+        raise Unavailable(f"no Kafka broker answered at {bootstrap}; {needed}") from error
+    except errors.KafkaError as error:
+        raise Unavailable(f"{bootstrap} answered: {error}") from error
+    except (ValueError, OSError) as error:
+        raise Unavailable(f"{bootstrap} cannot be reached: {error}") from error
+
+
+def _named(error: Exception) -> str:
+    said = " ".join(str(arg) for arg in error.args)
+    return OFFSETS if OFFSETS in said else "a topic that was asked for"
