@@ -162,6 +162,8 @@ def test_a_length_that_cannot_be_is_refused_before_anything_is_allocated(raw: st
 def test_a_null_name_is_refused_even_where_65535_bytes_follow(length: str) -> None:
     with pytest.raises(UnreadableBytes, match="null string"):
         read_subscription(bytes.fromhex("0000 00000001" + length) + bytes(80_000))
+    with pytest.raises(UnreadableBytes, match="null string"):
+        read_assignment(bytes.fromhex("0000 00000001" + length) + bytes(80_000))
 
 
 def test_the_error_says_what_and_where() -> None:
