@@ -179,7 +179,8 @@ class JavaMember(Peer):
         Whether it reads records; without, it holds its partitions and its positions stay.
 
     ``events`` is all that happened to it, oldest first: ``assignment`` (the whole of it, whenever it, the generation or
-    the member id changed), ``assigned``, ``revoked``, ``lost``, ``records``, ``done``, ``error``.
+    the member id changed), ``assigned`` (what is new, and all that it ``holds``), ``revoked``, ``lost``, ``records``,
+    ``done``, ``error``; ``at`` is when we heard.
     """
 
     main_class = "Member"
@@ -202,8 +203,8 @@ class JavaMember(Peer):
         if strategy is not None:
             names = [strategy] if isinstance(strategy, str) else strategy
             told["partition.assignment.strategy"] = ",".join(STRATEGIES.get(name, name) for name in names)
-        told |= properties or {}
-        spec: Json = {"properties": {key: str(value) for key, value in told.items()}, "read": read}
+        self.settings = {key: str(value) for key, value in (told | dict(properties or {})).items()}
+        spec: Json = {"properties": self.settings, "read": read}
         spec |= {"assign": assign} if assign is not None else {"topics": list(topics), "pattern": pattern}
         self.events: list[Json] = []
         self.replies: queue.Queue[Json] = queue.Queue()
@@ -316,7 +317,7 @@ class JavaMember(Peer):
     def _listen(self) -> None:
         assert self.process.stdout is not None  # noqa: S101  # for mypy: it is a pipe
         for line in self.process.stdout:
-            event = dict(json.loads(line), at=time.time())
+            event = dict(json.loads(line))  # with ``at``, by the clock of the member itself
             with self._news:
                 self.events.append(event)
                 self._news.notify_all()

@@ -43,6 +43,7 @@ public final class Member implements ConsumerRebalanceListener {
     private KafkaProducer<byte[], byte[]> producer;
     private boolean read;
     private boolean open = true;
+    private boolean polls;
     private String told = "";
 
     public static void main(String[] args) throws Exception {
@@ -62,11 +63,14 @@ public final class Member implements ConsumerRebalanceListener {
         spec.get("properties").fields().forEachRemaining(p -> properties.put(p.getKey(), p.getValue().asText()));
         read = spec.path("read").asBoolean(true);
         consumer = new KafkaConsumer<>(properties);
-        if (spec.has("assign")) consumer.assign(Assignors.partitions(spec.get("assign")));
-        else subscribe(spec);
+        if (spec.has("assign")) {
+            consumer.assign(Assignors.partitions(spec.get("assign")));
+            polls = !consumer.assignment().isEmpty();
+        } else subscribe(spec);
     }
 
     private void subscribe(JsonNode spec) {
+        polls = spec.hasNonNull("pattern") || !spec.path("topics").isEmpty();  // a KafkaConsumer of nothing must not poll
         if (spec.hasNonNull("pattern")) {
             String pattern = spec.get("pattern").asText();
             if ("consumer".equals(properties.get("group.protocol"))) consumer.subscribe(new SubscriptionPattern(pattern), this);
@@ -96,7 +100,7 @@ public final class Member implements ConsumerRebalanceListener {
         while (open) {
             for (JsonNode command; open && (command = commands.poll()) != null; ) obey(command);
             if (!open) break;
-            if (consumer.subscription().isEmpty() && consumer.assignment().isEmpty()) {
+            if (!polls) {
                 Thread.sleep(50);
                 continue;
             }
@@ -177,7 +181,9 @@ public final class Member implements ConsumerRebalanceListener {
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
         if (!read) consumer.pause(partitions);
-        tellPartitions("assigned", partitions);
+        Assignors.put(tell("assigned").putObject("partitions"), partitions);
+        Assignors.put(event.putObject("holds"), consumer.assignment());
+        say();
     }
 
     @Override
@@ -203,6 +209,7 @@ public final class Member implements ConsumerRebalanceListener {
     }
 
     private void say() {
+        event.put("at", System.currentTimeMillis() / 1000.0);
         Lines.say(event);
     }
 
@@ -220,9 +227,14 @@ public final class Member implements ConsumerRebalanceListener {
     }
 
     private void tellRecords(ConsumerRecords<byte[], byte[]> records) {
-        ObjectNode positions = tell("records").put("count", records.count()).putObject("positions");
-        for (TopicPartition tp : records.partitions())
-            positions.withObject("/" + tp.topic()).put(String.valueOf(tp.partition()), consumer.position(tp));
+        ObjectNode told = tell("records").put("count", records.count());
+        ObjectNode firsts = told.putObject("firsts");
+        ObjectNode positions = told.putObject("positions");
+        for (TopicPartition tp : records.partitions()) {
+            String partition = String.valueOf(tp.partition());
+            firsts.withObject("/" + tp.topic()).put(partition, records.records(tp).get(0).offset());
+            positions.withObject("/" + tp.topic()).put(partition, consumer.position(tp));
+        }
         say();
     }
 }
