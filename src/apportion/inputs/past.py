@@ -1,0 +1,22 @@
+"""What a folder remembers: the groups and histories of a dump or of the pipeline's tables, whichever it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from apportion.errors import BadInput, MissingExtra
+from apportion.history.memory import Memory
+from apportion.inputs import sniff
+
+
+def remember(path: str | Path) -> Memory:
+    """Every group of the folder; ``memory.group(name).replay("sticky")`` is the JSON of ``apportion replay``."""
+    if not Path(path).is_dir():
+        found = "a file" if Path(path).exists() else "no such folder"
+        raise BadInput(str(path), found, sniff.NEEDED)
+    kind = sniff.folder_kind(str(path))
+    try:
+        from apportion.inputs import dump, tables
+    except ModuleNotFoundError:
+        raise MissingExtra(f"Reading a {kind}", "spark") from None
+    return dump.remember(path) if kind == "dump" else tables.remember(path)

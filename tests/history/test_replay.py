@@ -1,0 +1,130 @@
+"""Replays: every plan is the past of the next, and what happened is measured by the same rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from tests.history.made import classic, gone, member
+
+from apportion.arrays import Ints
+from apportion.assignors import known
+from apportion.history.fold import fold
+from apportion.history.records import Event, counts_after
+from apportion.history.replay import replay, replay_to_dict
+from apportion.model.group import Group
+
+
+def walked(assignor: str, *events: Event) -> dict[str, object]:
+    return replay_to_dict("g", assignor, replay("g", fold(events).generations, assignor))
+
+
+def moves(done: dict[str, object], field: str = "moves") -> list[int]:
+    return [row[field] for row in done["generations"]]  # type: ignore[attr-defined]
+
+
+ONE = member("a", {"t": [0, 1, 2, 3]})
+A, B = member("a", {"t": [0, 1]}), member("b", {"t": [2, 3]})
+SWAPPED = (member("a", {"t": [2, 3]}), member("b", {"t": [0, 1]}))
+
+
+def test_sticky_would_not_have_made_the_needless_moves() -> None:
+    done = walked("sticky", classic(1, 1, ONE), classic(2, 2, A, B), classic(3, 3, *SWAPPED), classic(4, 4, A, B))
+    assert moves(done) == [0, 2, 0, 0]
+    assert moves(done, "moves_then") == [0, 2, 4, 4]
+    assert done["total"]["moves"] == 2  # type: ignore[index]
+    assert done["total"]["moves_then"] == 10  # type: ignore[index]
+
+
+def test_each_plan_is_the_past_of_the_next_and_not_what_happened() -> None:
+    """Round robin deals a 0 and 2; what really happened gave it 0 and 1. So generation 3 moves nothing."""
+    done = walked("roundrobin", classic(1, 1, ONE), classic(2, 2, A, B), classic(3, 3, A, B))
+    assert moves(done) == [0, 2, 0]
+
+
+def test_the_strategy_that_ruled_repeats_what_happened() -> None:
+    history = [
+        classic(1, 1, ONE),
+        classic(2, 2, A, B),
+        classic(3, 3, member("a", {"t": [0, 1]}), member("b", {"t": [2]}), member("c", {"t": [3]})),
+        classic(4, 4, member("a", {"t": [0, 1]}), member("c", {"t": [2, 3]})),
+    ]
+    done = walked("range", *history)
+    assert moves(done) == moves(done, "moves_then") == [0, 2, 1, 0]
+
+
+def test_an_empty_group_forgets() -> None:
+    done = walked("range", classic(1, 1, A, B), classic(2, 2), classic(3, 3, *SWAPPED))
+    assert moves(done, "moves_then") == [0, 0]
+    assert [row["generation"] for row in done["generations"]] == [1, 3]  # type: ignore[attr-defined]
+    again = walked("range", classic(1, 1, A, B), gone(2), classic(3, 1, *SWAPPED))
+    assert moves(again, "moves_then") == [0, 0]
+
+
+def test_a_static_member_is_carried_over_by_its_instance() -> None:
+    before = classic(1, 1, member("x-1", {"t": [0, 1]}, instance="x"), member("y-1", {"t": [2, 3]}, instance="y"))
+    after = classic(2, 2, member("x-2", {"t": [0, 1]}, instance="x"), member("y-2", {"t": [2, 3]}, instance="y"))
+    done = walked("sticky", before, after)
+    assert done["generations"][1]["kept"] == 4  # type: ignore[index]
+    assert moves(done) == moves(done, "moves_then") == [0, 0]
+
+
+def test_a_static_replacement_is_no_generation_of_its_own() -> None:
+    before = classic(1, 5, member("x-1", {"t": [0]}, instance="x"))
+    swap = classic(2, 5, member("x-2", {"t": [0]}, instance="x"))
+    assert len(walked("range", before, swap)["generations"]) == 1  # type: ignore[arg-type]
+
+
+def test_a_cooperative_move_counts_when_it_ends() -> None:
+    done = walked(
+        "cooperative-sticky", classic(1, 1, ONE), classic(2, 2, A, member("b", topics=["t"])), classic(3, 3, A, B)
+    )
+    assert moves(done, "moves_then") == [0, 0, 2]
+    assert done["total"]["moves"] == done["total"]["moves_then"] == 2  # type: ignore[index]
+
+
+def test_other_protocols_and_unreadable_members_are_passed_over() -> None:
+    assert walked("range", classic(1, 1, member("worker"), protocol_type="connect"))["generations"] == []
+
+
+def test_partition_counts_are_those_of_the_time() -> None:
+    """A topic of 2 that grew to 6: the earlier generation is judged with 2 partitions, not with today's 6."""
+    grown = [classic(1, 1, member("a", {"t": [0, 1]})), classic(2, 2, member("a", {"t": range(6)}))]
+    generations = fold(grown).generations
+    assert counts_after(generations) == [{"t": 2}, {"t": 6}]
+    today = {"t": [{"partition": p, "racks": ["r"]} for p in range(6)]}
+    assert [done.partitions for done in replay("g", generations, "range", today)] == [2, 6]
+
+
+def test_a_downgrade_that_lost_partitions_does_not_shrink_the_topic() -> None:
+    partial = [classic(1, 1, member("a", {"t": range(6)})), classic(2, 2, member("a", {"t": [0, 1]}))]
+    assert counts_after(fold(partial).generations)[1] == {"t": 6}
+
+
+@pytest.mark.parametrize("name", sorted(known()))
+def test_every_known_strategy_walks_a_long_history(name: str) -> None:
+    history = []
+    for generation in range(1, 13):
+        n = 1 + generation % 4
+        dealt = [member(f"m{m}", {"t": range(m, 12, n), "u": range(m, 5, n)}, topics=["t", "u"]) for m in range(n)]
+        history.append(classic(generation, generation, *dealt))
+    done = walked(name, *history)
+    assert len(done["generations"]) == 12  # type: ignore[arg-type]
+    assert sum(moves(done)) == done["total"]["moves"]  # type: ignore[index]
+
+
+@dataclass(frozen=True)
+class Stubborn:
+    """A strategy that fails."""
+
+    name: ClassVar[str] = "stubborn"
+    goals: ClassVar[tuple[str, ...]] = ()
+
+    def assign(self, group: Group) -> Ints:
+        raise RuntimeError("never")
+
+
+def test_what_a_strategy_raises_comes_through() -> None:
+    with pytest.raises(RuntimeError, match="never"):
+        replay("g", fold([classic(1, 1, ONE)]).generations, Stubborn())
