@@ -126,9 +126,10 @@ def _owners(group: Group, task_of: list[Task | None], plan: TaskPlan) -> Ints:
 
 
 def _rack(group: Group, member: int) -> str | None:
-    if group.racks is None or group.racks.of_member[member] == UNKNOWN:
+    if group.racks is None:
         return None
-    return group.racks.names[group.racks.of_member[member]]
+    rack = int(group.racks.of_member[member])
+    return group.racks.names[rack] if rack != UNKNOWN else None
 
 
 def _racks(group: Group) -> Mapping[tuple[str, int], frozenset[str]]:
