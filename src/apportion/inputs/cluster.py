@@ -190,11 +190,11 @@ def _plainly(bootstrap: str) -> Iterator[None]:
 
     try:
         yield
-    except (errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError) as error:
+    except errors.AuthorizationError as error:
         raise Unavailable(
             f"{bootstrap}: this user may not look at {_named(error)}; it needs the ACL Describe"
         ) from error
-    except errors.AuthenticationFailedError as error:
+    except errors.SaslAuthenticationFailedError as error:
         raise Unavailable(f"{bootstrap} refused the name or password") from error
     except errors.KafkaTimeoutError as error:
         needed = "is the address right, and the protocol (--command-config)?"
