@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import IO, TYPE_CHECKING, Any
 
 from apportion.cli.output import tell
-from apportion.cli.parser import Parser, Usage, whole
+from apportion.cli.parser import Parser, Usage
 from apportion.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def add_connection(parser: Parser) -> None:
     live.add_argument("--bootstrap-server", metavar="HOST:PORT", help="or APPORTION_BOOTSTRAP_SERVER")
     live.add_argument("--command-config", metavar="FILE", help="Kafka client properties (SASL, TLS); never printed")
     live.add_argument("--context", metavar="NAME", help="a context of the config file; or APPORTION_CONTEXT")
-    live.add_argument("--timeout", metavar="MS", type=whole(1, 3_600_000), default=15_000, help="default: 15000")
 
 
 def many(args: argparse.Namespace) -> list[Observed]:
@@ -169,4 +168,4 @@ def _live(args: argparse.Namespace) -> list[Observed]:
         raise Usage(
             "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
         )
-    return live.groups(connection, None if everything else args.groups, timeout_ms=args.timeout)
+    return live.groups(connection, None if everything else args.groups)

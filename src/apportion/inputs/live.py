@@ -1,0 +1,170 @@
+"""Groups of a live cluster, through kafka-python's admin client: the same as Kafka's own tool prints, and more.
+
+Beside owners and offsets a live cluster tells subscriptions, racks and log starts, which the printed text leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from apportion.errors import UnknownName
+from apportion.inputs.cluster import Cluster, _plainly, connect
+from apportion.inputs.config import Connection
+from apportion.inputs.observed import Observed
+
+_NOT_CLASSIC = ("GroupIdNotFound", "not a classic group")
+Committed = Mapping[tuple[str, int], int]
+
+
+def groups(connection: Connection, names: Sequence[str] | None) -> list[Observed]:
+    """The named groups in that order, or all consumer groups by name.
+
+    Raises
+        Unavailable: no broker answers, or it refuses. UnknownName: no group of that name. MissingExtra: no client.
+    """
+    with connect(connection.bootstrap, connection.properties) as cluster:
+        return read(cluster, names)
+
+
+def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
+    """The same over a connection that is open."""
+    admin = cluster._admin
+    with _plainly(cluster.bootstrap):
+        listed = {group["group_id"]: group for group in admin.list_groups()}
+        every = sorted(name for name, group in listed.items() if _reads(group))
+        chosen = list(dict.fromkeys(names)) if names is not None else every
+        if not chosen:
+            return []
+        for name in chosen:
+            if name not in listed:
+                raise UnknownName("group", name, sorted(listed))
+        told = _described(admin, chosen)
+        committed = _committed(admin, chosen)
+    topics = {topic for group in told.values() for topic in group["wanted"]}
+    topics |= {topic for offsets in committed.values() for topic, _ in offsets}
+    entries = _entries(cluster, sorted(topics))
+    return [_observed(name, told[name], committed.get(name, {}), entries) for name in chosen]
+
+
+def _reads(group: Mapping[str, Any]) -> bool:
+    """Whether a listed group reads topics as a consumer does: classic, simple or of KIP-848."""
+    kind = str(group.get("group_type") or "classic").lower()
+    return kind in ("classic", "consumer") and group.get("protocol_type", "consumer") in ("consumer", "")
+
+
+def _described(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Each group's facts and members; what the classic request does not know is asked for as KIP-848 has it."""
+    told, others = {}, []
+    for name, group in admin.describe_groups(list(names)).items():
+        if group["error"] and any(sign in group["error"] for sign in _NOT_CLASSIC):
+            others.append(name)
+        else:
+            told[name] = _classic(group)
+    if others:
+        told |= admin._manager.run(_describe_consumers, admin, others)
+    return told
+
+
+def _classic(group: Mapping[str, Any]) -> dict[str, Any]:
+    members = {}
+    for member in group["members"]:
+        wants, holds = member["member_metadata"], member["member_assignment"]
+        # Bytes that are no consumer's (Connect, a broken client) stay bytes: nothing is known of them.
+        wants = wants if isinstance(wants, Mapping) else {}
+        holds = holds if isinstance(holds, Mapping) else {}
+        members[member["member_id"]] = {
+            "instance_id": member["group_instance_id"],
+            "client_id": member["client_id"],
+            "host": member["client_host"],
+            "rack": wants.get("rack_id"),
+            "topics": sorted(set(wants.get("topics") or ())),
+            "owned": _by_topic((p["topic"], p["partitions"]) for p in holds.get("assigned_partitions") or ()),
+        }
+    facts = {"state": group["group_state"], "protocol": group["protocol_data"] or None, "kind": "classic"}
+    return {**facts, "generation": None, "members": members, "wanted": _wanted(members)}
+
+
+async def _describe_consumers(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """ConsumerGroupDescribe (KIP-848), which kafka-python does not offer itself, at each group's coordinator."""
+    from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+    told = {}
+    for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
+        answer = await admin._manager.send(ConsumerGroupDescribeRequest(group_ids=[name]), node_id=coordinator)
+        for group in answer.to_dict()["groups"]:
+            told[name] = _consumer(group)
+    return told
+
+
+def _consumer(group: Mapping[str, Any]) -> dict[str, Any]:
+    members = {}
+    for member in group["members"]:
+        owned = _by_topic((p["topic_name"], p["partitions"]) for p in member["assignment"]["topic_partitions"])
+        due = _by_topic((p["topic_name"], p["partitions"]) for p in member["target_assignment"]["topic_partitions"])
+        # A subscription by expression is resolved by the broker; what the member is given is what we can know of it.
+        resolved = {*owned, *due} if member["subscribed_topic_regex"] else set()
+        members[member["member_id"]] = {
+            "instance_id": member["instance_id"],
+            "client_id": member["client_id"],
+            "host": member["client_host"],
+            "rack": member["rack_id"],
+            "topics": sorted({*member["subscribed_topic_names"], *resolved}),
+            "owned": owned,
+        }
+    facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer"}
+    return {**facts, "generation": group["group_epoch"], "members": members, "wanted": _wanted(members)}
+
+
+def _by_topic(pairs: Iterable[tuple[str, Sequence[int]]]) -> dict[str, list[int]]:
+    return {topic: sorted(numbers) for topic, numbers in sorted(pairs) if numbers}
+
+
+def _wanted(members: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    return {topic for member in members.values() for topic in (*member["topics"], *member["owned"])}
+
+
+def _committed(admin: Any, names: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+    """Group to (topic, partition) to the next offset that it reads; -1, never committed, is left out."""
+    found = admin.list_group_offsets(list(names))
+    return {
+        name: {(place.topic, place.partition): at.offset for place, at in offsets.items() if at.offset >= 0}
+        for name, offsets in found.items()
+    }
+
+
+def _entries(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[int, dict[str, Any]]]:
+    """Topic to partition to its entry in group.json, without commits."""
+    partitions = cluster.partitions(topics) if topics else []
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for one in partitions:
+        racks = {"racks": list(one.racks)} if one.racks else {}
+        found.setdefault(one.topic, {})[one.partition] = {"partition": one.partition, **racks}
+    for log in cluster.ends(partitions):
+        found[log.topic][log.partition] |= {"begin": log.begin, "end": log.end}
+    return found
+
+
+def _observed(
+    name: str, told: Mapping[str, Any], committed: Committed, entries: Mapping[str, Mapping[int, Mapping[str, Any]]]
+) -> Observed:
+    """The group as group.json: all partitions of wanted topics, and those that it committed elsewhere."""
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for topic in sorted({*told["wanted"], *(topic for topic, _ in committed)}):
+        known = entries.get(topic, {})
+        numbers = {p for t, p in committed if t == topic} | (set(known) if topic in told["wanted"] else set())
+        if not numbers:
+            continue  # wanted, but not there
+        topics[topic] = [
+            {
+                **known.get(p, {"partition": p}),
+                **({"committed": at} if (at := committed.get((topic, p))) is not None else {}),
+            }
+            for p in sorted(numbers)
+        ]
+    members = {}
+    for member_id, member in told["members"].items():
+        fields = {key: value for key, value in member.items() if value or key == "topics"}
+        members[member_id] = {**fields, **({"generation": 0} if member["owned"] else {})}
+    raw = {"version": 1, "group": name, "topics": topics, "members": members}
+    return Observed(raw, told["state"], told["protocol"], told["kind"], None, told["generation"])
