@@ -4,8 +4,9 @@
                                          "topics": ["clicks"], "strategies": ["cooperative-sticky"]}'
 
 Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``settings`` (of the strategy),
-``session_ms`` (6000), ``commit`` (true: after each batch), ``plain`` (true: the client's own strategies of those
-names), ``pause_ms`` (after each batch), ``client`` "kafka-python" or "aiokafka".
+``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never), ``plain`` (true: the client's own
+strategies of those names), ``pause_ms`` (after each batch), ``client`` "kafka-python" or "aiokafka", ``consumer``
+(more of the client's own arguments).
 
 Lines out: ``{"at": seconds, "event": ..., "member": name, ...}`` with the events
 
@@ -30,7 +31,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,37 @@ class Teller:
             sys.stdout.flush()
 
 
+class Done:
+    """What was read and not yet committed; what is revoked is no longer ours to commit."""
+
+    def __init__(self, config: Config, tell: Teller) -> None:
+        self._every_s = config.get("commit_ms", 0) / 1000
+        self._tell = tell
+        self._next = 0.0
+        self._offsets: dict[Any, int] = {}
+
+    def read(self, partition: Any, records: list[Any]) -> None:
+        """Note one batch."""
+        fields = {"first": records[0].offset, "last": records[-1].offset}
+        self._tell("read", topic=partition.topic, partition=partition.partition, **fields)
+        self._offsets[partition] = records[-1].offset + 1
+
+    def forget(self, partitions: Iterable[Any]) -> None:
+        """They go to somebody else."""
+        for partition in partitions:
+            self._offsets.pop(partition, None)
+
+    def due(self) -> Iterator[tuple[Any, int]]:
+        """What to commit now."""
+        if self._every_s < 0 or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self._every_s
+        for partition in list(self._offsets):
+            offset = self._offsets.pop(partition, None)
+            if offset is not None:
+                yield partition, offset
+
+
 def by_topic(partitions: Iterable[Any]) -> dict[str, list[int]]:
     """Topic to ascending ids."""
     found: dict[str, list[int]] = {}
@@ -187,12 +219,15 @@ def run_kafka_python(config: Config, tell: Teller) -> None:
         **config.get("consumer", {}),
     )
     coordinator = consumer._coordinator
+    done = Done(config, tell)
 
     class Watch(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
+            done.forget(revoked)
             tell("revoked", generation=coordinator._generation.generation_id, partitions=by_topic(revoked))
 
         def on_partitions_lost(self, lost: Any) -> None:
+            done.forget(lost)
             tell("lost", partitions=by_topic(lost))
 
         def on_partitions_assigned(self, assigned: Any) -> None:
@@ -218,10 +253,9 @@ def run_kafka_python(config: Config, tell: Teller) -> None:
             if line.startswith("topics "):
                 consumer.subscribe(topics=line[7:].split(","), listener=Watch())
             for partition, records in consumer.poll(timeout_ms=100).items():
-                fields = {"first": records[0].offset, "last": records[-1].offset}
-                tell("read", topic=partition.topic, partition=partition.partition, **fields)
-                if config.get("commit", True):
-                    commit_one(consumer, partition, records[-1].offset + 1, tell)
+                done.read(partition, records)
+            for partition, offset in done.due():
+                commit_one(consumer, partition, offset, tell)
             if config.get("pause_ms"):
                 time.sleep(config["pause_ms"] / 1000)
         except KafkaError as error:
@@ -283,9 +317,11 @@ async def run_aiokafka(config: Config, tell: Teller) -> None:
         partition_assignment_strategy=aiokafka_strategies(config, tell),
         **config.get("consumer", {}),
     )
+    done = Done(config, tell)
 
     class Watch(ConsumerRebalanceListener):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
+            done.forget(revoked)
             if revoked:
                 tell("revoked", generation=consumer._coordinator.generation, partitions=by_topic(revoked))
 
@@ -304,15 +340,13 @@ async def run_aiokafka(config: Config, tell: Teller) -> None:
             if line.startswith("topics "):
                 consumer.subscribe(topics=line[7:].split(","), listener=Watch())
             for partition, records in (await consumer.getmany(timeout_ms=100, max_records=200)).items():
-                fields = {"first": records[0].offset, "last": records[-1].offset}
-                tell("read", topic=partition.topic, partition=partition.partition, **fields)
-                if config.get("commit", True):
-                    offset = records[-1].offset + 1
-                    try:
-                        await consumer.commit({partition: offset})
-                        tell("committed", offsets={f"{partition.topic}-{partition.partition}": offset})
-                    except KafkaError as error:
-                        tell("refused", why=type(error).__name__)
+                done.read(partition, records)
+            for partition, offset in done.due():
+                try:
+                    await consumer.commit({partition: offset})
+                    tell("committed", offsets={f"{partition.topic}-{partition.partition}": offset})
+                except KafkaError as error:
+                    tell("refused", why=type(error).__name__)
             if config.get("pause_ms"):
                 await asyncio.sleep(config["pause_ms"] / 1000)
         except KafkaError as error:
