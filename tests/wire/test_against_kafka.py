@@ -13,7 +13,7 @@ from apportion.testing.records import commit_key, commit_value, epoch_key, epoch
 from apportion.wire.assignment import Assignment, read_assignment, write_assignment
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Other, decode
 from apportion.wire.partitions import Held, merged
-from apportion.wire.primitives import Writer, text
+from apportion.wire.primitives import text
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 from apportion.wire.userdata import (
     read_cooperative,
@@ -21,6 +21,7 @@ from apportion.wire.userdata import (
     write_cooperative,
     write_sticky,
 )
+from apportion.wire.writer import Writer
 
 from . import samples
 from .conftest import Judge

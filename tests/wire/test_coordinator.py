@@ -22,8 +22,8 @@ from apportion.testing.records import (
 )
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Member, Other, decode
-from apportion.wire.primitives import Writer
 from apportion.wire.subscription import Subscription, write_subscription
+from apportion.wire.writer import Writer
 
 from . import samples
 
@@ -211,7 +211,7 @@ def test_every_truncation_of_a_good_record_is_refused() -> None:
 def test_a_hundred_thousand_mutated_records_are_read_or_refused_and_nothing_else() -> None:
     r = random.Random(2)
     read = refused = 0
-    begun = time.monotonic()
+    begun = time.process_time()
     pool = [samples.record(r) for _ in range(2000)]
     for n in range(100_000):
         key, value = pool[n % len(pool)]
@@ -224,7 +224,7 @@ def test_a_hundred_thousand_mutated_records_are_read_or_refused_and_nothing_else
             refused += 1
     assert read + refused == 100_000
     assert min(read, refused) > 10_000
-    assert time.monotonic() - begun < 120
+    assert time.process_time() - begun < 120
 
 
 def test_a_hostile_record_cannot_make_us_allocate_much_more_than_its_size() -> None:

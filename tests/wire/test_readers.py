@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from apportion.errors import UnreadableBytes
 from apportion.wire.assignment import Assignment, read_assignment, write_assignment
 from apportion.wire.partitions import Held, in_order
-from apportion.wire.primitives import Reader, Writer, text, uuid_text
+from apportion.wire.primitives import Reader, text, uuid_text
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 from apportion.wire.userdata import (
     read_cooperative,
@@ -26,6 +26,7 @@ from apportion.wire.userdata import (
     write_sticky,
     write_stream_join,
 )
+from apportion.wire.writer import Writer
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 int32s = st.integers(-(2**31), 2**31 - 1)

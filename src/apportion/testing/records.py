@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from apportion.wire.coordinator import GroupGeneration, Member
-from apportion.wire.primitives import Writer
+from apportion.wire.writer import Writer
 
 Body = Mapping[str, Any]
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from apportion.wire.partitions import Held, held, merged, read_held, write_held
-from apportion.wire.primitives import Bytes, Reader, Writer
+from apportion.wire.primitives import Bytes, Reader
 from apportion.wire.subscription import read_version
+from apportion.wire.writer import Writer
 
 NEWEST: Final = 3
 """The highest version that Kafka 4.3 writes."""

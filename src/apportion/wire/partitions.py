@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from struct import unpack_from
 
-from apportion.wire.primitives import MAX_STRING, Reader, Writer, text, utf16
+from apportion.wire.primitives import MAX_STRING, Reader, text, utf16
+from apportion.wire.writer import Writer
 
 Held = tuple[tuple[str, tuple[int, ...]], ...]
 """(topic, ids) in the order of the bytes; a topic may come twice, as foreign bytes may have it."""

@@ -11,7 +11,8 @@ from typing import Final
 
 from apportion.errors import UnreadableBytes
 from apportion.wire.partitions import Held, in_order, read_held, write_held
-from apportion.wire.primitives import Bytes, Reader, Writer, utf16
+from apportion.wire.primitives import Bytes, Reader, utf16
+from apportion.wire.writer import Writer
 
 NEWEST: Final = 3
 """The highest version that Kafka 4.3 writes."""

@@ -15,7 +15,8 @@ from typing import Final, TypeVar
 
 from apportion.errors import UnreadableBytes
 from apportion.wire.partitions import Held, in_order, read_held, write_held
-from apportion.wire.primitives import Reader, Writer
+from apportion.wire.primitives import Reader
+from apportion.wire.writer import Writer
 
 M = TypeVar("M")
 
