@@ -100,6 +100,7 @@ def build(
     dump: Path | str,
     out: Path | str,
     *,
+    allowed_lag: int = 0,
     personal_days: int | None = None,
     personal: str = "drop",
     delta: bool = False,
@@ -108,6 +109,8 @@ def build(
 ) -> Built:
     """Make every table of ``out`` from the records of ``dump``.
 
+    allowed_lag
+        Messages that count as none in ``gold/verdicts``.
     personal_days, personal
         Client ids, hosts and user data in records older than this before the newest are dropped, or ``hash``-ed.
     Raises
@@ -129,7 +132,7 @@ def build(
         place: sinks.Sink = sinks.DeltaSink(sink) if delta else sink
         tables: dict[str, DataFrame] = {}
         files = 1 + source.count // ROWS_A_FILE
-        for name, make in _steps(source, personal_days, personal).items():
+        for name, make in _steps(source, allowed_lag, personal_days, personal).items():
             progress(f"making {name}")
             tables[name] = place.write(name, make(tables), TABLES[name], files)
         place.publish()
@@ -152,7 +155,7 @@ def rebuild(
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _steps(source: Dump, personal_days: int | None, personal: str) -> dict[str, Make]:
+def _steps(source: Dump, allowed_lag: int, personal_days: int | None, personal: str) -> dict[str, Make]:
     """Table -> how it is made from those before it."""
     from apportion.spark import decode, gold
 
