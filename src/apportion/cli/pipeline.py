@@ -1,0 +1,133 @@
+"""``apportion pipeline``: ``__consumer_offsets`` to tables with Spark."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from apportion.cli import source
+from apportion.cli.output import emit_json, emit_tables, tell
+from apportion.cli.parser import Parser, Usage, add_output, whole
+from apportion.errors import UnknownName
+
+ACTIONS = ("capture", "build", "rebuild", "status")
+DETAILS = (
+    "capture  reads the records that were not read yet from a cluster into a dump\n"
+    "build    makes every table from a dump (--from DUMP --to TABLES)\n"
+    "rebuild  makes them anew from the same dump, to the same bytes (--to TABLES)\n"
+    "status   how fresh the tables or the dump are (--to FOLDER)"
+)
+EXAMPLES = (
+    ("records of a cluster into a dump", "apportion pipeline capture --bootstrap-server localhost:9092 --to dump"),
+    ("the tables of a dump", "apportion pipeline build --from dump --to tables"),
+    ("how fresh are they?", "apportion pipeline status --to tables"),
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """What to do, from where, to where."""
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
+    parser.add_argument("--from", metavar="DUMP", dest="dump", help="build, rebuild: the dump")
+    parser.add_argument("--to", metavar="FOLDER", help="capture: the dump; build, rebuild, status: the tables")
+    source.add_connection(parser)
+    parser.add_argument("--service", action="store_true", help="capture: again and again, until Ctrl-C")
+    parser.add_argument(
+        "--interval", metavar="S", type=whole(1, 86_400), default=60, help="capture --service: seconds (default: 60)"
+    )
+    parser.add_argument(
+        "--source", metavar="HOW", default="auto", help="capture: auto, connector or python (default: auto)"
+    )
+    parser.add_argument(
+        "--allowed-lag", metavar="N", type=whole(), default=0, help="build: messages that count as none"
+    )
+    parser.add_argument(
+        "--personal-days", metavar="N", type=whole(), help="build: client ids and hosts older than this are dropped"
+    )
+    parser.add_argument("--hash-personal", action="store_true", help="build: hash them instead")
+    parser.add_argument("--delta", action="store_true", help="build: Delta tables instead of plain Parquet")
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it, with progress on standard error, and show what the folder holds then."""
+    if args.to is None:
+        raise Usage("apportion pipeline", f"{args.action} needs --to FOLDER")
+    if args.action == "capture":
+        return _capture(args)
+    from apportion.spark import job
+
+    if args.action == "build":
+        if args.dump is None:
+            raise Usage("apportion pipeline", "build needs --from DUMP")
+        job.build(
+            args.dump, args.to, allowed_lag=args.allowed_lag, personal_days=args.personal_days,
+            personal="hash" if args.hash_personal else "drop", delta=args.delta, progress=tell,
+        )  # fmt: skip
+    elif args.action == "rebuild":
+        job.rebuild(args.to, args.dump, progress=tell)
+    if not args.delta:
+        _show(args)
+    return 0
+
+
+def _capture(args: argparse.Namespace) -> int:
+    from apportion.inputs import config
+    from apportion.spark import job
+
+    if args.source not in ("auto", "connector", "python"):
+        raise UnknownName("source", args.source, ("auto", "connector", "python"))
+    connection = config.connection(args.bootstrap_server, args.command_config, args.context)
+    with _as_file(dict(connection.properties.settings)) as file:
+        job.capture(
+            connection.bootstrap, args.to, command_config=file, service=args.service, interval_s=float(args.interval),
+            source=args.source, progress=tell,
+        )  # fmt: skip
+    _show(args)
+    return 0
+
+
+@contextmanager
+def _as_file(settings: dict[str, str]) -> Iterator[Path | None]:
+    """The properties, of file and context together, as a file that only this user can read; gone afterwards."""
+    if not settings:
+        yield None
+        return
+    handle, name = tempfile.mkstemp(prefix="apportion-", suffix=".properties")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+        yield Path(name)
+    finally:
+        os.unlink(name)
+
+
+def _escaped(text: str) -> str:
+    """As Java's properties files want it."""
+    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "".join("\\" + letter if letter in "=: #!" else letter for letter in text)
+
+
+def _show(args: argparse.Namespace) -> None:
+    from apportion.report.text import Table
+    from apportion.spark import job
+
+    found = job.status(args.to)
+    names = ("name", "rows", "files", "size_bytes", "newest", "written")
+    rows = [tuple(_plain(getattr(state, name)) for name in names) for state in found]
+    if args.output == "json":
+        emit_json({"version": 1, "tables": [dict(zip(names, row, strict=True)) for row in rows]})
+    else:
+        columns = ("TABLE", "ROWS", "FILES", "BYTES", "NEWEST", "WRITTEN")
+        emit_tables([Table(columns, rows)], args.output)
+
+
+def _plain(value: object) -> str | int | None:
+    from datetime import datetime
+
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    return value if isinstance(value, int) or value is None else str(value)

@@ -1,0 +1,46 @@
+"""``apportion replay``: a group's real generations, walked again with another strategy."""
+
+from __future__ import annotations
+
+import argparse
+
+from apportion.cli.output import emit_json, emit_tables
+from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settings_of
+
+DETAILS = (
+    "FOLDER is a dump, or the tables that pipeline build made. Each generation finds what the strategy itself left in\n"
+    "the one before; MOVES-THEN is what really happened, by the same measure."
+)
+EXAMPLES = (
+    ("would sticky have moved less?", "apportion replay dump --group ads-join --assignor sticky"),
+    ("from the pipeline's tables, for a program", "apportion replay tables --group ads-join --assignor range -o json"),
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """Whose history, and the strategy."""
+    parser.add_argument("folder", metavar="FOLDER", help="a dump or tables")
+    parser.add_argument("--group", metavar="GROUP", required=True, help="the group")
+    add_assignor(parser)
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Walk the history, and say what the strategy would have saved."""
+    from apportion.assignors import find
+    from apportion.history.replay import replay, replay_to_dict
+    from apportion.inputs.past import remember
+    from apportion.report import replaying
+
+    strategy = find(args.assignor, settings_of(args))
+    memory = remember(args.folder)
+    if args.group not in memory.groups and not memory.groups:
+        raise Usage("apportion replay", f"{args.folder!r} holds no group")
+    group = memory.group(args.group)
+    walked = replay(group.name, group.folded.generations, strategy, {**memory.world.topics, **group.raw["topics"]})
+    document = replay_to_dict(group.name, args.assignor, walked)
+    if args.output == "json":
+        emit_json(document)
+    else:
+        emit_tables([replaying.generations(document)], args.output, replaying.notes(document))
+    return 0

@@ -1,0 +1,59 @@
+"""A replayed history as a table and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from apportion.report.text import Cell, Table, count
+
+
+def generations(document: Mapping[str, Any]) -> Table:
+    """A row a generation: what the strategy would have done beside what happened."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            row["generation"], moment(row.get("at_ms")), row["members"], row["partitions"], row.get("moves_then"),
+            row.get("moves"), _span(row, "_then"), _span(row, ""), row.get("rack_misses_then"), row.get("rack_misses"),
+        )
+        for row in document["generations"]
+    ]  # fmt: skip
+    columns = ("GENERATION", "AT", "#MEMBERS", "#PARTITIONS", "MOVES-THEN", "MOVES", "LOAD-THEN", "LOAD",
+               "CROSS-RACK-THEN", "CROSS-RACK")  # fmt: skip
+    racks = any(row[8] or row[9] for row in rows)
+    return Table(columns, rows, extra=frozenset() if racks else frozenset({"CROSS-RACK-THEN", "CROSS-RACK"}))
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """What the strategy would have saved in all."""
+    total, name = document["total"], document["assignor"]
+    if not total["generations"]:
+        return ["No generation of this group is left in the records."]
+    saved = total["moves_then"] - total["moves"]
+    verdict = f"{saved:,} fewer" if saved > 0 else f"{-saved:,} more" if saved < 0 else "as many"
+    walked = count(total["generations"], "generation")
+    would = f"{name} would have moved {count(total['moves'], 'partition')} in {walked}"
+    said = [f"{would}; {total['moves_then']:,} moved really: {verdict}."]
+    now, then = total["skew_max"], total["skew_max_then"]
+    said.append(f"Widest difference of loads: {now:,} instead of {then:,}." if now != then else
+                f"Widest difference of loads: {now:,}, as it was.")  # fmt: skip
+    if total.get("rack_misses") or total.get("rack_misses_then"):
+        said.append(f"Read across racks: {total['rack_misses']:,} instead of {total['rack_misses_then']:,}.")
+    return said
+
+
+def moment(at_ms: int | None) -> str | None:
+    """Milliseconds as a time in UTC; None for what no calendar holds."""
+    if at_ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _span(row: Mapping[str, Any], when: str) -> str | None:
+    low, high = row.get(f"load_min{when}"), row.get(f"load_max{when}")
+    if low is None or high is None:
+        return None
+    return str(low) if low == high else f"{low}-{high}"

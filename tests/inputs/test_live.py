@@ -1,0 +1,147 @@
+"""A live group is the group that Kafka's own tool prints at the same moment."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from apportion.cli import main
+from apportion.errors import Unavailable, UnknownName
+from apportion.inputs import live, pasted
+from apportion.inputs.config import Connection
+from apportion.inputs.observed import Observed
+from apportion.inputs.properties import Properties
+from apportion.testing.broker import Broker
+from apportion.testing.peers import JavaMember
+
+pytestmark = pytest.mark.broker
+CLASSIC, NEW, IDLE = "live classic é", "live-new", "live-idle"
+GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+@pytest.fixture(scope="module")
+def cluster(broker: Broker) -> Iterator[Broker]:
+    """Three real groups: a classic one with a static member and blanks in names, a KIP-848 one, one with an idler."""
+    from kafka import KafkaProducer
+
+    topics = {"live-clicks": 3, "live-orders": 2, "live-one": 1}
+    for topic, partitions in topics.items():
+        broker.create_topic(topic, partitions)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap.split(","))
+    for topic, partitions in topics.items():
+        for i in range(30):
+            producer.send(topic, b"x", partition=i % partitions)
+    producer.flush()
+    both = ["live-clicks", "live-orders"]
+    new = {"group.protocol": "consumer"}
+    members = [
+        (CLASSIC, both, {"client.id": "my client", "group.instance.id": "pod-0"}, "range"),
+        (CLASSIC, both, {"client.id": "other"}, "range"),
+        (NEW, ["live-clicks", "live-one"], {**new, "client.id": "n1"}, None),
+        (NEW, ["live-clicks", "live-one"], {**new, "client.id": "n2"}, None),
+        (IDLE, ["live-one"], {}, None),
+        (IDLE, ["live-one"], {}, None),
+    ]
+    with ExitStack() as living:
+        started = [
+            living.enter_context(JavaMember(broker.bootstrap, group, wants, settings, strategy=strategy))
+            for group, wants, settings, strategy in members
+        ]
+        until(lambda: settled(broker, {CLASSIC: 5, NEW: 4, IDLE: 1}))
+        for member in started:
+            member.commit()
+        until(lambda: all(committed(broker, name) for name in (CLASSIC, NEW, IDLE)))
+        for i in range(17):
+            producer.send("live-clicks", b"x", partition=i % 3)
+        producer.close()
+        yield broker
+
+
+def until(ready: Callable[[], bool], patience_s: float = 90) -> None:
+    end = time.monotonic() + patience_s
+    while not ready():
+        assert time.monotonic() < end, "the group never became what the test needs"
+        time.sleep(0.5)
+
+
+def connection(broker: Broker) -> Connection:
+    return Connection(broker.bootstrap, Properties())
+
+
+def seen(broker: Broker, name: str) -> Observed:
+    return live.groups(connection(broker), [name])[0]
+
+
+def settled(broker: Broker, partitions: dict[str, int]) -> bool:
+    try:
+        found = live.groups(connection(broker), list(partitions))
+    except UnknownName:
+        return False
+    return all(
+        group.state == "Stable" and len(group.raw["members"]) == 2 and held(group) == partitions[group.name]
+        for group in found
+    )
+
+
+def held(group: Observed) -> int:
+    return sum(len(ids) for m in group.raw["members"].values() for ids in m.get("owned", {}).values())
+
+
+def committed(broker: Broker, name: str) -> bool:
+    return any("committed" in entry for entries in seen(broker, name).raw["topics"].values() for entry in entries)
+
+
+def comparable(group: Observed) -> dict[str, Any]:
+    """What both tell: partitions with offsets, owners, ids; not what the printed text leaves out."""
+    topics = {
+        topic: [{key: entry[key] for key in ("partition", "committed", "end") if key in entry} for entry in entries]
+        for topic, entries in group.raw["topics"].items()
+    }
+    fields = ("instance_id", "client_id", "host", "owned", "generation")
+    members = {m: {key: f[key] for key in fields if key in f} for m, f in group.raw["members"].items()}
+    return {"group": group.name, "topics": topics, "members": members}
+
+
+@pytest.mark.parametrize("name", [CLASSIC, NEW, IDLE])
+def test_a_live_group_is_what_kafkas_own_tool_prints(cluster: Broker, name: str) -> None:
+    views = (("--offsets",), ("--members", "--verbose"), ("--state", "--verbose"))
+    text = "".join(cluster.tool(GROUP_TOOL, "--describe", "--group", name, *view) for view in views)
+    printed, there = pasted.groups_in(text.encode())[0], seen(cluster, name)
+    assert comparable(printed) == comparable(there)
+    assert (printed.state, printed.protocol) == (there.state, there.protocol)
+    assert printed.group.lag.tolist() == there.group.lag.tolist()
+
+
+def test_a_live_group_tells_subscriptions_racks_and_log_starts_besides(cluster: Broker) -> None:
+    group = seen(cluster, IDLE)
+    assert [member["topics"] for member in group.raw["members"].values()] == [["live-one"], ["live-one"]]
+    assert group.raw["topics"]["live-one"] == [{"partition": 0, "racks": ["a"], "begin": 0, "end": 30, "committed": 30}]
+
+
+def test_all_groups_are_found_by_the_command_line(cluster: Broker, capfdbinary: Any) -> None:
+    code = main(["describe", "--bootstrap-server", cluster.bootstrap, "--all-groups", "-o", "json"])
+    names = {group["group"] for group in json.loads(capfdbinary.readouterr().out)["groups"]}
+    assert code == 0
+    assert {CLASSIC, NEW, IDLE} <= names
+
+
+def test_a_misspelt_group_gets_a_hint(cluster: Broker) -> None:
+    with pytest.raises(UnknownName, match="Maybe you meant 'live-new'"):
+        live.groups(connection(cluster), ["live-nwe"])
+
+
+def test_a_cluster_that_is_not_there_is_one_sentence(capfd: Any) -> None:
+    assert main(["describe", "--bootstrap-server", "127.0.0.1:1", "--group", "g"]) == 2
+    said = capfd.readouterr().err
+    assert "127.0.0.1:1" in said
+    assert "Traceback" not in said
+
+
+def test_a_broker_that_is_not_there_raises_unavailable() -> None:
+    with pytest.raises(Unavailable):
+        live.groups(Connection("127.0.0.1:1", Properties()), ["g"])
