@@ -1,4 +1,4 @@
-"""How fast the readers of Kafka's bytes are, in one process: python benchmarks/wire.py [rows]
+"""How fast the readers of Kafka's bytes are, in one process: python bench/wire.py [rows]
 
 Prints CPU time per row or record, best of three, input made outside the clock. What Spark adds is not in here.
 """
