@@ -25,15 +25,15 @@ def measure(group: Group, owner: Ints) -> dict[str, int]:
     result = {
         "partitions": int(group.wanted.sum()),
         "members": group.M,
-        "load_min": int(held.min()),
-        "load_max": int(held.max()),
+        "load_min": int(held.min()) if group.M else 0,
+        "load_max": int(held.max(initial=0)),
         "load_squares": int(held @ held),
         "kept": int(((past != NOBODY) & (past == owner)).sum()),
         "moves": int(moved.sum()),
         "rack_misses": int(rack_misses(group, owner).sum()),
     }
     if group.offsets is not None and (group.lag_known & group.wanted).any():
-        result["lag_max"] = int(lag_held(group, owner).max())
+        result["lag_max"] = int(lag_held(group, owner).max(initial=0))
         result["lag_bound"] = lag_bound(group, owner)
         result["lag_unknown"] = int((group.wanted & ~group.lag_known).sum())
     return result

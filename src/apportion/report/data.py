@@ -54,7 +54,7 @@ def group_data(
         "lag_known": bool(group.lag_known.any()),
         "owner": group.owner.tolist(),
         "now": _summary("now", group, group.owner, {}),
-        "plans": [_summary(plan.assignor, group, plan.owner, plan.proof, plan.measures) for plan in plans],
+        "plans": [_summary(plan_label(plan), group, plan.owner, plan.proof, plan.measures) for plan in plans],
         "history": _history(history),
         "replays": [dict(replay) for replay in replays],
     }
@@ -69,6 +69,11 @@ def member_label(group: Group, m: int) -> str:
     if client and group.client_ids.count(client) == 1:
         return client
     return group.members[m]
+
+
+def plan_label(plan: Plan) -> str:
+    """A strategy with the settings that are not its defaults: ``lag-aware scope=group``."""
+    return " ".join([plan.assignor, *(f"{key}={value}" for key, value in plan.settings.items())])
 
 
 def _summary(

@@ -75,7 +75,7 @@ const movesOf = (group) => sum(group.history.rebalances.map((r) => r.moved ?? 0)
 const needlessOf = (group) => sum(group.history.rebalances.map((r) => r.needless ?? 0));
 const heaviest = (group) => {
   const total = lagOf(group);
-  return total ? Math.max(0, ...perMember(group, group.owner, (p) => group.lag[p])) / total : null;
+  return total && group.members.length ? Math.max(0, ...perMember(group, group.owner, (p) => group.lag[p])) / total : null;
 };
 const COLUMNS = [
   ["Group", (g) => g.group], ["Verdict", (g) => g.verdict], ["State", (g) => g.state], ["Strategy", (g) => g.protocol],
@@ -345,7 +345,7 @@ function drawGroup(group) {
   place.replaceChildren(element("h2", {}, group.group || "(no name)"),
     element("ul", { class: "facts" }, fact("State", group.state || "–"), fact("Strategy", group.protocol || "–"), fact("Generation", number(group.generation)),
       fact("Members", number(group.members.length)), fact("Partitions", number(group.number.length)), fact("Lag", number(lagOf(group))), fact("Verdict", group.verdict || "–")),
-    group.why ? element("p", {}, group.why) : null);
+    ...(group.why ? [element("p", {}, group.why)] : []));
   const box = element("div", { class: "figures" });
   if (group.members.length) {
     const first = Math.max(0, group.plans.findIndex((plan) => plan.assignor === "lag-aware"));
