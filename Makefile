@@ -16,9 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@python3 -c 'import sys; sys.exit("Python 3.11 or newer is needed, found " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@echo "== Python packages into $(VENV)"
 	@test -x $(PY) || python3 -m venv $(VENV)
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]' --group dev \
-		|| $(VENV)/bin/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]' --group dev
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
 	@touch $(STAMP)
 
 jars: $(STAMP) ## fetch Apache Kafka and Spark's Kafka connector through Maven into .jars
