@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -46,12 +47,15 @@ def check_assignor(assignor: Assignor, groups: int = 300, seed: int = 0) -> None
     for promise, what in _manners(assignor).items():
         broken[promise] = (what, {})
     for group in (*hard_groups(), *many_groups(groups, seed), *many_groups(20, seed, Kinds(12, 12, 12))):
-        for promise in _tried(assignor, group):
-            if promise not in broken:
-                small = shrink(group, lambda smaller, promise=promise: promise in _tried(assignor, smaller))
-                broken[promise] = (_tried(assignor, small)[promise], small)
+        for promise in _tried(assignor, group).keys() - broken.keys():
+            small = shrink(group, partial(_breaks, assignor, promise))
+            broken[promise] = (_tried(assignor, small)[promise], small)
     if broken:
         raise ContractBroken(str(getattr(assignor, "name", assignor)), broken)
+
+
+def _breaks(assignor: Assignor, promise: str, group: GroupDict) -> bool:
+    return promise in _tried(assignor, group)
 
 
 def _manners(assignor: Assignor) -> Broken:
@@ -63,7 +67,7 @@ def _manners(assignor: Assignor) -> Broken:
     goals = getattr(assignor, "goals", None)
     if not (isinstance(goals, tuple) and all(isinstance(goal, str) for goal in goals)):
         broken["goals"] = f"Its goals are {goals!r}; needed a tuple of names, most important first."
-    if dataclasses.is_dataclass(assignor) and not type(assignor).__dataclass_params__.frozen:  # type: ignore[attr-defined]
+    if dataclasses.is_dataclass(assignor) and not vars(type(assignor))["__dataclass_params__"].frozen:
         broken["frozen"] = "Its settings can change after it was made: it must be a frozen dataclass."
     if not (type(assignor).__doc__ or "").strip():
         broken["docstring"] = "It has no docstring, so nobody can see what it is for."

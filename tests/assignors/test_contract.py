@@ -1,0 +1,179 @@
+"""Every known strategy keeps every promise, and the kit that says so notices each broken one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import apportion
+from apportion.model.group import Group
+from apportion.model.plan import Answer
+from apportion.testing import ContractBroken, check_assignor, groups
+from apportion.testing.groups import many_groups, shuffled
+
+
+@pytest.mark.parametrize("name", apportion.known())
+def test_every_known_strategy_keeps_its_promises(name: str) -> None:
+    check_assignor(apportion.find(name))
+
+
+SETTINGS = {
+    "lag-aware": [
+        {"scope": "group"},
+        {"scope": "group", "max_skew": 2},
+        {"scope": "group", "tolerance": 0.5},
+        {"max_skew": 1},
+        {"tolerance": 0.2},
+    ],
+    "failover": [{"preempt": False}],
+    "sticky": [{"order": "moves,balance"}, {"order": "balance"}],
+}
+
+
+@pytest.mark.parametrize(("name", "given_settings"), [(name, s) for name, all_ in SETTINGS.items() for s in all_])
+def test_other_settings_keep_the_promises_too(name: str, given_settings: dict[str, Any]) -> None:
+    check_assignor(apportion.find(name, given_settings), groups=150)
+
+
+@pytest.mark.parametrize("name", apportion.known())
+@settings(max_examples=40, deadline=None)
+@given(group=groups())
+def test_any_group_is_planned_and_the_measures_add_up(name: str, group: dict[str, Any]) -> None:
+    """Every wanted partition is owned or listed as unassigned, kept and moved claims are among those that stand."""
+    plan = apportion.plan(group, name).to_dict()
+    held = [sum(map(len, topics.values())) for topics in plan.get("target", plan["assignment"]).values()]
+    left = sum(map(len, plan["unassigned"].values()))
+    described = sum(what if isinstance(what, int) else len(what) for what in group["topics"].values())
+    assert sum(held) + left == described
+    assert plan["measures"]["load_squares"] == sum(n * n for n in held)
+    assert set(plan["assignment"]) == set(group["members"])
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A strategy that breaks what it is told to break."""
+
+    how: Callable[[Group], Any]
+    name: ClassVar[str] = "bad"
+    goals: ClassVar[tuple[str, ...]] = ("balance",)
+
+    def assign(self, group: Group) -> Any:
+        return self.how(group)
+
+
+def first_wanting(group: Group) -> Any:
+    owner = np.full(group.P, -1, dtype=np.int64)
+    for topic in range(group.T):
+        if len(subscribers := group.subscribers(topic)):
+            owner[group.partitions(topic)] = subscribers[0]
+    return owner
+
+
+def leaves_the_last(group: Group) -> Any:
+    owner = first_wanting(group)
+    owner[-1:] = -1
+    return owner
+
+
+def invents_a_member(group: Group) -> Any:
+    return np.where(first_wanting(group) < 0, -1, group.M)
+
+
+def ignores_wishes(group: Group) -> Any:
+    return np.zeros(group.P, dtype=np.int64)
+
+
+def gives_twice(group: Group) -> Any:
+    return np.concatenate([first_wanting(group)] * 2)
+
+
+def fails_on_nothing(group: Group) -> Any:
+    return first_wanting(group) + 0 * group.number.max()
+
+
+def lies_about_goals(group: Group) -> Any:
+    return Answer(first_wanting(group), {"luck": "certain"})
+
+
+def writes_into_the_group(group: Group) -> Any:
+    owner = first_wanting(group)
+    group.generation[:] = 7
+    return owner
+
+
+class Moody:
+    """It changes its mind from call to call."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+
+    def __call__(self, group: Group) -> Any:
+        self.turn += 1
+        owner = first_wanting(group)
+        for topic in range(group.T):
+            if len(subscribers := group.subscribers(topic)):
+                owner[group.partitions(topic)] = subscribers[self.turn % len(subscribers)]
+        return owner
+
+
+@pytest.mark.parametrize(
+    ("how", "promise", "words"),
+    [
+        (leaves_the_last, "left over", "to nobody, though some member wants"),
+        (invents_a_member, "valid", "named member"),
+        (ignores_wishes, "valid", "who does not want"),
+        (gives_twice, "valid", "needed an integer array of shape"),
+        (fails_on_nothing, "crash", "It raised ValueError"),
+        (lies_about_goals, "proof", "which is none of its goals|needed optimal, bounded, heuristic"),
+        (writes_into_the_group, "input", "changes its input: group.generation"),
+        (Moody(), "again", "changes from call to call"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_broken_promise_is_named_in_a_sentence_with_a_small_group(how: Any, promise: str, words: str) -> None:
+    with pytest.raises(ContractBroken, match=words) as caught:
+        check_assignor(Bad(how))
+    assert promise in caught.value.promises
+    assert len(str(caught.value)) < 1500
+
+
+def test_a_strategy_that_keeps_the_promises_passes() -> None:
+    check_assignor(Bad(first_wanting))
+
+
+def test_an_author_learns_of_missing_names_and_loose_settings() -> None:
+    @dataclass
+    class Nameless:
+        goals: list[str] = field(default_factory=list)
+
+        def assign(self, group: Group) -> Any:
+            return first_wanting(group)
+
+    with pytest.raises(ContractBroken) as caught:
+        check_assignor(Nameless())  # type: ignore[arg-type]
+    assert {"name", "goals", "frozen"} <= set(caught.value.promises)
+
+
+def test_random_groups_are_the_same_for_the_same_seed_and_of_every_kind() -> None:
+    made = list(many_groups(400, seed=3))
+    assert made == list(many_groups(400, seed=3))
+    members = [fields for group in made for fields in group["members"].values()]
+    entries = [e for group in made for what in group["topics"].values() if isinstance(what, list) for e in what]
+    assert {"instance_id", "rack", "priority", "owned", "generation"} <= set().union(*members)
+    assert {"racks", "lag", "begin", "end", "committed"} <= set().union(*entries)
+    ignored = {why["why"].split(":")[0].split(" in ")[0] for group in made for why in apportion.plan(group).ignored}
+    assert ignored == {"no such partition", "stale", "claimed twice", "not subscribed"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(group=groups())
+def test_the_order_of_keys_and_lists_never_matters(group: dict[str, Any]) -> None:
+    import random
+
+    plan = apportion.plan(group, "cooperative-sticky").to_json()
+    assert apportion.plan(shuffled(random.Random(0), group), "cooperative-sticky").to_json() == plan
