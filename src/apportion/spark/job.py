@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from apportion.errors import BadInput, MissingExtra, UnknownName
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from apportion.spark.capture import Captured
+    from apportion.spark.sinks import Sink
     from apportion.spark.sources import Dump
 
 Progress = Callable[[str], None]
@@ -28,6 +29,12 @@ QUICK_ROWS: Final = 1_000_000
 """Below this many records a session that starts sooner is the faster one."""
 
 ROWS_A_FILE: Final = 500_000
+AT_ONCE: Final = 3
+FROM_BRONZE: Final = frozenset(
+    f"silver/{name}" for name in ("commits", "generations", "epochs", "rejects", "gaps", "ends", "topics")
+)
+"""Tables that are made from the dump alone."""
+
 _SOURCE_FILE: Final = "source.json"
 
 
@@ -119,52 +126,67 @@ def build(
     dump, out = Path(dump).absolute(), Path(out).absolute()
     _needs_libraries()
     from apportion.spark import session, sinks, sources, trouble
-    from apportion.spark.schemas import TABLES
 
-    rows = sources.count_rows(dump)
+    settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
+    quick = sources.count_rows(dump) < QUICK_ROWS
     progress("starting Spark")
-    with (
-        trouble.plainly(out),
-        sinks.parquet(out) as sink,
-        session.session(spark, quick=rows < QUICK_ROWS) as running,
-    ):
+    with trouble.plainly(out), sinks.parquet(out) as sink, session.session(spark, quick=quick) as running:
         source = sources.read_dump(running, dump)
         place: sinks.Sink = sinks.DeltaSink(sink) if delta else sink
-        tables: dict[str, DataFrame] = {}
-        files = 1 + source.count // ROWS_A_FILE
-        for name, make in _steps(source, allowed_lag, personal_days, personal).items():
-            progress(f"making {name}")
-            tables[name] = place.write(name, make(tables), TABLES[name], files)
+        _make(place, source, _steps(source, **settings), progress)
         place.publish()
-        _remember(out, dump)
-    return Built(source.count, {state.name: state.rows for state in status(out)} if not delta else {})
+        _remember(out, dump, settings)
+    return Built(source.count, {} if delta else {state.name: state.rows for state in status(out)})
 
 
 def rebuild(
     out: Path | str, dump: Path | str | None = None, *, spark: SparkSession | None = None, progress: Progress = silent
 ) -> Built:
-    """Make every table of ``out`` anew from bronze, to the same bytes; the dump is the last one unless it is told."""
+    """Make every table of ``out`` anew from bronze, to the same bytes, with the dump and settings of the last time.
+
+    dump
+        Another place where the records are now.
+    """
     out = Path(out).absolute()
-    settings = _remembered(out)
-    source = Path(dump) if dump is not None else settings
-    if source is None:
-        raise BadInput(str(out), f"no {_SOURCE_FILE}", "tables that a build made here, or the dump to build them from")
-    return build(source, out, spark=spark, progress=progress)
+    last, settings = _remembered(out)
+    return build(last if dump is None else dump, out, **settings, spark=spark, progress=progress)
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
+def _make(place: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress) -> None:
+    """Every table in its order; those that need no other one at the same time, for small ones keep one core busy."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from apportion.spark.schemas import TABLES
+
+    files = 1 + source.count // ROWS_A_FILE
+    tables: dict[str, DataFrame] = {}
+
+    def make(name: str) -> None:
+        progress(f"making {name}")
+        tables[name] = place.write(name, steps[name](tables), TABLES[name], files)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(make, [name for name in steps if name in FROM_BRONZE]))
+    for name in steps:
+        if name not in FROM_BRONZE:
+            make(name)
+
+
 def _steps(source: Dump, allowed_lag: int, personal_days: int | None, personal: str) -> dict[str, Make]:
     """Table -> how it is made from those before it."""
     from apportion.spark import decode, gold
+    from apportion.spark.personal import Personal
 
     records = decode.once(source.records)
+    rule = Personal(personal_days, personal)
     return {
         "silver/commits": lambda t: decode.commits(records),
-        "silver/generations": lambda t: decode.generations(records),
-        "silver/epochs": lambda t: decode.epochs(records),
-        "silver/rejects": lambda t: decode.rejects(records),
+        "silver/generations": lambda t: rule.generations(decode.generations(records), records),
+        "silver/epochs": lambda t: rule.epochs(decode.epochs(records), records),
+        "silver/rejects": lambda t: rule.rejects(decode.rejects(records), records),
         "silver/counts": lambda t: decode.counts(
             t["silver/commits"], t["silver/generations"], t["silver/epochs"], records
         ),
@@ -264,14 +286,18 @@ def _needs_libraries() -> None:
         raise MissingExtra("The pipeline", "spark") from error
 
 
-def _remember(out: Path, dump: Path) -> None:
+def _remember(out: Path, dump: Path, settings: Mapping[str, object]) -> None:
     draft = out / f".{_SOURCE_FILE}"
-    draft.write_text(json.dumps({"version": 1, "dump": os.path.relpath(dump, out)}) + "\n")
+    said = {"version": 1, "dump": os.path.relpath(dump, out), "settings": settings}
+    draft.write_text(json.dumps(said) + "\n")
     os.replace(draft, out / _SOURCE_FILE)
 
 
-def _remembered(out: Path) -> Path | None:
+def _remembered(out: Path) -> tuple[Path, dict[str, Any]]:
+    """The dump and the settings of the last build."""
     try:
-        return (out / str(json.loads((out / _SOURCE_FILE).read_text())["dump"])).resolve()
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        said = json.loads((out / _SOURCE_FILE).read_text())
+        return (out / str(said["dump"])).resolve(), dict(said["settings"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        needed = "a folder that a build made, or the dump to build from"
+        raise BadInput(str(out), f"no {_SOURCE_FILE} that tells where the records are", needed) from error

@@ -167,7 +167,7 @@ COMMITS: Final = Table(
             column("committed", _LONG, "next offset to read", "tombstone"),
             column("leader_epoch", _INT, "leader epoch of the last message read", "tombstone, or none said"),
             column("metadata", _STRING, "free text of the client", "tombstone"),
-            column("commit_time", _TIME, "when it was committed", "tombstone"),
+            column("commit_time", _TIME, "when it was committed", "tombstone, or 292,000 years away"),
             column("expire_time", _TIME, "when it expires", "no time of its own (all but value version 1)"),
             column("topic_id", _STRING, "id of the topic", "tombstone, or none said"),
             _TOMBSTONE,
@@ -439,7 +439,11 @@ GROUP_STATE: Final = Table(
             column("generation", _INT, "generation, or epoch", "simple group"),
             column("readable", _BOOLEAN, "whether the members' bytes are those of consumers"),
             column("members", ArrayType(STATE_MEMBER), "its members"),
-            column("topics", ArrayType(TOPIC), "topics that it wants or has commits on, as far as they are known"),
+            column(
+                "topics",
+                ArrayType(TOPIC),
+                "topics that it wants, ever wanted or has commits on, as far as they are known",
+            ),
             column("commits", ArrayType(COMMITTED), "its standing commits"),
         ]
     ),

@@ -5,6 +5,7 @@ On a cluster nothing of this is needed: hand your own session to the functions o
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -94,13 +95,16 @@ def local(scratch: Path, *, quick: bool = True, kafka: bool = False) -> SparkSes
         last = said[-1] if said else str(error).splitlines()[0]
         raise Unavailable(f"Spark did not start: {last}") from error
     spark.sparkContext.setLogLevel("ERROR")
+    # PySpark prints each failed query as JSON too; what failed is raised and told in a sentence.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
 
 
 def cores() -> int:
     """Threads of a local session: ``APPORTION_CORES``, else what this process may use, at most 8."""
     told = os.environ.get("APPORTION_CORES", "")
-    return int(told) if told.isdigit() and int(told) > 0 else max(2, min(8, len(os.sched_getaffinity(0))))
+    return int(told) if told.isdigit() and int(told) > 0 else max(2, min(8, os.cpu_count() or 2))
 
 
 def java() -> str:
