@@ -1,0 +1,134 @@
+"""Groups, with their histories where there are any, as the data that the page draws."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from apportion.assignors import known
+from apportion.errors import ApportionError
+from apportion.model.names import build
+from apportion.planning import plan
+from apportion.report.data import group_data
+from apportion.report.words import oddities
+
+if TYPE_CHECKING:
+    from apportion.history.memory import Remembered
+    from apportion.inputs.observed import Observed
+    from apportion.model.group import Group
+    from apportion.model.plan import Plan
+
+MOST_PARTITIONS: Final = 20_000
+"""Above it a group is planned by these alone: a page of a big cluster must not take minutes."""
+QUICK: Final = ("range", "roundrobin", "sticky")
+
+
+def of_observed(observed: Observed) -> dict[str, Any]:
+    """One group of which only the present is known."""
+    group = build(observed.raw)
+    return group_data(group, plans(group), facts=facts(observed, group))
+
+
+def of_remembered(remembered: Remembered, observed: Observed) -> dict[str, Any]:
+    """One group with its history."""
+    group = build(observed.raw)
+    return group_data(
+        group, plans(group), facts=facts(observed, group), history=history(remembered), replays=replays(remembered)
+    )
+
+
+def facts(observed: Observed, group: Group) -> dict[str, Any]:
+    """State, strategy, and a verdict with its reason."""
+    odd = [*oddities(group, observed.state), *observed.says]
+    return {
+        "state": observed.state or "",
+        "protocol": observed.protocol or "",
+        "generation": observed.generation,
+        "verdict": verdict(group, odd),
+        "why": " ".join(odd),
+    }
+
+
+def verdict(group: Group, odd: Sequence[str]) -> str:
+    """``OK``; ``WARN`` where something is odd; ``ERR`` where messages wait that nobody reads."""
+    if not odd:
+        return "OK"
+    unread = group.lag > 0
+    nobody = unread & (group.owner < 0) & (group.wanted if group.M else unread)
+    return "ERR" if nobody.any() else "WARN"
+
+
+def plans(group: Group) -> list[Plan]:
+    """What every strategy would do now; those that cannot plan this group are left out."""
+    made: list[Plan] = []
+    if not group.M:
+        return made
+    for name in known() if group.P <= MOST_PARTITIONS else QUICK:
+        try:
+            made.append(plan(group, name))
+        except ApportionError:
+            continue
+    return made
+
+
+def history(remembered: Remembered) -> list[dict[str, Any]]:
+    """Every rebalance with its owners under names that a person knows."""
+    by_offset = {generation.offset: generation for generation in remembered.folded.generations}
+    names = labels(remembered)
+    rows = []
+    for one in remembered.rebalances:
+        owners = by_offset[one.source_offset].owners() if one.source_offset in by_offset else {}
+        rows.append({
+            "generation": one.generation, "at": moment(one.at), "cause": one.cause, "members": one.members,
+            "moved": one.moved, "kept": one.kept, "given": one.given, "needless": one.needless,
+            "complete": one.complete,
+            "owners": {place: names.get(who, who) for place, who in owners.items()},
+        })  # fmt: skip
+    return rows
+
+
+def labels(remembered: Remembered) -> dict[str, str]:
+    """Identity to how a person calls the member: its client id where no other member of a generation has it too."""
+    shared: set[str] = set()
+    found: dict[str, str] = {}
+    for generation in remembered.folded.generations:
+        count = Counter(seat.client_id for seat in generation.members)
+        shared |= {client for client, n in count.items() if client and n > 1}
+        for seat in generation.members:
+            if not seat.instance_id and seat.client_id:
+                found[seat.identity] = seat.client_id
+    return {identity: client for identity, client in found.items() if client not in shared}
+
+
+def replays(remembered: Remembered) -> list[dict[str, Any]]:
+    """What each strategy would have moved, rebalance by rebalance."""
+    offsets = [one.source_offset for one in remembered.rebalances]
+    rows = []
+    for name, moves in replayed(remembered).items():
+        rows.append({"assignor": name, "moves": [moves["by_offset"].get(offset, 0) for offset in offsets]})
+    return rows
+
+
+def replayed(remembered: Remembered) -> dict[str, dict[str, Any]]:
+    """Strategy to its totals, and to the moves of each generation by the offset of its record."""
+    found: dict[str, dict[str, Any]] = {}
+    if not remembered.rebalances:
+        return found
+    for name in known():
+        try:
+            walked: Mapping[str, Any] = remembered.replay(name)
+        except ApportionError:
+            continue
+        by_offset = {row["source_offset"]: row["moves"] for row in walked["generations"]}
+        found[name] = {**walked["total"], "by_offset": by_offset}
+    return found
+
+
+def moment(at_ms: int) -> str:
+    """Milliseconds as ISO 8601 in UTC; "" for what no calendar holds."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return ""

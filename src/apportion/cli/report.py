@@ -1,0 +1,82 @@
+"""``apportion report``: everything about a group or a cluster as one page with pictures."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+from apportion.cli import source
+from apportion.cli.output import emit, tell
+from apportion.cli.parser import Parser
+from apportion.errors import BadInput
+
+DETAILS = (
+    "INPUT is anything that describe reads. From a dump or the pipeline's tables the page has the history too: who\n"
+    "owned what over the generations, why it rebalanced, and what other strategies would have moved."
+)
+EXAMPLES = (
+    ("a cluster's history", "apportion report dump -o page.html"),
+    ("a group that was pasted", "apportion report pasted.txt --group ads-join -o page.html"),
+    ("a live cluster", "apportion report --bootstrap-server localhost:9092 --all-groups -o page.html"),
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """What to show, and where the page goes."""
+    parser.add_argument("file", metavar="INPUT", nargs="?", help="the groups; - is standard input")
+    source.add_group_choice(parser)
+    parser.add_argument("--all-groups", action="store_true", help="every group of the live cluster")
+    parser.add_argument("-o", "--output", metavar="FILE", default="apportion.html", help="default: apportion.html")
+    parser.add_argument("--title", metavar="TEXT", help="the page's title")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page, and say where it is; ``-o -`` writes it to standard output."""
+    name = source.called(args.file) if args.file else args.bootstrap_server or "standard input"
+    groups = _groups(args)
+    text = page_of(groups, args.title or _title(groups), name)
+    if args.output == "-":
+        emit(text)
+        return 0
+    source.write_whole(args.output, text)
+    tell(f"{len(groups)} groups, {len(text.encode()) / 1e6:.1f} MB")
+    emit(f"{args.output}\n")
+    return 0
+
+
+def page_of(groups: list[dict[str, Any]], title: str, name: str) -> str:
+    """The page as text; the moment is now, unless SOURCE_DATE_EPOCH fixes it."""
+    from apportion.report import page
+
+    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if fixed and not (fixed.isascii() and fixed.isdecimal() and len(fixed) < 12):
+        raise BadInput("SOURCE_DATE_EPOCH", repr(fixed[:40]), "seconds since 1970")
+    now = datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)
+    return page.render(groups, title=title, source=name, at=now.isoformat(timespec="seconds").replace("+00:00", "Z"))
+
+
+def _groups(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from apportion.cli import pages
+
+    if args.file is not None and args.file != "-" and os.path.isdir(args.file):
+        return of_folder(args.file, args.groups)
+    return [pages.of_observed(observed) for observed in source.many(args)]
+
+
+def of_folder(path: str, names: list[str]) -> list[dict[str, Any]]:
+    """The groups of a dump or of tables, with their histories."""
+    from apportion.cli import pages
+    from apportion.inputs.dump import observed
+    from apportion.inputs.past import remember
+
+    memory = remember(path)
+    chosen = [memory.group(name) for name in names] or memory.living
+    if not chosen:
+        raise BadInput(path, "no group", "records of at least one group")
+    return [pages.of_remembered(group, observed(group)) for group in chosen]
+
+
+def _title(groups: list[dict[str, Any]]) -> str:
+    return str(groups[0]["group"]) if len(groups) == 1 else f"{len(groups)} consumer groups"
