@@ -66,7 +66,7 @@ def shake(arena: Arena) -> None:
         time.sleep(arena.random.uniform(0.5, 3))
         if n % (30 if LONG else 8) == 0:
             arena.befall("broker_killed")
-        done = sum(map(arena.generation, arena.groups)) >= REBALANCES if LONG else n >= 16
+        done = sum(map(arena.generation, arena.groups)) >= REBALANCES if LONG else n >= 14
         if done:
             return
 

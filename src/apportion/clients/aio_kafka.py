@@ -18,6 +18,9 @@ from typing import Any, Final
 try:
     from aiokafka.consumer.group_coordinator import GroupCoordinator
     from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+    from aiokafka.errors import InconsistentGroupProtocolError, KafkaError
+    from aiokafka.protocol.admin import DescribeGroupsRequest
+    from aiokafka.protocol.group import JoinGroupRequest
 except ImportError:  # pragma: no cover - tried in an environment without the client
     from apportion.errors import MissingExtra
 
@@ -25,6 +28,7 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
 
 from apportion.assignors import Assignor as Strategy
 from apportion.clients.bridge import Bridge, Joined, Offsets, Settings
+from apportion.clients.choice import refused
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput, UnreadableBytes
 from apportion.wire.assignment import Assignment, write_assignment
@@ -45,7 +49,7 @@ def assignor(
     lag: Offsets | None = None,
     **settings: Any,
 ) -> AioKafkaAssignor:
-    """A strategy for ``partition_assignment_strategy``, one for each consumer, and the only one in its list.
+    """A strategy for ``partition_assignment_strategy``, one for each consumer.
 
     The arguments are those of ``apportion.clients.kafka_python.assignor``; ``on_plan`` is called in the thread that
     planned.
@@ -165,30 +169,72 @@ def _introduce() -> None:
     @functools.wraps(made)
     def init(self: Any, *args: Any, **configs: Any) -> None:
         ours = [a for a in configs.get("assignors", ()) if isinstance(a, AioKafkaAssignor)]
-        if ours and len(configs["assignors"]) > 1:
-            # aiokafka 0.14 sends one JoinGroup for each strategy of its list, the first with the first alone, so that
-            # the group would be asked for a choice that no member meant.
-            found = f"{len(configs['assignors'])} assignors"
-            raise BadInput("partition_assignment_strategy", found, "exactly one: aiokafka 0.14 joins wrongly with more")
         made(self, *args, **configs)
         for strategy in ours:
             strategy.meet(self)
-            _lead_ourselves(self)
+        if ours:
+            _mend(self)
 
     setattr(init, _MET, True)
     GroupCoordinator.__init__ = init
 
 
-def _lead_ourselves(coordinator: Any) -> None:
-    """On this one coordinator, hand the whole JoinGroup answer to the strategy, not what is left of it."""
-    self = weakref.ref(coordinator)
+def _mend(coordinator: Any) -> None:
+    """Mend on this one coordinator what would break a group (seen with aiokafka 0.14).
 
-    async def perform_assignment(response: Any) -> dict[str, bytes]:
+    * The leader's strategy gets the whole JoinGroup answer, not what version 0 leaves of it.
+    * With several strategies the client sends one JoinGroup for each, the first with the first alone, so that the
+      group is asked for a choice that no member meant. Now the first names them all, and the others are not sent.
+    * A refusal for want of a common strategy says what each side has.
+    """
+    self = weakref.ref(coordinator)
+    rejoin, send = type(coordinator)._do_rejoin_group, type(coordinator)._send_req
+    joined: list[Any] = [None]
+
+    async def perform_assignment(response: Any) -> Mapping[str, Any]:
         c: Any = self()
         strategy = c._lookup_assignor(response.group_protocol)
-        return dict(await strategy.lead(c, response))
+        if not isinstance(strategy, AioKafkaAssignor):
+            return dict(await type(c)._perform_assignment(c, response))
+        return await strategy.lead(c, response)
+
+    async def send_req(request: Any) -> Any:
+        c: Any = self()
+        if not isinstance(request, JoinGroupRequest) or len(c._assignors) == 1:
+            return await send(c, request)
+        if len(request._group_protocols) == 1:
+            request._group_protocols = _protocols(c)
+            joined[0] = await send(c, request)
+        return joined[0]
+
+    async def do_rejoin_group(subscription: Any) -> Any:
+        c: Any = self()
+        try:
+            return await rejoin(c, subscription)
+        except InconsistentGroupProtocolError:
+            raise InconsistentGroupProtocolError(await _refusal(c)) from None
 
     coordinator._perform_assignment = perform_assignment
+    coordinator._send_req = send_req
+    coordinator._do_rejoin_group = do_rejoin_group
+
+
+def _protocols(coordinator: Any) -> list[tuple[str, bytes]]:
+    """Every strategy of the list with what the member says to it."""
+    topics = coordinator._subscription.subscription.topics
+    said = [(strategy.name, strategy.metadata(topics)) for strategy in coordinator._assignors]
+    return [(name, words if isinstance(words, bytes) else words.encode()) for name, words in said]
+
+
+async def _refusal(coordinator: Any) -> str:
+    """What each side has, by asking the coordinator's broker about the group."""
+    mine = [assignor.name for assignor in coordinator._assignors]
+    try:
+        answer = await coordinator._send_req(DescribeGroupsRequest([coordinator.group_id]))
+        _, _, _, protocol_type, protocol, members = answer.groups[0][:6]
+        return refused(coordinator.group_id, mine, protocol, [member[1] for member in members], protocol_type)
+    except KafkaError:
+        return refused(coordinator.group_id, mine, "", [], "")
 
 
 _introduce()

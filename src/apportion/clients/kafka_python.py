@@ -16,6 +16,8 @@ from typing import Any, Final
 try:
     from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
     from kafka.coordinator.consumer import ConsumerCoordinator
+    from kafka.errors import InconsistentGroupProtocolError, KafkaError
+    from kafka.protocol.admin import DescribeGroupsRequest
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 except ImportError:  # pragma: no cover - tried in an environment without the client
     from apportion.errors import MissingExtra
@@ -24,6 +26,7 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
 
 from apportion.assignors import Assignor as Strategy
 from apportion.clients.bridge import Bridge, Joined, Offsets, Settings
+from apportion.clients.choice import refused
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput, UnreadableBytes
 from apportion.wire.assignment import Assignment
@@ -223,6 +226,7 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
       leader, ``need_rejoin`` forgot it; no heartbeats followed, and the member was expelled.
     * A member that was expelled while it rejoined kept its partitions under its new id. It has lost them (KIP-429).
     * Bytes that are no subscription at all killed the leader; now their member is left without topics.
+    * A refusal for want of a common strategy says what each side has.
     * When replicas move to other racks, a leader with a rack rejoins (KIP-881).
     """
     self = weakref.ref(coordinator)
@@ -241,7 +245,10 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         c: Any = self()
         if c._generation.is_lost() and c._subscription.assigned_partitions():
             await c._on_join_prepare_async(c._generation.generation_id, c._generation.member_id)
-        return await join(c)
+        try:
+            return await join(c)
+        except InconsistentGroupProtocolError:
+            raise InconsistentGroupProtocolError(await _refusal(c)) from None
 
     def perform_assignment(leader_id: str, protocol: str, members: Sequence[Any]) -> Any:
         for member in members:
@@ -251,6 +258,19 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     coordinator.need_rejoin = needs
     coordinator._do_join_and_sync_async = join_and_sync
     coordinator._perform_assignment = perform_assignment
+
+
+async def _refusal(coordinator: Any) -> str:
+    """What each side has, by asking the coordinator's broker about the group."""
+    mine = list(coordinator._assignors)
+    try:
+        request = DescribeGroupsRequest(groups=[coordinator.group_id])
+        answer = await coordinator._manager.send(request, node_id=coordinator.coordinator_id)
+        group = answer.groups[0]
+        clients = [member.client_id for member in group.members]
+        return refused(coordinator.group_id, mine, group.protocol_data or "", clients, group.protocol_type or "")
+    except KafkaError:
+        return refused(coordinator.group_id, mine, "", [], "")
 
 
 def _readable(member: str, raw: bytes) -> bytes:

@@ -6,7 +6,7 @@
 Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``settings`` (of the strategy),
 ``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never), ``plain`` (true: the client's own
 strategies of those names), ``pause_ms`` (after each batch), ``client`` "kafka-python" or "aiokafka", ``consumer``
-(more of the client's own arguments).
+(more of the client's own arguments), ``lag`` (true: a lag feed, with the ``admin`` client's arguments).
 
 Lines out: ``{"at": seconds, "event": ..., "member": name, ...}`` with the events
 
@@ -191,7 +191,15 @@ def listen() -> queue.Queue[str]:
 
 def options(config: Config, tell: Teller) -> dict[str, Any]:
     """Keyword arguments of our ``assignor()``."""
+    lag = None
+    if config.get("lag"):
+        feeds = import_module("apportion.clients.lag_feed")
+        fetch = feeds.kafka_offsets(bootstrap_servers=config["bootstrap"], **config.get("admin", {}))
+        lag = feeds.LagFeed(config["group"], fetch, topics=config["topics"])
+        lag.refresh()
+        lag.start()
     return {
+        "lag": lag,
         "rack": config.get("rack"),
         "priority": config.get("priority"),
         "on_plan": lambda rebalance: tell("planned", **rebalance.to_dict()),
@@ -379,10 +387,15 @@ def main() -> int:
     config = json.loads(sys.argv[1])
     logging.basicConfig(level=config.get("log", "INFO"), format="%(asctime)s %(name)s %(levelname)s %(message)s")
     tell = Teller(str(config.get("name", config.get("client", "kafka-python"))))
-    if config.get("client") == "aiokafka":
-        asyncio.run(run_aiokafka(config, tell))
-    else:
-        run_kafka_python(config, tell)
+    try:
+        if config.get("client") == "aiokafka":
+            asyncio.run(run_aiokafka(config, tell))
+        else:
+            run_kafka_python(config, tell)
+    except Exception as error:
+        tell("error", why=f"{type(error).__name__}: {error}")
+        logging.getLogger(__name__).exception("the member ended")
+        return 1
     return 0
 
 

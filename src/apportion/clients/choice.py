@@ -1,0 +1,68 @@
+"""Which strategy a group ends up with, and who stands in the way where there is none.
+
+Kafka's broker takes a strategy that every member supports; each member votes for the first of those in its own list,
+and the most votes win. A member that shares none with the group is refused, and all it hears is
+``INCONSISTENT_GROUP_PROTOCOL``; here that becomes a sentence that names both sides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from apportion.errors import ApportionError
+
+
+class NoCommonStrategy(ApportionError):
+    """Members of one group support no strategy in common.
+
+    >>> print(NoCommonStrategy({"a": ["range"], "b": ["sticky", "roundrobin"]}))
+    no strategy is common to all members: a has range; b has sticky, roundrobin. Give all of them one in common: first \
+add it everywhere, then take the old one away.
+    """
+
+    def __init__(self, lists: Mapping[str, Sequence[str]]) -> None:
+        sides = "; ".join(f"{who} has {', '.join(names) or 'none'}" for who, names in lists.items())
+        super().__init__(f"no strategy is common to all members: {sides}. {ADVICE}")
+
+
+ADVICE = "Give all of them one in common: first add it everywhere, then take the old one away."
+
+
+def chosen(lists: Mapping[str, Sequence[str]]) -> str:
+    """The strategy that the broker takes for members with these lists, each in its own order.
+
+    Raises
+        NoCommonStrategy. A tie of votes is open in Kafka; here the first member's vote wins it.
+
+    >>> chosen({"a": ["cooperative-sticky", "range"], "b": ["range"]})
+    'range'
+    """
+    common = set.intersection(*(set(names) for names in lists.values())) if lists else set()
+    if not common:
+        raise NoCommonStrategy(lists)
+    votes = Counter(next(name for name in names if name in common) for names in lists.values())
+    return votes.most_common(1)[0][0]
+
+
+def refused(group: str, ours: Iterable[str], theirs: str, members: Iterable[str], protocol_type: str) -> str:
+    """Why the broker refused a member, as far as it tells: what each side has.
+
+    theirs
+        The strategy that the group uses now; "" where it cannot be seen.
+    members
+        The client ids of its members.
+    protocol_type
+        ``consumer``, or another program's, such as ``connect``.
+    """
+    mine = ", ".join(ours)
+    if protocol_type and protocol_type != "consumer":
+        return f"group {group!r} is no group of consumers but of type {protocol_type!r}; take another group id."
+    if not theirs:
+        return f"group {group!r} has no strategy in common with this member, which has {mine}. {ADVICE}"
+    who = sorted(set(members))
+    shown = ", ".join(who[:5]) + (f" and {len(who) - 5} more" if len(who) > 5 else "")
+    return (
+        f"group {group!r} has no strategy in common with this member: it has {mine}; the group uses {theirs!r} "
+        f"(clients {shown}). {ADVICE}"
+    )

@@ -1,0 +1,197 @@
+"""Offsets for lag-aware plans, fetched in the background, so that no strategy ever waits for a broker.
+
+    feed = LagFeed("my-group", kafka_offsets(bootstrap_servers="..."), topics=["clicks"]).start()
+    KafkaConsumer("clicks", partition_assignment_strategy=[assignor("lag-aware", lag=feed)])
+
+A plan takes the newest answer if it is not too old; else it counts partitions, and the log says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from apportion.clients.rights import sentence
+from apportion.errors import MissingExtra, Unavailable
+
+log = logging.getLogger("apportion.clients")
+
+Table = Mapping[str, Mapping[int, Mapping[str, int]]]
+"""Topic to partition id to ``begin``, ``end``, ``committed`` (messages; absent: unknown, never committed)."""
+Fetch = Callable[[str, Sequence[str], float], Table]
+"""Group, topics, deadline in seconds -> offsets. It may wait and raise; it runs in a thread of its own."""
+
+
+class LagFeed:
+    """The newest offsets of a group's topics, fetched again and again by a thread of its own.
+
+    group
+        Whose committed offsets.
+    fetch
+        Where they come from: ``kafka_offsets(...)``, ``folder_offsets(...)``, or a function of yours.
+    topics
+        To be fetched from the start; those of later plans are added by themselves.
+    every_s, deadline_s
+        Seconds between two fetches, and for one.
+    max_age_s
+        Answers that were asked for longer ago are not used.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        fetch: Fetch,
+        *,
+        topics: Iterable[str] = (),
+        every_s: float = 10,
+        deadline_s: float = 5,
+        max_age_s: float = 60,
+    ) -> None:
+        self.group, self.every_s, self.deadline_s, self.max_age_s = group, every_s, deadline_s, max_age_s
+        self._fetch = fetch
+        self._topics = set(topics)
+        self._newest: tuple[float, Table] | None = None
+        self._trouble = "nothing was fetched yet"
+        self._wake, self._over = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"LagFeed({self.group!r}, every_s={self.every_s}, max_age_s={self.max_age_s})"
+
+    def start(self) -> Self:
+        """Begin to fetch."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"lag of {self.group}", daemon=True)
+            self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Stop; does not wait for a fetch that is on its way."""
+        self._over.set()
+        self._wake.set()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def table(self, topics: Iterable[str]) -> tuple[Table, str | None]:
+        """Offsets of the topics as far as known and fresh, and what is missing, in words; returns at once."""
+        wanted = set(topics)
+        if not wanted <= self._topics:
+            self._topics |= wanted
+            self._wake.set()
+        newest = self._newest
+        if newest is None:
+            return {}, self._trouble
+        asked, table = newest
+        age = time.monotonic() - asked
+        if age > self.max_age_s:
+            why = f" ({self._trouble})" if self._trouble else ""
+            return {}, f"the newest offsets are {age:.0f} s old, at most {self.max_age_s:g} s are allowed{why}"
+        missing = sorted(wanted - set(table))
+        found = {topic: table[topic] for topic in wanted if topic in table}
+        return found, f"no offsets yet of {', '.join(missing)}" if missing else None
+
+    def refresh(self) -> bool:
+        """Fetch now, in the calling thread; whether it went well. Its trouble is logged and never raised."""
+        topics, asked = sorted(self._topics), time.monotonic()
+        if not topics:
+            return False
+        try:
+            table = self._fetch(self.group, topics, self.deadline_s)
+        except Exception as error:
+            self._trouble = sentence(error)
+            log.warning("the lag of group %s could not be fetched: %s", self.group, self._trouble)
+            return False
+        if time.monotonic() - asked > self.deadline_s:
+            log.info("the lag of group %s took %.1f s", self.group, time.monotonic() - asked)
+        self._newest, self._trouble = (asked, table), ""
+        return True
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self._wake.clear()
+            self.refresh()
+            self._wake.wait(self.every_s)
+
+
+def kafka_offsets(**settings: Any) -> Fetch:
+    """Offsets by kafka-python's admin client: three requests for all topics (one a broker), over one connection.
+
+    settings
+        What ``KafkaAdminClient`` takes: ``bootstrap_servers``, ``security_protocol`` ... They are kept out of every
+        repr, log and error.
+    """
+    admin: list[Any] = []
+
+    def fetch(group: str, topics: Sequence[str], deadline_s: float) -> Table:
+        try:
+            from kafka import KafkaAdminClient
+        except ImportError:
+            raise MissingExtra("kafka_offsets", "kafka-python") from None
+        deadline_ms = int(deadline_s * 1000)
+        try:
+            if not admin:
+                admin.append(KafkaAdminClient(**{"request_timeout_ms": deadline_ms, **settings}))
+            return _ask(admin[0], group, topics, deadline_ms)
+        except Exception:
+            if admin:
+                admin.pop().close()
+            raise
+
+    return fetch
+
+
+def _ask(admin: Any, group: str, topics: Sequence[str], deadline_ms: int) -> Table:
+    from kafka import TopicPartition
+    from kafka.admin import OffsetSpec
+
+    parts = [
+        TopicPartition(topic["name"], partition["partition_index"])
+        for topic in admin.describe_topics(list(topics))
+        for partition in topic["partitions"]
+    ]
+    begin = admin.list_partition_offsets(dict.fromkeys(parts, OffsetSpec.EARLIEST), timeout_ms=deadline_ms)
+    end = admin.list_partition_offsets(dict.fromkeys(parts, OffsetSpec.LATEST), timeout_ms=deadline_ms)
+    committed = admin.list_group_offsets({group: parts})[group]
+    table: dict[str, dict[int, dict[str, int]]] = {topic: {} for topic in topics}
+    for part in parts:
+        row = {"begin": begin[part].offset, "end": end[part].offset}
+        if part in committed and committed[part].offset >= 0:
+            row["committed"] = committed[part].offset
+        table[part.topic][part.partition] = row
+    return table
+
+
+def folder_offsets(folder: str | Path) -> Fetch:
+    """Offsets from the pipeline's table ``gold/lag`` (a folder of Parquet files), for groups without a way to ask.
+
+    They are as old as the pipeline's last run: the feed's ``max_age_s`` counts from reading, so run both often.
+    """
+    path = Path(folder)
+
+    def fetch(group: str, topics: Sequence[str], deadline_s: float) -> Table:
+        try:
+            from pyarrow import dataset  # type: ignore[import-untyped, unused-ignore]
+        except ImportError:
+            raise MissingExtra("folder_offsets", "spark") from None
+        if not path.is_dir():
+            raise Unavailable(f"no lag table: {path} is no folder; needed the pipeline's gold/lag.")
+        rows = dataset.dataset(path, format="parquet").to_table(
+            columns=["topic", "partition", "begin", "end", "committed"],
+            filter=(dataset.field("group") == group) & dataset.field("topic").isin(list(topics)),
+        )
+        table: dict[str, dict[int, dict[str, int]]] = {}
+        for row in rows.to_pylist():
+            known = {name: row[name] for name in ("begin", "end", "committed") if row[name] is not None}
+            table.setdefault(row["topic"], {})[row["partition"]] = known
+        return table
+
+    return fetch

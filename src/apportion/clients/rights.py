@@ -1,0 +1,40 @@
+"""What a Kafka client's error means, as one sentence for a person: which right is missing, and how it is given.
+
+No sentence repeats a setting: credentials never get here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_MISSING: Final = {
+    "TopicAuthorizationFailedError": "no right to read or describe a topic{what}: an operator gives it with "
+    "kafka-acls --add --allow-principal User:YOU --operation Read --topic TOPIC",
+    "GroupAuthorizationFailedError": "no right to the consumer group{what}: an operator gives it with "
+    "kafka-acls --add --allow-principal User:YOU --operation Read --group GROUP",
+    "ClusterAuthorizationFailedError": "no right to act on the whole cluster{what}: an operator gives it with "
+    "kafka-acls --add --allow-principal User:YOU --operation Describe --cluster",
+    "SaslAuthenticationFailedError": "the broker refused the login{what}: see user, password and mechanism",
+    "AuthenticationFailedError": "the broker refused the login{what}: see user, password and mechanism",
+    "UnknownTopicOrPartitionError": "a topic or partition does not exist{what}, or may not be seen",
+    "NoBrokersAvailable": "no broker answered{what}: see the addresses and the security protocol",
+    "KafkaTimeoutError": "the brokers did not answer in time{what}",
+}
+
+
+def sentence(error: BaseException, what: str = "") -> str:
+    """One sentence about an error of a Kafka client, whichever client it is from.
+
+    what
+        Whom or what it is about, such as ``topic clicks``.
+
+    >>> sentence(KeyError("x"))
+    "KeyError: 'x'"
+    """
+    about = f" ({what})" if what else ""
+    for kind in type(error).__mro__:
+        name = kind.__name__ if kind.__name__ in _MISSING else f"{kind.__name__}Error"
+        if name in _MISSING:
+            return _MISSING[name].format(what=about)
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}{about}"

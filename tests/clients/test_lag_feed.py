@@ -1,0 +1,144 @@
+"""The lag feed: few requests for all topics, never a wait in a plan, and counts where it is late."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apportion.clients.bridge import Bridge, Joined, Settings
+from apportion.clients.lag_feed import LagFeed, folder_offsets, kafka_offsets
+from apportion.testing.broker import Broker
+from apportion.wire.subscription import Subscription
+
+from .groups import Members, new_name, owned, settle
+
+ROWS = {"t": {0: {"begin": 0, "end": 100, "committed": 0}, 1: {"begin": 0, "end": 9, "committed": 5}}}
+
+
+class Topics:
+    """A cluster of one topic with two partitions."""
+
+    def partitions(self, topic: str) -> list[int]:
+        return [0, 1]
+
+    def racks(self, topic: str) -> dict[int, list[str]]:
+        return {}
+
+
+def plan(feed: LagFeed, caplog: pytest.LogCaptureFixture) -> tuple[Any, str]:
+    """The measures of one plan with the feed, and the log."""
+    seen: list[Any] = []
+    bridge = Bridge("lag-aware", Settings(lag=feed, on_plan=seen.append))
+    with caplog.at_level("INFO", logger="apportion.clients"):
+        bridge.share_out([Joined("a", None, Subscription(("t",)))], Topics())
+    return seen[0].plan.measures, caplog.text
+
+
+def test_a_plan_uses_the_newest_offsets(caplog: pytest.LogCaptureFixture):
+    feed = LagFeed("g", lambda group, topics, deadline_s: ROWS, topics=["t"])
+    assert feed.refresh()
+    measures, log = plan(feed, caplog)
+    assert measures["lag_max"] == 104
+    assert "lag is unknown" not in log
+
+
+@pytest.mark.parametrize("trouble", ["nothing yet", "too old", "failed"])
+def test_a_late_or_failing_feed_means_counts_and_a_line_in_the_log(caplog: pytest.LogCaptureFixture, trouble: str):
+    def fetch(group: str, topics: Any, deadline_s: float) -> Any:
+        if trouble == "failed":
+            raise TimeoutError("the brokers are asleep")
+        return ROWS
+
+    feed = LagFeed("g", fetch, topics=["t"], max_age_s=0.01 if trouble == "too old" else 60)
+    if trouble != "nothing yet":
+        feed.refresh()
+        time.sleep(0.05)
+    measures, log = plan(feed, caplog)
+    assert "lag_max" not in measures
+    assert "the plan counts partitions where lag is unknown" in log
+    wanted = {"nothing yet": "nothing was fetched yet", "too old": "s old, at most 0.01", "failed": "are asleep"}
+    assert wanted[trouble] in log
+
+
+def test_a_feed_that_hangs_makes_nobody_wait(caplog: pytest.LogCaptureFixture):
+    """The fetch takes ten seconds; the plan is there at once."""
+    with LagFeed("g", lambda group, topics, deadline_s: time.sleep(10) or ROWS, topics=["t"]) as feed:
+        began = time.monotonic()
+        measures, _ = plan(feed, caplog)
+        assert time.monotonic() - began < 1
+        assert "lag_max" not in measures
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> Iterator[str]:
+    """Four partitions with 100, 60, 40 and 1 messages."""
+    from kafka import KafkaProducer
+
+    name = new_name("lag")
+    broker.create_topic(name, 4)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    for partition, count in enumerate((100, 60, 40, 1)):
+        for _ in range(count):
+            producer.send(name, b"x", partition=partition)
+    producer.flush()
+    producer.close()
+    return name
+
+
+@pytest.mark.broker
+def test_all_topics_cost_few_requests(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch):
+    """Begin, end and committed of six topics: as many requests as for one."""
+    from kafka import KafkaAdminClient
+
+    others = [new_name("lag") for _ in range(5)]
+    for other in others:
+        broker.create_topic(other, 2)
+    sent: list[str] = []
+    made = KafkaAdminClient.__init__
+
+    def counting(self: Any, **configs: Any) -> None:
+        made(self, **configs)
+        send = self._manager.send
+
+        def counted(request: Any, *args: Any, **kwargs: Any) -> Any:
+            sent.append(type(request).__name__)
+            return send(request, *args, **kwargs)
+
+        self._manager.send = counted
+
+    monkeypatch.setattr(KafkaAdminClient, "__init__", counting)
+    fetch = kafka_offsets(bootstrap_servers=broker.bootstrap)
+    table = fetch(new_name("nobody"), [topic, *others], 5)
+    assert table[topic][0] == {"begin": 0, "end": 100}
+    assert all(table[other] == {0: {"begin": 0, "end": 0}, 1: {"begin": 0, "end": 0}} for other in others)
+    for_six = len(sent)
+    fetch(new_name("nobody"), [topic], 5)
+    assert for_six <= 8, sent
+    assert len(sent) - for_six <= for_six
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+def test_a_lag_aware_group_shares_by_messages(broker: Broker, topic: str, client: str, tmp_path: Path):
+    """100 and 1 to one member, 60 and 40 to the other: 101 against 100 messages."""
+    with Members(broker, new_name("lag"), [topic], tmp_path) as group:
+        config = {"lag": True, "commit_ms": -1, "settings": {"auto_offset_reset": "earliest"}}
+        members = [group.python(client, "lag-aware", **config) for _ in range(2)]
+        settle(members, {topic: 4})
+        assert sorted(owned(member)[topic] for member in members) == [[0, 3], [1, 2]]
+
+
+def test_offsets_come_from_the_pipelines_table_too(tmp_path: Path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [("g", "t", 0, 0, 100, 40), ("g", "t", 1, 0, 9, None), ("other", "t", 0, 0, 5, 5)]
+    names = ["group", "topic", "partition", "begin", "end", "committed"]
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    parquet.write_table(pa.table(columns), tmp_path / "part-0.parquet")
+    table = folder_offsets(tmp_path)("g", ["t"], 5)
+    assert table == {"t": {0: {"begin": 0, "end": 100, "committed": 40}, 1: {"begin": 0, "end": 9}}}
