@@ -46,9 +46,10 @@ class Peer:
     main_class = ""
     heap = "-Xmx512m"
 
-    def __init__(self) -> None:
+    def __init__(self, main_class: str = "", *args: str) -> None:
+        self.main_class = main_class or self.main_class
         self.log = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the peer
-        command = [jars.java(), self.heap, *QUIET, "-cp", jars.kafka(), f"apportion.{self.main_class}"]
+        command = [jars.java(), self.heap, *QUIET, "-cp", jars.kafka(), f"apportion.{self.main_class}", *args]
         self.process: subprocess.Popen[str] = processes.start(
             command, log=self.log, stdout=subprocess.PIPE, encoding="utf-8"
         )

@@ -40,6 +40,9 @@ def record(to: Path) -> int:
             with hanging_transaction(stage.bootstrap):
                 return write(stage, to)
         finally:
+            for extra in stage.extras:
+                extra.process.kill()
+                extra.close()
             for _, _, member in stage.cast:
                 if isinstance(member, JavaMember):
                     member.kill()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from apportion.errors import Unavailable
-from apportion.testing.broker import Cluster
-from apportion.testing.peers import JavaMember
+from apportion.testing.broker import Cluster, free_ports
+from apportion.testing.peers import JavaMember, Peer
 from apportion.testing.recording.members import AioKafkaMember, KafkaPythonMember
 
 Member: TypeAlias = JavaMember | KafkaPythonMember | AioKafkaMember
@@ -32,16 +33,25 @@ LOAD = {
 GROWN = {"inventory": [2500, 2400, 2600, 2500, 800, 700, 900, 600]}
 
 
+def pace(load: list[int], partition: int) -> float:
+    """How well a group keeps up with a partition: badly with a hot one."""
+    hot = load[partition] > 1.6 * sum(load) / len(load)
+    return 0.7 if hot else 0.94 if partition % 2 else 1.0
+
+
 class Stage:
     """A running cluster, and who told what on it.
 
     cast
         Every member that ever was: (group, client id, member).
+    extras
+        Processes in groups of other kinds.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.bootstrap = cluster, cluster.bootstrap
         self.cast: list[tuple[str, str, Member]] = []
+        self.extras: list[Peer] = []
         self.seen: dict[str, int] = {}
         self.lock = threading.Lock()
 
@@ -82,6 +92,46 @@ class Stage:
         """An aiokafka member."""
         return self._enter(group, name, AioKafkaMember(self.bootstrap, group, topics, name))
 
+    def share(self, group: str, topic: str) -> None:
+        """A member of a share group, once it has its assignment."""
+        member = self._extra("Sharer")
+        member.tell({"properties": {"bootstrap.servers": self.bootstrap, "group.id": group}, "topic": topic})
+        member.hear()
+
+    def connect(self, group: str) -> None:
+        """A worker of Kafka Connect: its group is classic, and its bytes are in Connect's own protocol."""
+        topics = {f"{name}.storage.topic": f"{group}-{name}" for name in ("config", "offset", "status")}
+        properties = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": group,
+            "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "listeners": f"HTTP://127.0.0.1:{free_ports(1)[0]}",
+            **topics,
+            **{f"{name}.storage.replication.factor": "2" for name in ("config", "offset", "status")},
+            **{f"{name}.storage.partitions": "1" for name in ("offset", "status")},
+        }
+        with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
+            file.write("".join(f"{key}={value}\n" for key, value in properties.items()))
+            file.flush()
+            worker = self._extra("Leash", "org.apache.kafka.connect.cli.ConnectDistributed", file.name)
+            self._wait_stable(group, worker)
+
+    def _wait_stable(self, group: str, worker: Peer) -> None:
+        until = time.monotonic() + 90
+        while time.monotonic() < until and worker.process.poll() is None:
+            with self.cluster.admin() as admin:
+                if any(one["group_id"] == group and one["group_state"] == "Stable" for one in admin.list_groups()):
+                    return
+            time.sleep(0.5)
+        raise Unavailable(f"{group} did not become stable: {worker.last_words()}")
+
+    def _extra(self, main_class: str, *args: str) -> Peer:
+        peer = Peer(main_class, *args)
+        with self.lock:
+            self.extras.append(peer)
+        return peer
+
     def settle(self, group: str, *members: Member, same: bool = False, patience_s: float = 60) -> None:
         """Wait until all share a generation that is new (or the ``same``), nobody doubles, and all is calm."""
         until = time.monotonic() + patience_s
@@ -103,10 +153,10 @@ class Stage:
         return all(time.time() - member.events[-1]["at"] > 0.8 for member in members)
 
     def read(self, member: Member, share: float, **more: Any) -> None:
-        """Commit that share of each partition it holds, a little less on every second one, so that lag differs."""
+        """Commit that share of each partition it holds, less on hot ones, so that lag differs."""
         load = {**LOAD, **GROWN}
         offsets = {
-            topic: {p: int(load[topic][p] * share * (0.9 if p % 2 else 1)) for p in partitions}
+            topic: {p: int(load[topic][p] * share * pace(load[topic], p)) for p in partitions}
             for topic, partitions in member.assignment.items()
         }
         if offsets:

@@ -189,6 +189,26 @@ def gone(stage: Stage, group: str = "gone-group") -> None:
         admin.delete_groups([group])
 
 
+def gone_kip848(stage: Stage, group: str = "gone-kip848") -> None:
+    """A KIP-848 group that is deleted: tombstones of every key type it had."""
+    member = stage.java(group, f"{group}-0", ["returns"], group_protocol="consumer")
+    stage.settle(group, member)
+    stage.read(member, 0.5)
+    member.leave()
+    with stage.cluster.admin() as admin:
+        admin.delete_groups([group])
+
+
+def shared(stage: Stage, group: str = "tickets-share") -> None:
+    """A share group: its records are of other key types, which nobody may stumble over."""
+    stage.share(group, "returns")
+
+
+def connectors(stage: Stage, group: str = "connect-cluster") -> None:
+    """A worker of Kafka Connect: a classic group under another protocol type."""
+    stage.connect(group)
+
+
 def legacy(stage: Stage, group: str = "legacy-reader") -> None:
     """One of its two topics is deleted while it reads."""
     crew: list[Member] = [
@@ -270,4 +290,5 @@ def behind(stage: Stage, group: str = "archive-behind") -> None:
 SCRIPT: tuple[Callable[[Stage], None], ...] = (
     storm, feed, tangled, profiles, ads, billing, search, upgraded, prices, growing, stock, routes, legacy, near,
     reports, mails, abroad, nightly, ledger, export, gone, behind,
+    gone_kip848, shared, connectors,
 )  # fmt: skip
