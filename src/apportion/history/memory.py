@@ -106,12 +106,18 @@ class Remembered:
 
     def replay(self, assignor: str) -> dict[str, Any]:
         """The JSON of ``apportion replay``."""
-        walked = replay(self.name, self.folded.generations, assignor, self.raw["topics"])
+        walked = replay(self.name, self.folded.generations, assignor, self._topics)
         return replay_to_dict(self.name, assignor, walked)
 
     def what_if(self, assignors: Sequence[str] | None = None) -> list[Answer]:
         """Every strategy on the history and on the present under each scenario."""
-        return what_if(self.name, self.folded.generations, self.raw, self.raw["topics"], assignors)
+        readable = self.present is not None and self.present.readable
+        return what_if(self.name, self.folded.generations, self.raw if readable else None, self._topics, assignors)
+
+    @cached_property
+    def _topics(self) -> TopicEntries:
+        """Every known topic; those of the group with its commits."""
+        return {**self.world.topics, **self.raw["topics"]}
 
     @cached_property
     def wanted(self) -> frozenset[str] | None:

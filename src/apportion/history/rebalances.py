@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from apportion.arrays import NOBODY
+from apportion.assignors import Assignor, find
 from apportion.errors import ApportionError
 from apportion.history.cause import Habits, causes
 from apportion.history.records import Generation, counts_after
@@ -119,6 +121,11 @@ def _row(
     )
 
 
+@cache
+def _least() -> Assignor:
+    return find("sticky", LEAST)
+
+
 def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> int | None:
     """Moves between members that stay, beyond the proved least of an even assignment; None without a proof."""
     earlier, later = step("", before, counts), step("", now, counts)
@@ -128,7 +135,7 @@ def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> in
     if not moves:
         return 0
     try:
-        best = plan(group, "sticky", LEAST)
+        best = plan(group, _least())
     except (ApportionError, MemoryError):
         return None
     if any(best.proof.get(goal) != "optimal" for goal in ("balance", "moves")):

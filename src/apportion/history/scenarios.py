@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
 
 from apportion import whatif
-from apportion.assignors import find, known
+from apportion.assignors import Assignor, find, known
 from apportion.errors import ApportionError
 from apportion.history.records import Generation
 from apportion.history.replay import replay_steps, total
 from apportion.history.steps import TopicEntries, steps
 from apportion.model.group import Group
 from apportion.model.measures import loads, measure
-from apportion.model.text import read_group
+from apportion.model.names import build
 from apportion.planning import plan
 
 REPLAY: Final = "replay"
@@ -87,7 +87,7 @@ def _replays(
 
 
 def _replay(walk: Any, assignor: str) -> dict[str, Any]:
-    done = replay_steps(walk, assignor)
+    done = replay_steps(walk, _strategy(assignor))
     whole, end = total(done), done[-1].measures
     return {
         "moves": whole["moves"],
@@ -100,7 +100,7 @@ def _presents(present: Mapping[str, Any] | None, names: list[str]) -> Iterator[A
     if present is None or not present["members"]:
         return
     try:
-        group = read_group(dict(present))
+        group = build(present)
         changed = list(scenarios(group))
     except Exception as error:  # the errors of one group end in its rows
         yield from (Answer(assignor, "as-is", 1, error=sentence(error)) for assignor in names)
@@ -117,8 +117,14 @@ def _presents(present: Mapping[str, Any] | None, names: list[str]) -> Iterator[A
                 yield _guarded(assignor, scenario, 1, partial(_plan, after, assignor))
 
 
+@cache
+def _strategy(name: str) -> Assignor:
+    """A strategy with its default settings, made once."""
+    return find(name)
+
+
 def _plan(group: Group, assignor: str) -> dict[str, Any]:
-    made = plan(group, find(assignor))
+    made = plan(group, _strategy(assignor))
     measures = {**measure(group, made.owner), **made.answer.measures}
     proof = ",".join(goal for goal, how in made.answer.proof.items() if how == "optimal")
     return {

@@ -30,7 +30,7 @@ def steps(allowed_lag: int = 0) -> dict[str, Callable[[Tables], DataFrame]]:
             t["gold/commits"], groups.wanted(once.present(t)), once.ends(t), t["silver/topics"]
         ),
         "gold/group_state": lambda t: groups.group_state(
-            once.present(t), t["gold/commits"], lag.topic_rows(once.ends(t), t["silver/topics"])
+            once.present(t), t["gold/commits"], once.histories(t), lag.topic_rows(once.ends(t), t["silver/topics"])
         ),
         "gold/verdicts": lambda t: verdicts.verdicts(t["silver/commits"], t["gold/lag"], once.ends(t), allowed_lag),
         "gold/whatif": lambda t: once.whatif(t),

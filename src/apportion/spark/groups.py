@@ -109,16 +109,22 @@ def wanted(present: DataFrame) -> DataFrame:
     return present.where("readable").select("group", *topics).distinct()
 
 
-def group_state(present: DataFrame, newest: DataFrame, topics: DataFrame) -> DataFrame:
-    """``gold/group_state``: the group's present with the topics that it wants or has commits on.
+def group_state(present: DataFrame, newest: DataFrame, histories: DataFrame, topics: DataFrame) -> DataFrame:
+    """``gold/group_state``: the group's present with the topics that it wants, ever wanted, or has commits on.
 
     topics
         As ``lag.topic_rows`` gives them.
     """
-    named = wanted(present).unionByName(newest.select("group", "topic")).distinct()
+    ever = F.flatten(F.flatten(F.transform("generations", lambda g: F.transform(g["members"], lambda m: m["topics"]))))
+    classic = histories.select("group", F.explode(ever).alias("topic"))
+    newer = histories.select("group", F.explode(F.map_values("names")).alias("topic"))
+    named = wanted(present).unionByName(newest.select("group", "topic")).unionByName(classic).unionByName(newer)
     topic = F.struct(*[F.col(name) for name in schemas.TOPIC.names])
     known = (
-        named.join(topics, "topic", "inner").groupBy("group").agg(F.sort_array(F.collect_list(topic)).alias("topics"))
+        named.distinct()
+        .join(topics, "topic", "inner")
+        .groupBy("group")
+        .agg(F.sort_array(F.collect_list(topic)).alias("topics"))
     )
     committed = F.struct("topic", "partition", "committed")
     stands = newest.groupBy("group").agg(F.sort_array(F.collect_list(committed)).alias("commits"))

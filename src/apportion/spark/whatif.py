@@ -43,7 +43,8 @@ def _answers(assignors: Sequence[str] | None, row: Mapping[str, Any]) -> Iterato
     try:
         history = fold(rows.events(name, row["generations"], row["epochs"]), row["names"] or {}).generations
         present = group_json_of(row) if row["type"] is not None and row["readable"] else None
-        topics = present["topics"] if present else {}
+        known = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
+        topics = {**known, **(present["topics"] if present else {})}
         for answer in what_if(name, history, present, topics, assignors):
             yield {"group": name, **asdict(answer)}
     except Exception as error:  # one group must not stop the others

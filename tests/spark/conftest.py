@@ -1,0 +1,35 @@
+"""One Spark for all tests of the pipeline, and small dumps to feed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pyspark = pytest.importorskip("pyspark", reason="the pipeline's tests need PySpark: pip install 'apportion[spark]'")
+
+from apportion.errors import Unavailable  # noqa: E402
+from apportion.spark import session  # noqa: E402
+from tests.spark import made  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[pyspark.sql.SparkSession]:
+    """A local session with the Kafka connector, if its jars are here; skips where Java 17 is missing."""
+    try:
+        session.java()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    with session.session(kafka=bool(session.connector_jars())) as running:
+        yield running
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Callable[..., Path]:
+    """``dump(records)`` writes a dump of them and gives its folder."""
+
+    def write(*args: object, **named: object) -> Path:
+        return made.write_dump(tmp_path / "dump", *args, **named)  # type: ignore[arg-type]
+
+    return write

@@ -1,0 +1,126 @@
+"""Records become rows: fast and plain decoders agree on every input, and each record is counted exactly once."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from apportion.spark import rows
+from tests.spark import made
+
+THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
+
+
+def table(batches: list[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(batches).combine_chunks()
+
+
+def where(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, int]]:
+    return list(zip(batch["source_partition"].to_pylist(), batch["source_offset"].to_pylist(), strict=True))
+
+
+def test_the_fast_decoder_gives_the_plain_ones_rows_in_its_order() -> None:
+    """On every kind and version, good, bad and mutated, and on slices that begin in the middle of a buffer."""
+    pairs = made.every_kind() * 3 + made.mutated(made.every_kind(), 5000)
+    whole = made.batch(pairs)
+    assert rows.commit_rows(whole).equals(rows.plain_commit_rows(whole))
+    for start, size in ((0, 0), (1, 1), (7, 100), (4000, 1000)):
+        piece = whole.slice(start, size)
+        assert rows.commit_rows(piece).equals(rows.plain_commit_rows(piece))
+
+
+def test_large_and_fixed_binaries_read_the_same() -> None:
+    """Foreign files may store bytes in Arrow's large form."""
+    whole = made.batch(made.every_kind())
+    large = whole.set_column(0, "key", whole["key"].cast(pa.large_binary()))
+    large = large.set_column(1, "value", whole["value"].cast(pa.large_binary()))
+    assert rows.commit_rows(large).equals(rows.commit_rows(whole))
+
+
+def test_commits_keep_what_the_bytes_say() -> None:
+    """Nulls, empty metadata, expiry, ids, and times that no calendar holds."""
+    pairs = [
+        made.commit(5, version=1, expire_time=-1, metadata=""),
+        made.commit(6, leader_epoch=3, metadata="é"),
+        made.commit(7, commit_time=2**62),
+        (made.commit(0)[0], None),
+    ]
+    old, new, far, gone = rows.commit_rows(made.batch(pairs)).to_pylist()
+    assert (old["leader_epoch"], old["metadata"], old["expire_time"], old["topic_id"]) == (None, "", None, None)
+    assert (new["leader_epoch"], new["metadata"], new["topic_id"]) == (3, "é", "AAECAwQFBgcICQoLDA0ODw")
+    assert (far["committed"], far["commit_time"]) == (7, None)
+    assert gone["tombstone"]
+    assert {name for name, value in gone.items() if value is None} == {
+        "committed", "leader_epoch", "metadata", "commit_time", "expire_time", "topic_id", "value_version",
+    }  # fmt: skip
+
+
+def test_a_generation_keeps_its_members_whole() -> None:
+    """What they subscribe to, owned, got, and remember; under another protocol type the bytes stay raw."""
+    pairs = [made.generation(5), made.generation(6, protocol_type="connect"), (made.generation(5)[0], None)]
+    mine, connect, gone = table(list(rows.generation_rows(made.batch(pairs)))).to_pylist()
+    member = mine["members"][1]
+    assert member["assigned"] == member["owned"] == [{"topic": "t", "partitions": [2, 3]}]
+    assert (member["owned_generation"], member["rack"], member["user_data"]) == (4, "r1", b"memory")
+    raw = connect["members"][0]
+    assert (raw["topics"], raw["owned"], raw["assigned"]) == ([], [], [])
+    assert raw["user_data"].endswith(b"r1")
+    assert (gone["tombstone"], gone["generation"], gone["members"]) == (True, None, [])
+
+
+@pytest.mark.timeout(1200)
+def test_each_mutated_record_is_counted_once() -> None:
+    """In commits, generations, epochs, the counted others, or rejects: never twice, never nowhere."""
+    count = 1_000_000 if THOROUGH else 50_000
+    kinds = made.every_kind()
+    for number in range(0, count, 10_000):
+        pairs = made.mutated(kinds, 10_000, seed=number)
+        whole = made.batch(pairs)
+        places: Counter[tuple[int, int]] = Counter(where(rows.commit_rows(whole)))
+        places.update(where(table(list(rows.generation_rows(whole)))))
+        places.update(where(table(list(rows.epoch_rows(whole)))))
+        rejected = rows.reject_rows(whole)
+        places.update(where(rejected))
+        others = sum(rows.other_counts(whole)["records"].to_pylist())
+        assert set(places.values()) == {1}
+        assert len(places) + others == len(pairs)
+        assert all(rejected["reason"].to_pylist())
+
+
+def test_rejects_hold_the_reason_and_every_byte() -> None:
+    """So that nothing is ever lost that somebody may read later."""
+    found = rows.reject_rows(made.batch(made.every_kind()))
+    assert list(zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)) == made.BAD
+    assert "value version 9" in found["reason"].to_pylist()[4]
+
+
+def test_a_reader_that_fails_makes_a_reject_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even an error of our own costs one record, not the job."""
+
+    def broken(key: bytes | None, value: bytes | None) -> None:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(rows, "decode", broken)
+    found = rows.reject_rows(made.batch([made.generation(1)]))
+    assert found["reason"].to_pylist() == ["the decoder failed: RecursionError: too deep"]
+
+
+def test_a_hostile_record_cannot_make_the_memory_grow() -> None:
+    """Nested rows are handed on in pieces of a few megabytes of input."""
+    wide = made.generation(1, members=[f"member-{i}" for i in range(3000)])
+    sizes = [piece.num_rows for piece in rows.generation_rows(made.batch([wide] * 40))]
+    assert sum(sizes) == 40
+    assert max(sizes) * len(wide[1] or b"") < 2 * rows.PIECE_BYTES + len(wide[1] or b"")
+
+
+def test_an_empty_batch_is_no_trouble() -> None:
+    """Spark sends some."""
+    empty = made.batch([])
+    assert (
+        rows.commit_rows(empty).num_rows == rows.reject_rows(empty).num_rows == rows.other_counts(empty).num_rows == 0
+    )
+    assert isinstance(rows.not_done(empty), np.ndarray)
