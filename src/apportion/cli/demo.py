@@ -1,0 +1,92 @@
+"""``apportion demo``: the main job on a recorded real cluster, from its records to judged plans and a page."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from apportion.cli.output import emit, emit_tables, tell
+from apportion.cli.parser import Parser
+
+if TYPE_CHECKING:
+    from apportion.history.memory import Remembered
+
+DETAILS = (
+    "The records that a real Kafka 4.3 wrote ship with the package. Spark makes every table of them in FOLDER/tables;\n"
+    "then each group is shown: how it stands, its last rebalances, what each strategy would have done instead; at the\n"
+    "end a page with pictures. It can be run again, also after it was killed half way."
+)
+EXAMPLES = (
+    ("everything, in .demo of this folder", "apportion demo"),
+    ("elsewhere", "apportion demo --to /tmp/demo"),
+    ("without Spark, straight from the records", "apportion demo --no-spark --to /tmp/demo"),
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """Where the tables and the page go."""
+    parser.add_argument("--to", metavar="FOLDER", default=".demo", help="default: .demo")
+    parser.add_argument("--from", metavar="DUMP", dest="dump", help="another dump than the recorded one")
+    parser.add_argument("--no-spark", action="store_true", help="fold the records in this process, without tables")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Records to tables to groups to a page, with progress on standard error."""
+    began = monotonic()
+    dump, folder = _dump(args.dump), Path(args.to)
+    read_from = dump
+    if not args.no_spark:
+        from apportion.spark import job
+
+        tell(f"== 1/3 Spark: {dump} to {folder / 'tables'}")
+        read_from = folder / "tables"
+        job.build(dump, read_from, progress=lambda line: tell(f"   {line}"))
+    tell("== 2/3 groups: how they stand, and what each strategy would have done")
+    groups = _show(read_from)
+    tell("== 3/3 the page")
+    page = _page(folder, groups, str(dump))
+    tell(f"== done in {monotonic() - began:.0f} s")
+    emit(f"\nThe page: {page}\n")
+    return 0
+
+
+def _dump(given: str | None) -> Path:
+    if given is not None:
+        return Path(given)
+    from apportion import demo
+
+    return demo.dump()
+
+
+def _show(path: Path) -> list[Remembered]:
+    """Print every group, then all strategies side by side."""
+    from apportion.cli import pages
+    from apportion.cli.describe import standing
+    from apportion.inputs.dump import observed
+    from apportion.inputs.past import remember
+    from apportion.report import chronicle
+
+    groups = remember(path).living
+    stories: list[dict[str, dict[str, Any]]] = []
+    for group in groups:
+        there, story = standing(observed(group)), pages.replayed(group)
+        stories.append(story)
+        emit(there.heading + "\n")
+        emit_tables(chronicle.tables(there, group.rebalances), "table", chronicle.notes(there, story))
+        emit("\n")
+    emit_tables([chronicle.totals(stories)], "table")
+    return groups
+
+
+def _page(folder: Path, groups: list[Remembered], name: str) -> Path:
+    from apportion.cli import pages, source
+    from apportion.cli.report import page_of
+    from apportion.inputs.dump import observed
+
+    data = [pages.of_remembered(group, observed(group)) for group in groups]
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "report.html"
+    source.write_whole(str(page), page_of(data, "The recorded cluster", name))
+    return page

@@ -1,0 +1,61 @@
+"""A group's story in a few lines: how it stands, its last rebalances, and what other strategies would have done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from apportion.report.describing import Standing, members
+from apportion.report.replaying import moment
+from apportion.report.text import Cell, Table, count
+
+LAST: Final = 3
+"""Rebalances that are told."""
+
+
+def tables(standing: Standing, rebalances: Sequence[Any]) -> list[Table]:
+    """Members as they stand, and the last rebalances; a group without either has no table for it."""
+    shown = []
+    if standing.group.M:
+        shown.append(members(standing))
+    if rebalances:
+        shown.append(last(rebalances))
+    return shown
+
+
+def last(rebalances: Sequence[Any]) -> Table:
+    """A row for each of the last rebalances: when, why, and what became of the partitions."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            f"{one.previous_generation} -> {one.generation}", moment(one.at), one.cause, one.members, one.moved,
+            one.needless, one.kept, one.given,
+        )
+        for one in rebalances[-LAST:]
+    ]  # fmt: skip
+    more = len(rebalances) - len(rows)
+    title = "Last rebalances:" if not more else f"Last rebalances ({count(more, 'earlier one', 'earlier ones')}):"
+    return Table(("GENERATION", "AT", "CAUSE", "#MEMBERS", "MOVED", "NEEDLESS", "KEPT", "GIVEN"), rows, title)
+
+
+def notes(standing: Standing, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What is odd, and in one line what each strategy would have moved over the whole history."""
+    said = [f"! {sentence}" for sentence in standing.odd]
+    if replayed:
+        really = next(iter(replayed.values()))["moves_then"]
+        order = sorted(replayed.items(), key=lambda item: (item[1]["moves"], item[0]))
+        each = ", ".join(f"{name} {total['moves']:,} (skew {total['skew_max']})" for name, total in order)
+        widest = next(iter(replayed.values()))["skew_max_then"]
+        said.append(f"Moved over its history: {really:,} (skew {widest}). It would have been: {each}.")
+    return said
+
+
+def totals(stories: Sequence[Mapping[str, Mapping[str, Any]]]) -> Table:
+    """A row a strategy: what it would have moved in all groups together, and how uneven it would have been."""
+    names = sorted({name for story in stories for name in story})
+    really = sum(next(iter(story.values()))["moves_then"] for story in stories if story)
+    widest = max((next(iter(story.values()))["skew_max_then"] for story in stories if story), default=0)
+    rows: list[tuple[Cell, ...]] = [("(really)", len([s for s in stories if s]), really, widest)]
+    for name in names:
+        mine = [story[name] for story in stories if name in story]
+        rows.append((name, len(mine), sum(t["moves"] for t in mine), max(t["skew_max"] for t in mine)))
+    return Table(("ASSIGNOR", "GROUPS", "MOVES", "WIDEST-SKEW"), rows, "All groups under each strategy:")
