@@ -1,0 +1,78 @@
+"""``apportion watch``: a live group as it changes: lag bars per member, owners, rebalances as they happen."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from apportion.cli import source
+from apportion.cli.output import emit
+from apportion.cli.parser import Parser, Usage, whole
+
+if TYPE_CHECKING:
+    from apportion.inputs.cluster import Cluster
+    from apportion.report.watching import View
+
+DETAILS = "Ctrl-C ends it and leaves the terminal as it was. --once prints one picture and ends."
+EXAMPLES = (
+    ("a group, looked at every two seconds", "apportion watch --bootstrap-server localhost:9092 --group ads-join"),
+    ("one picture", "apportion watch --bootstrap-server localhost:9092 --group ads-join --once"),
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """Which group, and how often."""
+    source.add_group_choice(parser)
+    parser.add_argument("--interval", metavar="S", type=whole(1, 3600), default=2, help="seconds (default: 2)")
+    parser.add_argument("--once", action="store_true", help="one picture, then end")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look at the group again and again."""
+    from apportion.inputs import config
+    from apportion.inputs.cluster import connect
+    from apportion.report.watching import View
+
+    if len(args.groups) != 1:
+        raise Usage("apportion watch", "give one group with --group")
+    connection = config.connection(args.bootstrap_server, args.command_config, args.context)
+    with connect(connection.bootstrap, connection.properties) as cluster:
+        view = View()
+        _look(cluster, args.groups[0], view)
+        if args.once or not sys.stdout.isatty():
+            return _print(cluster, args, view)
+        return _live(cluster, args, view)
+
+
+def _look(cluster: Cluster, name: str, view: View) -> None:
+    """Take one look, and remember what changed since the last."""
+    from apportion.cli.describe import standing
+    from apportion.inputs import live
+
+    view.take(standing(live.read(cluster, [name])[0]), time.time())
+
+
+def _print(cluster: Cluster, args: argparse.Namespace, view: View) -> int:
+    """Pictures one below the other, for a pipe; or just one."""
+    emit(view.text(width=100))
+    while not args.once:
+        time.sleep(args.interval)
+        _look(cluster, args.groups[0], view)
+        emit("\n" + view.text(width=100))
+    return 0
+
+
+def _live(cluster: Cluster, args: argparse.Namespace, view: View) -> int:
+    """On the terminal's other screen, which goes away with us, whatever ends us."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console()
+    with Live(console=console, screen=True, auto_refresh=False) as screen:
+        while True:
+            screen.update(Text(view.text(width=console.width, height=console.height)), refresh=True)
+            time.sleep(args.interval)
+            _look(cluster, args.groups[0], view)

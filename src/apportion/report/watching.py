@@ -1,0 +1,116 @@
+"""A group over time: lag bars per member, and every change of members or owners since the first look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from apportion.arrays import NOBODY
+from apportion.model.measures import lag_held, loads
+from apportion.report.describing import Standing
+from apportion.report.text import cell_width, count, printable, shorten
+
+BAR: Final = 30
+MOST_CHANGES: Final = 8
+Owners = dict[tuple[str, int], str]
+
+
+@dataclass
+class View:
+    """What was seen last, and what changed until then."""
+
+    standing: Standing | None = None
+    at: float = 0.0
+    lag_before: int | None = None
+    changes: list[str] = field(default_factory=list)
+
+    def take(self, standing: Standing, at: float) -> None:
+        """One more look, at that moment (seconds since 1970)."""
+        if self.standing is not None:
+            change = difference(self.standing, standing)
+            if change:
+                self.changes.append(f"{_clock(at)}  {change}")
+                del self.changes[:-MOST_CHANGES]
+            self.lag_before = self.standing.total_lag
+        self.standing, self.at = standing, at
+
+    def text(self, width: int = 100, height: int | None = None) -> str:
+        """The picture, at most so many places wide and lines high."""
+        if self.standing is None:
+            return ""
+        lines = [f"{_clock(self.at)}  {self.standing.heading}{self._trend()}", "", *bars(self.standing, width)]
+        lines += ["", *(f"! {sentence}" for sentence in self.standing.odd)] if self.standing.odd else []
+        lines += ["", "Changes since the first look:", *(self.changes or ["none"])]
+        if height is not None and len(lines) > height - 1:
+            lines = [*lines[: height - 2], f"... {len(lines) - height + 2} more lines"]
+        return "".join(_cut(printable(line), width) + "\n" for line in lines)
+
+    def _trend(self) -> str:
+        now = self.standing.total_lag if self.standing is not None else None
+        if now is None or self.lag_before is None:
+            return ""
+        return f" ({now - self.lag_before:+,})"
+
+
+def bars(standing: Standing, width: int) -> list[str]:
+    """A line a member: its lag as a bar against the heaviest, its partitions."""
+    group = standing.group
+    if not group.M:
+        return []
+    lag, held = lag_held(group, group.owner).tolist(), loads(group.owner, group.M).tolist()
+    most = max(max(lag), 1)
+    names = [_name(standing, m) for m in range(group.M)]
+    room = min(max(map(cell_width, names)), max(width - BAR - 32, 12))
+    lines = []
+    for m, name in enumerate(names):
+        filled = round(BAR * lag[m] / most) if lag[m] else 0
+        bar = "#" * max(filled, 1 if lag[m] else 0)
+        short = shorten(name, room)
+        pad = " " * (room - cell_width(short))
+        lines.append(f"{short}{pad}  {bar:<{BAR}}  {lag[m]:>13,}  {count(held[m], 'partition')}")
+    return lines
+
+
+def _name(standing: Standing, m: int) -> str:
+    group = standing.group
+    return group.instance_ids[m] or group.members[m]
+
+
+def difference(before: Standing, now: Standing) -> str:
+    """What changed between two looks, in a sentence; "" where owners, members and state are as before."""
+    said = []
+    came = sorted(set(now.group.members) - set(before.group.members))
+    gone = sorted(set(before.group.members) - set(now.group.members))
+    if came:
+        said.append(f"joined: {_list(came)}")
+    if gone:
+        said.append(f"left: {_list(gone)}")
+    old, new = _owners(before), _owners(now)
+    moved = sum(1 for place, who in new.items() if place in old and old[place] != who)
+    given = sum(1 for place in new if place not in old)
+    lost = sum(1 for place in old if place not in new)
+    for n, what in ((moved, "moved"), (given, "given"), (lost, "without an owner now")):
+        if n:
+            said.append(f"{count(n, 'partition')} {what}")
+    if before.facts.get("state") != now.facts.get("state"):
+        said.append(f"{before.facts.get('state')} -> {now.facts.get('state')}")
+    return "; ".join(said)
+
+
+def _owners(standing: Standing) -> Owners:
+    group = standing.group
+    names = [_name(standing, m) for m in range(group.M)]
+    return {group.name_of(p): names[m] for p, m in enumerate(group.owner.tolist()) if m != NOBODY}
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _cut(line: str, width: int) -> str:
+    return shorten(line, width) if cell_width(line) > width else line
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
