@@ -9,9 +9,10 @@ import pytest
 
 pyspark = pytest.importorskip("pyspark", reason="the pipeline's tests need PySpark: pip install 'apportion[spark]'")
 
+from tests.spark import made  # noqa: E402
+
 from apportion.errors import Unavailable  # noqa: E402
 from apportion.spark import session  # noqa: E402
-from tests.spark import made  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.spark import made
 
 from apportion.spark import rows
-from tests.spark import made
 
 THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
 
