@@ -128,7 +128,8 @@ def build(
     from apportion.spark import session, sinks, sources, trouble
 
     settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
-    quick = sources.count_rows(dump) < QUICK_ROWS
+    with trouble.plainly(dump):
+        quick = sources.check_dump(dump) < QUICK_ROWS
     progress("starting Spark")
     with trouble.plainly(out), sinks.parquet(out) as sink, session.session(spark, quick=quick) as running:
         source = sources.read_dump(running, dump)

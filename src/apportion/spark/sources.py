@@ -38,33 +38,39 @@ class Dump:
     count: int
 
 
-def read_dump(spark: SparkSession, folder: Path) -> Dump:
-    """The tables of ``DUMP``; topics has no rows where the dump has no ``topics.parquet``.
+def check_dump(folder: Path) -> int:
+    """Rows of a dump's records, if it is one; reads the files' footers alone and needs no Spark.
 
     Raises
         BadInput: no such folder, no dump, a file that is cut short, a column that is missing or of the wrong type.
     """
     if not folder.is_dir():
         raise BadInput(str(folder), "no folder" if not folder.exists() else "a file", "a dump: a folder with records/")
-    files = _files(folder)
-    records = _table(spark, files, schemas.RECORDS)
-    count = count_rows(folder)
+    for files, table in _parts(folder):
+        for file in files:
+            _form(file, table)
+    return sum(pq.read_metadata(file).num_rows for file in _files(folder))
+
+
+def read_dump(spark: SparkSession, folder: Path) -> Dump:
+    """The tables of ``DUMP``; topics has no rows where the dump has no ``topics.parquet``. Raises as ``check_dump``."""
+    count = check_dump(folder)
+    records, ends, topics = (_table(spark, files, table) for files, table in _parts(folder))
     pieces = -(-count // ROWS_A_TASK)
-    if pieces > sum(pq.read_metadata(file).num_row_groups for file in files):
+    if pieces > sum(pq.read_metadata(file).num_row_groups for file in _files(folder)):
         records = records.repartition(pieces)
+    return Dump(folder, records, ends.distinct(), topics, count)
+
+
+def _parts(folder: Path) -> list[tuple[list[Path], schemas.Table]]:
+    """The files of records, log ends and topics."""
     samples = sorted((folder / "samples").glob("ends-*.parquet"))
-    ends = _table(spark, [*samples, _must_be(folder / "ends.parquet")], schemas.ENDS).distinct()
     topics = folder / "topics.parquet"
-    known = _table(spark, [topics] if topics.exists() else [], schemas.TOPICS)
-    return Dump(folder, records, ends, known, count)
-
-
-def count_rows(folder: Path) -> int:
-    """Records of a dump, from the files' footers; 0 where it is none or broken, which ``read_dump`` then says."""
-    try:
-        return sum(pq.read_metadata(file).num_rows for file in (folder / "records").glob("*.parquet"))
-    except (pa.ArrowInvalid, OSError):
-        return 0
+    return [
+        (_files(folder), schemas.RECORDS),
+        ([*samples, _must_be(folder / "ends.parquet")], schemas.ENDS),
+        ([topics] if topics.exists() else [], schemas.TOPICS),
+    ]
 
 
 def _files(folder: Path) -> list[Path]:

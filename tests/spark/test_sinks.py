@@ -1,0 +1,267 @@
+"""Tables are published whole or not at all, in the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.spark import made
+
+from apportion.errors import BadInput, MissingExtra, Unavailable
+from apportion.spark import decode, files, schemas, sinks, sources, trouble
+
+
+def bytes_of(root: Path) -> dict[str, bytes]:
+    """Every visible file below a folder."""
+    found = (file for file in root.rglob("*") if file.is_file())
+    return {str(f.relative_to(root)): f.read_bytes() for f in found if not any(p.startswith(".") for p in f.parts[-3:])}
+
+
+def written(root: Path, name: str, text: str, publish: bool) -> None:
+    with sinks.parquet(root) as sink:
+        stage = root / sinks.STAGING / "new" / name
+        stage.mkdir(parents=True)
+        (stage / "part.parquet").write_text(text)
+        sink.written.append(name)
+        if publish:
+            sink.publish()
+
+
+def test_a_table_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
+    """What was staged and not published is forgotten; what is published leaves nothing of the old one."""
+    written(tmp_path, "silver/commits", "old", publish=True)
+    written(tmp_path, "silver/commits", "half", publish=False)
+    assert bytes_of(tmp_path) == {"silver/commits/part.parquet": b"old"}
+    written(tmp_path, "silver/commits", "new", publish=True)
+    assert bytes_of(tmp_path) == {"silver/commits/part.parquet": b"new"}
+    assert not (tmp_path / sinks.STAGING).exists()
+
+
+@pytest.mark.parametrize("died_after", range(5))
+def test_a_run_that_died_while_publishing_is_finished_by_the_next(tmp_path: Path, died_after: int) -> None:
+    """At every point between the renames: old or new table by table, and all new after recovery."""
+    names = ["silver/a", "gold/b"]
+    for name in names:
+        written(tmp_path, name, "old", publish=True)
+    staging = tmp_path / sinks.STAGING
+    for name in names:
+        (staging / "new" / name).mkdir(parents=True)
+        (staging / "new" / name / "part.parquet").write_text("new")
+    (staging / "publish.json").write_text(json.dumps(names))
+    moves = [(tmp_path / n, staging / "old" / n, staging / "new" / n) for n in names]
+    steps = [step for place, old, fresh in moves for step in ((place, old), (fresh, place))]
+    for source, target in steps[:died_after]:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(source, target)
+    sinks.recover(tmp_path)
+    assert bytes_of(tmp_path) == {f"{name}/part.parquet": b"new" for name in names}
+    assert not staging.exists()
+
+
+def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
+    """The second says so and touches nothing."""
+    with sinks.parquet(tmp_path), pytest.raises(Unavailable, match="another run"), sinks.parquet(tmp_path):
+        pass
+
+
+def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path) -> None:
+    """One sentence, no traceback."""
+    (tmp_path / "out").write_text("")
+    with pytest.raises(BadInput, match="folder"), sinks.parquet(tmp_path / "out"):
+        pass
+
+
+def test_days_get_their_own_files(tmp_path: Path) -> None:
+    """Rows sorted by day are cut where the day changes, and a file without rows still shows its columns."""
+    schema = pa.schema([("n", pa.int32())])
+    days = pa.array(["2026-01-01"] * 3 + ["2026-01-02"] * 2)
+    batch = pa.RecordBatch.from_arrays([days, pa.array(range(5), pa.int32())], ["_day", "n"])
+    made_files = [
+        row for out in files.writing(tmp_path, schema, "_day")([batch, batch.slice(3)]) for row in out.to_pylist()
+    ]
+    assert [(row["file"], row["rows"]) for row in made_files] == [
+        ("2026-01-01-00000.parquet", 3),
+        ("2026-01-02-00000.parquet", 4),
+    ]
+    assert pq.read_table(tmp_path / "2026-01-02-00000.parquet")["n"].to_pylist() == [3, 4, 3, 4]
+    files.write_empty(tmp_path / "empty.parquet", schema)
+    assert pq.read_table(tmp_path / "empty.parquet").schema == schema
+
+
+def silver(spark: Any, dump: Path, out: Path) -> None:
+    """The silver tables of a dump, published."""
+    with sinks.parquet(out) as sink:
+        records = decode.once(sources.read_dump(spark, dump).records)
+        tables = {
+            "silver/commits": decode.commits(records),
+            "silver/generations": decode.generations(records),
+            "silver/epochs": decode.epochs(records),
+            "silver/rejects": decode.rejects(records),
+            "silver/gaps": decode.gaps(records),
+        }
+        staged = {n: sink.write(n, frame, schemas.TABLES[n], 2) for n, frame in tables.items()}
+        three = [staged[f"silver/{n}"] for n in ("commits", "generations", "epochs")]
+        sink.write("silver/counts", decode.counts(*three, records), schemas.COUNTS, 1)
+        sink.publish()
+
+
+@pytest.mark.spark
+def test_silver_holds_each_record_once_in_the_same_bytes_every_time(spark: Any, tmp_path: Path) -> None:
+    """Whatever the order of the rows and the number of files; types and names are those of the schemas."""
+    pairs = made.every_kind() * 20
+    one = made.write_dump(tmp_path / "one", pairs, files=1)
+    silver(spark, one, tmp_path / "a")
+    silver(spark, one, tmp_path / "b")
+    records = [pq.read_table(one / "records").slice(n * 300, 300) for n in range(-(-len(pairs) // 300))]
+    other = made.write_dump(tmp_path / "other", [])
+    for number, piece in enumerate(reversed(records)):
+        pq.write_table(piece, other / "records" / f"part-{number}.parquet")
+    silver(spark, other, tmp_path / "c")
+    assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b") == bytes_of(tmp_path / "c")
+    total = 0
+    for name in ("commits", "generations", "epochs", "rejects", "counts", "gaps"):
+        table = pq.read_table(tmp_path / "a" / "silver" / name)
+        assert table.schema.equals(schemas.arrow_schema(schemas.TABLES[f"silver/{name}"]))
+        if name == "counts":
+            total += sum(table["records"].to_pylist())
+        if name == "rejects":
+            assert table.num_rows == 20 * len(made.BAD)
+            total += table.num_rows
+    assert total == len(pairs)
+    assert (tmp_path / "a" / "silver" / "commits" / "2025-11-21-00000.parquet").exists()
+
+
+@pytest.mark.spark
+def test_a_dump_is_read_as_people_store_it(spark: Any, tmp_path: Path) -> None:
+    """Nanoseconds, times without a zone, 64-bit numbers and large strings, file by file."""
+    dump = made.write_dump(tmp_path / "d", [made.commit(i) for i in range(40)], files=4)
+    first, second, third, _ = sorted((dump / "records").glob("*.parquet"))
+    rewrite(first, "timestamp", pa.timestamp("ns", tz="UTC"))
+    rewrite(second, "timestamp", pa.timestamp("ms"))
+    rewrite(third, "partition", pa.int64())
+    rewrite(third, "topic", pa.large_string())
+    rows = sorted(sources.read_dump(spark, dump).records.select("partition", "offset", "timestamp").collect())
+    start = datetime.fromtimestamp(made.START_MS / 1000, UTC)
+    expected = sorted((i % 3, i // 3, (start + timedelta(seconds=i)).timestamp()) for i in range(40))
+    assert [(p, o, t.astimezone(UTC).timestamp()) for p, o, t in rows] == expected
+
+
+def rewrite(file: Path, column: str, kind: pa.DataType) -> None:
+    """A file with one column in another type."""
+    table = pq.read_table(file)
+    place = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(place, column, table[column].cast(kind)), file)
+
+
+@pytest.mark.spark
+def test_what_is_no_dump_is_said_in_one_sentence(spark: Any, tmp_path: Path) -> None:
+    """A folder without records, a cut file, a wrong type, a missing column, missing ends: each names the place."""
+    whole = made.write_dump(tmp_path / "whole", [made.commit(i) for i in range(9)])
+    file = whole / "records" / "part-0.parquet"
+
+    def complains(words: str, change: Any) -> None:
+        shutil.rmtree(tmp_path / "bad", ignore_errors=True)
+        shutil.copytree(whole, tmp_path / "bad")
+        change(tmp_path / "bad")
+        with pytest.raises(BadInput, match=words) as raised:
+            sources.read_dump(spark, tmp_path / "bad")
+        assert "\n" not in str(raised.value)
+
+    raw = file.read_bytes()
+    complains("no such folder", lambda d: shutil.rmtree(d / "records"))
+    complains("no folder", shutil.rmtree)
+    complains("part-0.parquet: found no whole Parquet", lambda d: (d / "records/part-0.parquet").write_bytes(raw[:-20]))
+    complains("part-1.parquet: column key", lambda d: rewrite(d / "records/part-1.parquet", "key", pa.string()))
+    complains("column offset: found string", lambda d: rewrite(d / "records/part-1.parquet", "offset", pa.string()))
+    complains("ends.parquet: found no such file", lambda d: (d / "ends.parquet").unlink())
+    complains(
+        "column partition: found no such column",
+        lambda d: pq.write_table(pa.table({"topic": ["t"]}), d / "ends.parquet"),
+    )
+
+
+@pytest.mark.spark
+def test_records_that_stand_twice_count_once_unless_they_differ(spark: Any, tmp_path: Path) -> None:
+    """Two copies of a file are one; two clusters in a folder are refused."""
+    dump = made.write_dump(tmp_path / "d", [made.commit(i) for i in range(30)], files=1)
+    shutil.copy(dump / "records/part-0.parquet", dump / "records/copy.parquet")
+    assert decode.once(sources.read_dump(spark, dump).records).count() == 30
+    other = made.write_dump(tmp_path / "o", [made.commit(i + 1) for i in range(30)], files=1)
+    shutil.copy(other / "records/part-0.parquet", dump / "records/copy.parquet")
+    with pytest.raises(BadInput, match="two different records"):
+        decode.once(sources.read_dump(spark, dump).records)
+
+
+@pytest.mark.spark
+def test_gaps_are_the_offsets_without_a_record(spark: Any, tmp_path: Path) -> None:
+    """At the beginning and in between, partition by partition."""
+    dump = made.write_dump(tmp_path / "d", [made.commit(i) for i in range(30)], files=1)
+    file = dump / "records/part-0.parquet"
+    table = pq.read_table(file)
+    keep = [i for i in range(30) if i // 3 not in (0, 5, 6) or i % 3 != 1]
+    pq.write_table(table.take(keep), file)
+    found = sorted(tuple(row) for row in decode.gaps(sources.read_dump(spark, dump).records).collect())
+    assert found == [(1, -1, 1, 1), (1, 4, 7, 2)]
+
+
+def small_disk(size: str, commands: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with /mnt a tmpfs of a size, in a mount namespace of its own."""
+    script = f"mount -t tmpfs -o size={size} none /mnt && exec {sys.executable} -c '{commands}'"
+    return subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(
+    not shutil.which("unshare") or small_disk("1m", "pass").returncode != 0,
+    reason="a small disk needs the right to mount one",
+)
+def test_a_full_disk_is_one_sentence_and_the_old_table_stays(tmp_path: Path) -> None:
+    """ENOSPC while a table is being staged."""
+    code = """
+import pathlib
+from apportion.spark import files, sinks, trouble
+import pyarrow as pa, os
+root = pathlib.Path("/mnt/out")
+schema = pa.schema([("b", pa.binary())])
+try:
+    with trouble.plainly(root), sinks.parquet(root) as sink:
+        stage = root / sinks.STAGING / "new" / "t"
+        stage.mkdir(parents=True)
+        batches = (pa.RecordBatch.from_arrays([pa.array([os.urandom(200000)] * 1)], schema=schema) for _ in range(20))
+        list(files.writing(stage, schema, None)(batches))
+except Exception as error:
+    print(type(error).__name__, error)
+print(sorted(p.name for p in root.rglob("*")))
+"""
+    done = small_disk("1m", code)
+    said = done.stdout.splitlines()
+    assert said[0].startswith("Unavailable the disk that holds /mnt/out is full"), done.stderr
+    assert said[1] == "['.lock']"
+
+
+def test_java_errors_become_sentences() -> None:
+    """The ones that people meet."""
+    for text, words in (
+        ("java.io.IOException: No space left on device", "is full"),
+        ("org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics", "may not read"),
+        ("java.nio.file.AccessDeniedException: /x", "may not be written"),
+        ("x\nCaused by: java.lang.Foo: the inner reason\n\tat y", "the inner reason"),
+    ):
+        assert words in trouble.sentence(RuntimeError(text), "/out")
+
+
+def test_delta_without_its_library_is_said(tmp_path: Path) -> None:
+    """Or works, where it is installed (see test_job)."""
+    try:
+        import deltalake  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
+    except ImportError:
+        with pytest.raises(MissingExtra, match="delta"), sinks.parquet(tmp_path) as sink:
+            sinks.DeltaSink(sink)
