@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -230,14 +232,43 @@ def check_goals(crew: Crew, plan: TaskPlan) -> None:
         assert max(held) - min(held) <= 1, "even inside a process"
 
 
+def with_racks(
+    rng: random.Random, partitions: dict[str, int], made: list[Process], settings: TaskSettings
+) -> tuple[dict[tuple[str, int], frozenset[str]], list[Process], TaskSettings]:
+    """The same world with racks: some unknown, some partitions in two of them, and one of Kafka's two strategies."""
+    racks = {
+        (topic, p): frozenset(rng.choices("xyz", k=rng.randint(1, 2)))
+        for t, size in partitions.items()
+        for p in range(size)
+        for topic in (t, t.replace("t", "c"))
+        if rng.random() < 0.8
+    }
+    placed = [replace(process, rack=rng.choice(["x", "y", "z", None])) for process in made]
+    strategy = rng.choice(["min_traffic", "balance_subtopology"])
+    return racks, placed, replace(settings, rack_aware_assignment_strategy=strategy)
+
+
 def test_two_thousand_random_topologies_meet_the_goals_and_any_order_of_input_gives_the_same() -> None:
+    """Every third has racks, about half have tags."""
     rng = random.Random(7)
-    for _ in range(2000):
+    for turn in range(2000):
         topology, partitions, made, settings = random_world(rng, 12, 5)
-        plan = plan_tasks(topology, partitions, made, settings)
+        racks = None
+        if turn % 3 == 0:
+            racks, made, settings = with_racks(rng, partitions, made, settings)
+        plan = plan_tasks(topology, partitions, made, settings, racks)
         check_goals(plan.crew, plan)
         rng.shuffle(made)
-        assert plan_tasks(topology, partitions, made, settings).to_dict() == plan.to_dict()
+        assert plan_tasks(topology, partitions, made, settings, racks).to_dict() == plan.to_dict()
+
+
+def test_five_thousand_tasks_on_two_hundred_processes_are_planned_in_under_a_second_of_processor_time() -> None:
+    topology = Topology.of(*[Subtopology((f"t{k}",), f"c{k}") for k in range(10)])
+    made = [Process(f"p{q}", (f"p{q}-0",)) for q in range(200)]
+    began = time.process_time()
+    plan = plan_tasks(topology, {f"t{k}": 500 for k in range(10)}, made, ONE_STANDBY)
+    assert time.process_time() - began < 1
+    assert (plan.measures["load_min"], plan.measures["load_max"], plan.measures["standbys"]) == (25, 25, 5000)
 
 
 def test_on_tiny_topologies_nothing_that_exhaustive_search_finds_is_better() -> None:

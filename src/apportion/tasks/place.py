@@ -94,9 +94,7 @@ def _flow(placing: Placing, ceiling: int, solver: Any) -> tuple[str, Ints | None
     """The solver's word on placing at most ``ceiling`` tasks a thread, and the cheapest owners if there are any."""
     tasks, processes = placing.eligible.shape
     kind = np.zeros(tasks, dtype=np.int64) if placing.kind is None else placing.kind
-    table = np.column_stack([kind, np.where(placing.eligible, placing.cost, -1)])
-    rows, class_of = np.unique(table, axis=0, return_inverse=True)
-    class_of = class_of.ravel()
+    rows, class_of = _classes(np.column_stack([kind, np.where(placing.eligible, placing.cost, -1)]))
     kinds, costs = rows[:, 0], rows[:, 1:]
     supply = np.bincount(class_of)
     dear = int(placing.cost.max()) * tasks + 1
@@ -122,6 +120,15 @@ def _flow(placing: Placing, ceiling: int, solver: Any) -> tuple[str, Ints | None
         return str(status.name), None
     flows = np.asarray(solver.flows(arcs))
     return "OPTIMAL", _unpack(class_of, len(rows), processes, direct, hubs, arrays, flows)
+
+
+def _classes(table: Ints) -> tuple[Ints, Ints]:
+    """The different rows in order of first appearance, and (N,) which of them each row is; sorting them is slower."""
+    seen: dict[bytes, int] = {}
+    class_of = ints([seen.setdefault(row.tobytes(), len(seen)) for row in np.ascontiguousarray(table)])
+    first = np.full(len(seen), len(table), dtype=np.int64)
+    np.minimum.at(first, class_of, np.arange(len(table)))
+    return table[first], class_of
 
 
 def _convex(net: _Network, ends: Ints, sink: Ints, threads: Ints, load: Ints, ceiling: int, weight: int) -> None:
@@ -209,8 +216,8 @@ def _unpack(
 
 def _deal_seats(heads: Ints, counts: Ints) -> Ints:
     """The heads, each as often as its count, dealt in rounds so that neighbours go to different ones."""
-    turn = np.concatenate([np.arange(count) for count in counts]) if len(counts) else ints([])
     seat = np.repeat(heads, counts)
+    turn = np.arange(len(seat)) - np.repeat(np.cumsum(counts) - counts, counts)
     return seat[np.lexsort((seat, turn))]
 
 
