@@ -80,6 +80,12 @@ def test_a_topic_that_grew_is_seen_by_its_new_partitions() -> None:
     assert (row.cause, row.given, row.kept) == ("topic grew", 2, 4)
 
 
+def test_a_deleted_topic_is_seen_by_what_is_not_given_any_more() -> None:
+    before = classic(1, 1, member("a", {"t": [0], "u": [0]}, topics=["t", "u"]))
+    row = one(before, classic(2, 2, member("a", {"t": [0]}, topics=["t", "u"])))
+    assert (row.cause, row.dropped, row.kept) == ("topic gone", 1, 1)
+
+
 def test_nothing_changed_is_unknown() -> None:
     assert one(classic(1, 1, A, B), classic(2, 2, A, B)).cause == "unknown"
 
@@ -146,6 +152,11 @@ def test_a_member_that_committed_just_now_left() -> None:
 def test_a_member_that_commits_seldom_gives_no_sign_of_a_crash() -> None:
     assert died(6_000, every_ms=5_000) == "leave"
     assert died(60_000, n=1) == "leave"
+
+
+def test_one_commit_and_then_the_silence_of_a_session_is_a_crash() -> None:
+    assert died(6_300, n=1) == "crash"
+    assert died(1_000, n=1) == "leave"
 
 
 def test_without_commits_a_member_that_is_gone_left() -> None:

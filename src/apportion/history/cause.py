@@ -16,6 +16,7 @@ STATIC: Final = "static"
 SUBSCRIPTION: Final = "subscription"
 GREW: Final = "topic grew"
 HAND_OVER: Final = "hand-over"
+GONE: Final = "topic gone"
 UNKNOWN: Final = "unknown"
 
 DEFAULT_SESSION_MS: Final = 45_000
@@ -44,7 +45,8 @@ class Habits:
     """How the members of a group used to commit, which tells a crash from a leave.
 
     A member that dies falls silent a whole session timeout before the others are called together; one that leaves is
-    called off at once. A member that never commits, or seldom, gives no such sign: its going counts as a leave.
+    called off at once. Where its habit is not known, having committed once, only a silence of about one session counts
+    as a crash. A member that never commits, or seldom, gives no sign: its going counts as a leave.
     """
 
     def __init__(self, commits: Iterable[Commits] = ()) -> None:
@@ -54,15 +56,16 @@ class Habits:
     def crashed(self, seat: Seat, before: Generation, now: Generation) -> bool:
         """Whether a member of ``before`` that is not in ``now`` fell silent long before it was missed."""
         rows = self._rows[bisect_left(self._after, before.offset) : bisect_left(self._after, now.offset)]
-        mine = [row for row in rows if row.partition in seat.assigned.get(row.topic, ()) and row.n > 1]
+        mine = [row for row in rows if row.partition in seat.assigned.get(row.topic, ())]
         if not mine:
             return False
-        usual_ms = min((row.last - row.first) / (row.n - 1) for row in mine)
         missed_at = now.at if now.started is None else now.started
         silent_ms = missed_at - max(row.last for row in mine)
         # Heartbeats come every third of a session at least, so a session ends at least 2/3 of it after the last sign.
         session_ms = seat.session_timeout_ms or DEFAULT_SESSION_MS
-        return silent_ms >= session_ms * 2 / 3 and silent_ms > 3 * usual_ms
+        usual_ms = min(((row.last - row.first) / (row.n - 1) for row in mine if row.n > 1), default=None)
+        unusual = silent_ms <= session_ms * 3 / 2 if usual_ms is None else silent_ms > 3 * usual_ms
+        return silent_ms >= session_ms * 2 / 3 and unusual
 
 
 def causes(
@@ -90,7 +93,7 @@ def causes(
         SUBSCRIPTION: any(set(old.topics) != set(new.topics) for old, new in stayed),
         GREW: bool(were) and _grew(before, now, counts_before, counts_now),
     }
-    return [cause for cause, so in found.items() if so] or [HAND_OVER if _handed_over(before, now) else UNKNOWN]
+    return [cause for cause, so in found.items() if so] or [_quiet_cause(before, now)]
 
 
 def _grew(before: Generation, now: Generation, counts_before: Mapping[str, int], counts_now: Mapping[str, int]) -> bool:
@@ -98,6 +101,14 @@ def _grew(before: Generation, now: Generation, counts_before: Mapping[str, int],
     return any(counts_now.get(t, 0) > counts_before.get(t, 0) for t in before.topics & now.topics)
 
 
-def _handed_over(before: Generation, now: Generation) -> bool:
-    """Whether partitions without an owner found one: the second round of a cooperative rebalance (KIP-429)."""
-    return bool(now.owners().keys() - before.owners().keys())
+def _quiet_cause(before: Generation, now: Generation) -> str:
+    """Why a group rebalanced whose members and subscriptions stayed as they were.
+
+    Partitions without an owner found one: the second round of a cooperative rebalance (KIP-429). A topic that members
+    still want lost its last partition: it was deleted. Else nobody knows.
+    """
+    had, has = before.owners(), now.owners()
+    if has.keys() - had.keys():
+        return HAND_OVER
+    lost = {topic for topic, _ in had} - {topic for topic, _ in has}
+    return GONE if lost & now.topics else UNKNOWN

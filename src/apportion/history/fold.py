@@ -106,15 +106,20 @@ def _classic_seat(member: Member) -> Seat:
     return Seat(
         member.member_id,
         tuple(dict.fromkeys(member.topics)),
-        {topic: tuple(ids) for topic, ids in merged(member.assigned).items()},
+        _sorted(merged(member.assigned)),
         member.instance_id,
         member.client_id,
         member.host,
         member.rack or None,
-        {topic: tuple(ids) for topic, ids in merged(member.owned).items()},
+        _sorted(merged(member.owned)),
         member.owned_generation,
         member.session_timeout_ms,
     )
+
+
+def _sorted(held: Mapping[str, list[int]]) -> dict[str, tuple[int, ...]]:
+    """Topics by name, ids ascending: the bytes have them in any order."""
+    return {topic: tuple(sorted(ids)) for topic, ids in sorted(held.items())}
 
 
 @dataclass
