@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +23,11 @@ pytestmark = pytest.mark.broker
 def partitions_of(broker: Broker | Cluster, topic: str) -> list[dict]:
     with broker.admin() as admin:
         return admin.describe_topics([topic])[0]["partitions"]
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_topics_are_made_grown_and_deleted(broker: Broker) -> None:
@@ -57,6 +69,34 @@ def test_the_kernel_has_no_broker_left_when_it_is_closed(jars: str) -> None:
         pid = broker.process.pid
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_broker_and_its_folder_go_when_their_parent_is_killed(jars: str) -> None:
+    run = [sys.executable, "-m", "apportion.testing.broker"]
+    parent = subprocess.Popen(run, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    said = parent.stdout.readline()
+    port, folder = re.search(r"127\.0\.0\.1:(\d+); data in (\S+);", said).groups()
+    assert listens(int(port))
+    parent.kill()
+    parent.wait()
+    until = time.monotonic() + 20
+    while (Path(folder).exists() or listens(int(port))) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not Path(folder).exists()
+    assert not listens(int(port))
+
+
+def test_ctrl_c_ends_a_persons_broker_quietly(jars: str) -> None:
+    run = [sys.executable, "-m", "apportion.testing.broker"]
+    person = subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert person.stdout is not None
+    said = person.stdout.readline()
+    person.send_signal(signal.SIGINT)
+    _, errors = person.communicate(timeout=30)
+    assert person.returncode == 0
+    assert "Traceback" not in errors
+    assert not Path(re.search(r"data in (\S+);", said)[1]).exists()
 
 
 def test_a_broker_that_cannot_start_says_its_last_words(jars: str) -> None:

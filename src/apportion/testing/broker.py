@@ -10,6 +10,7 @@ rack. ``python -m apportion.testing.broker`` runs one for a person until Ctrl-C.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import signal
 import socket
@@ -238,7 +239,7 @@ class Broker(Client):
 
     def _launch(self, patience_s: float) -> None:
         config = str(self.folder / "server.properties")
-        command = [jars.java(), *JVM, *LOGGING, *self.jvm, f"-Dkafka.logs.dir={self.folder}"]
+        command = [jars.java(), *JVM, *LOGGING, *self.jvm, f"-Dapportion.sweep={self.folder}"]
         command += ["-cp", jars.kafka(), "apportion.Leash", "kafka.Kafka", config]
         with self.log.open("wb") as log:
             self.process = processes.start(command, log=subprocess.STDOUT, stdout=log)
@@ -321,11 +322,21 @@ def java(main_class: str, *args: str, patience_s: float = 60, text: str | None =
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on just now, all different."""
-    held = [socket.socket() for _ in range(count)]
+    """Ports of 127.0.0.1 that nobody listens on just now, all different.
+
+    They lie below those that systems lend to outgoing connections: a client that knocks at a broker that is down may
+    be lent the very port it knocks at, connect to itself, and so keep the broker from coming back.
+    """
+    held: list[socket.socket] = []
     try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
+        while len(held) < count:
+            one = socket.socket()
+            try:
+                one.bind(("127.0.0.1", 15000 + secrets.randbelow(17000)))
+            except OSError:
+                one.close()
+            else:
+                held.append(one)
         return [one.getsockname()[1] for one in held]
     finally:
         for one in held:

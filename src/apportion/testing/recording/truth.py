@@ -87,7 +87,7 @@ def assignments(member: Any) -> Iterator[dict[str, Any]]:
     """Its assignments: in the classic protocol as its callback heard them, under KIP-848 by epoch."""
     consumer = isinstance(member, JavaMember) and member.settings.get("group.protocol") == "consumer"
     for event in member.events:
-        if event["event"] == ("assignment" if consumer else "assigned"):
+        if event["event"] == ("assignment" if consumer else "assigned") and event["generation"] >= 0:
             yield {
                 "generation": event["generation"],
                 "member_id": event["member"],
