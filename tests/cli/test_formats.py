@@ -1,0 +1,172 @@
+"""Every example of the text forms gives what is written beside it, and every exit code is the promised one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import ADS, Runner, run_apart
+
+PAIR = (
+    '{"version": 1, "group": "ads-join", "topics": {"clicks": 4, "orders": 1}, "members": {"a": {"topics": ["clicks"],'
+    ' "owned": {"clicks": [0, 1, 2]}, "generation": 5}, "b": {"topics": ["clicks"], "owned": {"clicks": [9]},'
+    ' "generation": 5}}}'
+)
+ANSWER = {
+    "version": 1,
+    "group": "ads-join",
+    "assignor": "cooperative-sticky",
+    "settings": {},
+    "assignment": {"a": {"clicks": [0, 1]}, "b": {"clicks": [3]}},
+    "target": {"a": {"clicks": [0, 1]}, "b": {"clicks": [2, 3]}},
+    "withheld": {"clicks": [2]},
+    "unassigned": {"orders": [0]},
+    "ignored": [{"member": "b", "topic": "clicks", "partition": 9, "why": "no such partition"}],
+    "measures": {
+        "partitions": 4, "members": 2, "load_min": 2, "load_max": 2, "load_squares": 8, "kept": 2, "moves": 1,
+        "rack_misses": 0,
+    },
+    "proof": {"balance": "optimal", "moves": "optimal"},
+}  # fmt: skip
+
+
+def test_the_plan_of_the_example_is_the_plan_beside_it(run: Runner) -> None:
+    done = run("plan", "-", "-o", "json", stdin=PAIR.encode())
+    assert (done.code, done.json, done.err) == (0, ANSWER, "")
+
+
+def test_the_same_input_gives_the_same_bytes_in_another_process_whatever_its_order(run: Runner) -> None:
+    turned = json.dumps(dict(reversed(json.loads(PAIR).items())))
+    here = run("plan", "-", "-o", "json", stdin=PAIR.encode()).out
+    assert run_apart("plan", "-", "-o", "json", stdin=turned.encode(), env={"PYTHONHASHSEED": "7"}).out == here
+
+
+def test_the_group_of_the_example_is_read_and_written_back(run: Runner, folder: Path) -> None:
+    done = run("describe", "group.json", "-o", "json")
+    assert done.json == {"version": 1, "groups": [json.loads(json.dumps(ADS))]}
+    again = run("describe", "-", "-o", "json", stdin=done.out.encode())
+    assert again.out == done.out
+
+
+@pytest.mark.parametrize("setting", ["max_skew=2", "scope=group"])
+def test_a_setting_is_taken(run: Runner, folder: Path, setting: str) -> None:
+    done = run("plan", "group.json", "--assignor", "lag-aware", "--set", setting, "-o", "json")
+    key, _, value = setting.partition("=")
+    assert done.code == 0
+    assert str(done.json["settings"][key]) == value
+
+
+@pytest.mark.parametrize("wrong", ["max_skew=x", "skew=1", "max_skew", "=1"])
+def test_an_unknown_setting_or_value_is_wrong_usage(run: Runner, folder: Path, wrong: str) -> None:
+    done = run("plan", "group.json", "--assignor", "lag-aware", "--set", wrong)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("apportion: ")
+
+
+def test_what_if_plans_its_steps_in_the_order_given(run: Runner, folder: Path) -> None:
+    given = ["--leave", "pod-0", "--join", "2", "--grow", "clicks:24", "--lag", "clicks:0=1000000"]
+    done = run("what-if", "group.json", *given, "-o", "json")
+    assert [s["step"] for s in done.json["steps"]] == [
+        "leave pod-0",
+        "join 2",
+        "grow clicks:24",
+        "lag clicks:0=1000000",
+    ]
+    assert [s["plan"]["measures"]["members"] for s in done.json["steps"]] == [1, 3, 3, 3]
+    turned = run("what-if", "group.json", "--join", "2", "--leave", "pod-0", "-o", "json")
+    assert [s["step"] for s in turned.json["steps"]] == ["join 2", "leave pod-0"]
+
+
+def test_compare_gives_every_plan_and_the_best(run: Runner, folder: Path) -> None:
+    done = run("compare", "group.json", "-o", "json").json
+    assert set(done) >= {"version", "group", "plans", "best"}
+    plans = {plan["assignor"]: plan for plan in done["plans"]}
+    assert {"range", "roundrobin", "sticky", "cooperative-sticky", "lag-aware"} <= set(plans)
+    for measure, name in done["best"].items():
+        owned = [p for p in plans.values() if p["measures"]["load_squares"] and not p["unassigned"]]
+        assert plans[name]["measures"][measure] == min(p["measures"][measure] for p in owned)
+
+
+def test_gate_ends_with_3_and_names_each_breach(run: Runner, folder: Path) -> None:
+    (folder / "moving.json").write_text(PAIR)
+    done = run("gate", "moving.json", "--max-moves", "0", "--max-skew", "0", "-o", "json")
+    assert done.code == 3
+    assert done.json == {"version": 1, "breached": [{"policy": "max-moves", "limit": 0, "found": 1}]}
+    assert run("gate", "moving.json", "--max-moves", "1", "--require-proof").code == 0
+    unproved = run("gate", "moving.json", "--assignor", "range", "--require-proof", "-o", "json")
+    assert (unproved.code, unproved.json["breached"][0]["policy"]) == (3, "require-proof")
+
+
+def test_gate_judges_a_saved_plan_as_it_judges_the_group(run: Runner, folder: Path) -> None:
+    plan = run("plan", "-", "-o", "json", stdin=PAIR.encode()).out
+    done = run("gate", "-", "--max-moves", "0", "-o", "json", stdin=plan.encode())
+    assert (done.code, done.json["breached"]) == (3, [{"policy": "max-moves", "limit": 0, "found": 1}])
+
+
+def test_gate_says_where_one_member_is_swamped(run: Runner, folder: Path) -> None:
+    done = run("gate", "group.json", "--now", "--max-lag-share", "0.1", "-o", "json")
+    assert (done.code, done.json["breached"][0]["found"]) == (3, round(10000 / 70000, 4))
+
+
+def test_gate_without_a_limit_or_with_what_the_plan_does_not_tell_is_wrong_usage(run: Runner, folder: Path) -> None:
+    assert run("gate", "plan.json").code == 2
+    assert run("gate", "plan.json", "--max-lag-share", "0.5").code == 2
+
+
+BAD = [
+    ("[]", "group"),
+    ('{"topics": {}}', "members"),
+    ('{"topics": {}, "members": {}}', "no member at all"),
+    ('{"topics": {"t": 3.0}, "members": {"a": {"topics": ["t"]}}}', "topics.t"),
+    ('{"topics": {"t": true}, "members": {"a": {"topics": ["t"]}}}', "topics.t"),
+    ('{"topics": {"t": NaN}, "members": {"a": {"topics": ["t"]}}}', "NaN"),
+    ('{"topics": {"t": -1}, "members": {"a": {"topics": ["t"]}}}', "topics.t"),
+    ('{"topics": {"t": 99999999999}, "members": {"a": {"topics": ["t"]}}}', "topics.t"),
+    ('{"topics": {}, "members": {"a": {"topics": [1]}}}', "members.a.topics[0]"),
+    ('{"version": 2, "topics": {}, "members": {"a": {"topics": []}}}', "version"),
+    ('{"topics": {}, "members": {"a": {"topics": [], "x": 1}}}', "members.a.x"),
+    ('{"topics": {}, "members": {"a": {"topics": []}, "a": {"topics": []}}}', "twice"),
+    ('{"topics": {"\\ud800": 1}, "members": {"a": {"topics": []}}}', "surrogate"),
+    ('{"topics": {}, "members": {"a": {"topics": [], "instance_id": "i"}, "b": {"topics": [], "instance_id": "i"}}}',
+     "instance_id"),
+    ('{"auto_offset_reset": "x", "topics": {}, "members": {"a": {"topics": []}}}', "auto_offset_reset"),
+    ('{"topics": {}, "members": {"a": {"topics": []}}', "JSON"),
+    ("", "nothing"),
+    ("hello", "hello"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "named"), BAD)
+def test_bad_input_is_one_sentence_that_names_the_place(run: Runner, text: str, named: str) -> None:
+    done = run("plan", "-", stdin=text.encode())
+    assert (done.code, done.out) == (2, "")
+    assert named in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_bytes_that_are_no_text_are_one_sentence(run: Runner) -> None:
+    done = run("plan", "-", stdin=b'{"topics": {"\xff": 1}}')
+    assert (done.code, done.out) == (2, "")
+    assert "UTF-8" in done.err
+
+
+@pytest.mark.parametrize("name", ["json", "ndjson", "csv", "table", "wide"])
+@pytest.mark.parametrize("command", ["plan", "compare", "describe", "assignors"])
+def test_every_form_of_output_is_there(run: Runner, folder: Path, command: str, name: str) -> None:
+    done = run(command, *([] if command == "assignors" else ["group.json"]), "-o", name)
+    assert done.code == 0
+    if name == "json":
+        assert done.json["version"] == 1
+    elif name == "ndjson":
+        assert all(isinstance(line, dict) for line in done.lines)
+    elif name == "csv":
+        width = {line.count(",") for line in done.out.splitlines() if '"' not in line}
+        assert len(width) == 1
+
+
+def test_an_unknown_form_of_output_gets_a_hint(run: Runner, folder: Path) -> None:
+    done = run("plan", "group.json", "-o", "jsn")
+    assert done.code == 2
+    assert "Maybe you meant 'json'" in done.err
