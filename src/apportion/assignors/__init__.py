@@ -44,7 +44,8 @@ class Assignor(Protocol):
     goals
         What ``proof`` may speak of, most important first.
 
-    A strategy may also have ``cooperative: ClassVar[bool]`` (KIP-429: what changes hands is withheld for a round).
+    A strategy may also have ``cooperative: ClassVar[bool]`` (KIP-429: what changes hands is withheld for a round) and
+    ``leaves: ClassVar[bool]`` (it leaves some wanted partitions to nobody on purpose).
     """
 
     name: ClassVar[str]

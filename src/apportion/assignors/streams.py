@@ -45,6 +45,7 @@ class Streams(TaskSettings):
     name: ClassVar[str] = "streams"
     goals: ClassVar[tuple[str, ...]] = GOALS
     cooperative: ClassVar[bool] = True
+    leaves: ClassVar[bool] = True  # what a task's thread does not subscribe to
 
     def assign(self, group: Group) -> Answer:
         """Return the owners of partitions by whole tasks, and the task plan beside them."""
