@@ -54,13 +54,14 @@ def test_any_group_is_planned_and_the_measures_add_up(name: str, group: dict[str
     assert set(plan["assignment"]) == set(group["members"])
 
 
-@dataclass(frozen=True)
 class Bad:
     """A strategy that breaks what it is told to break."""
 
-    how: Callable[[Group], Any]
     name: ClassVar[str] = "bad"
     goals: ClassVar[tuple[str, ...]] = ("balance",)
+
+    def __init__(self, how: Callable[[Group], Any]) -> None:
+        self.how = how
 
     def assign(self, group: Group) -> Any:
         return self.how(group)

@@ -114,7 +114,7 @@ def _add_offsets(rng: Random, entry: dict[str, Any]) -> None:
     """A lag, offsets, only the end, or nothing."""
     kind = rng.choice(("lag", "lag", "offsets", "end", "nothing"))
     if kind == "lag":
-        entry["lag"] = rng.choice((rng.randint(0, 9), rng.randint(0, 1000), int(rng.paretovariate(1) * 100)))
+        entry["lag"] = rng.choice((rng.randint(0, 9), rng.randint(0, 1000), rng.randint(0, 10 ** rng.randint(1, 7))))
     elif kind != "nothing":
         entry["end"] = rng.randint(0, 500)
         if kind == "offsets":
