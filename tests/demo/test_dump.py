@@ -138,5 +138,47 @@ def test_the_formatters_agree_with_the_records_in_number() -> None:
     assert len(lines("group-records.ndjson.gz")) == kinds[2]
 
 
+def printed(name: str) -> list[dict[str, str]]:
+    """The rows of what ConsumerGroupCommand printed, by its own headings."""
+    rows, headings = [], []
+    for line in (dump() / "truth" / name).read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if words[:1] == ["GROUP"]:
+            headings = words
+        elif words:
+            rows.append(dict(zip(headings, words, strict=False)))
+    return rows
+
+
+def test_kafkas_tool_saw_the_commits_and_ends_that_the_dump_holds() -> None:
+    newest = {}
+    for record in decoded():
+        if record["type"] == 1:
+            newest[record["key"]["group"], record["key"]["topic"], record["key"]["partition"]] = record["value"]
+    ends = {(row["topic"], row["partition"]): row["end"] for row in pq.read_table(dump() / "ends.parquet").to_pylist()}
+    standing = {at: value["offset"] for at, value in newest.items() if value}
+    seen = {
+        (row["GROUP"], row["TOPIC"], int(row["PARTITION"])): (int(row["CURRENT-OFFSET"]), int(row["LOG-END-OFFSET"]))
+        for row in printed("offsets.txt")
+        if row["CURRENT-OFFSET"] != "-"
+    }
+    assert {at: committed for at, (committed, _) in seen.items()} == standing
+    assert all(end == ends[topic, partition] for (_, topic, partition), (_, end) in seen.items())
+
+
+def test_kafkas_tool_saw_members_hold_what_they_said_they_hold() -> None:
+    held = {}
+    for one in json.loads((dump() / "truth" / "members.json").read_text(encoding="utf-8")):
+        held[one["group"], one["member_id"]] = one["partitions"]
+    rows = [row for row in printed("members.txt") if row.get("CONSUMER-ID", "-") != "-"]
+    assert len(rows) > 40
+    for row in rows:
+        found = {}
+        for part in row["CURRENT-ASSIGNMENT"].split(";"):
+            topic, _, numbers = part.partition(":")
+            found[topic] = [int(number) for number in numbers.split(",")]
+        assert found == held[row["GROUP"], row["CONSUMER-ID"]], row
+
+
 def test_it_is_small() -> None:
     assert sum(path.stat().st_size for path in dump().rglob("*") if path.is_file()) < 1_000_000

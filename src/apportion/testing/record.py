@@ -70,6 +70,7 @@ def write(stage: Stage, to: Path) -> int:
         step("formatters", lambda: truth.write_formatters(folder / "truth", stage.cluster))
         truth.write_decoded(folder / "truth", rows)
         truth.write_members(folder / "truth", stage)
+        truth.write_versions(folder / "truth")
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(folder, to)
     return len(rows)

@@ -12,9 +12,11 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from apportion.testing import jars
 from apportion.testing.broker import Cluster
 from apportion.testing.peers import JavaCodec, JavaMember
 from apportion.testing.recording.dump import OFFSETS
@@ -37,6 +39,14 @@ def write_tools(folder: Path, cluster: Cluster) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, args in asked.items():
         (folder / name).write_text(cluster.tool(GROUPS, *args), encoding="utf-8")
+
+
+def write_versions(folder: Path) -> None:
+    """Which Kafka and which clients played."""
+    jar = next((jars.home() / "kafka").glob("kafka-clients-*.jar"))
+    versions = {"apache-kafka": jar.stem.removeprefix("kafka-clients-")}
+    versions |= {name: version(name) for name in ("kafka-python", "aiokafka", "confluent-kafka")}
+    (folder / "versions.json").write_text(json.dumps(versions, indent=1) + "\n", encoding="utf-8")
 
 
 def write_formatters(folder: Path, cluster: Cluster) -> None:
