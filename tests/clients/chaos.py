@@ -22,7 +22,7 @@ from apportion.testing.peers import JavaMember
 SESSION_MS = 3000
 COMMIT_MS = 1000
 TOPICS = ("views", "sales")
-KINDS = ("kafka-python", "kafka-python", "aiokafka", "java")
+KINDS = ("kafka-python", "confluent", "aiokafka", "java")
 Event = dict[str, Any]
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from apportion.testing.peers import JavaMember
 
 from .chaos import Arena
 from .judge import Life, backwards, duplicates, two_owners, unread
@@ -82,5 +81,5 @@ def last_leaves(arena: Arena) -> dict[str, int]:
 
 def lived(arena: Arena, group: str, one) -> Life:
     """A member's events; the listener's clean-up at the end of the test is no part of its life."""
-    keeps = group == "cooperative-sticky" and (one.kind == "kafka-python" or isinstance(one.member, JavaMember))
+    keeps = group == "cooperative-sticky" and one.kind != "aiokafka"
     return Life(one.name, keeps, list(one.member.events), one.ended).live()

@@ -27,7 +27,7 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.aio_kafka", "aiokafka") from None
 
 from apportion.assignors import Assignor as Strategy
-from apportion.clients.bridge import Bridge, Joined, Offsets, Settings
+from apportion.clients.bridge import Bridge, Joined, Offsets, Settings, rack_sets
 from apportion.clients.choice import refused
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput, UnreadableBytes
@@ -121,8 +121,10 @@ class AioKafkaAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         if not coordinator._subscription.subscribed_pattern:
             coordinator._client.set_topics(topics)
         await coordinator._client._maybe_wait_metadata()
+        # What the plan saw; a topic that grows while it is made must not look as if it had been seen.
+        seen = coordinator._get_metadata_snapshot()
         shares = await asyncio.to_thread(self._share_out, coordinator._cluster, joined)
-        coordinator._metadata_snapshot = coordinator._get_metadata_snapshot()
+        coordinator._metadata_snapshot = seen
         return shares
 
 
@@ -186,8 +188,10 @@ def _mend(coordinator: Any) -> None:
     * With several strategies the client sends one JoinGroup for each, the first with the first alone, so that the
       group is asked for a choice that no member meant. Now the first names them all, and the others are not sent.
     * A refusal for want of a common strategy says what each side has.
+    * When replicas move to other racks, a leader with a rack rejoins (KIP-881): racks are part of what it watches.
     """
     self = weakref.ref(coordinator)
+    ranked = any(isinstance(a, AioKafkaAssignor) and a.bridge.settings.rack for a in coordinator._assignors)
     rejoin, send = type(coordinator)._do_rejoin_group, type(coordinator)._send_req
     joined: list[Any] = [None]
 
@@ -197,6 +201,14 @@ def _mend(coordinator: Any) -> None:
         if not isinstance(strategy, AioKafkaAssignor):
             return dict(await type(c)._perform_assignment(c, response))
         return await strategy.lead(c, response)
+
+    def snapshot() -> dict[str, Any]:
+        c: Any = self()
+        sizes: dict[str, Any] = type(c)._get_metadata_snapshot(c)
+        if not ranked:
+            return sizes
+        view = ClusterView(c._cluster)
+        return {topic: (size, rack_sets(view.racks(topic))) for topic, size in sizes.items()}
 
     async def send_req(request: Any) -> Any:
         c: Any = self()
@@ -215,6 +227,7 @@ def _mend(coordinator: Any) -> None:
             raise InconsistentGroupProtocolError(await _refusal(c)) from None
 
     coordinator._perform_assignment = perform_assignment
+    coordinator._get_metadata_snapshot = snapshot
     coordinator._send_req = send_req
     coordinator._do_rejoin_group = do_rejoin_group
 

@@ -211,6 +211,11 @@ def withheld(plan: Plan, holds: Bools) -> Bools:
     return back
 
 
+def rack_sets(racks: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
+    """The racks of each partition, by id: what a leader compares to see whether replicas moved to other racks."""
+    return [tuple(sorted(set(racks[p]))) for p in sorted(racks)]
+
+
 def _who(member: Joined) -> str:
     return f"{member.member_id} (instance {member.instance_id})" if member.instance_id else member.member_id
 

@@ -25,7 +25,7 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.kafka_python", "kafka-python") from None
 
 from apportion.assignors import Assignor as Strategy
-from apportion.clients.bridge import Bridge, Joined, Offsets, Settings
+from apportion.clients.bridge import Bridge, Joined, Offsets, Settings, rack_sets
 from apportion.clients.choice import refused
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput, UnreadableBytes
@@ -137,7 +137,7 @@ class KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         if not self._rack_map:
             return False
         view = ClusterView(cluster)
-        return any(_rack_sets(view.racks(topic)) != _rack_sets(racks) for topic, racks in self._rack_map.items())
+        return any(rack_sets(view.racks(topic)) != rack_sets(racks) for topic, racks in self._rack_map.items())
 
 
 class ClusterView:
@@ -164,10 +164,6 @@ class ClusterView:
         partitions = getattr(self._cluster, "_partitions", {}).get(topic, {})
         self.seen[topic] = {p: [r for n in data.replica_nodes if (r := rack(n))] for p, data in partitions.items()}
         return self.seen[topic]
-
-
-def _rack_sets(racks: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
-    return sorted(tuple(sorted(set(names))) for names in racks.values())
 
 
 def _said(metadata: Any) -> Subscription:
@@ -224,6 +220,8 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
 
     * A join that was begun must be ended: when ``poll`` ended between the JoinGroup and the SyncGroup answer of a
       leader, ``need_rejoin`` forgot it; no heartbeats followed, and the member was expelled.
+    * A join that was answered between two calls of ``poll`` was thrown away and begun anew, over and over where polls
+      are short. Now its answer is taken by the next.
     * A member that was expelled while it rejoined kept its partitions under its new id. It has lost them (KIP-429).
     * Bytes that are no subscription at all killed the leader; now their member is left without topics.
     * A refusal for want of a common strategy says what each side has.
@@ -232,7 +230,9 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     self = weakref.ref(coordinator)
     need_rejoin = type(coordinator).need_rejoin
     join = type(coordinator)._do_join_and_sync_async
+    complete = type(coordinator)._on_join_complete_async
     perform = type(coordinator)._perform_assignment
+    answered: list[tuple[int, bytes]] = []
 
     def needs() -> bool:
         c = self()
@@ -245,10 +245,18 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         c: Any = self()
         if c._generation.is_lost() and c._subscription.assigned_partitions():
             await c._on_join_prepare_async(c._generation.generation_id, c._generation.member_id)
+        if answered and answered[0][0] == c._generation.generation_id:
+            return answered[0][1]
         try:
-            return await join(c)
+            told = await join(c)
         except InconsistentGroupProtocolError:
             raise InconsistentGroupProtocolError(await _refusal(c)) from None
+        answered[:] = [(c._generation.generation_id, told)]
+        return told
+
+    async def join_complete(generation: int, member_id: str, protocol: str, told: bytes) -> None:
+        answered.clear()
+        await complete(self(), generation, member_id, protocol, told)
 
     def perform_assignment(leader_id: str, protocol: str, members: Sequence[Any]) -> Any:
         for member in members:
@@ -257,6 +265,7 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
 
     coordinator.need_rejoin = needs
     coordinator._do_join_and_sync_async = join_and_sync
+    coordinator._on_join_complete_async = join_complete
     coordinator._perform_assignment = perform_assignment
 
 

@@ -5,8 +5,8 @@
 
 Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``settings`` (of the strategy),
 ``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never), ``plain`` (true: the client's own
-strategies of those names), ``pause_ms`` (after each batch), ``client`` "kafka-python" or "aiokafka", ``consumer``
-(more of the client's own arguments), ``lag`` (true: a lag feed, with the ``admin`` client's arguments).
+strategies of those names), ``pause_ms`` (after each batch), ``client`` "kafka-python", "aiokafka" or "confluent",
+``consumer`` (more of the client's own arguments), ``lag`` (true: a lag feed, with the ``admin`` client's arguments).
 
 Lines out: ``{"at": seconds, "event": ..., "member": name, ...}`` with the events
 
@@ -364,6 +364,67 @@ async def run_aiokafka(config: Config, tell: Teller) -> None:
     tell("left")
 
 
+def run_confluent(config: Config, tell: Teller) -> None:
+    """Consume with confluent-kafka behind a thin member until told to leave."""
+    from kafka.errors import KafkaError
+
+    session_ms = config.get("session_ms", 6000)
+    settings = {
+        "bootstrap.servers": config["bootstrap"],
+        "group.id": config["group"],
+        "client.id": tell.name,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": config.get("commit_ms", 0) > 0,
+        "auto.commit.interval.ms": max(config.get("commit_ms", 0), 100),
+        "session.timeout.ms": session_ms,
+        "heartbeat.interval.ms": session_ms // 5,
+        "metadata.max.age.ms": config.get("metadata_ms", 1000),
+        "fetch.wait.max.ms": 100,
+        **config.get("consumer", {}),
+    }
+    kind = ours("confluent").GroupConsumer
+    strategy = config.get("strategies", ["cooperative-sticky"])[0]
+    consumer = kind(settings, config["topics"], strategy, **options(config, tell))
+    coordinator = consumer._member._coordinator
+    hand_over = consumer.given_up
+
+    def given_up(parts: list[Any], *, expelled: bool) -> None:
+        hand_over(parts, expelled=expelled)
+        generation = coordinator._generation.generation_id
+        tell("lost" if expelled else "revoked", generation=generation, partitions=by_topic(parts))
+
+    consumer.given_up = given_up
+    told = None
+    lines = listen()
+    while True:
+        try:
+            if not lines.empty() and lines.get_nowait() == "leave":
+                break
+            messages = [m for m in consumer.consume(200, 0.1) if m.error() is None]
+            generation = coordinator._generation
+            state = (generation.generation_id, consumer.assignment())
+            if state != told and coordinator.stable():
+                told = state
+                tell("assigned", generation=state[0], member_id=generation.member_id, partitions=state[1])
+            for (topic, partition), offsets in batches(messages).items():
+                tell("read", topic=topic, partition=partition, first=offsets[0], last=offsets[-1])
+            if messages and config.get("commit_ms", 0) == 0:
+                consumer.commit()
+        except KafkaError as error:
+            tell("refused", why=f"{type(error).__name__}: {error}")
+            time.sleep(0.1)
+    consumer.close()
+    tell("left")
+
+
+def batches(messages: list[Any]) -> dict[tuple[str, int], list[int]]:
+    """Offsets by partition, in order."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for message in messages:
+        found.setdefault((message.topic(), message.partition()), []).append(message.offset())
+    return found
+
+
 def aiokafka_strategies(config: Config, tell: Teller) -> list[Any]:
     """Ours, or the client's own of the same names."""
     names = config.get("strategies", ["sticky"])
@@ -390,6 +451,8 @@ def main() -> int:
     try:
         if config.get("client") == "aiokafka":
             asyncio.run(run_aiokafka(config, tell))
+        elif config.get("client") == "confluent":
+            run_confluent(config, tell)
         else:
             run_kafka_python(config, tell)
     except Exception as error:

@@ -1,0 +1,257 @@
+"""Every strategy for users of confluent-kafka, whose client takes no assignor.
+
+    consumer = GroupConsumer({"bootstrap.servers": "...", "group.id": "g"}, ["clicks"], "cooperative-sticky")
+    while running:
+        message = consumer.poll(1.0)
+
+Two clients share the work. A kafka-python consumer that never fetches is the group's member: it joins, beats and
+commits. A confluent-kafka consumer, told by ``assign()`` what to read, fetches. What makes it safe:
+
+* Commits go through the member, with its generation: the broker refuses those of a member that was expelled.
+* Membership moves only inside ``poll``, ``consume`` and ``commit``, in the caller's own thread. So nobody works on a
+  record of a partition while it is handed over, and none of it is given out after the member has let go.
+* What ``poll`` gave out counts as done when the next call comes; that is what is committed, as with Java's client.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+try:
+    from confluent_kafka import Consumer, TopicPartition
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
+    from kafka.structs import OffsetAndMetadata
+    from kafka.structs import TopicPartition as Part
+except ImportError:  # pragma: no cover - tried in an environment without the clients
+    from apportion.errors import MissingExtra
+
+    raise MissingExtra("apportion.clients.confluent", "confluent") from None
+
+from apportion.assignors import Assignor as Strategy
+from apportion.clients.bridge import Offsets
+from apportion.clients.kafka_python import assignor
+from apportion.clients.rebalance import OnPlan
+from apportion.errors import BadInput
+
+log = logging.getLogger("apportion.clients")
+
+TEND_S: Final = 0.1
+"""Seconds between two looks at the group, at most."""
+JOIN_S: Final = 0.05
+"""Seconds that one look may last while the group rebalances."""
+
+_SAME: Final = {
+    "bootstrap.servers": "bootstrap_servers",
+    "client.id": "client_id",
+    "group.id": "group_id",
+    "group.instance.id": "group_instance_id",
+    "session.timeout.ms": "session_timeout_ms",
+    "heartbeat.interval.ms": "heartbeat_interval_ms",
+    "max.poll.interval.ms": "max_poll_interval_ms",
+    "auto.commit.interval.ms": "auto_commit_interval_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+"""librdkafka's setting to kafka-python's."""
+_RESETS: Final = {"earliest": "earliest", "smallest": "earliest", "beginning": "earliest"}
+
+
+class GroupConsumer:
+    """A member of a consumer group with any strategy, which fetches by confluent-kafka.
+
+    config
+        librdkafka's settings, the whole of them for the fetching client. ``enable.auto.commit`` (true) says whether
+        the member commits by itself: every ``auto.commit.interval.ms`` and before each rebalance.
+    topics
+        What it subscribes to.
+    strategy, rack, priority, on_plan, lag, settings
+        As for ``apportion.clients.kafka_python.assignor``.
+
+    It belongs to one thread, as a KafkaConsumer does.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topics: Iterable[str],
+        strategy: str | Strategy = "cooperative-sticky",
+        *,
+        rack: str | None = None,
+        priority: int | None = None,
+        on_plan: OnPlan | None = None,
+        lag: Offsets | None = None,
+        **settings: Any,
+    ) -> None:
+        if not config.get("group.id"):
+            raise BadInput("config", "no 'group.id'", "the group to join")
+        reset = _RESETS.get(str(config.get("auto.offset.reset", "latest")), "latest")
+        strategy = assignor(
+            strategy, rack=rack, priority=priority, auto_offset_reset=reset, on_plan=on_plan, lag=lag, **settings
+        )
+        self._member = KafkaConsumer(
+            **member_settings(config), auto_offset_reset=reset, partition_assignment_strategy=[strategy]
+        )
+        self._fetcher = Consumer({**config, "enable.auto.commit": False, "enable.auto.offset.store": False})
+        self._poll, self._next = self._fetcher.poll, 0.0
+        self._reading: set[Part] = set()
+        self._restart: set[Part] = set()
+        self._seen: dict[Part, int] = {}
+        self._member.subscribe(topics=list(topics), listener=_Handover(self))
+
+    def __repr__(self) -> str:
+        return f"GroupConsumer(reading {len(self._reading)} partitions)"
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout: float = 1.0) -> Any:
+        """One ``confluent_kafka.Message``, or None after ``timeout`` seconds."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._tend()
+        message = self._poll(min(timeout, TEND_S))
+        if message is not None or timeout <= TEND_S:
+            return message
+        until = now + timeout
+        while message is None and (left := until - time.monotonic()) > 0:
+            self._tend()
+            message = self._poll(min(left, TEND_S))
+        return message
+
+    def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[Any]:
+        """Up to ``num_messages`` messages; fewer, or none, after ``timeout`` seconds."""
+        until = time.monotonic() + timeout
+        got: list[Any] = []
+        while True:
+            if time.monotonic() >= self._next:
+                if got:  # what was got here is not done yet, so nobody may take its partition
+                    return got
+                self._tend()
+            left = until - time.monotonic()
+            got += self._fetcher.consume(num_messages - len(got), max(0.0, min(left, TEND_S)))
+            if len(got) >= num_messages or left <= 0:
+                return got
+
+    def commit(self) -> None:
+        """Commit everything given out so far, and wait.
+
+        Raises
+            kafka-python's errors, such as CommitFailedError where the group has gone on without this member.
+        """
+        done = {part: OffsetAndMetadata(offset, "", -1) for part, offset in self._positions().items()}
+        if done:
+            self._member.commit(done)
+
+    def assignment(self) -> dict[str, list[int]]:
+        """Topic to the partitions that it reads."""
+        found: dict[str, list[int]] = {}
+        for part in sorted(self._reading):
+            found.setdefault(part.topic, []).append(part.partition)
+        return found
+
+    def close(self) -> None:
+        """Commit (where that is automatic), leave the group, stop fetching."""
+        self._remember()
+        try:
+            self._member.close()
+        finally:
+            self._fetcher.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # -- the group ---------------------------------------------------------------------------------------------------
+
+    def _tend(self) -> None:
+        """Look after the group: say how far we are, let the member act, then read what it has now."""
+        self._remember()
+        calm = self._member._coordinator.stable() and not self._member._coordinator.need_rejoin()
+        self._member.poll(timeout_ms=0 if calm else int(JOIN_S * 1000))
+        self._follow()
+        self._next = time.monotonic() + TEND_S
+
+    def _positions(self) -> dict[Part, int]:
+        """Next offset of every partition of which something was given out."""
+        if not self._reading:
+            return {}
+        asked = [TopicPartition(part.topic, part.partition) for part in self._reading]
+        return {Part(at.topic, at.partition): at.offset for at in self._fetcher.position(asked) if at.offset >= 0}
+
+    def _remember(self) -> None:
+        """Tell the member how far we are: it commits that."""
+        held = self._member.assignment()
+        for part, offset in self._positions().items():
+            if part in held and self._seen.get(part) != offset:
+                self._member.seek(part, offset)
+                self._seen[part] = offset
+
+    def _follow(self) -> None:
+        """Have the fetcher read exactly what the member owns, from the committed offset on."""
+        owned = set(self._member.assignment())
+        gone = [part for part in self._reading if part not in owned or part in self._restart]
+        self._restart.clear()
+        if gone:
+            self._fetcher.incremental_unassign([TopicPartition(part.topic, part.partition) for part in gone])
+            self._reading.difference_update(gone)
+        new = sorted(owned - self._reading)
+        starts = {part: self._member.position(part, timeout_ms=5000) for part in new}
+        known = [part for part in new if starts[part] is not None]
+        if known:
+            at = [TopicPartition(part.topic, part.partition, starts[part]) for part in known]
+            self._fetcher.incremental_assign(at)
+            self._reading.update(known)
+
+    def given_up(self, parts: Sequence[Any], *, expelled: bool) -> None:
+        """The member lets go of these (called by it, inside of ``_tend`` or ``close``)."""
+        if not expelled and self._member.config["enable_auto_commit"]:
+            # At most what was given out while the join was on its way; it reaches the broker before the next join.
+            done = {part: OffsetAndMetadata(o, "", -1) for part, o in self._positions().items() if part in parts}
+            if done:
+                self._member.commit_async(done)
+        self._restart.update(parts)
+        for part in parts:
+            self._seen.pop(part, None)
+
+
+class _Handover(ConsumerRebalanceListener):  # type: ignore[misc]
+    """The member's own callbacks."""
+
+    def __init__(self, consumer: GroupConsumer) -> None:
+        self._consumer = consumer
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """The member fetches nothing itself."""
+        self._consumer._member.pause(*assigned)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """In good order."""
+        self._consumer.given_up(list(revoked), expelled=False)
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        """Somebody else may have them already."""
+        self._consumer.given_up(list(lost), expelled=True)
+
+
+def member_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """kafka-python's settings for the member, from librdkafka's."""
+    told = {theirs: config[ours] for ours, theirs in _SAME.items() if ours in config}
+    told["bootstrap_servers"] = str(told.get("bootstrap_servers", "localhost")).split(",")
+    told = {name: int(value) if name.endswith("_ms") else value for name, value in told.items()}
+    if "security_protocol" in told:
+        told["security_protocol"] = str(told["security_protocol"]).upper()
+    auto = str(config.get("enable.auto.commit", True)).lower() != "false"
+    return {**told, "enable_auto_commit": auto}

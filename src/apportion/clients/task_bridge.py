@@ -1,0 +1,186 @@
+"""Whole tasks instead of partitions: what members of a task group say, and how their leader plans it.
+
+The group's protocol name is ``apportion-streams``: Kafka Streams' own is ``stream``, and a Java application must not
+mistake a group of ours for one of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from apportion.assignors.streams import Streams
+from apportion.clients.bridge import Bridge, Cluster, Joined, Settings
+from apportion.clients.memory import Holding
+from apportion.tasks.crew import Process
+from apportion.tasks.plan import TaskPlan, plan_tasks
+from apportion.tasks.settings import TaskSettings
+from apportion.tasks.topology import Task, Topology
+from apportion.wire.assignment import Assignment
+from apportion.wire.partitions import Held, held
+from apportion.wire.primitives import utf16
+from apportion.wire.subscription import Subscription
+from apportion.wire.taskdata import Pair, TaskMemory, TaskOrders, read_memory, read_orders, write_memory, write_orders
+
+log = logging.getLogger("apportion.clients")
+
+PROTOCOL: Final = "apportion-streams"
+
+
+@dataclass(frozen=True)
+class _Named(Streams):
+    """The strategy under the name that the group knows it by."""
+
+    name: ClassVar[str] = PROTOCOL
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One member as its leader sees it."""
+
+    member_id: str
+    process: str
+    rack: str | None
+    memory: TaskMemory
+    holds: frozenset[tuple[str, int]]
+    runs: frozenset[Task]
+
+
+class TaskBridge(Bridge):
+    """One member's side of a task group.
+
+    topology, plan_settings
+        The application's; the leader's count for the group.
+    memory_now
+        What this member would say if it had to join now; whoever runs the tasks keeps it true.
+    orders
+        What it was told last, and ``rounds`` how often it was told something.
+    """
+
+    def __init__(self, topology: Topology, plan_settings: TaskSettings, rack: str | None = None) -> None:
+        super().__init__(_Named(), Settings(rack))
+        self.topology, self.plan_settings = topology, plan_settings
+        self.memory_now = TaskMemory()
+        self.orders = TaskOrders()
+        self.rounds = 0
+        self.last_plan: TaskPlan | None = None
+
+    def say(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
+        """Topics, what is held at this moment, its generation, and the task memory."""
+        wanted = tuple(sorted(topics, key=utf16))
+        owned = (self.last.owned if holds is None else holds) if keeps else ()
+        data = write_memory(self.memory_now)
+        return Subscription(wanted, data, owned, self.last.generation, self.settings.rack)
+
+    def take(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
+        """Remember the orders; whoever runs the tasks looks at ``rounds``."""
+        orders = read_orders(given.user_data)
+        if orders.lost:
+            log.warning("group %s: orders of the leader are unreadable, nothing is run: %s", group, orders.lost)
+        self.last = Holding(given.partitions, generation, keeps=True)
+        self.orders = orders
+        self.rounds += 1
+        log.info(
+            "assigned group=%s generation=%s assignor=%s active=%d standby=%d warmup=%d",
+            *(group, generation, self.name, len(orders.active), len(orders.standby), len(orders.warmup)),
+        )
+
+    def share_out(
+        self, members: Sequence[Joined], cluster: Cluster, group: str = "", generation: int | None = None
+    ) -> dict[str, Assignment]:
+        """As leader: whole tasks to every member; a task of which another still holds a part waits a round."""
+        sizes, racks = self._sources(cluster, any(member.said.rack for member in members))
+        known = _members(members, self.topology, sizes)
+        plan = plan_tasks(self.topology, sizes, _processes(known), self.plan_settings, racks)
+        self.last_plan = plan
+        log.info("planned group=%s generation=%s tasks %s", group, generation, plan.measures)
+        return _shares(plan, known, self.topology, sizes)
+
+    def _sources(
+        self, cluster: Cluster, racks: bool
+    ) -> tuple[dict[str, int], dict[tuple[str, int], frozenset[str]] | None]:
+        """Partition counts of the source topics, and racks of their replicas where any member tells its own."""
+        topics = [topic for subtopology in self.topology.subtopologies for topic in subtopology.topics]
+        ids = {topic: list(cluster.partitions(topic) or ()) for topic in topics}
+        sizes = {topic: max(numbers, default=-1) + 1 for topic, numbers in ids.items()}
+        if not racks:
+            return sizes, None
+        return sizes, {(t, p): frozenset(names) for t in topics for p, names in cluster.racks(t).items()}
+
+
+def _members(members: Sequence[Joined], topology: Topology, sizes: Mapping[str, int]) -> list[_Member]:
+    """What each said, with the claims of those who missed a rebalance taken away."""
+    reads = {
+        pair: task for task in topology.tasks(sizes) for pair in topology.partitions_of(task, sizes)
+    }  # (topic, partition) to the task that reads it
+    newest = max((member.said.generation or -1 for member in members), default=-1)
+    found = []
+    for member in members:
+        memory = read_memory(member.said.user_data)
+        if memory.lost:
+            log.warning("member %s remembers no tasks: %s", member.member_id, memory.lost)
+        holds = frozenset((topic, p) for topic, ids in member.said.owned for p in ids)
+        fresh = (member.said.generation or -1) == newest
+        runs = frozenset(reads[pair] for pair in holds if pair in reads) if fresh else frozenset()
+        process = memory.process or member.member_id
+        found.append(_Member(member.member_id, process, member.said.rack, memory, holds, runs))
+    return found
+
+
+def _processes(members: Sequence[_Member]) -> list[Process]:
+    """Members of one process id together; the least lag that any of them tells counts."""
+    together: dict[str, list[_Member]] = {}
+    for member in sorted(members, key=lambda member: member.member_id):
+        together.setdefault(member.process, []).append(member)
+    made = []
+    for process, ours in together.items():
+        lag: dict[Task, int] = {}
+        for member in ours:
+            for pair, messages in member.memory.lag.items():
+                lag[Task(*pair)] = min(messages, lag.get(Task(*pair), messages))
+        active: dict[Task, str | None] = {task: member.member_id for member in ours for task in member.runs}
+        standby = frozenset(Task(*pair) for member in ours for pair in member.memory.standby)
+        # A task that runs here has no lag to tell; one that is still being restored here does.
+        names = tuple(member.member_id for member in ours)
+        made.append(Process(process, names, active, standby, lag, ours[0].memory.tags, ours[0].rack))
+    return made
+
+
+def _shares(
+    plan: TaskPlan, members: Sequence[_Member], topology: Topology, sizes: Mapping[str, int]
+) -> dict[str, Assignment]:
+    """Every member's partitions and orders; a task that must wait is a standby of its new owner meanwhile."""
+    holders: dict[tuple[str, int], set[str]] = {}
+    for member in members:
+        for pair in member.holds:
+            holders.setdefault(pair, set()).add(member.member_id)
+    asker = min(member.member_id for member in members)
+    shares = {}
+    for member in members:
+        mine = plan.active[member.process][member.member_id]
+        now = [task for task in mine if _free(topology.partitions_of(task, sizes), holders, member.member_id)]
+        waits = [task for task in mine if task not in now and plan.crew.stateful[plan.crew.tasks.index(task)]]
+        owned: dict[str, list[int]] = {}
+        for task in now:
+            for topic, partition in topology.partitions_of(task, sizes):
+                owned.setdefault(topic, []).append(partition)
+        orders = TaskOrders(
+            _pairs(now),
+            _pairs([*plan.standby[member.process][member.member_id], *waits]),
+            _pairs(plan.warmup[member.process][member.member_id]),
+            plan.next_probing_rebalance_ms,
+            member.member_id == asker,
+        )
+        shares[member.member_id] = Assignment(held(owned), write_orders(orders))
+    return shares
+
+
+def _free(pairs: Iterable[tuple[str, int]], holders: Mapping[tuple[str, int], set[str]], member_id: str) -> bool:
+    """Whether nobody else holds any of the partitions."""
+    return all(holders.get(pair, set()) <= {member_id} for pair in pairs)
+
+
+def _pairs(tasks: Iterable[Task]) -> tuple[Pair, ...]:
+    return tuple(sorted((task.subtopology, task.partition) for task in tasks))
