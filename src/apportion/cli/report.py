@@ -11,6 +11,7 @@ from apportion.cli import source
 from apportion.cli.output import emit, tell
 from apportion.cli.parser import Parser
 from apportion.errors import BadInput
+from apportion.report.text import count
 
 DETAILS = (
     "INPUT is anything that describe reads. From a dump or the pipeline's tables the page has the history too: who\n"
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         emit(text)
         return 0
     source.write_whole(args.output, text)
-    tell(f"{len(groups)} groups, {len(text.encode()) / 1e6:.1f} MB")
+    tell(f"{count(len(groups), 'group')}, {len(text.encode()) / 1e6:.1f} MB")
     emit(f"{args.output}\n")
     return 0
 

@@ -1,0 +1,106 @@
+"""Every command's help has examples, and every example does what it says."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from apportion.cli.completion import SCRIPTS, candidates
+from apportion.cli.parser import COMMANDS, command
+
+from .conftest import PASTED, Runner
+
+LIVE = ("--bootstrap-server", "--command-config")
+EXAMPLES = [(name, line) for name in COMMANDS for _, line in command(name).EXAMPLES]
+# zsh's line needs zsh; what needs a broker is in tests/inputs, what needs Spark in tests/spark.
+ELSEWHERE = (*LIVE, "dump", "tables", "demo", "zsh")
+HERE = [(name, line) for name, line in EXAMPLES if not any(word in line for word in ELSEWHERE)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_has_its_options_and_examples(run: Runner, name: str) -> None:
+    done = run(name, "--help")
+    assert done.code == 0
+    assert done.out.startswith(f"usage: apportion {name}")
+    assert "examples:\n  # " in done.out
+    assert run("help", name).out == done.out
+
+
+@pytest.mark.parametrize(("name", "line"), HERE, ids=[line for _, line in HERE])
+def test_every_example_works(folder: Path, name: str, line: str) -> None:
+    done = in_shell(folder, line)
+    assert "apportion: " not in done.stderr
+    # gate's examples may well find their limit breached: that is what 3 says.
+    assert done.returncode in ((0, 3) if name == "gate" else (0,))
+
+
+@pytest.mark.parametrize("line", [line for _, line in EXAMPLES if "dump" in line and "pipeline" not in line])
+def test_every_example_on_a_dump_works(folder: Path, line: str) -> None:
+    pytest.importorskip("pyarrow")
+    from apportion.demo import dump
+
+    (folder / "dump").symlink_to(dump())
+    done = in_shell(folder, line.replace("ads-join", "ads-range"))
+    assert (done.returncode, done.stdout != "") == (0, True), done.stderr
+
+
+def test_the_tool_of_kafka_can_be_piped_in(folder: Path) -> None:
+    [line] = [line for _, line in EXAMPLES if "kafka-consumer-groups" in line]
+    done = in_shell(folder, line)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ads join é" in done.stdout
+
+
+def in_shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
+    """Run the line as a person would, with ``apportion`` and a stand-in for Kafka's tool on the path."""
+    tools = folder / "bin"
+    tools.mkdir()
+    script(tools / "apportion", f'exec {shlex.quote(sys.executable)} -m apportion.cli "$@"')
+    script(tools / "kafka-consumer-groups", f"cat {shlex.quote(str(PASTED / 'offsets.txt'))}")
+    env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(folder)}
+    (folder / ".config/fish/completions").mkdir(parents=True)
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def script(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ([], [*COMMANDS, "--help", "--version"]), (["pl"], ["plan"]), (["plan", "--as"], ["--assignor"]),
+        (["plan", "--assignor", "stick"], ["sticky", "sticky-stream-join"]), (["plan", "-o", "j"], ["json"]),
+        (["completion", "z"], ["zsh"]), (["pipeline", "b"], ["build"]), (["nobody", "x"], []), (["plan", "gro"], []),
+    ],
+)  # fmt: skip
+def test_completion_knows_commands_options_and_values(words: list[str], found: list[str]) -> None:
+    assert candidates(words) == found
+
+
+def test_bash_completes_with_the_script(folder: Path) -> None:
+    line = (
+        'eval "$(apportion completion bash)"; COMP_WORDS=(apportion plan --assignor rou); COMP_CWORD=3;'
+        ' _apportion; echo "${COMPREPLY[@]}"'
+    )
+    done = in_shell(folder, line)
+    assert (done.stdout, done.stderr) == ("roundrobin\n", "")
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_every_shell_gets_its_script(run: Runner, shell: str) -> None:
+    assert "__complete" in run("completion", shell).out

@@ -1,0 +1,140 @@
+"""Random wrong command lines and inputs: never a traceback, always a sentence, the right exit code.
+
+``APPORTION_FUZZ=2000`` for the long run; the same seed gives the same lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apportion.cli.parser import COMMANDS
+
+from .conftest import ADS, PASTED, Done, Runner
+
+TRIES = int(os.environ.get("APPORTION_FUZZ", "300"))
+OFFLINE = [name for name in COMMANDS if name not in ("watch", "pipeline", "demo")]
+OPTIONS = [
+    *("--assignor", "--set", "--output", "-o", "-A", "--group", "--join", "--leave", "--grow", "--lose-rack", "--lag"),
+    *(
+        "--max-moves",
+        "--max-skew",
+        "--max-lag-share",
+        "--max-unowned",
+        "--require-proof",
+        "--now",
+        "--batch",
+        "--title",
+    ),
+    *("--explain", "--diff", "--save", "--offsets", "--members", "--state", "--verbose", "--help", "--versoin", "-x"),
+    *("--asignor", "--all-groups", "--context", "--", "-"),
+]
+VALUES = [
+    *("sticky", "range", "nobody", "json", "csv", "xml", "wide", "group.json", "pasted.txt", "groups.ndjson", ".", "/"),
+    *("/dev/null", "nowhere", "plan.json", "max_skew=2", "max_skew=x", "=x", "k=", "order=moves", "order=moves,moves"),
+    *("scope=group", "pod-0", "consumer-2-91aa", "clicks:24", "clicks:0=9", "clicks:-1=9", "impressions:9", "a", "b"),
+    *("clicks:0=99999999999999999999", "0", "1", "-1", "1e9", "NaN", "0.5", "٣", "2_0", "ads-join", "é", "", "../x"),
+    *("\u2028", "\udc80", "\x1b[31m", "%", "%s", "{}"),
+]
+JUNK: list[Any] = [
+    None, True, -1, 3.5, 10**40, "", "x", "\x00", "\u202e", [], {}, [1], {"a": 1}, "a" * 300, -(2**63), [[]], "clicks",
+]  # fmt: skip
+
+
+def is_a_sentence(done: Done) -> bool:
+    """One line, ours, that ends; and no stack."""
+    return done.err.startswith("apportion: ") and done.err.rstrip().endswith((".", "?")) and "Traceback" not in done.err
+
+
+def check(done: Done, line: list[str]) -> None:
+    assert done.code in (0, 1, 2, 3), (line, done)
+    assert "Traceback" not in done.err, (line, done.err)
+    assert "fault in apportion" not in done.err + done.out, (line, done)
+    if done.code == 2:
+        assert is_a_sentence(done), (line, done.err)
+        assert done.out == "", (line, done.out)
+
+
+@pytest.mark.slow
+def test_random_command_lines_end_in_a_result_or_a_sentence(run: Runner, folder: Path) -> None:
+    rng = random.Random(8)
+    codes = set()
+    for _ in range(TRIES):
+        words = [rng.choice([*OFFLINE, rng.choice(VALUES)])]
+        words += [rng.choice(OPTIONS if rng.random() < 0.5 else VALUES) for _ in range(rng.randint(0, 6))]
+        # What would be written goes nowhere but into the test's own folder.
+        if any(word in ("/", "/dev/null", "../x", ".") for word in words) and {"--save", "-o", "--output"} & set(words):
+            continue
+        done = run(*words, stdin=json.dumps(ADS).encode())
+        check(done, words)
+        codes.add(done.code)
+    assert codes >= {0, 2}
+
+
+@pytest.mark.slow
+def test_random_groups_end_in_a_plan_or_a_sentence(run: Runner, folder: Path) -> None:
+    rng = random.Random(9)
+    codes = []
+    for _ in range(TRIES):
+        raw = mutated(json.loads(json.dumps(ADS)), rng)
+        command = rng.choice([["plan", "-"], ["describe", "-"], ["compare", "-"], ["gate", "-", "--max-moves", "3"]])
+        form = rng.choice([["-o", "json"], []])
+        done = run(*command, *form, stdin=json.dumps(raw).encode())
+        check(done, [*command, json.dumps(raw)])
+        codes.append(done.code)
+    assert {0, 2} <= set(codes)
+
+
+def mutated(value: Any, rng: random.Random) -> Any:
+    """The value with one place of it made something else, left out, or doubled under another name."""
+    if isinstance(value, dict) and value and rng.random() < 0.85:
+        key = rng.choice(list(value))
+        change = rng.random()
+        if change < 0.15:
+            del value[key]
+        elif change < 0.25:
+            value[key + rng.choice(["x", "", "\u2028", "é"])] = value[key]
+        else:
+            value[key] = mutated(value[key], rng)
+        return value
+    if isinstance(value, list) and value and rng.random() < 0.85:
+        i = rng.randrange(len(value))
+        value[i] = mutated(value[i], rng)
+        return value
+    return rng.choice(JUNK)
+
+
+@pytest.mark.slow
+def test_random_damage_to_pasted_text_ends_in_groups_or_a_sentence(run: Runner) -> None:
+    rng = random.Random(10)
+    texts = [path.read_bytes() for path in sorted(PASTED.glob("*.txt"))]
+    for _ in range(TRIES):
+        text = bytearray(rng.choice(texts) + rng.choice([b"", rng.choice(texts)]))
+        for _ in range(rng.randint(1, 6)):
+            at = rng.randrange(len(text))
+            kind = rng.random()
+            if kind < 0.4:
+                text[at : at + rng.randint(1, 30)] = b""
+            elif kind < 0.7:
+                text[at:at] = rng.choice(
+                    [b"\t", b"  ", b"\n", b"\r\n", b"-", b"\xff", b"999999999999999999999", "é".encode()]
+                )
+            else:
+                text[at] = rng.randrange(256)
+        done = run("describe", "-", *rng.choice([["-o", "json"], [], ["-o", "csv"]]), stdin=bytes(text))
+        check(done, [repr(bytes(text))])
+
+
+@pytest.mark.slow
+def test_random_bytes_end_in_a_sentence(run: Runner) -> None:
+    rng = random.Random(11)
+    for _ in range(TRIES // 3):
+        start = rng.choice([b"", b"{", b"[", b"PAR1", b"GROUP TOPIC PARTITION", b"\xff\xfe", b"\xef\xbb\xbf{"])
+        done = run("describe", "-", stdin=start + rng.randbytes(rng.randint(0, 200)))
+        check(done, [])
+        assert done.code == 2

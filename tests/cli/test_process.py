@@ -1,0 +1,142 @@
+"""How a command line ends: exit codes, signals, broken pipes, faults; never with a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from apportion import __version__, planning
+
+from .conftest import Runner, run_apart
+
+
+def test_the_version_is_the_packages() -> None:
+    assert run_apart("--version").out == f"apportion {__version__}\n"
+
+
+def test_bare_apportion_shows_the_help(run: Runner) -> None:
+    assert run().out == run("--help").out
+    assert "commands:" in run().out
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["plam"], "'plan'"), (["plan", "--assigner", "x"], "'--assignor'"), (["--verson"], "'--version'"),
+        (["plan", "g", "-A", "stiky"], "'sticky'"), (["describe", "--bootstrap-servers", "x"], "'--bootstrap-server'"),
+    ],
+)  # fmt: skip
+def test_typing_errors_get_a_hint(run: Runner, folder: Path, args: list[str], hint: str) -> None:
+    (folder / "g").write_text((folder / "group.json").read_text())
+    done = run(*args)
+    assert (done.code, done.out) == (2, "")
+    assert f"Maybe you meant {hint}" in done.err
+
+
+def test_a_file_that_is_not_there_is_a_sentence(run: Runner, folder: Path) -> None:
+    done = run("plan", "nowhere.json")
+    assert (done.code, done.err) == (2, "apportion: cannot read 'nowhere.json': No such file or directory.\n")
+
+
+def test_a_folder_that_is_no_dump_is_a_sentence(run: Runner, folder: Path) -> None:
+    done = run("describe", str(folder))
+    assert done.code == 2
+    assert "neither records/ nor silver/ and gold/" in done.err
+
+
+def test_a_truncated_dump_and_a_wrong_column_are_a_sentence_each(run: Runner, tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    records = tmp_path / "dump" / "records"
+    records.mkdir(parents=True)
+    pq.write_table(pa.table({"key": [1]}), records / "a.parquet")
+    pq.write_table(pa.table({"topic": ["t"]}), tmp_path / "dump" / "ends.parquet")
+    wrong = run("describe", str(tmp_path / "dump"))
+    (records / "a.parquet").write_bytes((records / "a.parquet").read_bytes()[:100])
+    cut = run("describe", str(tmp_path / "dump"))
+    for done in (wrong, cut):
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert "a.parquet" in done.err
+
+
+def test_a_plan_that_cannot_be_saved_is_a_sentence(run: Runner, folder: Path) -> None:
+    done = run("plan", "group.json", "--save", "no/such/folder/plan.json")
+    assert done.code == 2
+    assert "cannot write 'no/such/folder/plan.json'" in done.err
+
+
+def test_a_saved_plan_is_the_printed_plan(run: Runner, folder: Path) -> None:
+    done = run("plan", "group.json", "--save", "saved.json", "-o", "json")
+    assert (folder / "saved.json").read_text() == done.out
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".apportion")) == []
+
+
+def test_a_full_disk_is_a_sentence() -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "apportion.cli", "assignors"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+    assert b"No space left" in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    shell = f"{sys.executable} -m apportion.cli --help | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] in ("0", "141")
+
+
+def test_ctrl_c_ends_quietly_with_130() -> None:
+    command = [sys.executable, "-m", "apportion.cli", "plan", "--batch"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b'{"topics": {"t": 1}, "members": {"a": {"topics": ["t"]}}}\n')
+        process.stdin.flush()
+        process.stdout.readline()  # it is at work
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, b"")
+
+
+def test_a_fault_of_ours_asks_for_a_report(run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("inside")
+
+    monkeypatch.setattr(planning, "plan", broken)
+    done = run("plan", "group.json")
+    assert done.code == 70
+    assert "fault in apportion" in done.err
+    assert "Traceback" not in done.err
+    monkeypatch.setenv("APPORTION_DEBUG", "1")
+    with pytest.raises(KeyError):
+        run("plan", "group.json")
+
+
+def test_names_cannot_drive_the_terminal(run: Runner) -> None:
+    raw = '{"topics": {"t": 1}, "members": {"\\u001b[31mred": {"topics": ["t"]}}}'
+    done = run("plan", "-", stdin=raw.encode())
+    assert done.code == 0
+    assert "\x1b" not in done.out
+    assert "\\x1b[31mred" in done.out
+    assert "\x1b" not in run("plan", "-A", "\x1b[31m", "-", stdin=raw.encode()).err
+
+
+def test_start_up_imports_neither_numpy_nor_rich() -> None:
+    program = (
+        "import sys, apportion.cli; apportion.cli.main(['--version']); apportion.cli.main(['plan', '--help']);"
+        "print([m for m in ('numpy', 'rich', 'typer', 'kafka', 'pyspark', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
