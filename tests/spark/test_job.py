@@ -1,0 +1,210 @@
+"""Build, rebuild and status on the recorded cluster: what Kafka's own classes read, every row, and the same again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tests.spark import made
+from tests.spark.test_sinks import bytes_of
+
+from apportion.demo import dump as recorded
+from apportion.errors import BadInput
+from apportion.spark import job, schemas, sinks, tables_page
+from apportion.spark.personal import Personal, nameless_body
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def out(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    job.build(recorded(), folder, spark=spark)
+    return folder
+
+
+def rows(out: Path, name: str) -> list[dict[str, Any]]:
+    return pq.read_table(out / name).to_pylist()
+
+
+def truth() -> Iterator[dict[str, Any]]:
+    """Each record as Kafka's own classes read it."""
+    with gzip.open(recorded() / "truth" / "records.ndjson.gz", "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def place(row: dict[str, Any]) -> tuple[int, int]:
+    return row["source_partition"], row["source_offset"]
+
+
+def millis(time: datetime | None) -> int | None:
+    return None if time is None else round(time.timestamp() * 1000)
+
+
+def test_commits_are_those_of_kafkas_own_classes(out: Path) -> None:
+    """Field by field, tombstones too."""
+    mine = {place(row): row for row in rows(out, "silver/commits")}
+    theirs = {(line["partition"], line["offset"]): line for line in truth() if line["type"] in (0, 1)}
+    assert mine.keys() == theirs.keys()
+    for at, line in theirs.items():
+        row, value = mine[at], line["value"]
+        assert (row["group"], row["topic"], row["partition"]) == tuple(
+            line["key"][n] for n in ("group", "topic", "partition")
+        )
+        assert row["tombstone"] == (value is None)
+        if value is None:
+            continue
+        epoch = value.get("leaderEpoch", -1)
+        expected = (value["offset"], None if epoch == -1 else epoch, value["metadata"], value["commitTimestamp"])
+        assert (row["committed"], row["leader_epoch"], row["metadata"], millis(row["commit_time"])) == expected
+        assert row["value_version"] == line["version"]
+        assert row["topic_id"] == {"AAAAAAAAAAAAAAAAAAAAAA": None}.get(value.get("topicId"), value.get("topicId"))
+
+
+def test_generations_are_those_of_kafkas_own_classes(out: Path) -> None:
+    """Members in their order with ids, hosts and instance ids."""
+    mine = {place(row): row for row in rows(out, "silver/generations")}
+    theirs = {(line["partition"], line["offset"]): line for line in truth() if line["type"] == 2}
+    assert mine.keys() == theirs.keys()
+    for at, line in theirs.items():
+        row, value = mine[at], line["value"]
+        assert (row["group"], row["tombstone"]) == (line["key"]["group"], value is None)
+        if value is not None:
+            names = {
+                "generation": "generation",
+                "protocol": "protocol",
+                "leader": "leader",
+                "protocol_type": "protocolType",
+            }
+            assert {n: row[n] for n in names} == {n: value[theirs_name] for n, theirs_name in names.items()}
+            ids = [(m["memberId"], m["groupInstanceId"], m["clientId"], m["clientHost"]) for m in value["members"]]
+            assert [(m["member_id"], m["instance_id"], m["client_id"], m["host"]) for m in row["members"]] == ids
+
+
+def test_epochs_are_those_of_kafkas_own_classes(out: Path) -> None:
+    """The whole body as JSON, but for tagged fields at their default."""
+    mine = {place(row): row for row in rows(out, "silver/epochs")}
+    theirs = {(line["partition"], line["offset"]): line for line in truth() if 3 <= line["type"] <= 8}
+    assert mine.keys() == theirs.keys()
+    for at, line in theirs.items():
+        row = mine[at]
+        assert (row["key_type"], row["tombstone"]) == (line["type"], line["value"] is None)
+        body = None if row["body"] is None else json.loads(row["body"])
+        assert body == line["value"] or body == {**line["value"], **body}
+        assert row["member_id"] == line["key"].get("memberId")
+
+
+def test_counts_and_rejects_are_every_record(out: Path) -> None:
+    """By type, version and tombstone."""
+    theirs = Counter(
+        (line["type"], None if line["value"] is None else line["version"], line["value"] is None) for line in truth()
+    )
+    mine = {(r["key_type"], r["value_version"], r["tombstone"]): r["records"] for r in rows(out, "silver/counts")}
+    assert mine == dict(theirs)
+    assert rows(out, "silver/rejects") == []
+
+
+def test_every_table_has_its_columns_and_no_null_that_is_not_told(out: Path) -> None:
+    """The schemas' word on nulls holds on a real cluster's records."""
+    for name, table in schemas.TABLES.items():
+        found = pq.read_table(out / name)
+        assert found.schema.equals(schemas.arrow_schema(table)), name
+        for field in table.schema:
+            assert field.metadata["comment"], (name, field.name)
+            if not field.metadata["null"]:
+                assert found[field.name].null_count == 0, (name, field.name)
+
+
+@pytest.mark.timeout(600)
+def test_building_again_gives_the_same_bytes(spark: Any, out: Path, tmp_path: Path) -> None:
+    """With the dump's rows in another order, and by ``rebuild``, which knows the dump and the settings."""
+    before = bytes_of(out)
+    shutil.rmtree(out / "silver" / "commits")
+    job.rebuild(out, spark=spark)
+    assert bytes_of(out) == before
+
+
+def test_status_tells_rows_and_times_without_spark(out: Path) -> None:
+    """Of tables and of dumps; anything else is said in a sentence."""
+    found = {state.name: state for state in job.status(out)}
+    assert found.keys() == schemas.TABLES.keys()
+    commits = found["silver/commits"]
+    assert commits.rows == len(rows(out, "silver/commits"))
+    assert commits.newest == max(row["at"] for row in rows(out, "silver/commits"))
+    assert commits.written is not None
+    assert commits.written <= datetime.now(UTC)
+    assert [state.name for state in job.status(recorded())] == ["records"]
+    with pytest.raises(BadInput, match="no such folder"):
+        job.status(out / "nowhere")
+    with pytest.raises(BadInput, match="no tables"):
+        job.status(out / "silver" / "commits")
+
+
+def test_a_bad_dump_is_said_before_spark_starts(tmp_path: Path) -> None:
+    """And makes no folder."""
+    with pytest.raises(BadInput, match="no folder"):
+        job.build(tmp_path / "none", tmp_path / "out")
+    with pytest.raises(BadInput, match="where the records are"):
+        job.rebuild(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["drop", "hash"])
+def test_personal_data_of_old_records_goes(spark: Any, tmp_path: Path, how: str) -> None:
+    """A record a day for five days; those more than two days before the newest lose names, hosts and user data."""
+    from pyspark.sql import functions as sql
+
+    from apportion.spark import decode, sources
+
+    pairs = [pair for n in range(5) for pair in (made.generation(n), made.member_epoch(), made.BAD[4])]
+    dump = sources.read_dump(spark, made.write_dump(tmp_path / "dump", pairs, partitions=3))
+    day = sql.timestamp_millis(sql.lit(made.START_MS) + sql.col("offset") * made.DAY_MS)
+    records = dump.records.withColumn("timestamp", day).persist()
+    rule = Personal(2, how)
+    tables = {
+        "silver/generations": rule.generations(decode.generations(records), records),
+        "silver/epochs": rule.epochs(decode.epochs(records), records),
+        "silver/rejects": rule.rejects(decode.rejects(records), records),
+    }
+    with sinks.parquet(tmp_path / "out") as sink:
+        for name, frame in tables.items():
+            sink.write(name, frame, schemas.TABLES[name], 1)
+        sink.publish()
+    members = {r["source_offset"]: r["members"][0] for r in rows(tmp_path / "out", "silver/generations")}
+    bodies = {r["source_offset"]: json.loads(r["body"]) for r in rows(tmp_path / "out", "silver/epochs")}
+    rejects = {r["source_offset"]: r for r in rows(tmp_path / "out", "silver/rejects")}
+    for n in range(5):
+        kept = n >= 2
+        assert (members[n]["client_id"] == "client-a") is kept
+        assert (members[n]["user_data"] == b"memory") is kept
+        assert (bodies[n]["clientHost"] == "/10.0.0.9") is kept
+        assert (rejects[n]["key"] == made.BAD[4][0]) is kept
+        assert members[n]["assigned"]
+        assert rejects[n]["reason"]
+    if how == "hash":
+        assert members[0]["host"] == members[1]["host"] != ""
+        assert len(rejects[0]["key"]) == 32
+    else:
+        assert (members[0]["host"], members[0]["user_data"], rejects[0]["key"]) == ("", None, None)
+
+
+def test_what_a_classic_member_said_goes_too() -> None:
+    """The metadata of a classic member inside an upgraded group holds its user data."""
+    classic = '{"supportedProtocols":[{"name":"x","metadata":"AAE="}]}'
+    body = f'{{"clientId":"a","clientHost":"h","classicMemberMetadata":{classic}}}'
+    assert '"metadata":""' in str(nameless_body(body, "hash"))
+    with pytest.raises(BadInput):
+        Personal(3, "forget")
+
+
+def test_the_page_of_tables_is_what_the_schemas_say() -> None:
+    """Made by ``python -m apportion.spark.tables_page docs/tables.md``."""
+    assert (Path(__file__).parents[2] / "docs" / "tables.md").read_text(encoding="utf-8") == tables_page.page()
