@@ -116,3 +116,38 @@ def better_exchange(raw: Mapping[str, Any], owner: list[int], order: tuple[str, 
         through = np.where(reach, hop[:, via][:, None] + np.where(hop[via] < far // 2, hop[via], 0), far)
         hop = np.minimum(hop, through)
     return bool((np.diag(hop) < 0).any())
+
+
+def flaw(
+    raw: Mapping[str, Any],
+    owner: list[int],
+    order: tuple[str, ...],
+    weight: Mapping[str, int],
+    price: Mapping[str, int],
+) -> str | None:
+    """What is wrong with a certificate; None where it shows that no plan is better.
+
+    Checked on raw partitions and raw members: the weights keep the goals' order, each partition is at its cheapest
+    member, each price lies between what the last and the next partition weigh.
+    """
+    _, members, may, miss, past = facts(raw)
+    below = 0
+    for goal in reversed(order):
+        if weight[goal] <= below:
+            return f"the weight of {goal} is too small"
+        # An exchange passes each member once; half of the squares change by the difference of two loads.
+        below += weight[goal] * (len(owner) if goal == "balance" else len(members))
+    dues = [price[name] for name in members]
+    for p, who in enumerate(may):
+        cost = {
+            m: dues[m] + weight.get("racks", 0) * (m in miss[p]) + weight.get("moves", 0) * (past[p] not in (-1, m))
+            for m in who
+        }
+        if who and cost[owner[p]] > min(cost.values()):
+            return f"partition {p} is cheaper elsewhere"
+    unit = weight.get("balance", 0)
+    for m, due in enumerate(dues):
+        load = owner.count(m)
+        if due > unit * (load + 1) or (load and due < unit * load):
+            return f"the price {due} of {members[m]} does not fit its load {load}"
+    return None

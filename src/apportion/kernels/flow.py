@@ -9,6 +9,13 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import Bools, Ints
+from apportion.kernels.near import cheapest
+from apportion.kernels.transport import spread
+
+TINY = 2_000
+"""Up to so many cells (kinds of claims x members) a table of our own is faster than a call of OR-tools."""
+SMALL = 100_000
+"""Up to so many cells our own table does without OR-tools in bearable time."""
 
 
 @cache
@@ -33,7 +40,7 @@ class Claimed:
 def most_kept(
     supply: Ints, claimed: Claimed, open: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
 ) -> Ints | None:
-    """(X,) how many of each kind of claim stay in a plan that keeps most; None without OR-tools.
+    """(X,) how many of each kind of claim stay in a plan that keeps most; None for a large group without OR-tools.
 
     supply, open, miss
         (I,) partitions of each row; (I, J) cells allowed; (I, J) misses, which count after claims, if given.
@@ -43,9 +50,12 @@ def most_kept(
     Rows send units straight to a member that claims them, for nothing, or through the member's column, for the price
     of a move. Members who claim nothing are taken together in their column.
     """
+    cells = (len(claimed.row) + len(supply)) * len(column)
+    if cells <= TINY:
+        return _kept_by_table(supply, claimed, open, miss, column, low, high)
     maker = solver()
     if maker is None:
-        return None
+        return _kept_by_table(supply, claimed, open, miss, column, low, high) if cells <= SMALL else None
     network = _Network(supply, claimed, open, miss, column, low, high)
     flow = maker()
     arcs = flow.add_arcs_with_capacity_and_unit_cost(network.tail, network.head, network.capacity, network.cost)
@@ -55,6 +65,26 @@ def most_kept(
         raise ArithmeticError(f"the flow of {len(network.tail)} arcs ended with status {status}")
     kept: Ints = flow.flows(arcs)[: len(claimed.row)]
     return kept
+
+
+def _kept_by_table(
+    supply: Ints, claimed: Claimed, open: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
+) -> Ints:
+    """The same by exchanges in a table: kinds of claims, then the unclaimed of each row, by members."""
+    kinds = np.arange(len(claimed.row))
+    row = np.concatenate([claimed.row, np.arange(len(supply))])
+    free = supply - np.bincount(claimed.row, claimed.count, len(supply)).astype(np.int64)
+    allowed = open[:, column][row]
+    home = np.zeros(allowed.shape, dtype=np.bool_)
+    home[kinds, claimed.member] = True
+    cost = np.ones(allowed.shape, dtype=np.int64) if miss is None else miss[:, column][row] + (2 * len(row) + 1)
+    cost[home] -= 1 if miss is None else 2 * len(row) + 1
+    cost[len(kinds) :] -= 1 if miss is None else 2 * len(row) + 1
+    flow = spread(np.concatenate([claimed.count, free]), low, high, allowed, home)
+    if flow is None:
+        raise ArithmeticError("no plan fits the bounds that were shown to hold; please report this group")
+    flow, _ = cheapest(flow, cost, allowed, low, high)
+    return flow[kinds, claimed.member]
 
 
 class _Network:

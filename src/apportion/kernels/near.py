@@ -29,20 +29,20 @@ def local_only(open: Bools, miss: Bools) -> Bools:
     return np.where(some, local, open)
 
 
-def cheapest(flow: Ints, miss: Bools, open: Bools, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """A flow of fewest misses with the same row sums, and the columns' prices, (I, J) and (J,).
+def cheapest(flow: Ints, cost: Bools | Ints, open: Bools, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """A flow of least cost (misses, say) with the same row sums, and the columns' prices, (I, J) and (J,).
 
     low, high
         (J,) bounds of the columns' sums, which ``flow`` keeps.
 
-    While some exchange saves a miss (a negative cycle, found by Bellman and Ford) it is made. When none does, the
-    distances are prices: every unit stands in a column where miss + price is least, and a column that could have more
+    While some exchange saves something (a negative cycle, found by Bellman and Ford) it is made. When none does, the
+    distances are prices: every unit stands in a column where cost + price is least, and a column that could have more
     has no price above 0, one that could have less none below 0.
     """
     flow = flow.copy()
-    cost = miss.astype(np.int64)
+    price = cost.astype(np.int64)
     while True:
-        cycle, prices = _saving(flow, cost, open, low, high)
+        cycle, prices = _saving(flow, price, open, low, high)
         if not cycle:
             return flow, prices
         _exchange(flow, cycle, low, high)
@@ -57,14 +57,17 @@ def _saving(flow: Ints, cost: Ints, open: Bools, low: Ints, high: Ints) -> tuple
     more, less = held < high, held > low
     distance = np.zeros(len(held), dtype=np.int64)
     hub = 0
+    rows = np.full(len(flow), FAR)
     row_from = np.zeros(len(flow), dtype=np.int64)
     column_from = np.full(len(held), -2)
     hub_from = -1
     giving = flow > 0
     while True:
         from_rows = np.where(giving, distance - cost, FAR)
-        row_from = from_rows.argmin(axis=1)
-        rows = from_rows.min(axis=1)
+        best_row = from_rows.min(axis=1)
+        # A step is remembered only where it is shorter than before: then steps in a circle always save something.
+        row_from = np.where(best_row < rows, from_rows.argmin(axis=1), row_from)
+        rows = best_row
         into = np.where(open & (rows < FAR)[:, None], rows[:, None] + cost, FAR)
         best = into.min(axis=0)
         spare = np.where(more, distance, FAR)
@@ -78,7 +81,7 @@ def _saving(flow: Ints, cost: Ints, open: Bools, low: Ints, high: Ints) -> tuple
         distance = np.where(nearer, best, distance)
         column_from = np.where(nearer, np.where(through_hub, -1, into.argmin(axis=0)), column_from)
         cycle = _walk(int(distance.argmin()), column_from.tolist(), row_from.tolist(), hub_from)
-        if cycle and sum(cost[i, h] - cost[i, j] for j, i, h in cycle if i >= 0) < 0:
+        if cycle:
             return cycle, distance
 
 

@@ -1,0 +1,201 @@
+"""The sticky strategies on random groups: valid, best, proved, the same whatever the order, two rounds at most.
+
+By default 2,000 random groups; with APPORTION_THOROUGH=1 all 20,000.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+from typing import Any
+
+import pytest
+
+import apportion
+from apportion.errors import BadInput
+from apportion.kernels import flow
+from apportion.model.plan import Plan
+
+from . import sticky_judge as judge
+from .sticky_groups import random_group
+
+GROUPS = 20_000 if os.environ.get("APPORTION_THOROUGH") else 2_000
+SHARDS = 10
+USUAL = ("balance", "racks", "moves")
+ORDERS = [
+    *[USUAL] * 4,
+    ("balance",),
+    ("moves",),
+    ("racks", "moves"),
+    ("balance", "racks"),
+    ("balance", "moves"),
+    ("racks", "balance"),
+    ("moves", "balance"),
+    ("balance", "moves", "racks"),
+    ("racks", "balance", "moves"),
+    ("racks", "moves", "balance"),
+    ("moves", "racks", "balance"),
+    ("moves", "balance", "racks"),
+]
+
+
+def some(seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """A random group, mostly small, and an order of goals."""
+    rng = random.Random(seed)
+    size = (8, 10, 14) if seed % 10 == 0 else (4, 5, 6)
+    return random_group(rng, *size), rng.choice(ORDERS)
+
+
+def plan(raw: dict[str, Any], order: tuple[str, ...] = USUAL, name: str = "cooperative-sticky") -> Plan:
+    return apportion.plan(copy.deepcopy(raw), name, {"order": ",".join(order)})
+
+
+def next_round(raw: dict[str, Any], first: Plan) -> dict[str, Any]:
+    """The same group with the past that the first round's assignment leaves."""
+    again = copy.deepcopy(raw)
+    for name, owned in first.assignment.items():
+        again["members"][name].update(owned=owned, generation=9)
+    return again
+
+
+def shuffled(raw: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """The same group with keys and lists in another order."""
+
+    def mix(thing: Any) -> Any:
+        if isinstance(thing, dict):
+            keys = list(thing)
+            rng.shuffle(keys)
+            return {key: mix(thing[key]) for key in keys}
+        if isinstance(thing, list):
+            return rng.sample([mix(item) for item in thing], len(thing))
+        return thing
+
+    return dict(mix(raw))
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_on_random_groups_every_goal_is_best_and_its_prices_show_it(shard: int) -> None:
+    for seed in range(shard, GROUPS, SHARDS):
+        raw, order = some(seed)
+        made = plan(raw, order)
+        owner = judge.owners(raw, made.target)
+        racked = made.group.racks is not None and made.group.racks.known
+        assert made.proof == {goal: "optimal" for goal in order if goal != "racks" or racked}, seed
+        assert not judge.better_exchange(raw, owner, order), (seed, order)
+        prices = made.answer.certificate.prices
+        assert prices is not None, seed
+        by_name = dict(zip(made.group.members, prices.price.tolist(), strict=True))
+        assert judge.flaw(raw, owner, tuple(made.proof), prices.weight, by_name) is None, (seed, order)
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_a_second_round_gives_the_target_and_withholds_nothing(shard: int) -> None:
+    for seed in range(shard, GROUPS, SHARDS):
+        raw, order = some(seed)
+        first = plan(raw, order)
+        second = plan(next_round(raw, first), order)
+        assert second.target == second.assignment == first.target, (seed, order)
+        assert not second.withheld.any(), (seed, order)
+
+
+def test_the_same_group_in_another_order_gives_the_same_bytes() -> None:
+    for seed in range(0, GROUPS, 4):
+        raw, order = some(seed)
+        assert plan(raw, order).to_json() == plan(shuffled(raw, random.Random(seed)), order).to_json(), seed
+
+
+def test_sticky_and_cooperative_sticky_have_the_same_target() -> None:
+    for seed in range(0, GROUPS, 10):
+        raw, order = some(seed)
+        assert plan(raw, order, "sticky").assignment == plan(raw, order).target, seed
+
+
+def test_on_tiny_groups_no_plan_at_all_is_better() -> None:
+    tried = 0
+    for seed in range(GROUPS // 5):
+        rng = random.Random(-seed)
+        raw, order = random_group(rng, 3, 3, 3), rng.choice(ORDERS)
+        if sum(what if isinstance(what, int) else len(what) for what in raw["topics"].values()) > 6:
+            continue
+        tried += 1
+        owner = judge.owners(raw, plan(raw, order).target)
+        assert judge.score(raw, owner, order) == judge.best_by_trying(raw, order), (seed, order)
+    assert tried > GROUPS // 20
+
+
+def test_the_two_judges_agree_on_bad_plans_too() -> None:
+    """A judge that praised everything would prove nothing."""
+    found = 0
+    for seed in range(300):
+        rng = random.Random(seed)
+        raw, order = random_group(rng, 3, 2, 3), rng.choice(ORDERS)
+        _, _, may, _, _ = judge.facts(raw)
+        owner = [rng.choice(who) if who else -1 for who in may]
+        worse = judge.score(raw, owner, order) > judge.best_by_trying(raw, order)
+        assert judge.better_exchange(raw, owner, order) == worse, seed
+        found += worse
+    assert found > 50
+
+
+def test_a_false_price_is_found_out() -> None:
+    raw = {"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
+    made = plan(raw)
+    prices = made.answer.certificate.prices
+    assert prices is not None
+    owner, price = judge.owners(raw, made.target), dict(zip("ab", prices.price.tolist(), strict=True))
+    assert judge.flaw(raw, owner, ("balance", "moves"), prices.weight, price) is None
+    assert judge.flaw(raw, owner, ("balance", "moves"), prices.weight, {**price, "a": price["a"] + 9}) is not None
+    assert judge.flaw(raw, owner, ("balance", "moves"), {"balance": 1, "moves": 1}, price) is not None
+
+
+def test_without_ortools_plans_are_valid_and_balanced_and_claim_no_more_than_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flow, "solver", lambda: None)
+    monkeypatch.setattr(flow, "TINY", 0)
+    monkeypatch.setattr(flow, "SMALL", 0)
+    unshown = 0
+    for seed in range(0, GROUPS, 4):
+        raw, order = some(seed)
+        made = plan(raw, order)
+        owner = judge.owners(raw, made.target)
+        shown = tuple(goal for goal, how in made.proof.items() if how == "optimal")
+        assert "balance" not in order or made.proof["balance"] == "optimal"
+        assert not judge.better_exchange(raw, owner, shown), (seed, order)
+        unshown += "heuristic" in made.proof.values()
+    assert unshown > 0
+
+
+def test_with_ortools_alone_tiny_groups_are_best_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ortools", reason="OR-tools is not installed")
+    monkeypatch.setattr(flow, "TINY", 0)
+    for seed in range(0, GROUPS, 4):
+        raw, order = some(seed)
+        made = plan(raw, order)
+        assert not judge.better_exchange(raw, judge.owners(raw, made.target), order), (seed, order)
+
+
+def test_the_explanation_names_every_goal_and_no_goal_is_left_in_doubt() -> None:
+    for seed in range(0, 400, 4):
+        raw, order = some(seed)
+        made = plan(raw, order)
+        lines = made.explain()
+        assert [line.split(":")[0] for line in lines[: len(made.proof)]] == list(made.proof)
+        assert not any("report" in line for line in lines), seed
+
+
+@pytest.mark.parametrize("order", ["", "speed", "moves,moves", "balance,racks,moves,balance"])
+def test_an_order_that_cannot_be_is_bad_input(order: str) -> None:
+    with pytest.raises(BadInput, match="order"):
+        apportion.plan({"topics": {}, "members": {"a": {"topics": []}}}, "sticky", {"order": order})
+
+
+def test_a_group_without_partitions_or_wishes_is_planned() -> None:
+    for raw in (
+        {"topics": {}, "members": {"a": {"topics": []}}},
+        {"topics": {"t": 0}, "members": {"a": {"topics": ["t"]}, "b": {"topics": []}}},
+        {"topics": {"t": 3}, "members": {"a": {"topics": []}, "b": {"topics": ["gone"]}}},
+    ):
+        assert json.loads(plan(raw).to_json())["assignment"] == {name: {} for name in raw["members"]}
