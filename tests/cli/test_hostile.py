@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from apportion.cli.parser import COMMANDS
+from apportion.cli.parser import COMMANDS, parser_of
 
 from .conftest import ADS, PASTED, Done, Runner
 
@@ -65,8 +65,7 @@ def test_random_command_lines_end_in_a_result_or_a_sentence(run: Runner, folder:
     rng = random.Random(8)
     codes = set()
     for _ in range(TRIES):
-        words = [rng.choice([*OFFLINE, rng.choice(VALUES)])]
-        words += [rng.choice(OPTIONS if rng.random() < 0.5 else VALUES) for _ in range(rng.randint(0, 6))]
+        words = nearly_right(rng) if rng.random() < 0.6 else nonsense(rng)
         # What would be written goes nowhere but into the test's own folder.
         if any(word in ("/", "/dev/null", "../x", ".") for word in words) and {"--save", "-o", "--output"} & set(words):
             continue
@@ -74,6 +73,27 @@ def test_random_command_lines_end_in_a_result_or_a_sentence(run: Runner, folder:
         check(done, words)
         codes.add(done.code)
     assert codes >= {0, 2}
+
+
+def nonsense(rng: random.Random) -> list[str]:
+    """Any command with any words."""
+    words = [rng.choice([*OFFLINE, rng.choice(VALUES)])]
+    return words + [rng.choice(OPTIONS if rng.random() < 0.5 else VALUES) for _ in range(rng.randint(0, 6))]
+
+
+def nearly_right(rng: random.Random) -> list[str]:
+    """A command with options of its own, each with a value where it takes one."""
+    name = rng.choice(OFFLINE)
+    options = {
+        option: action.nargs != 0
+        for option, action in parser_of(name)._option_string_actions.items()
+        if option not in ("-h", "--help", "--bootstrap-server")
+    }
+    words = [name, rng.choice(["group.json", "pasted.txt", "-", rng.choice(VALUES)])]
+    for _ in range(rng.randint(0, 4)):
+        option = rng.choice(list(options) or ["--help"])
+        words += [option, rng.choice(VALUES)] if options.get(option) else [option]
+    return words
 
 
 @pytest.mark.slow
