@@ -194,7 +194,7 @@ def _steps(source: Dump, allowed_lag: int, personal_days: int | None, personal: 
         "silver/gaps": lambda t: decode.gaps(records),
         "silver/ends": lambda t: source.ends,
         "silver/topics": lambda t: source.topics,
-        **gold.steps(),
+        **gold.steps(allowed_lag),
     }
 
 

@@ -1,0 +1,144 @@
+"""A dump without Spark: what is no dump is said in one sentence, and what is one is read whatever its form."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import apportion.demo
+from apportion.errors import ApportionError
+from apportion.inputs import dump, past
+
+DEMO = Path(apportion.demo.__file__).parent / "dump"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A dump of one's own to spoil."""
+    shutil.copytree(DEMO, tmp_path / "dump", ignore=shutil.ignore_patterns("truth"))
+    return tmp_path / "dump"
+
+
+def records(folder: Path) -> Path:
+    return next((folder / "records").glob("*.parquet"))
+
+
+def cut_records(folder: Path) -> None:
+    whole = records(folder).read_bytes()
+    records(folder).write_bytes(whole[: len(whole) // 2])
+
+
+def text_keys(folder: Path) -> None:
+    table = pq.read_table(records(folder))
+    keys = pa.array([key.hex() for key in table["key"].to_pylist()])
+    pq.write_table(table.set_column(table.column_names.index("key"), "key", keys), records(folder))
+
+
+def no_offsets(folder: Path) -> None:
+    pq.write_table(pq.read_table(records(folder)).drop_columns(["offset"]), records(folder))
+
+
+def whole_numbers_for_times(folder: Path) -> None:
+    table = pq.read_table(folder / "ends.parquet")
+    pq.write_table(table.set_column(5, "at", table["at"].cast(pa.int64())), folder / "ends.parquet")
+
+
+def racks_as_text(folder: Path) -> None:
+    table = pq.read_table(folder / "topics.parquet")
+    texts = pa.array([",".join(racks) for racks in table["racks"].to_pylist()])
+    place = table.column_names.index("racks")
+    pq.write_table(table.set_column(place, "racks", texts), folder / "topics.parquet")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (cut_records, "no whole Parquet file"),
+        (lambda folder: records(folder).write_bytes(b""), "no whole Parquet file"),
+        (lambda folder: records(folder).unlink(), "no Parquet file"),
+        (lambda folder: shutil.rmtree(folder / "records"), "records/"),
+        (lambda folder: (folder / "ends.parquet").unlink(), "no ends.parquet"),
+        (lambda folder: (folder / "ends.parquet").write_text("not Parquet"), "no whole Parquet file"),
+        (text_keys, "column key: found type string; needed binary"),
+        (no_offsets, "column offset: found no such column; needed one of type bigint"),
+        (whole_numbers_for_times, "column at: found type int64; needed timestamp"),
+        (racks_as_text, "column racks: found type string; needed array<string>"),
+    ],
+)
+def test_a_spoilt_dump_is_said_in_one_sentence(folder: Path, spoil: Callable[[Path], None], says: str) -> None:
+    spoil(folder)
+    with pytest.raises(ApportionError, match=says.replace("<", r"\<")) as caught:
+        dump.remember(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_page_spoilt_in_the_middle_is_said_too(folder: Path) -> None:
+    """The footer is whole, so only reading finds it."""
+    data = bytearray(records(folder).read_bytes())
+    data[100:4000] = bytes(3900)
+    records(folder).write_bytes(data)
+    with pytest.raises(ApportionError, match="no whole Parquet file"):
+        dump.remember(folder)
+
+
+@pytest.mark.parametrize("name", ["no-such-folder", "a-file"])
+def test_what_is_no_folder_is_no_dump(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a-file").write_text("text")
+    for read in (dump.remember, past.remember):
+        with pytest.raises(ApportionError, match=r"no such folder|a file"):
+            read(tmp_path / name)
+
+
+def test_order_doubles_and_types_do_not_matter(folder: Path) -> None:
+    """Rows in any order, in several files, twice, in wider types and other time units, without topics."""
+    table = pq.read_table(records(folder))
+    records(folder).unlink()
+    order = list(range(table.num_rows))[::-1]
+    wide = table.take(order).cast(
+        pa.schema(
+            [
+                field.with_type(
+                    {"key": pa.large_binary(), "value": pa.large_binary(), "timestamp": pa.timestamp("ns", "UTC")}.get(
+                        field.name, field.type
+                    )
+                )
+                for field in table.schema
+            ]
+        )
+    )
+    pq.write_table(wide.slice(0, 500), folder / "records" / "z.parquet")
+    pq.write_table(table, folder / "records" / "a.parquet")
+    expected, found = dump.remember(DEMO), dump.remember(folder)
+    assert found.groups.keys() == expected.groups.keys()
+    for name, group in expected.groups.items():
+        assert found.groups[name].rebalances == group.rebalances
+        assert found.groups[name].lags == group.lags
+
+
+def test_without_topics_ids_are_named_by_commits(folder: Path) -> None:
+    (folder / "topics.parquet").unlink()
+    memory = dump.remember(folder)
+    present = memory.groups["profiles-kip848"].present
+    assert present is not None
+    assert sum(len(ids) for seat in present.members for ids in seat.assigned.values()) == 26
+
+
+def test_a_group_is_read_as_group_json() -> None:
+    groups = {observed.name: observed for observed in dump.read(DEMO)}
+    raw = groups["near-racks"].raw
+    assert {member["rack"] for member in raw["members"].values()} <= {"a", "b", "c"}
+    assert all(entry["racks"] for entries in raw["topics"].values() for entry in entries)
+    assert groups["near-racks"].group.racks is not None
+    assert groups["ads-range"].group.generation.tolist() == [5, 5, 5]
+    assert groups["export-simple"].raw["members"] == {}
+    assert "gone-group" not in groups
+
+
+def test_an_unknown_group_is_met_with_the_nearest_name() -> None:
+    with pytest.raises(ApportionError, match="Maybe you meant 'ads-range'"):
+        past.remember(DEMO).group("ads-rang")
