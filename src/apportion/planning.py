@@ -33,7 +33,7 @@ def plan(
     {'a': {'t': [0, 1, 2]}}
     """
     if not isinstance(group, Group):
-        group = read_group(group if isinstance(group, str | bytes) else dict(group))
+        group = read_group(dict(group) if isinstance(group, Mapping) else group)
     if isinstance(assignor, str):
         assignor = find(assignor, settings)
     answer = assignor.assign(group)

@@ -13,6 +13,7 @@ from apportion.errors import BadInput
 from apportion.kernels.lag_deal import deal_rounds, deal_skewed
 from apportion.kernels.lag_share import Shared, Sharing, lower_bound, share
 from apportion.model.group import Group
+from apportion.model.measures import summable
 from apportion.model.plan import Answer
 
 
@@ -70,7 +71,7 @@ class LagAware:
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist():
             place = group.partitions(topic)
-            owner[place] = self._one_topic(group, topic, _safe(group.lag[place]))
+            owner[place] = self._one_topic(group, topic, summable(group.lag[place]))
         bound = lower_bound(everything.sharing)
         heaviest = everything.sharing.heaviest(everything.places(owner))
         proof = {
@@ -130,7 +131,7 @@ def _sharing(group: Group, partitions: Ints, max_skew: int) -> _Part | None:
     place = np.full(group.M + 1, NOBODY, dtype=np.int64)
     place[members] = np.arange(len(members))
     kind = kind_of_topic[group.topic_of[partitions]]
-    lag = _safe(group.lag[partitions])
+    lag = summable(group.lag[partitions])
     past = place[group.owner[partitions]]
     return _Part(Sharing(lag, past, kind, may[:, members], max_skew), members, partitions, place)
 
@@ -152,11 +153,6 @@ def _kinds(group: Group, topics: Ints) -> tuple[Ints, Bools]:
     for kind, subscribers in enumerate(rows):
         may[kind, subscribers] = True
     return kind_of_topic, may
-
-
-def _safe(lag: Longs) -> Longs:
-    """The lags, as Python's unbounded integers where their sum may pass 63 bits."""
-    return lag if not len(lag) or int(lag.max()) < 2**62 // len(lag) else lag.astype(object)
 
 
 @dataclass(frozen=True, eq=False)

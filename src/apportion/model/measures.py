@@ -46,18 +46,24 @@ def loads(owner: Ints, members: int) -> Ints:
 
 def lag_held(group: Group, owner: Ints) -> Longs:
     """(M,) messages each member has to read; exact beyond 2**53, so no weighted bincount."""
-    held = np.zeros(group.M, dtype=np.int64)
     mine = owner != NOBODY
-    np.add.at(held, owner[mine], group.lag[mine])
+    lag = summable(group.lag[mine])
+    held = np.zeros(group.M, dtype=lag.dtype)
+    np.add.at(held, owner[mine], lag)
     return held
 
 
 def lag_bound(group: Group, owner: Ints) -> int:
     """Messages that the heaviest member must have in any plan that assigns the same partitions."""
-    lag = group.lag[owner != NOBODY]
+    lag = summable(group.lag[owner != NOBODY])
     if not len(lag):
         return 0
     return max(int(lag.max()), -(-int(lag.sum()) // group.M))
+
+
+def summable(lag: Longs) -> Longs:
+    """The lags, as Python's unbounded integers where their sum may pass 63 bits."""
+    return lag if not len(lag) or int(lag.max()) < 2**62 // len(lag) else lag.astype(object)
 
 
 def rack_misses(group: Group, owner: Ints) -> Bools:
