@@ -40,8 +40,11 @@ public final class Assignors {
 
     private static JsonNode answer(String name, JsonNode group) {
         Map<String, Subscription> subscriptions = new HashMap<>();
-        group.get("members").fields().forEachRemaining(m -> subscriptions.put(m.getKey(), subscription(name, m.getKey(), m.getValue())));
-        Map<String, Assignment> given = assignor(name).assign(cluster(group.get("topics")), new GroupSubscription(subscriptions)).groupAssignment();
+        group.get("members").fields().forEachRemaining(m ->
+            subscriptions.put(m.getKey(), subscription(name, m.getKey(), m.getValue())));
+        Map<String, Assignment> given = assignor(name)
+            .assign(cluster(group.get("topics")), new GroupSubscription(subscriptions))
+            .groupAssignment();
         ObjectNode answer = Lines.JSON.createObjectNode();
         ObjectNode members = answer.putObject("assignment");
         new TreeMap<>(given).forEach((member, assignment) -> put(members.putObject(member), assignment.partitions()));
@@ -90,7 +93,8 @@ public final class Assignors {
                 for (JsonNode one : described) {
                     Set<String> racks = new TreeSet<>();
                     one.path("racks").forEach(rack -> racks.add(rack.asText()));
-                    partitions.add(info(topic.getKey(), one.get("partition").asInt(), racks.isEmpty() ? List.of("") : racks, nodes));
+                    int number = one.get("partition").asInt();
+                    partitions.add(info(topic.getKey(), number, racks.isEmpty() ? List.of("") : racks, nodes));
                 }
         });
         return new Cluster("c", nodes.values(), partitions, Set.of(), Set.of());
@@ -99,20 +103,23 @@ public final class Assignors {
     private static PartitionInfo info(String topic, int partition, Iterable<String> racks, Map<String, Node> nodes) {
         List<Node> replicas = new ArrayList<>();
         for (String rack : racks)
-            replicas.add(nodes.computeIfAbsent(rack, r -> new Node(nodes.size(), "localhost", 9092, r.isEmpty() ? null : r)));
+            replicas.add(nodes.computeIfAbsent(rack,
+                r -> new Node(nodes.size(), "localhost", 9092, r.isEmpty() ? null : r)));
         Node[] all = replicas.toArray(new Node[0]);
         return new PartitionInfo(topic, partition, all[0], all, all);
     }
 
     static List<TopicPartition> partitions(JsonNode byTopic) {
         List<TopicPartition> all = new ArrayList<>();
-        byTopic.fields().forEachRemaining(t -> t.getValue().forEach(p -> all.add(new TopicPartition(t.getKey(), p.asInt()))));
+        byTopic.fields().forEachRemaining(t ->
+            t.getValue().forEach(p -> all.add(new TopicPartition(t.getKey(), p.asInt()))));
         return all;
     }
 
     static void put(ObjectNode into, Iterable<TopicPartition> partitions) {
         Map<String, TreeSet<Integer>> byTopic = new TreeMap<>();
-        for (TopicPartition tp : partitions) byTopic.computeIfAbsent(tp.topic(), t -> new TreeSet<>()).add(tp.partition());
+        for (TopicPartition tp : partitions)
+            byTopic.computeIfAbsent(tp.topic(), t -> new TreeSet<>()).add(tp.partition());
         byTopic.forEach((topic, numbers) -> numbers.forEach(into.withArray(topic)::add));
     }
 }

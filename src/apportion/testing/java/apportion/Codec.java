@@ -82,15 +82,18 @@ public final class Codec {
         short version = (short) asked.path("version").asInt();
         JsonNode json = asked.get("json");
         switch (asked.get("what").asText()) {
-            case "subscription" -> answer.put("hex", hex(version, ConsumerProtocolSubscriptionJsonConverter.read(json, version)));
-            case "assignment" -> answer.put("hex", hex(version, ConsumerProtocolAssignmentJsonConverter.read(json, version)));
+            case "subscription" ->
+                answer.put("hex", hex(version, ConsumerProtocolSubscriptionJsonConverter.read(json, version)));
+            case "assignment" ->
+                answer.put("hex", hex(version, ConsumerProtocolAssignmentJsonConverter.read(json, version)));
             case "sticky" -> answer.put("hex", HEX.formatHex(Sticky.write(json, version)));
             case "record" -> {
                 short type = (short) asked.get("type").asInt();
                 ApiMessage key = CoordinatorRecordJsonConverters.readRecordKeyFromJson(asked.get("key"), type);
                 answer.put("key", HEX.formatHex(MessageUtil.toCoordinatorTypePrefixedBytes(key)));
                 if (!asked.hasNonNull("value")) answer.putNull("value");
-                else answer.put("value", hex(version, CoordinatorRecordJsonConverters.readRecordValueFromJson(asked.get("value"), type, version)));
+                else answer.put("value", hex(version,
+                    CoordinatorRecordJsonConverters.readRecordValueFromJson(asked.get("value"), type, version)));
             }
             default -> throw new IllegalArgumentException("what: " + asked.get("what"));
         }
@@ -118,7 +121,8 @@ public final class Codec {
             List<TopicPartition> partitions = Assignors.partitions(json.get("partitions"));
             StickyAssignor remembers = new StickyAssignor();
             int generation = json.path("generation").asInt(-1);
-            remembers.onAssignment(new Assignment(partitions), new ConsumerGroupMetadata("", generation, "", Optional.empty()));
+            ConsumerGroupMetadata me = new ConsumerGroupMetadata("", generation, "", Optional.empty());
+            remembers.onAssignment(new Assignment(partitions), me);
             ByteBuffer newest = remembers.subscriptionUserData(Set.of());
             return MessageUtil.byteBufferToArray(version == 0 ? withoutGeneration(newest) : newest);
         }

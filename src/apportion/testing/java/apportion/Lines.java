@@ -2,9 +2,10 @@ package apportion;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -12,8 +13,8 @@ import java.nio.charset.StandardCharsets;
 /** One JSON object a line in, one a line out; what goes wrong with a line is the answer on its line. */
 final class Lines {
     static final ObjectMapper JSON = new ObjectMapper();
-    private static final PrintStream OUT = new PrintStream(new java.io.FileOutputStream(java.io.FileDescriptor.out), false,
-        StandardCharsets.UTF_8);
+    private static final PrintStream OUT =
+        new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
 
     interface Answer {
         JsonNode to(JsonNode asked) throws Exception;
@@ -34,10 +35,8 @@ final class Lines {
             try {
                 say(answer.to(JSON.readTree(line)));
             } catch (Exception | StackOverflowError | OutOfMemoryError wrong) {
-                Throwable cause = wrong instanceof java.lang.reflect.InvocationTargetException ? wrong.getCause() : wrong;
-                ObjectNode said = JSON.createObjectNode();
-                said.put("error", cause.getClass().getName() + ": " + cause.getMessage());
-                say(said);
+                String said = wrong.getClass().getName() + ": " + wrong.getMessage();
+                say(JSON.createObjectNode().put("error", said));
             }
         }
     }

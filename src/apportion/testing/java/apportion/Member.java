@@ -32,7 +32,8 @@ import java.util.regex.Pattern;
  * A KafkaConsumer on a leash: the first line of input says what it is, every further line is a command, and what
  * happens to it is told as one JSON event a line.
  *
- * <p>First line: {@code {"properties": {...}, "topics": [...] | "pattern": "..." | "assign": {"t": [0]}, "read": true}}.
+ * <p>First line: {@code {"properties": {...}, "topics": [...], "read": true}}; for topics may stand
+ * {@code "pattern": "..."} or {@code "assign": {"t": [0]}}.
  * Commands: {@code commit} (optionally with {@code offsets} and {@code metadata}, or inside a transaction that is
  * committed or aborted), {@code subscribe}, {@code read}, {@code close}, {@code exit-hard}.
  */
@@ -70,10 +71,11 @@ public final class Member implements ConsumerRebalanceListener {
     }
 
     private void subscribe(JsonNode spec) {
-        polls = spec.hasNonNull("pattern") || !spec.path("topics").isEmpty();  // a KafkaConsumer of nothing must not poll
+        polls = spec.hasNonNull("pattern") || !spec.path("topics").isEmpty();
         if (spec.hasNonNull("pattern")) {
             String pattern = spec.get("pattern").asText();
-            if ("consumer".equals(properties.get("group.protocol"))) consumer.subscribe(new SubscriptionPattern(pattern), this);
+            if ("consumer".equals(properties.get("group.protocol")))
+                consumer.subscribe(new SubscriptionPattern(pattern), this);
             else consumer.subscribe(Pattern.compile(pattern), this);
             return;
         }
@@ -138,12 +140,13 @@ public final class Member implements ConsumerRebalanceListener {
     private void commit(JsonNode command) {
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
         String metadata = command.path("metadata").asText("");
+        Optional<Integer> epoch =
+            command.hasNonNull("epoch") ? Optional.of(command.get("epoch").asInt()) : Optional.empty();
         if (!command.hasNonNull("offsets"))
             for (TopicPartition tp : consumer.assignment())
                 offsets.put(tp, new OffsetAndMetadata(consumer.position(tp), metadata));
         command.path("offsets").fields().forEachRemaining(topic -> topic.getValue().fields().forEachRemaining(p -> {
             TopicPartition tp = new TopicPartition(topic.getKey(), Integer.parseInt(p.getKey()));
-            Optional<Integer> epoch = command.hasNonNull("epoch") ? Optional.of(command.get("epoch").asInt()) : Optional.empty();
             offsets.put(tp, new OffsetAndMetadata(p.getValue().asLong(), epoch, metadata));
         }));
         if (command.hasNonNull("transaction")) inTransaction(offsets, command.get("transaction").asText());

@@ -17,11 +17,12 @@ public final class Sharer {
         JsonNode spec = Lines.JSON.readTree(input.readLine());
         Properties properties = new Properties();
         spec.get("properties").fields().forEachRemaining(p -> properties.put(p.getKey(), p.getValue().asText()));
-        try (var consumer = new KafkaShareConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+        var bytes = new ByteArrayDeserializer();
+        try (var consumer = new KafkaShareConsumer<>(properties, bytes, bytes)) {
             consumer.subscribe(List.of(spec.get("topic").asText()));
             for (int polls = 0; !input.ready(); polls++) {
                 consumer.poll(Duration.ofMillis(200));
-                // A share consumer is not told of its assignment; it comes with the second heartbeat, after five seconds.
+                // A share consumer is not told of its assignment; it comes with the second heartbeat, after 5 s.
                 if (polls == 50) Lines.say(Lines.JSON.createObjectNode().put("event", "settled"));
             }
         }
