@@ -209,7 +209,7 @@ def _complete(question: Question, owner: Ints, rest: Ints, bounds: Bounds | None
     """Owners (P,) with the partitions ``rest`` handed out, none of the others touched."""
     if not len(rest):
         return owner
-    load = np.bincount(owner[owner != NOBODY], minlength=len(question.column))
+    held = load = np.bincount(owner[owner != NOBODY], minlength=len(question.column))
     if bounds is None:
         bounds = _bounds_above(question, rest, load)
         load = np.zeros_like(load)
@@ -223,7 +223,7 @@ def _complete(question: Question, owner: Ints, rest: Ints, bounds: Bounds | None
     room = np.flatnonzero(bounds.high - load > need)
     need[_first_in_column(room, bounds.column, table.sum(axis=0) - low)] += 1
     owner = owner.copy()
-    owner[rest] = deal(question.row[rest], table, need, bounds.column)
+    owner[rest] = deal(question.row[rest], table, need, bounds.column, held)
     return owner
 
 

@@ -7,32 +7,34 @@ import numpy as np
 from apportion.arrays import Ints
 
 
-def laps(need: Ints, column: Ints) -> Ints:
-    """Members in the order in which they are served: column by column, in each one lap after the other.
+def laps(need: Ints, column: Ints, load: Ints) -> Ints:
+    """Members in the order in which they are served: column by column, in each the one that holds fewest first.
 
     need
-        (M,) partitions that each member still gets. column (M,) its column.
+        (M,) partitions that each member still gets.
+    column, load
+        (M,) its column, and how many it holds by now.
     Returns
         (sum of need,) members.
 
-    >>> laps(np.array([2, 1, 3]), np.array([0, 0, 0]))
-    array([0, 1, 2, 0, 2, 2])
+    >>> laps(np.array([2, 1, 3]), np.array([0, 0, 0]), np.array([0, 1, 0]))
+    array([0, 2, 0, 1, 2, 2])
     """
     member = np.repeat(np.arange(len(need)), need)
-    lap = np.arange(len(member)) - np.repeat(np.cumsum(need) - need, need)
-    key = column[member] * (int(need.max(initial=0)) + 1) + lap
+    level = np.arange(len(member)) + np.repeat(load - np.cumsum(need) + need, need)
+    key = column[member] * (int(level.max(initial=0)) + 1) + level
     return member[stable_order(key)]
 
 
-def deal(row: Ints, table: Ints, need: Ints, column: Ints) -> Ints:
+def deal(row: Ints, table: Ints, need: Ints, column: Ints, load: Ints) -> Ints:
     """(S,) the member for each partition, where ``table`` (I, J) says how many of each row go to which column.
 
     row
         (S,) row of each partition, in the order in which they are dealt.
-    need, column
-        (M,) partitions that each member gets, and its column.
+    need, column, load
+        (M,) partitions that each member gets, its column, and how many it holds by now.
     """
-    turns = laps(need, column)
+    turns = laps(need, column, load)
     if table.shape[1] == 1:
         return turns
     by_row = stable_order(row)
