@@ -93,10 +93,18 @@ class TaskBridge(Bridge):
         """As leader: whole tasks to every member; a task of which another still holds a part waits a round."""
         sizes, racks = self._sources(cluster, any(member.said.rack for member in members))
         known = _members(members, self.topology, sizes)
+        # Somebody who does not read the sources is in the wrong group: it gets nothing, and may not break the rest.
+        wrong = [member for member in members if not set(sizes) <= set(member.said.topics)]
+        for member in wrong:
+            log.warning("member %s of group %s does not read %s; it gets nothing", member.member_id, group, list(sizes))
+        known = [one for one in known if one.member_id not in {member.member_id for member in wrong}]
+        nothing = {member.member_id: Assignment((), write_orders(TaskOrders())) for member in wrong}
+        if not known:
+            return nothing
         plan = plan_tasks(self.topology, sizes, _processes(known), self.plan_settings, racks)
         self.last_plan = plan
         log.info("planned group=%s generation=%s tasks %s", group, generation, plan.measures)
-        return _shares(plan, known, self.topology, sizes)
+        return nothing | _shares(plan, known, self.topology, sizes)
 
     def _sources(
         self, cluster: Cluster, racks: bool
@@ -115,14 +123,14 @@ def _members(members: Sequence[Joined], topology: Topology, sizes: Mapping[str, 
     reads = {
         pair: task for task in topology.tasks(sizes) for pair in topology.partitions_of(task, sizes)
     }  # (topic, partition) to the task that reads it
-    newest = max((member.said.generation or -1 for member in members), default=-1)
+    newest = max((generation for member in members if (generation := member.said.generation) is not None), default=-1)
     found = []
     for member in members:
         memory = read_memory(member.said.user_data)
         if memory.lost:
             log.warning("member %s remembers no tasks: %s", member.member_id, memory.lost)
         holds = frozenset((topic, p) for topic, ids in member.said.owned for p in ids)
-        fresh = (member.said.generation or -1) == newest
+        fresh = member.said.generation == newest
         runs = frozenset(reads[pair] for pair in holds if pair in reads) if fresh else frozenset()
         process = memory.process or member.member_id
         found.append(_Member(member.member_id, process, member.said.rack, memory, holds, runs))
@@ -161,7 +169,7 @@ def _shares(
     for member in members:
         mine = plan.active[member.process][member.member_id]
         now = [task for task in mine if _free(topology.partitions_of(task, sizes), holders, member.member_id)]
-        waits = [task for task in mine if task not in now and plan.crew.stateful[plan.crew.tasks.index(task)]]
+        waits = [task for task in set(mine) - set(now) if topology.subtopologies[task.subtopology].stateful]
         owned: dict[str, list[int]] = {}
         for task in now:
             for topic, partition in topology.partitions_of(task, sizes):

@@ -1,0 +1,1 @@
+"""Applications that run on a broker of their own, one command each."""

@@ -1,0 +1,1 @@
+"""A PySpark job that recomputes the join and finds what the live one lost."""

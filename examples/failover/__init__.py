@@ -1,0 +1,1 @@
+"""One active consumer, the others stand by."""

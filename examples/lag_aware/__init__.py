@@ -1,0 +1,1 @@
+"""A hot partition, under range and under lag-aware."""

@@ -1,0 +1,1 @@
+"""Counting words with state that survives kill -9."""

@@ -1,0 +1,198 @@
+"""Changelogs into stores: for tasks that are about to run, and for copies that are kept warm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from kafka import KafkaConsumer, TopicPartition
+
+from apportion.clients.stores import Open, Store
+from apportion.errors import BadInput
+from apportion.tasks.topology import Task, Topology
+
+EPOCH: Final = "apportion-epoch"
+"""Header of a changelog record: which writer, counted upwards at every change of the task's owner."""
+
+
+class Restorer:
+    """Open stores of tasks that do not run here (yet), and how far behind each task with a local store is.
+
+    restored, warmed
+        Messages read for tasks that waited to run, and for copies.
+    look_every_s
+        Seconds between two looks at the changelogs' ends.
+    """
+
+    def __init__(
+        self, topology: Topology, servers: list[str], state_dir: Path, open_store: Open, look_every_s: float = 0.5
+    ) -> None:
+        self.topology, self.state_dir, self.open_store = topology, state_dir, open_store
+        self.look_every_s = look_every_s
+        self.open: dict[Task, Store] = {}
+        self.restored = self.warmed = 0
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=servers, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest"
+        )
+        self._ends: dict[Task, int] = {}
+        self._goal: dict[Task, int] = {}
+        self._known = self._on_disk()
+        self._looked = 0.0
+        self._look(force=True)
+
+    def lags(self) -> dict[Task, int]:
+        """Task to messages that its local store misses, as last looked up."""
+        return {task: max(0, self._ends[task] - at) for task, at in self._known.items() if task in self._ends}
+
+    def keep(self, tasks: Collection[Task]) -> None:
+        """Have exactly these stores open, and read their changelogs from where each one stands."""
+        for task in sorted(set(self.open) - set(tasks)):
+            self.open.pop(task).close()
+            self._goal.pop(task, None)
+        for task in sorted(set(tasks) - set(self.open)):
+            self.open[task] = self.open_store(self._path(task))
+            self._known[task] = self.open[task].position
+        self._reassign()
+
+    def step(self, waiting: Collection[Task], timeout_ms: int) -> list[Task]:
+        """Read a batch; returns the tasks of ``waiting`` whose stores now hold all that their changelogs do."""
+        if not self.open:
+            self._look()
+            return []
+        self._set_goals(waiting)
+        if self._whole(waiting):
+            timeout_ms = 0
+        for pair, records in self._consumer.poll(timeout_ms=timeout_ms, max_records=5000).items():
+            task = self._task_of(pair)
+            if task in self.open:
+                self._apply(task, records)
+                self._count(len(records), task in waiting)
+        self._look()
+        return self._whole(waiting)
+
+    def _whole(self, waiting: Iterable[Task]) -> list[Task]:
+        return [task for task in sorted(waiting) if task in self.open and self._at(task) >= self._goal[task]]
+
+    def take(self, task: Task) -> Store:
+        """Hand over a store: its task runs from now on."""
+        store = self.open.pop(task)
+        self._goal.pop(task, None)
+        self._known.pop(task, None)
+        self._reassign()
+        return store
+
+    def give_back(self, task: Task, store: Store) -> None:
+        """Close the store of a task that no longer runs here; its file stays, and is told of as local state."""
+        self._known[task] = store.position
+        store.close()
+
+    def close(self) -> None:
+        """Close every store and the consumer."""
+        for store in self.open.values():
+            store.close()
+        self.open.clear()
+        self._consumer.close(autocommit=False)
+
+    def _apply(self, task: Task, records: Iterable[Any]) -> None:
+        """A batch in one transaction; what a replaced writer sent after its successor began does not count."""
+        store = self.open[task]
+        changes: dict[bytes, bytes | None] = {}
+        epoch, position = store.epoch, store.position
+        for record in records:
+            position = record.offset + 1
+            writer = _epoch(record.headers)
+            if writer >= epoch and record.key:
+                epoch = writer
+                changes[record.key] = record.value
+        store.apply(changes, position, epoch)
+        self._known[task] = position
+
+    def _count(self, messages: int, waited: bool) -> None:
+        if waited:
+            self.restored += messages
+        else:
+            self.warmed += messages
+
+    def _set_goals(self, waiting: Collection[Task]) -> None:
+        """Where the changelog of each waiting task ends: asked once, when it begins to wait."""
+        fresh = [task for task in waiting if task in self.open and task not in self._goal]
+        if not fresh:
+            return
+        ends = self._consumer.end_offsets([self._pair(task) for task in fresh])
+        for task in fresh:
+            self._goal[task] = self._ends[task] = ends[self._pair(task)]
+
+    def _at(self, task: Task) -> int:
+        """The next offset to read: compaction leaves holes that no record tells of."""
+        return max(int(self._consumer.position(self._pair(task))), self.open[task].position)
+
+    def _look(self, force: bool = False) -> None:
+        """Ask for the ends of the changelogs of all tasks that have a store here, now and then."""
+        if not force and time.monotonic() - self._looked < self.look_every_s:
+            return
+        self._looked = time.monotonic()
+        pairs = {self._pair(task): task for task in self._known}
+        if pairs:
+            self._ends |= {pairs[pair]: end for pair, end in self._consumer.end_offsets(list(pairs)).items()}
+
+    def _reassign(self) -> None:
+        pairs = {self._pair(task): task for task in sorted(self.open)}
+        new = set(pairs) - set(self._consumer.assignment())
+        self._consumer.assign(list(pairs))
+        begin = self._consumer.beginning_offsets(sorted(new)) if new else {}
+        end = self._consumer.end_offsets(sorted(new)) if new else {}
+        for pair in sorted(new):
+            task = pairs[pair]
+            if not begin[pair] <= self.open[task].position <= end[pair] and self.open[task].position:
+                self._anew(task)
+            self._ends[task] = end[pair]
+            self._consumer.seek(pair, max(begin[pair], self.open[task].position))
+
+    def _anew(self, task: Task) -> None:
+        """A store that is ahead of its changelog's end or behind its beginning is of another life of the topic."""
+        self.open.pop(task).close()
+        path = self._path(task)
+        for piece in (path, *path.parent.glob(f"{path.name}-*")):
+            piece.unlink(missing_ok=True)
+        self.open[task] = self.open_store(path)
+        self._known[task] = 0
+
+    def _on_disk(self) -> dict[Task, int]:
+        """Task to position, of every store that an earlier run left."""
+        found: dict[Task, int] = {}
+        for path in sorted(self.state_dir.glob("*_*.store")):
+            try:
+                task = Task.read(path.stem)
+            except BadInput:
+                continue
+            if self._has(task):
+                store = self.open_store(path)
+                found[task] = store.position
+                store.close()
+        return found
+
+    def _has(self, task: Task) -> bool:
+        subtopologies = self.topology.subtopologies
+        return task.subtopology < len(subtopologies) and subtopologies[task.subtopology].stateful
+
+    def _path(self, task: Task) -> Path:
+        return self.state_dir / f"{task}.store"
+
+    def _pair(self, task: Task) -> Any:
+        return TopicPartition(self.topology.subtopologies[task.subtopology].changelog, task.partition)
+
+    def _task_of(self, pair: Any) -> Task:
+        for s, subtopology in enumerate(self.topology.subtopologies):
+            if subtopology.changelog == pair.topic:
+                return Task(s, pair.partition)
+        raise KeyError(pair)
+
+
+def _epoch(headers: Iterable[tuple[str, bytes]] | None) -> int:
+    """The writer's epoch; 0 where the record was written by another program, or says nonsense."""
+    for name, value in headers or ():
+        if name == EPOCH and value is not None and value.isdigit() and len(value) < 19:
+            return int(value)
+    return 0

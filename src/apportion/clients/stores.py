@@ -1,0 +1,127 @@
+"""Local state of one task: keys and values, and how far the changelog is in them.
+
+A store of your own needs the three methods and two attributes of ``Store``. ``SqliteStore`` is the default: one file a
+task, everything that belongs together in one transaction, so that after ``kill -9`` a restart restores only the tail.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+log = logging.getLogger("apportion.clients")
+
+Changes = Mapping[bytes, bytes | None]
+"""Key to its new value; None takes the key away."""
+
+
+class Store(Protocol):
+    """One task's state.
+
+    position
+        The changelog offset that comes next: everything before it is in the store.
+    epoch
+        The highest epoch of a writer that was seen in the changelog; records of a lower one come from a member that
+        did not know that it was replaced.
+    """
+
+    position: int
+    epoch: int
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value; None where there is none."""
+        ...
+
+    def apply(self, changes: Changes, position: int, epoch: int) -> None:
+        """All changes together with the new position and epoch, or nothing."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file; nothing is written."""
+        ...
+
+
+Open = Callable[[Path], Store]
+"""Opens or makes the store at a path; what cannot be read there is put away and begun anew."""
+
+
+class SqliteStore:
+    """A store in one SQLite file, durable at each ``apply`` against the death of the process.
+
+    A file that SQLite cannot read is removed: the changelog brings its content back.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._open()
+        except sqlite3.DatabaseError as error:
+            log.warning("the state in %s cannot be read (%s); it is restored from the changelog", path, error)
+            for piece in (path, *path.parent.glob(f"{path.name}-*")):
+                piece.unlink(missing_ok=True)
+            self._open()
+
+    def _open(self) -> None:
+        # The runtime calls from one thread at a time, but not always from the one that opened.
+        self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute("CREATE TABLE IF NOT EXISTS state (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS changelog (one INTEGER PRIMARY KEY, position INTEGER, epoch INTEGER)"
+        )
+        self._db.execute("INSERT OR IGNORE INTO changelog VALUES (1, 0, 0)")
+        self.position, self.epoch = self._db.execute("SELECT position, epoch FROM changelog").fetchone()
+
+    def get(self, key: bytes) -> bytes | None:
+        """One look-up by primary key."""
+        row = self._db.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def apply(self, changes: Changes, position: int, epoch: int) -> None:
+        """One transaction."""
+        kept = [(key, value) for key, value in changes.items() if value is not None]
+        gone = [(key,) for key, value in changes.items() if value is None]
+        self._db.execute("BEGIN")
+        try:
+            self._db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", kept)
+            self._db.executemany("DELETE FROM state WHERE key = ?", gone)
+            self._db.execute("UPDATE changelog SET position = ?, epoch = ?", (position, epoch))
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self.position, self.epoch = position, epoch
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """Everything, by key; more than the runtime needs."""
+        yield from self._db.execute("SELECT key, value FROM state ORDER BY key")
+
+
+class State:
+    """What a task's code sees of its store: reads its own writes, which reach the store when the runtime commits."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.changes: dict[bytes, bytes | None] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        """The newest value."""
+        return self.changes[key] if key in self.changes else self.store.get(key)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set or, with None, take away; an empty key is refused, since a compacted topic has none.
+
+        Raises
+            ValueError for an empty key.
+        """
+        if not key:
+            raise ValueError("a key of a changelog needs at least one byte")
+        self.changes[key] = value

@@ -1,0 +1,385 @@
+"""Tasks with state for a plain loop: which run here, which are kept warm here, and their state restored and committed.
+
+    with TaskRunner(topology, application="word-counts", bootstrap_servers="...", state_dir="state") as runner:
+        while True:
+            for task, records in runner.poll().items():
+                state = runner.state(task)
+                for record in records:
+                    ...
+            runner.commit()
+
+At least once: a commit sends the state's changes to the changelog, then writes the store, then commits the offsets. A
+crash in between reads the same records again, over state that may hold them already. Code that must not count twice
+keeps the offset beside the value (``examples/word_counts``). It is no stream-processing framework: no operators,
+windows, repartitioning or internal topics. The changelog topics must be there, compacted, as wide as the sources.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+try:
+    from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.errors import CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError
+    from kafka.structs import OffsetAndMetadata
+except ImportError:  # pragma: no cover - tried in an environment without the client
+    from apportion.errors import MissingExtra
+
+    raise MissingExtra("apportion.clients.tasks", "kafka-python") from None
+
+from apportion.clients.kafka_python import KafkaPythonAssignor
+from apportion.clients.restore import EPOCH, Restorer
+from apportion.clients.stores import Open, SqliteStore, State
+from apportion.clients.task_bridge import TaskBridge
+from apportion.errors import BadInput, Unavailable
+from apportion.tasks.settings import TaskSettings
+from apportion.tasks.topology import Task, Topology
+from apportion.wire.taskdata import TaskMemory, TaskOrders
+
+log = logging.getLogger("apportion.clients")
+
+Heard = Callable[[Task], None]
+REPLACED: Final = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
+"""Answers to a commit that came too late: somebody else has the task, and reads on from the last commit."""
+
+
+class TaskRunner:
+    """One consumer (thread) of an application with state; consumers of one process share ``state_dir``.
+
+    topology
+        The same in every member.
+    application
+        The group id.
+    state_dir
+        Where stores live, one file a task, and the process's id, so that a restart finds its state again. Two
+        processes must not share it.
+    settings
+        Kafka Streams' knobs; the leader's count.
+    tags, rack
+        Where this process stands, for standbys that stand apart, and for reading near by.
+    on_active, on_standby, on_close
+        Called from ``poll``: a task may run (its state is whole), is kept warm from now on, is no longer here.
+    probe_early
+        Ask for the next rebalance as soon as this member's warm-ups have caught up, not only when it is due.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        application: str,
+        bootstrap_servers: str,
+        state_dir: str | Path,
+        settings: TaskSettings | None = None,
+        tags: Mapping[str, str] | None = None,
+        rack: str | None = None,
+        on_active: Heard | None = None,
+        on_standby: Heard | None = None,
+        on_close: Heard | None = None,
+        open_store: Open = SqliteStore,
+        probe_early: bool = True,
+        consumer: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.topology, self.settings, self.tags = topology, settings or TaskSettings(), dict(tags or {})
+        self.application, self.state_dir = application, Path(state_dir)
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        self.process = _process_id(self.state_dir)
+        self._heard = {"active": on_active, "standby": on_standby, "close": on_close}
+        self._probe_early = probe_early
+        servers = bootstrap_servers.split(",")
+        self.bridge = TaskBridge(topology, self.settings, rack)
+        self._producer = KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=5)
+        self._restorer = Restorer(topology, servers, self.state_dir, open_store)
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=servers,
+            group_id=application,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=[KafkaPythonAssignor(self.bridge)],
+            **(consumer or {}),
+        )
+        self._running: dict[Task, State] = {}
+        self._done: dict[Any, int] = {}
+        self._since: dict[Task, float] = {}
+        self.waited_s: dict[Task, float] = {}
+        """Task to the seconds that it waited for its state when it last began to run here."""
+        self._gone: list[Any] = []
+        self._round = 0
+        self._asks = 0
+        self._probe_at: float | None = None
+        self._check_topics()
+        self._remember()
+        sources = [topic for subtopology in topology.subtopologies for topic in subtopology.topics]
+        self._consumer.subscribe(topics=sources, listener=_Watch(self._consumer, self._gone))
+
+    @property
+    def active(self) -> list[Task]:
+        """Tasks that run here now: what ``poll`` may give records of."""
+        return sorted(self._running)
+
+    @property
+    def restoring(self) -> list[Task]:
+        """Tasks that are to run here and whose state is not whole yet."""
+        return sorted(task for task in map(_task, self.bridge.orders.active) if task not in self._running)
+
+    @property
+    def standby(self) -> list[Task]:
+        """Tasks that are kept warm here, warm-ups included."""
+        return sorted(task for task in self._restorer.open if task not in self.restoring)
+
+    @property
+    def lag(self) -> dict[Task, int]:
+        """Messages that each task with local state, not running here, would have to restore; as last looked up."""
+        return {task: lag for task, lag in self._restorer.lags().items() if task not in self._running}
+
+    @property
+    def restored(self) -> int:
+        """Changelog messages that were read while a task waited for them."""
+        return self._restorer.restored
+
+    @property
+    def warmed(self) -> int:
+        """Changelog messages that were read to keep or make a copy warm."""
+        return self._restorer.warmed
+
+    def state(self, task: Task) -> State:
+        """The state of a task that runs here."""
+        return self._running[task]
+
+    def poll(self, timeout_ms: int = 100, max_records: int | None = None) -> dict[Task, list[Any]]:
+        """Records of running tasks, partition by partition in order; what the group wants is done meanwhile."""
+        records = self._consumer.poll(timeout_ms=0 if self.restoring else timeout_ms, max_records=max_records)
+        self._let_go()
+        self._obey()
+        for task in self._restorer.step(set(self.restoring), 50 if self.restoring else 0):
+            self._start(task)
+        self._remember()
+        self._ask_if_due()
+        return self._of_tasks(records)
+
+    def commit(self) -> None:
+        """State first, then offsets, of all that ``poll`` gave so far; see the head of this file.
+
+        Raises
+            KafkaError where a changelog or the offsets could not be written; what was not, is read again later.
+        """
+        self._let_go()
+        sent: dict[Task, list[Any]] = {}
+        for task, state in self._running.items():
+            changelog = self.topology.subtopologies[task.subtopology].changelog
+            epoch = [(EPOCH, str(state.store.epoch).encode())] if changelog else []
+            sent[task] = [
+                self._producer.send(changelog, key=key, value=value, partition=task.partition, headers=epoch)
+                for key, value in state.changes.items()
+                if changelog
+            ]
+        self._producer.flush()
+        for task, futures in sent.items():
+            state = self._running[task]
+            if futures:
+                last = max(future.get(timeout=30).offset for future in futures)
+                state.store.apply(state.changes, last + 1, state.store.epoch)
+            state.changes = {}
+        self._commit_offsets()
+
+    def _commit_offsets(self) -> None:
+        offsets = {pair: OffsetAndMetadata(offset, "", -1) for pair, offset in self._done.items()}
+        self._done.clear()
+        if not offsets:
+            return
+        try:
+            self._consumer.commit(offsets)
+        except REPLACED as late:
+            log.warning("offsets of %d partitions were not taken: %s; they are read again", len(offsets), late)
+
+    def close(self) -> None:
+        """Leave the group in good order, without a commit."""
+        for task in list(self._running):
+            self._stop(task)
+        self._consumer.close(autocommit=False)
+        self._restorer.close()
+        self._producer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # -- what the group wants ------------------------------------------------------------------------------------
+
+    def _obey(self) -> None:
+        """After new orders: stop what others run now, open what is to be kept warm or restored here."""
+        if self._round == self.bridge.rounds:
+            return
+        self._round, orders = self.bridge.rounds, self.bridge.orders
+        mine, copies = set(map(_task, orders.active)), set(map(_task, orders.standby + orders.warmup))
+        for task in set(self._running) - mine:
+            self._stop(task)
+        before = set(self._restorer.open)
+        now = time.monotonic()
+        self._since = {task: self._since.get(task, now) for task in mine if task not in self._running}
+        opened = {task for task in mine if task not in self._running and self._stateful(task)}
+        for task in sorted(before - opened - copies):
+            self._tell("close", task)
+        self._restorer.keep(opened | copies)
+        for task in sorted(copies - before):
+            self._tell("standby", task)
+        for task in sorted(mine - opened - set(self._running)):
+            self._start(task)
+        self._probe_at = None if orders.probe_ms is None else time.monotonic() + orders.probe_ms / 1000
+
+    def _start(self, task: Task) -> None:
+        """A task whose state is whole runs from now on, as a writer of a new epoch."""
+        store = self._restorer.take(task) if self._stateful(task) else _Nothing()
+        store.apply({}, store.position, store.epoch + 1)
+        self._running[task] = State(store)
+        self.waited_s[task] = time.monotonic() - self._since.pop(task, time.monotonic())
+        self._consumer.resume(*(pair for pair in self._pairs(task) if pair in self._consumer.paused()))
+        self._tell("active", task)
+
+    def _stop(self, task: Task) -> None:
+        """What was not committed is thrown away: the next owner reads it again."""
+        state = self._running.pop(task)
+        self._done = {pair: offset for pair, offset in self._done.items() if pair not in self._pairs(task)}
+        if self._stateful(task):
+            self._restorer.give_back(task, state.store)
+        self._tell("close", task)
+
+    def _let_go(self) -> None:
+        """Stop tasks whose partitions were revoked or lost since the last look."""
+        while self._gone:
+            pair = self._gone.pop()
+            for task in [task for task in self._running if pair in self._pairs(task)]:
+                self._stop(task)
+
+    def _of_tasks(self, records: Mapping[Any, list[Any]]) -> dict[Task, list[Any]]:
+        """Records of running tasks; those of others are put back and their partitions paused."""
+        running = {pair: task for task in self._running for pair in self._pairs(task)}
+        given: dict[Task, list[Any]] = {}
+        for pair, batch in sorted(records.items()):
+            if pair in running:
+                given.setdefault(running[pair], []).extend(batch)
+                self._done[pair] = batch[-1].offset + 1
+            elif pair in self._consumer.assignment():
+                self._consumer.pause(pair)
+                self._consumer.seek(pair, batch[0].offset)
+        return given
+
+    def _ask_if_due(self) -> None:
+        """A probing rebalance: when its time has come, or when all warm-ups here have caught up."""
+        orders = self.bridge.orders
+        if orders.probe_ms is None or self._probe_at is None:
+            return
+        lags = self._restorer.lags()
+        near = self.settings.acceptable_recovery_lag
+        warm = all(lags.get(_task(pair), near + 1) <= near for pair in orders.warmup)
+        if (self._probe_early and orders.warmup and warm) or (orders.asker and time.monotonic() >= self._probe_at):
+            self._probe_at = None
+            self._asks += 1
+            self._remember()
+            self._consumer._coordinator.request_rejoin()
+
+    def _remember(self) -> None:
+        """Keep what the bridge would say up to date; it is asked on the client's own thread."""
+        orders: TaskOrders = self.bridge.orders
+        self.bridge.memory_now = TaskMemory(
+            self.process,
+            self._asks,
+            tuple((task.subtopology, task.partition) for task in self._running),
+            orders.standby,
+            {(task.subtopology, task.partition): lag for task, lag in self.lag.items()},
+            self.tags,
+        )
+
+    # -- small things --------------------------------------------------------------------------------------------
+
+    def _check_topics(self) -> None:
+        """Sources and changelogs must be there before anything is promised.
+
+        Raises
+            Unavailable with the topic's name.
+        """
+        for subtopology in self.topology.subtopologies:
+            width = 0
+            for topic in subtopology.topics:
+                width = max(width, len(self._consumer.partitions_for_topic(topic) or ()))
+                if not width:
+                    self._refuse(f"the source topic {topic!r} does not exist; create it first")
+            changelog = subtopology.changelog
+            if changelog and len(self._consumer.partitions_for_topic(changelog) or ()) < width:
+                self._refuse(f"the changelog {changelog!r} needs {width} partitions; create it, cleanup.policy=compact")
+
+    def _refuse(self, why: str) -> None:
+        self.close()
+        raise Unavailable(why)
+
+    def _stateful(self, task: Task) -> bool:
+        return self.topology.subtopologies[task.subtopology].stateful
+
+    def _pairs(self, task: Task) -> list[Any]:
+        """The task's partitions."""
+        topics = self.topology.subtopologies[task.subtopology].topics
+        return [TopicPartition(topic, task.partition) for topic in topics]
+
+    def _tell(self, what: str, task: Task) -> None:
+        hook = self._heard[what]
+        if hook is not None:
+            hook(task)
+
+
+class _Watch(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Runs on the client's thread: new partitions wait for their task, gone ones are noted."""
+
+    def __init__(self, consumer: Any, gone: list[Any]) -> None:
+        self._consumer, self._gone = consumer, gone
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        """No record may be given out before its task's state is whole."""
+        self._consumer.pause(*assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        """They are another's from now on."""
+        self._gone.extend(revoked)
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        """They have been another's for some time."""
+        self._gone.extend(lost)
+
+
+class _Nothing:
+    """The store of a task without state."""
+
+    position = epoch = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        return None
+
+    def apply(self, changes: Mapping[bytes, bytes | None], position: int, epoch: int) -> None:
+        if changes:
+            raise BadInput("state", "a change in a task without a changelog", "a sub-topology with a changelog")
+
+    def close(self) -> None:
+        return None
+
+
+def _task(pair: tuple[int, int]) -> Task:
+    return Task(*pair)
+
+
+def _process_id(state_dir: Path) -> str:
+    """The id that the folder has, or a new one: a restart on the same folder is the same process."""
+    path = state_dir / "process-id"
+    if not path.exists():
+        path.write_text(str(uuid.uuid4()), encoding="ascii")
+    text = path.read_text(encoding="ascii", errors="replace").strip()
+    if not re.fullmatch(r"[0-9a-f-]{36}", text):
+        raise BadInput(str(path), repr(text[:40]), "the id that an earlier run wrote; remove the folder to begin anew")
+    return text

@@ -1,0 +1,148 @@
+"""What members of a task group tell their leader, and what it tells them, inside user data.
+
+Both layouts are ours and begin with an int16 version; a reader of version n takes what it knows of n + 1 and leaves
+the tail alone. They are not the bytes of Kafka Streams. Whatever comes, ``read_*`` answers: bytes that cannot be read
+are no memory, and ``lost`` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from apportion.errors import UnreadableBytes
+from apportion.wire.primitives import Reader
+from apportion.wire.writer import Writer
+
+VERSION: Final = 1
+
+Pair = tuple[int, int]
+"""A task: the number of its sub-topology, and of its partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMemory:
+    """What a member says when it joins.
+
+    process
+        What shares its local state; "" where nothing was said.
+    asks
+        How often it asked for a rebalance: a broker that hears the same bytes again starts none.
+    active, standby
+        Tasks that it runs, and that it keeps a copy of.
+    lag
+        Task to the messages that it would have to restore; every task with local state that it does not run.
+    tags
+        Key to value, for standbys that stand apart.
+    """
+
+    process: str = ""
+    asks: int = 0
+    active: tuple[Pair, ...] = ()
+    standby: tuple[Pair, ...] = ()
+    lag: Mapping[Pair, int] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    lost: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOrders:
+    """What a member is told beside its partitions.
+
+    active, standby, warmup
+        Its tasks in each role; an active one comes with all of its partitions or not at all.
+    probe_ms
+        Milliseconds until the group should look again; None when nothing waits.
+    asker
+        Whether it is this member that asks for that rebalance.
+    """
+
+    active: tuple[Pair, ...] = ()
+    standby: tuple[Pair, ...] = ()
+    warmup: tuple[Pair, ...] = ()
+    probe_ms: int | None = None
+    asker: bool = False
+    lost: str | None = None
+
+
+def write_memory(memory: TaskMemory) -> bytes:
+    """int16 version, string process, int32 asks, active, standby, lags (task, int64), tags (string, string)."""
+    writer = Writer().int16(VERSION).string(memory.process).int32(memory.asks)
+    _write_tasks(writer, memory.active)
+    _write_tasks(writer, memory.standby)
+    writer.array(
+        sorted(memory.lag.items()), lambda row: writer.int32(row[0][0]).int32(row[0][1]).int64(min(row[1], 2**63 - 1))
+    )
+    writer.array(sorted(memory.tags.items()), lambda tag: writer.string(tag[0]).string(tag[1]))
+    return writer.done()
+
+
+def read_memory(raw: bytes | None) -> TaskMemory:
+    """The same; tasks and lags with a negative number are left out, for there are none."""
+    if not raw:
+        return TaskMemory()
+
+    def lag(reader: Reader) -> tuple[Pair, int]:
+        return (reader.int32(), reader.int32()), reader.int64()
+
+    try:
+        reader = _begin(raw)
+        process, asks = reader.string(), reader.int32()
+        active, standby = _read_tasks(reader), _read_tasks(reader)
+        lags = reader.array(lambda: lag(reader), 16)
+        tags = reader.array(lambda: (reader.string(), reader.string()), 4)
+    except UnreadableBytes as error:
+        return TaskMemory(lost=_why(raw, error))
+    known = {pair: messages for pair, messages in lags if min(pair) >= 0 and messages >= 0}
+    return TaskMemory(process, asks, active, standby, known, dict(tags))
+
+
+def write_orders(orders: TaskOrders) -> bytes:
+    """int16 version, active, standby, warm-ups, int64 milliseconds (-1: none), int8 whether to ask."""
+    writer = Writer().int16(VERSION)
+    for tasks in (orders.active, orders.standby, orders.warmup):
+        _write_tasks(writer, tasks)
+    return writer.int64(-1 if orders.probe_ms is None else orders.probe_ms).int8(orders.asker).done()
+
+
+def read_orders(raw: bytes | None) -> TaskOrders:
+    """The same; a member whose leader talks nonsense runs nothing, and says why."""
+    if not raw:
+        return TaskOrders()
+    try:
+        reader = _begin(raw)
+        active, standby, warmup = (_read_tasks(reader) for _ in range(3))
+        probe, asker = reader.int64(), reader.int8()
+    except UnreadableBytes as error:
+        return TaskOrders(lost=_why(raw, error))
+    return TaskOrders(active, standby, warmup, probe if probe >= 0 else None, bool(asker))
+
+
+def _write_tasks(writer: Writer, tasks: Iterable[Pair]) -> None:
+    """Sub-topology by sub-topology: its number and its partitions."""
+    by_sub: dict[int, list[int]] = {}
+    for sub, partition in sorted(set(tasks)):
+        by_sub.setdefault(sub, []).append(partition)
+    writer.array(list(by_sub.items()), lambda row: writer.int32(row[0]).int32s(row[1]))
+
+
+def _read_tasks(reader: Reader) -> tuple[Pair, ...]:
+    def row() -> tuple[int, tuple[int, ...]]:
+        return reader.int32(), reader.int32s()
+
+    read: Callable[[], tuple[int, tuple[int, ...]]] = row
+    found = {(sub, partition) for sub, numbers in reader.array(read, 8) for partition in numbers}
+    return tuple(sorted(pair for pair in found if min(pair) >= 0))
+
+
+def _begin(raw: bytes) -> Reader:
+    reader = Reader(raw)
+    version = reader.int16()
+    if version < VERSION:
+        raise reader.fail(f"version {version}, needed {VERSION} or higher")
+    return reader
+
+
+def _why(raw: bytes, error: UnreadableBytes) -> str:
+    return f"{len(raw)} bytes of user data are no memory of tasks: {error}"
