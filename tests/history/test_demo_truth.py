@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.history import kafka_says
 
 import apportion.demo
 from apportion.history.memory import Memory
@@ -22,31 +22,12 @@ def memory() -> Memory:
     return dump.remember(DUMP)
 
 
-def printed(name: str) -> Iterator[dict[str, str]]:
-    """The rows that ConsumerGroupCommand printed: header to cell; no cell holds a space but COORDINATOR (ID)."""
-    header: list[str] = []
-    for line in (TRUTH / name).read_text(encoding="utf-8").splitlines():
-        cells = line.replace("COORDINATOR (ID)", "COORDINATOR ID").split()
-        if not cells or cells[0] == "GROUP":
-            header = cells
-        elif header:
-            yield dict(zip(header, cells, strict=True))
-
-
-def dash(value: object) -> str:
-    return "-" if value is None else str(value)
+def said(name: str) -> str:
+    return (TRUTH / name).read_text(encoding="utf-8")
 
 
 def test_every_offset_end_and_lag_is_as_the_tool_says(memory: Memory) -> None:
-    ours = {
-        (name, row.topic, str(row.partition)): (dash(row.committed), dash(row.end), dash(row.raw_lag))
-        for name, group in memory.groups.items()
-        for row in group.lags
-    }
-    theirs = {
-        (row["GROUP"], row["TOPIC"], row["PARTITION"]): (row["CURRENT-OFFSET"], row["LOG-END-OFFSET"], row["LAG"])
-        for row in printed("offsets.txt")
-    }
+    ours, theirs = kafka_says.our_offsets(memory), kafka_says.their_offsets(said("offsets.txt"))
     assert len(theirs) > 200
     assert {place: ours.get(place) for place in theirs} == theirs
     # The tool shows what members hold; a wanted partition that nobody holds is ours alone, and never committed.
@@ -54,54 +35,22 @@ def test_every_offset_end_and_lag_is_as_the_tool_says(memory: Memory) -> None:
 
 
 def test_every_partition_has_the_owner_that_the_tool_names(memory: Memory) -> None:
-    ours = {
-        (name, topic, str(p)): seat.member_id
-        for name, group in memory.groups.items()
-        for seat in (group.present.members if group.present else ())
-        for topic, ids in seat.assigned.items()
-        for p in ids
-    }
-    theirs = {
-        (row["GROUP"], row["TOPIC"], row["PARTITION"]): row["CONSUMER-ID"]
-        for row in printed("offsets.txt")
-        if row["CONSUMER-ID"] != "-"
-    }
-    assert ours == theirs
+    assert kafka_says.our_owners(memory.living) == kafka_says.their_owners(said("offsets.txt"))
 
 
 def test_every_member_is_as_the_tool_says(memory: Memory) -> None:
-    theirs = {
-        (
-            r["GROUP"],
-            r["CONSUMER-ID"],
-            r["CLIENT-ID"],
-            r["HOST"],
-            r.get("GROUP-INSTANCE-ID", "-"),
-            r["CURRENT-ASSIGNMENT"],
-        )
-        for r in printed("members.txt")
-    }
-    ours = set()
-    for name in {row[0] for row in theirs}:
-        present = memory.groups[name].present
-        assert present is not None
-        for seat in present.members:
-            held = ";".join(f"{t}:{','.join(map(str, ids))}" for t, ids in sorted(seat.assigned.items()) if ids) or "-"
-            told = (seat.member_id, seat.client_id or "", seat.host or "", seat.instance_id or "-")
-            ours.add((name, *told, held))
-    assert ours == theirs
+    theirs = kafka_says.their_members(said("members.txt"))
+    listed = [memory.groups[name] for name in {row[0] for row in theirs}]
+    assert kafka_says.our_members(listed) == theirs
 
 
 def test_every_state_and_strategy_is_as_the_tool_says(memory: Memory) -> None:
-    for row in printed("state.txt"):
-        present = memory.groups[row["GROUP"]].present
-        assert present is not None
-        told = (dash(present.protocol), present.state, str(len(present.members)))
-        assert told == (row["ASSIGNMENT-STRATEGY"], row["STATE"], row["#MEMBERS"]), row["GROUP"]
+    theirs = kafka_says.their_states(said("state.txt"))
+    assert kafka_says.our_states(memory.groups[name] for name in theirs) == theirs
 
 
 def test_the_same_groups_live(memory: Memory) -> None:
-    listed = {row["GROUP"]: (row["TYPE"], row["STATE"]) for row in printed("list.txt")}
+    listed = {row["GROUP"]: (row["TYPE"], row["STATE"]) for row in kafka_says.printed(said("list.txt"))}
     kinds = {"simple": "Classic", "classic": "Classic", "consumer": "Consumer"}
     ours = {g.name: (kinds[g.present.type], g.present.state) for g in memory.living if g.present}
     # A listing of consumer groups leaves out Connect's, which are classic groups with another protocol type.
@@ -119,10 +68,10 @@ def test_every_generation_that_a_member_logged_has_the_same_owners(memory: Memor
     }
     epochs = _currents(memory)
     seen = {"classic": 0, "consumer": 0}
-    for said in json.loads((TRUTH / "members.json").read_text(encoding="utf-8")):
-        key = (said["group"], said["generation"], said["member_id"])
-        held = {topic: sorted(ids) for topic, ids in said["partitions"].items() if ids}
-        if said["generation"] < 0 or (not held and key not in classic):
+    for line in json.loads(said("members.json")):
+        key = (line["group"], line["generation"], line["member_id"])
+        held = {topic: sorted(ids) for topic, ids in line["partitions"].items() if ids}
+        if line["generation"] < 0 or (not held and key not in classic):
             continue  # a member of KIP-848 that left, or that heard of its epoch before it was given anything
         if key in classic and classic[key] == held:
             seen["classic"] += 1
