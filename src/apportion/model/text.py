@@ -118,15 +118,13 @@ def _owned(where: str, value: Any) -> None:
         _text(at, topic)
         _is(at, partitions, list, "a list of partition ids")
         # A claim is another's word, so any id is well-formed that a 32-bit field can hold.
-        if partitions and (
-            set(map(type, partitions)) != {int} or max(partitions) > _INT32 or min(partitions) < -_INT32
-        ):
+        if partitions and not _all_int32(partitions):
             for i, partition in enumerate(partitions):
                 _integer(-_INT32 - 1, _INT32)(f"{at}[{i}]", partition)
 
 
 def _all_int32(values: list[Any]) -> bool:
-    return set(map(type, values)) == {int} and -_INT32 - 1 <= min(values) and max(values) <= _INT32
+    return set(map(type, values)) == {int} and min(values) >= -_INT32 - 1 and max(values) <= _INT32
 
 
 def _names(where: str, value: Any) -> None:
