@@ -24,6 +24,8 @@ _COLUMN: Final = re.compile(r"COORDINATOR \(ID\)|[^\s]+")
 _NAMED: Final = re.compile(r"Consumer group '(.*)' (?:has no active members|is rebalancing|does not exist)")
 _LOGGED: Final = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]")
 _KAFKA_3_7: Final = re.compile(r"\([\d,]+\)")
+_NEVER_BLANK: Final = ("TOPIC", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "OWNER", "STATE")
+"""Kafka writes ``-`` there for what it does not know."""
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
 Fields = Mapping[str, str]
@@ -100,7 +102,7 @@ def groups_in(content: bytes, name: str = "text") -> list[Observed]:
         _take(group, row, where)
     if not seen:
         text = _decoded(content, name).strip()
-        raise BadInput(name, f"no group, but {text[:100]!a}", "the tables that --describe prints, with a row")
+        raise BadInput(name, f"no group, but {text[:200]!a}", "the tables that --describe prints, with a row")
     return [_observed(group) for group in seen.values()]
 
 
@@ -232,7 +234,7 @@ def _rows(text: str) -> Iterator[tuple[int, list[str] | None, Fields]]:
             row = _row(line, columns)
             if row is not None and _belongs(row):
                 yield number, [name for name, _ in columns], row
-            elif row is None and _is_cut(line, columns):
+            elif _is_cut(row, line, columns):
                 needed = f"{len(columns)} columns: " + " ".join(name for name, _ in columns)
                 raise BadInput(f"line {number}", ascii(line[:60]), needed)
             else:
@@ -282,18 +284,22 @@ def _by_position(line: str, starts: list[int]) -> list[str] | None:
 
 
 def _belongs(row: Fields) -> bool:
-    """Whether the values are of the kinds that the columns hold: else the line is no row."""
+    """Whether the values are of the kinds that the columns hold: else the line is no row, or only a part of one."""
     for column in ("PARTITION", "#PARTITIONS", "#MEMBERS"):
         value = row.get(column)
         if value is not None and value != "-" and not (value.isascii() and value.isdecimal()):
             return False
-    return "PARTITION" not in row or bool(row["TOPIC"])
+    return all(row.get(column) != "" for column in _NEVER_BLANK)
 
 
-def _is_cut(line: str, columns: list[tuple[str, int]]) -> bool:
-    """Whether a line that fits no row was one: its partition is where it belongs."""
+def _is_cut(row: Fields | None, line: str, columns: list[tuple[str, int]]) -> bool:
+    """Whether a line that is no row was one: its partition is where it belongs."""
+    at = next((i for i, (name, _) in enumerate(columns) if name in ("PARTITION", "#PARTITIONS")), None)
+    if at is None:
+        return False
+    if row is not None:
+        return row[columns[at][0]].isdecimal()
     words = line.replace(",", " ").split()
-    at = next((i for i, (name, _) in enumerate(columns) if name in ("PARTITION", "#PARTITIONS")), len(words))
     return at < len(words) and words[at].isdecimal()
 
 
