@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -81,14 +82,14 @@ def capture_once(
     Raises
         Unavailable: the broker, or the right to read; BadInput: the folder holds something else.
     """
-    with sinks.parquet(folder), cluster.connect(bootstrap, properties) as there:
+    with sinks.parquet(folder) as place, cluster.connect(bootstrap, properties) as there:
         before = _offsets_ends(there, bootstrap)
         origin = Origin(VERSION, there.cluster_id(), len(before), source)
         _settle_origin(folder, origin)
         old = position(folder)
         lost = _lost(folder, before, old)
         progress(f"reading __consumer_offsets of {bootstrap}: {_waiting(before, old)} offsets to go")
-        _run(_stream(spark, bootstrap, properties, origin, rows_a_batch), folder)
+        _run(_stream(spark, bootstrap, properties, origin, rows_a_batch), folder, place.staging)
         new = position(folder)
         _must_have_read(before, new, folder)
         records, missing = _judge(folder, before, old, new)
@@ -213,13 +214,13 @@ def _stream(
     return spark.readStream.format("kafka").options(**options).load()
 
 
-def _run(stream: DataFrame, folder: Path) -> None:
+def _run(stream: DataFrame, folder: Path, staging: Path) -> None:
     """Read until what was there at the start is in files."""
     records = folder / "records"
     records.mkdir(exist_ok=True)
 
     def keep(batch: DataFrame, number: int) -> None:
-        _keep(batch, number, folder)
+        _keep(batch, number, folder, staging)
 
     query = (
         stream.writeStream.foreachBatch(keep)
@@ -233,13 +234,12 @@ def _run(stream: DataFrame, folder: Path) -> None:
         query.stop()
 
 
-def _keep(batch: DataFrame, number: int, folder: Path) -> None:
+def _keep(batch: DataFrame, number: int, folder: Path, staging: Path) -> None:
     """One batch as one file; nothing to do where it is there already."""
     file = folder / "records" / f"batch-{number:09d}.parquet"
     if file.exists():
         return
-    stage = folder / sinks.STAGING / f"batch-{number}-{time.time_ns()}"
-    stage.mkdir(parents=True)
+    stage = Path(tempfile.mkdtemp(prefix=f"batch-{number}-", dir=staging))
     schema = schemas.arrow_schema(schemas.RECORDS)
     columns = batch.select(*[field.name for field in schemas.RECORDS.schema])
     sorted_rows = columns.repartition(1).sortWithinPartitions(*schemas.RECORDS.order)

@@ -1,8 +1,9 @@
 """Where tables go: each a folder of Parquet files that is either the old one or the new one, whole.
 
-A run writes beside the tables, in ``.staging``, and only when every table is there does it write ``publish.json`` and
-move them into their places. A run that dies before that has changed nothing; one that dies after is finished by the
-next. Rows are sorted and files named by what they hold, so the same input gives the same bytes.
+A run writes beside the tables, in a ``.staging-*`` of its own, and only when every table is there does it write
+``publish.json`` there and move them into their places. A run that dies before that has changed nothing; one that dies
+after is finished by the next. Rows are sorted and files named by what they hold, so the same input gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import fcntl
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +27,7 @@ from apportion.spark.schemas import Table, arrow_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-STAGING: Final = ".staging"
+STAGING: Final = ".staging-"
 _JOURNAL: Final = "publish.json"
 _DAY: Final = "_day"
 
@@ -43,7 +45,6 @@ class Sink(Protocol):
 @contextmanager
 def parquet(root: Path) -> Iterator[ParquetSink]:
     """A sink for one run; what a run before left half done is put right first, what this one leaves is removed."""
-    staging = root / STAGING
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = (root / ".lock").open("w")
@@ -55,9 +56,11 @@ def parquet(root: Path) -> Iterator[ParquetSink]:
         except BlockingIOError as error:
             raise Unavailable(f"another run is writing to {root}; wait for it to end") from error
         recover(root)
-        staging.mkdir()
+        # A name of its own: workers of a run that was killed a moment ago may still be writing to theirs.
+        staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=root))
+        staging.chmod(0o755)
         try:
-            yield ParquetSink(root)
+            yield ParquetSink(root, staging)
         finally:
             if not (staging / _JOURNAL).exists():
                 shutil.rmtree(staging, ignore_errors=True)
@@ -65,22 +68,22 @@ def parquet(root: Path) -> Iterator[ParquetSink]:
 
 def recover(root: Path) -> None:
     """Finish what a dead run had begun to publish, or forget what it had not."""
-    staging = root / STAGING
-    if (staging / _JOURNAL).exists():
-        _move(root)
-    shutil.rmtree(staging, ignore_errors=True)
+    for staging in sorted(root.glob(f"{STAGING}*")):
+        if (staging / _JOURNAL).exists():
+            _move(root, staging)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 class ParquetSink:
     """Tables as folders of Parquet files below ``root``; see ``parquet``."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, staging: Path) -> None:
+        self.root, self.staging = root, staging
         self.written: list[str] = []
 
     def write(self, name: str, made: DataFrame, table: Table, files: int) -> DataFrame:
         """Stage a table of at most ``files`` files (a day) and give it back as it stands there."""
-        stage = self.root / STAGING / "new" / name
+        stage = self.staging / "new" / name
         stage.mkdir(parents=True)
         schema = arrow_schema(table)
         frame = _in_order(made.select(*[sql.col(f"`{field.name}`") for field in table.schema]), table, files)
@@ -92,11 +95,10 @@ class ParquetSink:
 
     def publish(self) -> None:
         """Move all that was written into its place."""
-        staging = self.root / STAGING
-        draft = staging / (_JOURNAL + ".draft")
+        draft = self.staging / (_JOURNAL + ".draft")
         draft.write_text(json.dumps(self.written))
-        os.replace(draft, staging / _JOURNAL)
-        _move(self.root)
+        os.replace(draft, self.staging / _JOURNAL)
+        _move(self.root, self.staging)
         self.written = []
 
 
@@ -112,9 +114,8 @@ def _in_order(frame: DataFrame, table: Table, files: int) -> DataFrame:
     return dealt.sortWithinPartitions(*order)
 
 
-def _move(root: Path) -> None:
+def _move(root: Path, staging: Path) -> None:
     """Put what the journal names into place; can be begun again at any point."""
-    staging = root / STAGING
     for name in json.loads((staging / _JOURNAL).read_text()):
         fresh, place, old = staging / "new" / name, root / name, staging / "old" / name
         if not fresh.exists():
@@ -148,7 +149,7 @@ class DeltaSink:
         from deltalake import write_deltalake  # type: ignore[import-not-found, unused-ignore]
 
         for name in self.inner.written:
-            staged = ds.dataset(self.inner.root / STAGING / "new" / name)
+            staged = ds.dataset(self.inner.staging / "new" / name)
             write_deltalake(str(self.inner.root / name), staged.scanner().to_reader(), mode="overwrite")
         self.inner.written = []
 
