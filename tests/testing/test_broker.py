@@ -104,6 +104,26 @@ def test_a_broker_that_cannot_start_says_its_last_words(jars: str) -> None:
         Broker(properties={"num.network.threads": "many"}).start()
 
 
+def test_a_listener_more_asks_for_a_password(jars: str) -> None:
+    from kafka import KafkaAdminClient
+
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    secured = {
+        "listeners+": "SASL://127.0.0.1:{port}",
+        "listener.security.protocol.map+": "SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.sasl.scram-sha-256.sasl.jaas.config": login,
+    }
+    user = ("--add-scram", "SCRAM-SHA-256=[name=ann,password=secret]")
+    with Broker(properties=secured, format_args=user) as broker:
+        broker.create_topic("clicks", 1)
+        told = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}
+        told |= {"sasl_plain_username": "ann", "sasl_plain_password": "secret"}
+        admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{broker.ports['port']}", **told)
+        assert "clicks" in admin.list_topics()
+        admin.close()
+
+
 @pytest.mark.slow
 def test_each_broker_of_a_cluster_is_in_its_rack(jars: str) -> None:
     with Cluster(["a", "b"]) as cluster:
