@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Final
 
 
 class ApportionError(Exception):
@@ -39,6 +40,10 @@ class BadInput(ApportionError):
         return {"where": self.where, "found": self.found, "needed": self.needed}
 
 
+MOST_NAMES: Final = 20
+"""That an error lists: a group may have thousands of members."""
+
+
 class UnknownName(BadInput):
     """A name that is none of the known ones.
 
@@ -50,8 +55,11 @@ class UnknownName(BadInput):
         names = list(known)
         near = get_close_matches(found, names, n=1, cutoff=0.5)
         hint = f" Maybe you meant {near[0]!r}." if near else ""
-        super().__init__(kind, repr(found), "one of " + ", ".join(names))
-        self.args = (f"no {kind} is named {found!r}; there are {', '.join(names) or 'none'}.{hint}",)
+        listed = ", ".join(names[:MOST_NAMES]) + (
+            f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else ""
+        )
+        super().__init__(kind, repr(found), f"one of {listed}")
+        self.args = (f"no {kind} is named {found!r}; there are {listed or 'none'}.{hint}",)
 
 
 class UnreadableBytes(ApportionError):
