@@ -166,6 +166,24 @@ def test_every_form_of_output_is_there(run: Runner, folder: Path, command: str, 
         assert len(width) == 1
 
 
+@pytest.mark.parametrize("command", ["plan", "compare", "describe"])
+def test_the_page_is_a_form_of_output_too(run: Runner, folder: Path, command: str) -> None:
+    done = run(command, "group.json", "-o", "html")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.lstrip().lower().startswith("<!doctype html>")
+    assert "consumer-2-91aa" in done.out
+
+
+def test_a_report_is_written_whole_and_the_same_at_the_same_moment(
+    run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795272828")
+    assert run("report", "group.json", "-o", "page.html").out == "page.html\n"
+    assert run("report", "group.json", "-o", "-").out == (folder / "page.html").read_text()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
+    assert run("report", "group.json", "-o", "page.html").code == 2
+
+
 def test_an_unknown_form_of_output_gets_a_hint(run: Runner, folder: Path) -> None:
     done = run("plan", "group.json", "-o", "jsn")
     assert done.code == 2

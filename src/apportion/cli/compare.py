@@ -6,7 +6,7 @@ import argparse
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables
-from apportion.cli.parser import Parser, add_output
+from apportion.cli.parser import PICTURES, Parser, add_output
 
 DETAILS = "A * marks the best of a column. A strategy that cannot plan the group says why below the table."
 EXAMPLES = (
@@ -24,16 +24,20 @@ def add_arguments(parser: Parser) -> None:
         "-A", "--assignor", metavar="NAME", dest="assignors", action="append", default=[],
         help="one of the strategies to compare; may be given more than once (default: all)",
     )  # fmt: skip
-    add_output(parser)
+    add_output(parser, PICTURES)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan with each, and set the plans side by side."""
     from apportion.report import comparing
 
-    group = source.one(args).group
-    comparison = comparing.compare(group, args.assignors)
-    if args.output == "json":
+    observed = source.one(args)
+    comparison = comparing.compare(observed.group, args.assignors)
+    if args.output == "html":
+        from apportion.cli import pages
+
+        pages.emit_page([pages.of_plans(observed, comparison.plans)], source.input_name(args))
+    elif args.output == "json":
         emit_json(comparison.to_dict())
     else:
         emit_tables([comparing.comparison_table(comparison)], args.output, comparing.advice(comparison))

@@ -82,11 +82,10 @@ def _show(path: Path) -> list[Remembered]:
 
 def _page(folder: Path, groups: list[Remembered], name: str) -> Path:
     from apportion.cli import pages, source
-    from apportion.cli.report import page_of
     from apportion.inputs.dump import observed
 
     data = [pages.of_remembered(group, observed(group)) for group in groups]
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "report.html"
-    source.write_whole(str(page), page_of(data, "The recorded cluster", name))
+    source.write_whole(str(page), pages.page_of(data, "The recorded cluster", name))
     return page

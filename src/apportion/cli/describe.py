@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables
-from apportion.cli.parser import Parser, add_output
+from apportion.cli.parser import PICTURES, Parser, add_output
 
 if TYPE_CHECKING:
     from apportion.inputs.observed import Observed
@@ -34,16 +34,20 @@ def add_arguments(parser: Parser) -> None:
     for view, what in (("offsets", "a row a partition"), ("members", "a row a member"), ("state", "a row a group")):
         parser.add_argument(f"--{view}", action="store_true", help=f"{what}, as Kafka's tool has it")
     parser.add_argument("--verbose", action="store_true", help="all members and partitions, as -o wide")
-    add_output(parser)
+    add_output(parser, PICTURES)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show the groups."""
+    from apportion.cli import pages
     from apportion.model.text import group_to_dict
 
     found = source.many(args)
     if args.output == "json":
         emit_json({"version": 1, "groups": [group_to_dict(standing(group).group) for group in found]})
+        return 0
+    if args.output == "html":
+        pages.emit_page([pages.of_observed(group) for group in found], source.input_name(args))
         return 0
     standings = [standing(group) for group in found]
     if args.offsets or args.members or args.state or args.output in ("csv", "ndjson"):

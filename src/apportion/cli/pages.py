@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.assignors import known
-from apportion.errors import ApportionError
+from apportion.cli.output import emit
+from apportion.errors import ApportionError, BadInput
 from apportion.model.names import build
 from apportion.planning import plan
 from apportion.report.data import group_data
@@ -29,6 +31,11 @@ def of_observed(observed: Observed) -> dict[str, Any]:
     """One group of which only the present is known."""
     group = build(observed.raw)
     return group_data(group, plans(group), facts=facts(observed, group))
+
+
+def of_plans(observed: Observed, made: Sequence[Plan]) -> dict[str, Any]:
+    """One group with these plans of it."""
+    return group_data(observed.group, made, facts=facts(observed, observed.group))
 
 
 def of_remembered(remembered: Remembered, observed: Observed) -> dict[str, Any]:
@@ -132,3 +139,24 @@ def moment(at_ms: int) -> str:
         return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):
         return ""
+
+
+def page_of(groups: list[dict[str, Any]], title: str, name: str) -> str:
+    """The page as text; the moment is now, unless SOURCE_DATE_EPOCH fixes it."""
+    from apportion.report import page
+
+    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if fixed and not (fixed.isascii() and fixed.isdecimal() and len(fixed) < 12):
+        raise BadInput("SOURCE_DATE_EPOCH", repr(fixed[:40]), "seconds since 1970")
+    now = datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)
+    return page.render(groups, title=title, source=name, at=now.isoformat(timespec="seconds").replace("+00:00", "Z"))
+
+
+def title_of(groups: Sequence[Mapping[str, Any]]) -> str:
+    """What a page is called where nobody says."""
+    return str(groups[0]["group"]) if len(groups) == 1 else f"{len(groups)} consumer groups"
+
+
+def emit_page(groups: list[dict[str, Any]], name: str) -> None:
+    """The page on standard output."""
+    emit(page_of(groups, title_of(groups), name))

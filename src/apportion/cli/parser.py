@@ -165,7 +165,11 @@ def add_assignor(parser: Parser, default: str | None = "cooperative-sticky") -> 
     )  # fmt: skip
 
 
-def add_output(parser: Parser, formats: Sequence[str] = ("table", "wide", "json", "ndjson", "csv")) -> None:
+FORMS: Final = ("table", "wide", "json", "ndjson", "csv")
+PICTURES: Final = (*FORMS, "html")
+
+
+def add_output(parser: Parser, formats: Sequence[str] = FORMS) -> None:
     """``-o``: the forms of the result on standard output."""
     parser.add_argument(
         "-o", "--output", metavar="FORMAT", type=_one_of(formats), default=formats[0],

@@ -6,7 +6,7 @@ import argparse
 
 from apportion.cli import source
 from apportion.cli.output import emit, emit_json, emit_tables, tell
-from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settings_of
+from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, settings_of
 
 DETAILS = (
     "FILE is group.json, or anything else that describe reads and that holds one group; - is standard input.\n"
@@ -26,7 +26,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="the group; - is standard input")
     source.add_group_choice(parser)
     add_assignor(parser)
-    add_output(parser)
+    add_output(parser, PICTURES)
     parser.add_argument("--batch", action="store_true", help="NDJSON in, NDJSON out")
     parser.add_argument("--explain", action="store_true", help="the proof in words")
     parser.add_argument("--diff", action="store_true", help="what each member gains and loses")
@@ -40,10 +40,16 @@ def run(args: argparse.Namespace) -> int:
     from apportion.planning import plan
     from apportion.report import tables
 
-    planned = plan(source.one(args).group, args.assignor, settings_of(args))
+    observed = source.one(args)
+    planned = plan(observed.group, args.assignor, settings_of(args))
     if args.save:
         source.write_whole(args.save, planned.to_json() + "\n")
         tell(f"plan saved to {args.save}")
+    if args.output == "html":
+        from apportion.cli import pages
+
+        pages.emit_page([pages.of_plans(observed, [planned])], source.input_name(args))
+        return 0
     if args.output == "json":
         document = planned.to_dict()
         if args.diff:

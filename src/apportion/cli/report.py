@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from datetime import UTC, datetime
 from typing import Any
 
 from apportion.cli import source
@@ -35,9 +34,10 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page, and say where it is; ``-o -`` writes it to standard output."""
-    name = source.called(args.file) if args.file else args.bootstrap_server or "standard input"
+    from apportion.cli import pages
+
     groups = _groups(args)
-    text = page_of(groups, args.title or _title(groups), name)
+    text = pages.page_of(groups, args.title or pages.title_of(groups), source.input_name(args))
     if args.output == "-":
         emit(text)
         return 0
@@ -45,17 +45,6 @@ def run(args: argparse.Namespace) -> int:
     tell(f"{count(len(groups), 'group')}, {len(text.encode()) / 1e6:.1f} MB")
     emit(f"{args.output}\n")
     return 0
-
-
-def page_of(groups: list[dict[str, Any]], title: str, name: str) -> str:
-    """The page as text; the moment is now, unless SOURCE_DATE_EPOCH fixes it."""
-    from apportion.report import page
-
-    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if fixed and not (fixed.isascii() and fixed.isdecimal() and len(fixed) < 12):
-        raise BadInput("SOURCE_DATE_EPOCH", repr(fixed[:40]), "seconds since 1970")
-    now = datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)
-    return page.render(groups, title=title, source=name, at=now.isoformat(timespec="seconds").replace("+00:00", "Z"))
 
 
 def _groups(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -77,7 +66,3 @@ def of_folder(path: str, names: list[str]) -> list[dict[str, Any]]:
     if not chosen:
         raise BadInput(path, "no group", "records of at least one group")
     return [pages.of_remembered(group, observed(group)) for group in chosen]
-
-
-def _title(groups: list[dict[str, Any]]) -> str:
-    return str(groups[0]["group"]) if len(groups) == 1 else f"{len(groups)} consumer groups"

@@ -100,6 +100,11 @@ def _content(path: str) -> bytes:
         return stream.read()
 
 
+def input_name(args: argparse.Namespace) -> str:
+    """How a page calls where its groups came from."""
+    return called(args.file) if args.file else args.bootstrap_server or "standard input"
+
+
 def called(path: str) -> str:
     """How errors call an input."""
     return "standard input" if path == "-" else path
