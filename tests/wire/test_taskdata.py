@@ -32,6 +32,7 @@ ORDERS = st.builds(
     active=TASKS,
     standby=TASKS,
     warmup=TASKS,
+    coming=TASKS,
     probe_ms=st.none() | st.integers(0, 10**9),
     asker=st.booleans(),
 )

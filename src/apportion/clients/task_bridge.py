@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+import numpy as np
+
 from apportion.assignors.streams import Streams
 from apportion.clients.bridge import Bridge, Cluster, Joined, Settings
 from apportion.clients.memory import Holding
@@ -165,6 +167,8 @@ def _shares(
         for pair in member.holds:
             holders.setdefault(pair, set()).add(member.member_id)
     asker = min(member.member_id for member in members)
+    moving = np.flatnonzero(plan.answer.active != plan.answer.target).tolist()
+    coming = {plan.crew.tasks[n]: plan.crew.processes[plan.answer.target[n]].process_id for n in moving}
     shares = {}
     for member in members:
         mine = plan.active[member.process][member.member_id]
@@ -174,10 +178,13 @@ def _shares(
         for task in now:
             for topic, partition in topology.partitions_of(task, sizes):
                 owned.setdefault(topic, []).append(partition)
+        standby = plan.standby[member.process][member.member_id]
+        warmup = plan.warmup[member.process][member.member_id]
         orders = TaskOrders(
             _pairs(now),
-            _pairs([*plan.standby[member.process][member.member_id], *waits]),
-            _pairs(plan.warmup[member.process][member.member_id]),
+            _pairs([*standby, *waits]),
+            _pairs(warmup),
+            _pairs(task for task in [*standby, *warmup] if coming.get(task) == member.process),
             plan.next_probing_rebalance_ms,
             member.member_id == asker,
         )

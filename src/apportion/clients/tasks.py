@@ -67,7 +67,7 @@ class TaskRunner:
     on_active, on_standby, on_close
         Called from ``poll``: a task may run (its state is whole), is kept warm from now on, is no longer here.
     probe_early
-        Ask for the next rebalance as soon as this member's warm-ups have caught up, not only when it is due.
+        Ask for the next rebalance as soon as the tasks that are to move here have caught up, not only when it is due.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class TaskRunner:
         self._gone: list[Any] = []
         self._round = 0
         self._asks = 0
+        self._asked_for: tuple[tuple[int, int], ...] = ()
         self._probe_at: float | None = None
         self._check_topics()
         self._remember()
@@ -274,14 +275,19 @@ class TaskRunner:
         return given
 
     def _ask_if_due(self) -> None:
-        """A probing rebalance: when its time has come, or when all warm-ups here have caught up."""
+        """A probing rebalance: when its time has come, or when all that is to run here next has caught up.
+
+        The second is asked once for the same tasks: the leader may see it otherwise, and then its time counts.
+        """
         orders = self.bridge.orders
         if orders.probe_ms is None or self._probe_at is None:
             return
         lags = self._restorer.lags()
         near = self.settings.acceptable_recovery_lag
-        warm = all(lags.get(_task(pair), near + 1) <= near for pair in orders.warmup)
-        if (self._probe_early and orders.warmup and warm) or (orders.asker and time.monotonic() >= self._probe_at):
+        warm = all(lags.get(_task(pair), near + 1) <= near for pair in orders.coming)
+        early = self._probe_early and bool(orders.coming) and warm and orders.coming != self._asked_for
+        if early or (orders.asker and time.monotonic() >= self._probe_at):
+            self._asked_for = orders.coming if early else self._asked_for
             self._probe_at = None
             self._asks += 1
             self._remember()

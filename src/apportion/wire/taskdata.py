@@ -52,6 +52,8 @@ class TaskOrders:
 
     active, standby, warmup
         Its tasks in each role; an active one comes with all of its partitions or not at all.
+    coming
+        Standbys and warm-ups of its own that will run here as soon as they have caught up.
     probe_ms
         Milliseconds until the group should look again; None when nothing waits.
     asker
@@ -61,6 +63,7 @@ class TaskOrders:
     active: tuple[Pair, ...] = ()
     standby: tuple[Pair, ...] = ()
     warmup: tuple[Pair, ...] = ()
+    coming: tuple[Pair, ...] = ()
     probe_ms: int | None = None
     asker: bool = False
     lost: str | None = None
@@ -99,9 +102,9 @@ def read_memory(raw: bytes | None) -> TaskMemory:
 
 
 def write_orders(orders: TaskOrders) -> bytes:
-    """int16 version, active, standby, warm-ups, int64 milliseconds (-1: none), int8 whether to ask."""
+    """int16 version, active, standby, warm-ups, coming, int64 milliseconds (-1: none), int8 whether to ask."""
     writer = Writer().int16(VERSION)
-    for tasks in (orders.active, orders.standby, orders.warmup):
+    for tasks in (orders.active, orders.standby, orders.warmup, orders.coming):
         _write_tasks(writer, tasks)
     return writer.int64(-1 if orders.probe_ms is None else orders.probe_ms).int8(orders.asker).done()
 
@@ -112,11 +115,11 @@ def read_orders(raw: bytes | None) -> TaskOrders:
         return TaskOrders()
     try:
         reader = _begin(raw)
-        active, standby, warmup = (_read_tasks(reader) for _ in range(3))
+        active, standby, warmup, coming = (_read_tasks(reader) for _ in range(4))
         probe, asker = reader.int64(), reader.int8()
     except UnreadableBytes as error:
         return TaskOrders(lost=_why(raw, error))
-    return TaskOrders(active, standby, warmup, probe if probe >= 0 else None, bool(asker))
+    return TaskOrders(active, standby, warmup, coming, probe if probe >= 0 else None, bool(asker))
 
 
 def _write_tasks(writer: Writer, tasks: Iterable[Pair]) -> None:

@@ -1,0 +1,257 @@
+"""Tasks with state on a real broker: restored, kept warm, moved when warm, fenced from writers that were replaced."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from apportion.clients.restore import EPOCH
+from apportion.clients.stores import SqliteStore
+from apportion.clients.tasks import TaskRunner
+from apportion.errors import Unavailable
+from apportion.tasks.settings import TaskSettings
+from apportion.tasks.topology import Subtopology, Task, Topology
+from apportion.testing.broker import Broker
+
+from .groups import new_name
+
+pytestmark = pytest.mark.broker
+
+QUICK = {"session_timeout_ms": 3000, "heartbeat_interval_ms": 300}
+
+
+class App:
+    """An application with one stateful sub-topology; its runners are polled from one thread."""
+
+    def __init__(self, broker: Broker, folder: Path, partitions: int, **settings: int) -> None:
+        self.broker, self.folder = broker, folder
+        self.source, self.changelog, self.name = new_name("source"), new_name("changelog"), new_name("app")
+        broker.create_topic(self.source, partitions)
+        broker.create_topic(self.changelog, partitions, cleanup_policy="compact")
+        self.settings = TaskSettings(**settings)
+        self.stack, self.runners = ExitStack(), dict[str, TaskRunner]()
+        self.heard: list[tuple[str, str, str]] = []
+
+    def start(self, name: str) -> TaskRunner:
+        def hear(what: str) -> Callable[[Task], None]:
+            return lambda task: self.heard.append((name, what, str(task)))
+
+        runner = TaskRunner(
+            Topology.of(Subtopology((self.source,), self.changelog)),
+            application=self.name,
+            bootstrap_servers=self.broker.bootstrap,
+            state_dir=self.folder / name,
+            settings=self.settings,
+            on_active=hear("active"),
+            on_standby=hear("standby"),
+            on_close=hear("close"),
+            consumer=QUICK,
+        )
+        self.runners[name] = runner
+        self.stack.callback(self.stop, name)
+        return runner
+
+    def stop(self, name: str) -> None:
+        if name in self.runners:
+            self.runners.pop(name).close()
+
+    def write(self, values: int) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap)
+        partitions = sorted(producer.partitions_for(self.source))
+        for n in range(values):
+            producer.send(self.source, str(n).encode(), partition=partitions[n % len(partitions)])
+        producer.close()
+
+    def turn(self) -> None:
+        """Every runner polls once, stores each value as a key and commits."""
+        for runner in list(self.runners.values()):
+            for task, records in runner.poll(20).items():
+                for record in records:
+                    runner.state(task).put(record.value, str(record.offset).encode())
+            runner.commit()
+
+    def until(self, what: str, true: Callable[[], bool], patience_s: float = 40) -> None:
+        end = time.monotonic() + patience_s
+        while not true():
+            assert time.monotonic() < end, f"{what}: {self.shape()} {self.heard}"
+            self.turn()
+
+    def shape(self) -> dict[str, tuple[list[str], list[str]]]:
+        """Runner to the tasks that run and those that are warm there."""
+        return {n: (list(map(str, r.active)), list(map(str, r.standby))) for n, r in self.runners.items()}
+
+    def keys(self) -> dict[str, str]:
+        """Everything in the stores of running tasks."""
+        found = {}
+        for runner in self.runners.values():
+            for task in runner.active:
+                store = runner.state(task).store
+                assert isinstance(store, SqliteStore)
+                found |= {key.decode(): value.decode() for key, value in store.items()}
+        return found
+
+
+@pytest.fixture
+def app(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., App]]:
+    with ExitStack() as stack:
+
+        def make(partitions: int = 4, **settings: int) -> App:
+            made = App(broker, tmp_path, partitions, **settings)
+            stack.enter_context(made.stack)
+            return made
+
+        yield make
+
+
+def test_a_newcomer_warms_up_first_and_gets_whole_tasks_when_it_has_caught_up(app: Callable[..., App]) -> None:
+    """One process runs all; a second one joins: nothing moves until its copies are there, and nothing is read twice."""
+    one = app(acceptable_recovery_lag=10, max_warmup_replicas=2)
+    one.start("a")
+    one.until("a runs all", lambda: len(one.runners["a"].active) == 4)
+    one.write(400)
+    one.until("all is stored", lambda: len(one.keys()) == 400)
+    b = one.start("b")
+    one.until("b runs half", lambda: sorted(len(r.active) for r in one.runners.values()) == [2, 2])
+    assert b.restored == 0, "no task waited for state that was not warm"
+    assert b.warmed == 200
+    assert one.keys().keys() == set(map(str, range(400)))
+    events = [(what, task) for who, what, task in one.heard if who == "b"]
+    for task in map(str, b.active):
+        assert events.index(("standby", task)) < events.index(("active", task))
+
+
+def test_a_restart_on_its_folder_restores_the_tail_alone_and_a_lost_folder_everything(app: Callable[..., App]) -> None:
+    one = app(partitions=2)
+    one.start("a")
+    one.write(200)
+    one.until("200 are stored", lambda: len(one.keys()) == 200)
+    one.stop("a")
+    again = one.start("a")
+    one.until("a runs again", lambda: len(again.active) == 2)
+    assert again.restored == 0
+    assert len(one.keys()) == 200
+    one.stop("a")
+    for file in (one.folder / "a").glob("*.store*"):
+        file.unlink()
+    empty = one.start("a")
+    one.until("a runs again", lambda: len(empty.active) == 2)
+    assert empty.restored == 200
+    assert len(one.keys()) == 200
+
+
+def test_a_store_that_cannot_be_read_is_restored_from_the_changelog(app: Callable[..., App]) -> None:
+    one = app(partitions=1)
+    one.start("a")
+    one.write(50)
+    one.until("50 are stored", lambda: len(one.keys()) == 50)
+    one.stop("a")
+    (one.folder / "a" / "0_0.store").write_bytes(b"this is no database" * 100)
+    again = one.start("a")
+    one.until("a runs again", lambda: len(again.active) == 1)
+    assert again.restored == 50
+    assert len(one.keys()) == 50
+
+
+def test_what_a_replaced_writer_sends_after_its_successor_began_is_not_restored(app: Callable[..., App]) -> None:
+    """The first owner's late record carries epoch 1; the second owner wrote with epoch 2."""
+    one = app(partitions=1)
+    for turn in "01":
+        one.start("a")
+        one.write(1)
+        one.until("its write is stored", lambda turn=turn: one.keys() == {"0": turn})  # type: ignore[misc]
+        one.stop("a")
+    late = KafkaProducer(bootstrap_servers=one.broker.bootstrap)
+    late.send(one.changelog, b"stale", key=b"0", partition=0, headers=[(EPOCH, b"1")])
+    late.send(one.changelog, b"nonsense", key=b"other", partition=0, headers=[(EPOCH, b"\xff" * 9)])
+    late.close()
+    for file in (one.folder / "a").glob("*.store*"):
+        file.unlink()
+    again = one.start("a")
+    one.until("a runs again", lambda: len(again.active) == 1)
+    assert one.keys() == {"0": "1"}
+    assert again.restored == 4
+
+
+def test_when_a_process_leaves_its_standby_takes_over_without_a_restore(app: Callable[..., App]) -> None:
+    one = app(num_standby_replicas=1)
+    one.start("a")
+    one.start("b")
+    one.until("two each, two warm", lambda: [(len(a), len(s)) for a, s in one.shape().values()] == [(2, 2), (2, 2)])
+    one.write(400)
+    one.until("all is stored", lambda: len(one.keys()) == 400)
+    b = one.runners["b"]
+    one.until("b's copies are whole", lambda: sum(b.lag[task] for task in b.standby) == 0)
+    one.stop("a")
+    one.until("b runs all", lambda: len(b.active) == 4)
+    assert b.restored == 0
+    assert len(one.keys()) == 400
+
+
+def test_two_sources_of_one_number_move_as_one(broker: Broker, app: Callable[..., App]) -> None:
+    """While three processes come and go no two ever run one task, and a task has both partitions or none."""
+    clicks, views, changelog, name = (new_name(stem) for stem in ("clicks", "views", "changelog", "app"))
+    one = app()
+    for topic in (clicks, views, changelog):
+        broker.create_topic(topic, 6)
+
+    def start(who: str) -> None:
+        topology = Topology.of(Subtopology((clicks, views), changelog))
+        one.runners[who] = TaskRunner(
+            topology, application=name, bootstrap_servers=broker.bootstrap, state_dir=one.folder / who, consumer=QUICK
+        )
+        one.stack.callback(one.stop, who)
+
+    def whole() -> bool:
+        running = [task for runner in one.runners.values() for task in runner.active]
+        assert len(running) == len(set(running)), one.shape()
+        for runner in one.runners.values():
+            held = {(pair.topic, pair.partition) for pair in runner._consumer.assignment()}
+            for number in range(6):
+                assert ((clicks, number) in held) == ((views, number) in held), "whole or not at all"
+        return len(running) == 6
+
+    for who in "abc":
+        start(who)
+        one.until("all run", whole)
+    one.until("two each", lambda: whole() and [len(a) for a, _ in one.shape().values()] == [2, 2, 2])
+    one.stop("b")
+    one.until("all run", whole)
+
+
+def test_bytes_that_are_no_memory_leave_the_group_running(
+    app: Callable[..., App], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = app(partitions=2)
+    a = one.start("a")
+    one.until("a runs all", lambda: len(a.active) == 2)
+    b = one.start("b")
+    say = b.bridge.say
+
+    def lie(*args: object, **kwargs: object) -> object:
+        from dataclasses import replace
+
+        return replace(say(*args, **kwargs), user_data=b"\x00\x01\x7f\xff nonsense")  # type: ignore[arg-type]
+
+    b.bridge.say = lie  # type: ignore[method-assign]
+    with caplog.at_level(logging.WARNING):
+        one.until(
+            "the group settles", lambda: len(a.active) + len(b.active) == 2 and "remembers no tasks" in caplog.text
+        )
+
+
+def test_a_missing_changelog_is_refused_with_what_to_do(broker: Broker, tmp_path: Path) -> None:
+    source = new_name("source")
+    broker.create_topic(source, 1)
+    with pytest.raises(Unavailable, match=r"changelog 'nowhere' needs 1 partitions; create it"):
+        TaskRunner(
+            Topology.of(Subtopology((source,), "nowhere")),
+            application=new_name("app"),
+            bootstrap_servers=broker.bootstrap,
+            state_dir=tmp_path,
+        )
