@@ -73,8 +73,8 @@ def _about_lag(group: Group) -> Iterator[str]:
     share = int(group.lag[worst]) / total
     topic, number = group.name_of(worst)
     if share >= CONCENTRATED and group.P > 2:
-        yield (f"The lag is local: {topic}-{number} has {share:.0%} of {total:,} messages; more members cannot help, "
-               "a hot key or a stuck record may be the cause.")  # fmt: skip
+        yield (f"The lag is local: {topic}-{number} has {share:.0%} of {total:,} messages; more members cannot help: "
+            "look for a hot key or a stuck record.")  # fmt: skip
         return
     if group.M > 2 and (group.owner != NOBODY).any():
         held = lag_held(group, group.owner)

@@ -1,0 +1,44 @@
+"""Tables are aligned for people, plain for programs, and harmless for terminals."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from apportion.report.text import Table, partitions_in_words, printable, render, shorten, to_csv
+
+TABLE = Table(("NAME", "LAG", "NOTE"), [("a", 5, None), ("日本", 1200, "x\ny"), ("e\u0301", None, "z")])
+
+
+def test_numbers_stand_to_the_right_and_names_to_the_left() -> None:
+    # Two letters take two places each, an accent takes none.
+    assert render(TABLE) == "NAME   LAG  NOTE\na        5  -\n日本  1200  x\\ny\ne\u0301        -  z\n"
+
+
+def test_csv_is_read_back_as_it_was() -> None:
+    rows = list(csv.reader(io.StringIO(to_csv(TABLE))))
+    assert rows == [["name", "lag", "note"], ["a", "5", ""], ["日本", "1200", "x\ny"], ["e\u0301", "", "z"]]
+
+
+def test_a_number_with_a_mark_still_stands_to_the_right() -> None:
+    assert render(Table(("N",), [("12 *",), (7,)])) == "   N\n12 *\n   7\n"
+
+
+def test_extra_columns_show_in_the_wide_form_alone() -> None:
+    table = Table(("A", "B"), [(1, 2)], extra=frozenset({"B"}))
+    assert render(table.narrow()) == "A\n1\n"
+    assert table.records() == [{"a": 1, "b": 2}]
+
+
+def test_control_characters_and_lone_surrogates_are_shown_not_sent() -> None:
+    assert printable("\x1b[2J\u202e\ud800é") == "\\x1b[2J\\u202e\\ud800é"
+
+
+def test_runs_of_partitions_are_drawn_together() -> None:
+    assert partitions_in_words({"t": [0, 1, 2, 5, 6, 9]}) == "t(0-2,5,6,9)"
+    assert partitions_in_words({"t": [0, 1, 2]}, runs=False) == "t(0,1,2)"
+
+
+def test_what_is_too_long_is_cut() -> None:
+    assert shorten("abcdefgh", 6) == "abc..."
+    assert shorten("abc", 6) == "abc"

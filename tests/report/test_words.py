@@ -1,0 +1,79 @@
+"""What is odd about a group is said in words, and nothing is said of a group that is well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apportion.model.names import build
+from apportion.report.describing import Standing
+from apportion.report.words import oddities
+
+
+def group(topics: dict[str, Any], members: dict[str, Any], **more: Any) -> Any:
+    return build({"group": "g", "topics": topics, "members": members, **more})
+
+
+def holder(owned: dict[str, list[int]], topics: tuple[str, ...] = ("t",), **more: Any) -> dict[str, Any]:
+    return {"topics": list(topics), "owned": owned, "generation": 1, **more}
+
+
+def entry(partition: int, lag: int) -> dict[str, int]:
+    return {"partition": partition, "begin": 0, "end": 1000, "committed": 1000 - lag}
+
+
+WELL = group({"t": [entry(p, 10) for p in range(4)]}, {"a": holder({"t": [0, 1]}), "b": holder({"t": [2, 3]})})
+
+CASES = [
+    ("nobody reads", group({"t": [entry(0, 7)]}, {}), "Nobody reads: the group has no members, and 7 messages wait."),
+    ("a partition without an owner", group({"t": 4}, {"a": holder({"t": [0, 1]}), "b": holder({"t": [3]})}),
+     "1 partition has no owner: t(2)."),
+    ("no owners told", group({"t": 4}, {"a": {"topics": ["t"]}}), "No owners are told, so moves cannot be counted."),
+    ("uneven", group({"t": 6}, {"a": holder({"t": [0, 1, 2, 3]}), "b": holder({"t": [4]}), "c": holder({"t": [5]})}),
+     "Uneven: members that want the same topics hold 1 to 4 partitions each; even would be 2."),
+    ("a hot partition", group({"t": [entry(0, 900), entry(1, 10), entry(2, 10), entry(3, 10)]},
+                              {"a": holder({"t": [0, 1]}), "b": holder({"t": [2, 3]})}),
+     "The lag is local: t-0 has 97% of 930 messages; more members cannot help: look for a hot key or a stuck record."),
+    ("a swamped member", group({"t": [entry(p, 400 if p < 2 else 10) for p in range(6)]},
+                               {m: holder({"t": [2 * i, 2 * i + 1]}) for i, m in enumerate("abc")}),
+     "One member carries 95% of the lag: a, 800 of 840 messages."),
+    ("committed beyond the end", group({"t": [{"partition": 0, "end": 5, "committed": 9}]}, {"a": holder({"t": [0]})}),
+     "Committed beyond the log's end, as after a topic was made anew: t(0)."),
+    ("lost to retention", group({"t": [{"partition": 0, "begin": 50, "end": 90, "committed": 9}]},
+                                {"a": holder({"t": [0]})}), "Retention deleted 41 messages unread: t(0)."),
+    ("never committed", group({"t": [{"partition": 0, "end": 5}]}, {"a": holder({"t": [0]})}),
+     "Never committed, so that auto.offset.reset (latest) decides where reading starts: t(0)."),
+    ("idle for want of partitions", group({"t": 1}, {"a": holder({"t": [0]}), "b": holder({})}),
+     "1 member is idle, with 1 partition for 2 members: b."),
+    ("idle without need", group({"t": 2}, {"a": holder({"t": [0, 1]}), "b": holder({})}),
+     "1 member is idle, though there are partitions enough: b."),
+    ("unequal wishes", group({"t": 1, "u": 1}, {"a": holder({"t": [0]}), "b": holder({"u": [0]}, ("t", "u"))}),
+     "Members want different topics: 2 kinds of subscription."),
+    ("claims that contradict", group({"t": 2}, {"a": holder({"t": [0]}), "b": holder({"t": [0, 1]})}),
+     "2 claims contradict the rest and cannot stand: a's on t-0 (claimed twice in generation 1), ..."),
+    ("a topic that is not there", group({"t": 1}, {"a": holder({"t": [0]}, ("t", "ghost"))}),
+     "Wanted but not there: ghost."),
+    ("across racks", group({"t": [{"partition": 0, "racks": ["x"]}]}, {"a": holder({"t": [0]}, rack="y")}),
+     "1 partition is read across racks."),
+    ("an orphan", group({"t": 1, "old": [{"partition": 0, "end": 9, "committed": 9}]}, {"a": holder({"t": [0]})}),
+     "Committed but wanted by nobody any more: old(0)."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("title", "odd", "sentence"), CASES, ids=[case[0] for case in CASES])
+def test_each_oddity_has_its_sentence(title: str, odd: Any, sentence: str) -> None:
+    assert sentence in oddities(odd)
+
+
+def test_of_a_group_that_is_well_nothing_is_said() -> None:
+    assert oddities(WELL, "Stable") == []
+
+
+def test_a_rebalance_under_way_is_said_first() -> None:
+    assert oddities(WELL, "PreparingRebalance")[0].startswith("It is rebalancing")
+
+
+def test_a_sum_of_lags_beyond_64_bits_is_exact() -> None:
+    huge = group({"t": [{"partition": p, "lag": 2**63 - 1} for p in range(3)]}, {"a": holder({"t": [0, 1, 2]})})
+    assert Standing(huge, {}).total_lag == 3 * (2**63 - 1)
