@@ -10,13 +10,14 @@ RACKS = ("none", "partial", "full")
 PASTS = ("none", "clean", "dirty", "perturbed")
 
 
-def random_group(rng: random.Random, topics: int = 4, per_topic: int = 5, members: int = 6) -> dict[str, Any]:
-    """A group of at most so many topics, partitions a topic and members."""
+def random_group(
+    rng: random.Random, topics: int = 4, per_topic: int = 5, members: int = 6, gaps: bool = True
+) -> dict[str, Any]:
+    """A group of at most so many topics, partitions a topic and members; ``gaps`` allows holes in the ids."""
     names = [f"t{i}" for i in range(rng.randint(1, topics))]
     racked = rng.choice(RACKS)
-    described = {
-        name: _partitions(rng, rng.randint(0 if rng.random() < 0.1 else 1, per_topic), racked) for name in names
-    }
+    counts = [rng.randint(0 if rng.random() < 0.1 else 1, per_topic) for _ in names]
+    described = {name: _partitions(rng, count, racked, gaps) for name, count in zip(names, counts, strict=True)}
     people = [f"m{i}" for i in range(rng.randint(1, members))]
     wishes = _wishes(rng, names, len(people))
     group: dict[str, Any] = {"topics": described, "members": {}}
@@ -31,10 +32,10 @@ def random_group(rng: random.Random, topics: int = 4, per_topic: int = 5, member
     return group
 
 
-def _partitions(rng: random.Random, count: int, racked: str) -> Any:
+def _partitions(rng: random.Random, count: int, racked: str, gaps: bool) -> Any:
     if racked == "none" and rng.random() < 0.7:
         return count
-    ids = rng.sample(range(count + rng.choice((0, 0, 3))), count)
+    ids = rng.sample(range(count + gaps * rng.choice((0, 0, 3))), count)
     rows = []
     for p in ids:
         row: dict[str, Any] = {"partition": p}
