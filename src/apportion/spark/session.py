@@ -150,6 +150,8 @@ def _settings(scratch: Path, quick: bool, kafka: bool) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores()),
         "spark.sql.files.maxPartitionBytes": "16m",
         "spark.sql.adaptive.enabled": "false" if quick else "true",
+        # A Python worker on a busy machine may need long to come up; 15 s is Spark's own patience.
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # A worker that a broken record could kill must not take an hour of retries with it.

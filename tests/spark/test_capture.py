@@ -1,0 +1,335 @@
+"""Captures of a real broker: each record once, whatever happens in between, and one sentence for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from apportion.errors import BadInput, Unavailable
+from apportion.inputs import cluster
+from apportion.spark import capture, job, session
+from apportion.spark.python_source import towards
+from apportion.testing.broker import Broker
+from apportion.testing.plugin import needs_java
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="%s" password="%s";'
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A keystore for 127.0.0.1 and a truststore that trusts it, both with the password s3cret."""
+    folder = tmp_path_factory.mktemp("tls")
+    common = ["-storepass", "s3cret", "-storetype", "PKCS12", "-alias", "broker"]
+    key = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-validity", "2"]
+    for command in (
+        [*key, *common, "-keystore", "broker.p12"],
+        ["-exportcert", "-rfc", *common, "-keystore", "broker.p12", "-file", "ca.pem"],
+        ["-importcert", "-noprompt", *common, "-keystore", "trust.p12", "-file", "ca.pem"],
+    ):
+        subprocess.run(["keytool", *command], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kafka(certificates: Path) -> Iterator[Broker]:
+    """A broker with five offsets partitions, a SASL_SSL listener, and ACLs that let everybody plain do everything."""
+    needs_java()
+    users = 'user_admin="s3cret" user_ann="s3cret" user_bob="s3cret" user_eve="s3cret"'
+    properties = {
+        "offsets.topic.num.partitions": "5",
+        "log.cleaner.backoff.ms": "300",
+        "listeners+": "SASL://127.0.0.1:{port}",
+        "listener.security.protocol.map+": "SASL:SASL_SSL",
+        "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": PLAIN.replace(";", f" {users};") % ("admin", "s3cret"),
+        "listener.name.sasl.ssl.keystore.location": str(certificates / "broker.p12"),
+        "listener.name.sasl.ssl.keystore.password": "s3cret",
+        "listener.name.sasl.ssl.keystore.type": "PKCS12",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:ann",
+    }
+    with Broker(rack="a", properties=properties) as one:
+        one.create_topic("t", 3)
+        yield one
+
+
+def commit(kafka: Broker, group: str, count: int) -> None:
+    """A group joins, commits ``count`` times, and leaves."""
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.structs import OffsetAndMetadata
+
+    member = KafkaConsumer("t", bootstrap_servers=kafka.bootstrap, group_id=group, auto_offset_reset="earliest")
+    while not member.assignment():
+        member.poll(timeout_ms=200)
+    for number in range(count):
+        member.commit({TopicPartition("t", number % 3): OffsetAndMetadata(number, "", -1)})
+    member.close()
+
+
+def records(folder: Path) -> pa.Table:
+    """What was captured, in order."""
+    return pq.read_table(folder / "records").sort_by([("partition", "ascending"), ("offset", "ascending")])
+
+
+def places(folder: Path) -> list[tuple[int, int]]:
+    table = records(folder)
+    return list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+
+
+def login(folder: Path, certificates: Path, user: str, password: str = "s3cret", trust: str = "trust.p12") -> Path:  # noqa: S107
+    """A properties file of Kafka's tools."""
+    file = folder / f"{user}.properties"
+    kind = "PEM" if trust.endswith(".pem") else "PKCS12"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        f"sasl.jaas.config={PLAIN % (user, password)}\n"
+        f"ssl.truststore.location={certificates / trust}\nssl.truststore.type={kind}\n"
+        + ("" if kind == "PEM" else "ssl.truststore.password=s3cret\n")
+    )
+    return file
+
+
+def test_both_sources_bring_the_same_records_once(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    """In two captures each, equal byte for byte, with log ends and topics sampled after; a third adds nothing."""
+    sources = ["python"] + (["connector"] if session.connector_jars() else [])
+    commit(kafka, "first", 20)
+    got = {name: [job.capture(kafka.bootstrap, tmp_path / name, source=name, spark=spark)] for name in sources}
+    commit(kafka, "second", 20)
+    for name in sources:
+        got[name].append(job.capture(kafka.bootstrap, tmp_path / name, spark=spark))
+        got[name].append(job.capture(kafka.bootstrap, tmp_path / name, spark=spark))
+        assert [one.records for one in got[name]][2] == 0
+        assert (
+            len(places(tmp_path / name)) == len(set(places(tmp_path / name))) == sum(one.records for one in got[name])
+        )
+        ends = pq.read_table(tmp_path / name / "ends.parquet").to_pylist()
+        last = {p: max(o for q, o in found if q == p) for p, _ in found}
+        sampled = {row["partition"]: row["last_stable"] for row in ends if row["topic"] == "__consumer_offsets"}
+        assert all(sampled[p] == offset + 1 for p, offset in last.items())
+        topics = pq.read_table(tmp_path / name / "topics.parquet").to_pylist()
+        assert {(r["topic"], r["partition"], tuple(r["racks"])) for r in topics} >= {("t", p, ("a",)) for p in range(3)}
+        assert len(list((tmp_path / name / "samples").iterdir())) == 3
+    tables = [records(tmp_path / name) for name in sources]
+    assert all(table.equals(tables[0]) for table in tables)
+
+
+def test_a_service_goes_on_until_it_is_stopped(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    """Each turn takes what came in between."""
+
+    class Enough(Exception):
+        pass
+
+    turns: list[str] = []
+
+    def progress(line: str) -> None:
+        if "next in" in line:
+            turns.append(line)
+            if len(turns) == 2:
+                raise Enough
+            commit(kafka, "service", 3)
+
+    with pytest.raises(Enough):
+        job.capture(
+            kafka.bootstrap, tmp_path, service=True, interval_s=0, spark=spark, progress=progress, source="python"
+        )
+    assert int(turns[1].split()[0]) >= 3
+
+
+def test_sasl_ssl_works_for_spark_and_for_the_admin_client(
+    kafka: Broker, spark: Any, certificates: Path, tmp_path: Path
+) -> None:
+    """With a PKCS12 truststore and with PEM; a wrong password is one sentence without it."""
+    commit(kafka, "tls", 3)
+    server = f"127.0.0.1:{kafka.ports['port']}"
+    for source, trust in (("python", "ca.pem"), ("connector", "trust.p12")):
+        if source == "connector" and not session.connector_jars():
+            continue
+        file = login(tmp_path, certificates, "ann", trust=trust)
+        found = job.capture(server, tmp_path / source, command_config=file, source=source, spark=spark)
+        assert found.records == len(places(tmp_path / source)) > 0
+    wrong = login(tmp_path, certificates, "ann", password="wr0ng")  # noqa: S106
+    with pytest.raises(Unavailable, match="refused the name or password") as raised:
+        job.capture(server, tmp_path / "no", command_config=wrong, spark=spark)
+    assert "wr0ng" not in str(raised.value)
+
+
+def test_no_permission_is_said_and_nothing_is_written(
+    kafka: Broker, spark: Any, certificates: Path, tmp_path: Path
+) -> None:
+    """Bob may describe the topic and not read it; Eve may not even see it."""
+    commit(kafka, "acl", 1)
+    topic = ("--topic", "__consumer_offsets")
+    kafka.tool(
+        "org.apache.kafka.tools.AclCommand", "--add", "--allow-principal", "User:bob", "--operation", "Describe", *topic
+    )
+    server = f"127.0.0.1:{kafka.ports['port']}"
+    eve, bob = (login(tmp_path, certificates, user) for user in ("eve", "bob"))
+    with pytest.raises(Unavailable, match="ACL Describe"):
+        job.capture(server, tmp_path / "eve", command_config=eve, spark=spark)
+    for source in ["python"] + (["connector"] if session.connector_jars() else []):
+        with pytest.raises(Unavailable, match="may not read __consumer_offsets") as raised:
+            job.capture(server, tmp_path / source, command_config=bob, source=source, spark=spark)
+        assert "\n" not in str(raised.value)
+        assert not list((tmp_path / source).rglob("*.parquet"))
+
+
+def test_a_wrong_address_is_one_sentence(tmp_path: Path) -> None:
+    """Before Spark starts, and before a folder is made."""
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=r"no Kafka broker answered at 127\.0\.0\.1:1"):
+        job.capture("127.0.0.1:1", tmp_path / "out")
+    assert time.monotonic() - began < 40
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_something_else_is_refused(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    """Another cluster, another number of partitions, another version, a lost checkpoint, records of a stranger."""
+    commit(kafka, "folder", 2)
+    job.capture(kafka.bootstrap, tmp_path / "ok", source="python", spark=spark)
+    before = records(tmp_path / "ok")
+    origin = json.loads((tmp_path / "ok" / "capture.json").read_text())
+
+    def complains(words: str, **change: Any) -> None:
+        shutil.rmtree(tmp_path / "bad", ignore_errors=True)
+        shutil.copytree(tmp_path / "ok", tmp_path / "bad")
+        (tmp_path / "bad" / "capture.json").write_text(json.dumps({**origin, **change}))
+        with pytest.raises(BadInput, match=words) as raised:
+            job.capture(kafka.bootstrap, tmp_path / "bad", spark=spark)
+        assert "\n" not in str(raised.value)
+        assert records(tmp_path / "bad").equals(before)
+
+    complains("partitions of __consumer_offsets: found 50 when the capture began; needed 5", partitions=50)
+    complains("cluster: found other", cluster_id="other")
+    complains("found version 99; needed version 1", version=99)
+    with pytest.raises(BadInput, match="source: found python"):
+        job.capture(kafka.bootstrap, tmp_path / "ok", source="connector", spark=spark)
+    shutil.rmtree(tmp_path / "ok" / "checkpoint")
+    with pytest.raises(BadInput, match="checkpoint"):
+        job.capture(kafka.bootstrap, tmp_path / "ok", spark=spark)
+    (tmp_path / "ok" / "capture.json").unlink()
+    with pytest.raises(BadInput, match=r"no capture\.json"):
+        job.capture(kafka.bootstrap, tmp_path / "ok", spark=spark)
+
+
+def test_what_compaction_took_between_two_runs_is_seen(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    """Offsets that hold no record any more are counted and told; so are their places, in ``silver/gaps``."""
+    from apportion.spark import decode, sources
+
+    commit(kafka, "lost", 5)
+    job.capture(kafka.bootstrap, tmp_path, source="python", spark=spark)
+    number = next(
+        p for p, key in zip(*(records(tmp_path)[name].to_pylist() for name in ("partition", "key")), strict=True)
+        if b"lost" in key
+    )  # fmt: skip
+    kafka.tool(
+        "org.apache.kafka.tools.ConfigCommand", "--alter", "--topic", "__consumer_offsets", "--add-config",
+        "segment.ms=200,min.cleanable.dirty.ratio=0.001,max.compaction.lag.ms=200",
+    )  # fmt: skip
+    wait_for_compaction(kafka, number, capture.position(tmp_path)[number])
+    lines: list[str] = []
+    found = job.capture(kafka.bootstrap, tmp_path, spark=spark, progress=lines.append)
+    assert found.missing > 0
+    assert any(f"{found.missing} offsets held no record any more" in line for line in lines)
+    gaps = decode.gaps(sources.read_dump(spark, tmp_path).records).where(f"source_partition = {number}").collect()
+    assert 0 < sum(gap["missing"] for gap in gaps) <= found.missing
+
+
+def wait_for_compaction(kafka: Broker, number: int, start: int) -> None:
+    """Commit to the same keys until the cleaner has taken some of the records from ``start`` on."""
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        commit(kafka, "lost", 5)
+        time.sleep(1)
+        with cluster.connect(kafka.bootstrap) as there:
+            ends = there.ends(there.partitions([cluster.OFFSETS]))
+        end = next(one.last_stable for one in ends if one.partition == number)
+        rows = cluster.read_committed(kafka.bootstrap, {}, cluster.OFFSETS, number, start, end)
+        if sum(len(some) for some in rows) < end - start:
+            return
+    raise AssertionError("the cleaner did nothing in 90 s")
+
+
+def test_what_was_deleted_before_it_was_read_is_counted(tmp_path: Path) -> None:
+    """And a log that is shorter than what was read of it is another topic."""
+    ends = [cluster.LogEnds(cluster.OFFSETS, p, 10, 20, 20, datetime.now(UTC)) for p in range(3)]
+    assert capture._lost(tmp_path, ends, {0: 7, 1: 15}) == 3
+    with pytest.raises(BadInput, match="made anew"):
+        capture._lost(tmp_path, ends, {2: 21})
+
+
+CHILD = """
+import sys
+from apportion.spark import job
+job.capture(sys.argv[1], sys.argv[2], source="python", rows_a_batch=40, progress=lambda line: print(line, flush=True))
+print("done", flush=True)
+"""
+
+
+@pytest.mark.timeout(900)
+def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    """kill -9 at random moments, then once undisturbed: each record once, as in a capture that nobody killed."""
+    commit(kafka, "killed", 300)
+    rng = random.Random(7)
+    folder = tmp_path / "killed"
+    for _ in range(10 if THOROUGH else 2):
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, kafka.bootstrap, str(folder)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.startswith("reading"):
+                break
+        time.sleep(rng.uniform(0, 12))
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        written = places(folder) if (folder / "records").is_dir() and any((folder / "records").iterdir()) else []
+        assert len(written) == len(set(written))
+    job.capture(kafka.bootstrap, folder, spark=spark)
+    job.capture(kafka.bootstrap, tmp_path / "calm", source="python", spark=spark)
+    assert records(folder).equals(records(tmp_path / "calm"))
+    assert not list(folder.glob(".staging-*"))
+
+
+def test_a_source_that_sees_less_than_the_broker_has_is_an_error(
+    kafka: Broker, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark's connector does by default, which leaves internal topics out without a word."""
+    commit(kafka, "blind", 2)
+    if not session.connector_jars():
+        pytest.skip("the connector's jars are not here")
+    real = capture._stream
+
+    def blind(*given: Any) -> Any:
+        stream = real(*given)
+        spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "false")
+        return stream
+
+    monkeypatch.setattr(capture, "_stream", blind)
+    with pytest.raises(Unavailable, match="but the source read"):
+        job.capture(kafka.bootstrap, tmp_path, source="connector", spark=spark)
+    assert not (tmp_path / "ends.parquet").exists()
+
+
+def test_a_limit_moves_every_partition_its_share() -> None:
+    """Never backwards, never beyond the target, and something moves even under a tiny limit."""
+    assert towards({"0": 5, "1": 0}, {"0": 5, "1": 10}, 100) == {"0": 5, "1": 10}
+    assert towards({"0": 7}, {"0": 5}, 100) == {"0": 7}
+    assert towards({str(n): 0 for n in range(50)}, {str(n): 1000 for n in range(50)}, 1) == {
+        str(n): 1 for n in range(50)
+    }
