@@ -40,15 +40,9 @@ class Members:
     def python(self, client: str, strategy: str, **config: Any) -> PythonMember:
         """A member with our strategy in that client."""
         name = config.pop("name", new_name(client))
-        config = {"session_ms": SESSION_MS, "topics": self.topics, "strategies": [strategy], **config}
-        member = PythonMember(
-            self.logs / f"{name}.log",
-            client=client,
-            name=name,
-            bootstrap=self.broker.bootstrap,
-            group=self.group,
-            **config,
-        )
+        told = {"client": client, "name": name, "bootstrap": self.broker.bootstrap, "group": self.group}
+        told |= {"session_ms": SESSION_MS, "topics": self.topics, "strategies": [strategy], **config}
+        member = PythonMember(self.logs / f"{name}.log", **told)
         self.stack.callback(member.close)
         return member
 

@@ -124,7 +124,9 @@ def clash(a: Held, b: Held, cooperative: bool) -> str:
 
 def unread(lives: Iterable[Life], ends: dict[Partition, int]) -> list[str]:
     """Records that no member read."""
-    read = merge(lives)
+    read: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+    for _, _, partition, first, last in reads(lives):
+        read[partition].append((first, last))
     missing = []
     for partition, end in ends.items():
         at = 0
@@ -137,23 +139,27 @@ def unread(lives: Iterable[Life], ends: dict[Partition, int]) -> list[str]:
     return missing
 
 
-def merge(lives: Iterable[Life]) -> dict[Partition, list[tuple[int, int]]]:
-    """All offsets read, as (first, last)."""
-    read: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+def read_again(lives: Iterable[Life]) -> dict[str, int]:
+    """How many records were read that somebody had read before, by the kind of member that did so, in time order."""
+    seen: dict[Partition, set[int]] = defaultdict(set)
+    again: dict[str, int] = defaultdict(int)
+    for _at, name, partition, first, last in sorted(reads(lives)):
+        offsets = set(range(first, last + 1))
+        again[name.rsplit("-", 1)[0]] += len(offsets & seen[partition])
+        seen[partition] |= offsets
+    return {kind: count for kind, count in sorted(again.items()) if count}
+
+
+def reads(lives: Iterable[Life]) -> Iterator[tuple[float, str, Partition, int, int]]:
+    """Every batch: when, who, partition, first and last offset."""
     for life in lives:
         for event in life.events:
             if event["event"] == "read":
-                read[event["topic"], event["partition"]].append((event["first"], event["last"]))
+                yield event["at"], life.name, (event["topic"], event["partition"]), event["first"], event["last"]
             elif event["event"] == "records":
                 for topic, ids in event["firsts"].items():
                     for p, first in ids.items():
-                        read[topic, int(p)].append((first, event["positions"][topic][p] - 1))
-    return read
-
-
-def duplicates(lives: Iterable[Life], ends: dict[Partition, int]) -> int:
-    """How many records were read more than once, each time counted."""
-    return sum(last - first + 1 for ranges in merge(lives).values() for first, last in ranges) - sum(ends.values())
+                        yield event["at"], life.name, (topic, int(p)), first, event["positions"][topic][p] - 1
 
 
 def backwards(bootstrap: str, groups: Iterable[str]) -> list[str]:

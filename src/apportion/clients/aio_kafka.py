@@ -18,7 +18,7 @@ from typing import Any, Final
 try:
     from aiokafka.consumer.group_coordinator import GroupCoordinator
     from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-    from aiokafka.errors import InconsistentGroupProtocolError, KafkaError
+    from aiokafka.errors import GroupAuthorizationFailedError, InconsistentGroupProtocolError, KafkaError
     from aiokafka.protocol.admin import DescribeGroupsRequest
     from aiokafka.protocol.group import JoinGroupRequest
 except ImportError:  # pragma: no cover - tried in an environment without the client
@@ -30,6 +30,7 @@ from apportion.assignors import Assignor as Strategy
 from apportion.clients.bridge import Bridge, Joined, Offsets, Settings, rack_sets
 from apportion.clients.choice import refused
 from apportion.clients.rebalance import OnPlan
+from apportion.clients.rights import sentence
 from apportion.errors import BadInput, UnreadableBytes
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
@@ -187,7 +188,7 @@ def _mend(coordinator: Any) -> None:
     * The leader's strategy gets the whole JoinGroup answer, not what version 0 leaves of it.
     * With several strategies the client sends one JoinGroup for each, the first with the first alone, so that the
       group is asked for a choice that no member meant. Now the first names them all, and the others are not sent.
-    * A refusal for want of a common strategy says what each side has.
+    * A refusal for want of a common strategy says what each side has, and one for want of a right how it is given.
     * When replicas move to other racks, a leader with a rack rejoins (KIP-881): racks are part of what it watches.
     """
     self = weakref.ref(coordinator)
@@ -227,6 +228,15 @@ def _mend(coordinator: Any) -> None:
             raise InconsistentGroupProtocolError(await _refusal(c)) from None
 
     coordinator._perform_assignment = perform_assignment
+
+    async def coordinator_known() -> Any:
+        c: Any = self()
+        try:
+            return await type(c).ensure_coordinator_known(c)
+        except GroupAuthorizationFailedError as error:
+            raise GroupAuthorizationFailedError(sentence(error, f"group {c.group_id}")) from None
+
+    coordinator.ensure_coordinator_known = coordinator_known
     coordinator._get_metadata_snapshot = snapshot
     coordinator._send_req = send_req
     coordinator._do_rejoin_group = do_rejoin_group

@@ -16,7 +16,7 @@ from typing import Any, Final
 try:
     from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
     from kafka.coordinator.consumer import ConsumerCoordinator
-    from kafka.errors import InconsistentGroupProtocolError, KafkaError
+    from kafka.errors import GroupAuthorizationFailedError, InconsistentGroupProtocolError, KafkaError
     from kafka.protocol.admin import DescribeGroupsRequest
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 except ImportError:  # pragma: no cover - tried in an environment without the client
@@ -28,6 +28,7 @@ from apportion.assignors import Assignor as Strategy
 from apportion.clients.bridge import Bridge, Joined, Offsets, Settings, rack_sets
 from apportion.clients.choice import refused
 from apportion.clients.rebalance import OnPlan
+from apportion.clients.rights import sentence
 from apportion.errors import BadInput, UnreadableBytes
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held, in_order
@@ -224,13 +225,14 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
       are short. Now its answer is taken by the next.
     * A member that was expelled while it rejoined kept its partitions under its new id. It has lost them (KIP-429).
     * Bytes that are no subscription at all killed the leader; now their member is left without topics.
-    * A refusal for want of a common strategy says what each side has.
+    * A refusal for want of a common strategy says what each side has, and one for want of a right how it is given.
     * When replicas move to other racks, a leader with a rack rejoins (KIP-881).
     """
     self = weakref.ref(coordinator)
     need_rejoin = type(coordinator).need_rejoin
     join = type(coordinator)._do_join_and_sync_async
     complete = type(coordinator)._on_join_complete_async
+    found = type(coordinator)._handle_find_coordinator_response
     perform = type(coordinator)._perform_assignment
     answered: list[tuple[int, bytes]] = []
 
@@ -254,6 +256,13 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         answered[:] = [(c._generation.generation_id, told)]
         return told
 
+    def find_coordinator(response: Any) -> Any:
+        c: Any = self()
+        try:
+            return found(c, response)
+        except GroupAuthorizationFailedError as error:
+            raise GroupAuthorizationFailedError(sentence(error, f"group {c.group_id}")) from None
+
     async def join_complete(generation: int, member_id: str, protocol: str, told: bytes) -> None:
         answered.clear()
         await complete(self(), generation, member_id, protocol, told)
@@ -265,6 +274,7 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
 
     coordinator.need_rejoin = needs
     coordinator._do_join_and_sync_async = join_and_sync
+    coordinator._handle_find_coordinator_response = find_coordinator
     coordinator._on_join_complete_async = join_complete
     coordinator._perform_assignment = perform_assignment
 

@@ -139,6 +139,8 @@ def kafka_offsets(**settings: Any) -> Fetch:
         deadline_ms = int(deadline_s * 1000)
         try:
             if not admin:
+                # At DEBUG this client writes its whole configuration to the log, passwords included.
+                logging.getLogger("kafka.admin.client").addFilter(_no_configuration)
                 admin.append(KafkaAdminClient(**{"request_timeout_ms": deadline_ms, **settings}))
             return _ask(admin[0], group, topics, deadline_ms)
         except Exception:
@@ -147,6 +149,10 @@ def kafka_offsets(**settings: Any) -> Fetch:
             raise
 
     return fetch
+
+
+def _no_configuration(record: logging.LogRecord) -> bool:
+    return "with configuration" not in str(record.msg)
 
 
 def _ask(admin: Any, group: str, topics: Sequence[str], deadline_ms: int) -> Table:

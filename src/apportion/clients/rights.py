@@ -18,7 +18,8 @@ _MISSING: Final = {
     "AuthenticationFailedError": "the broker refused the login{what}: see user, password and mechanism",
     "UnknownTopicOrPartitionError": "a topic or partition does not exist{what}, or may not be seen",
     "NoBrokersAvailable": "no broker answered{what}: see the addresses and the security protocol",
-    "KafkaTimeoutError": "the brokers did not answer in time{what}",
+    # kafka-python tries again after a refused login until its patience is over, and then tells of that alone.
+    "KafkaTimeoutError": "the brokers did not answer in time, or refused the login{what}: see the client's own log",
 }
 
 

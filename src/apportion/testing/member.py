@@ -157,9 +157,9 @@ class Done:
         for partition in partitions:
             self._offsets.pop(partition, None)
 
-    def due(self) -> Iterator[tuple[Any, int]]:
-        """What to commit now."""
-        if self._every_s < 0 or time.monotonic() < self._next:
+    def due(self, *, now: bool = False) -> Iterator[tuple[Any, int]]:
+        """What to commit, if it is time for it."""
+        if self._every_s < 0 or (time.monotonic() < self._next and not now):
             return
         self._next = time.monotonic() + self._every_s
         for partition in list(self._offsets):
@@ -310,7 +310,11 @@ async def run_aiokafka(config: Config, tell: Teller) -> None:
     """Consume with aiokafka until told to leave."""
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
     from aiokafka.errors import KafkaError
+    from aiokafka.helpers import create_ssl_context
 
+    more = dict(config.get("consumer", {}))
+    if "ssl_cafile" in more:
+        more["ssl_context"] = create_ssl_context(cafile=more.pop("ssl_cafile"))
     consumer = AIOKafkaConsumer(
         bootstrap_servers=config["bootstrap"].split(","),
         group_id=config["group"],
@@ -323,12 +327,21 @@ async def run_aiokafka(config: Config, tell: Teller) -> None:
         metadata_max_age_ms=config.get("metadata_ms", 1000),
         rebalance_timeout_ms=config.get("rebalance_ms", 10000),
         partition_assignment_strategy=aiokafka_strategies(config, tell),
-        **config.get("consumer", {}),
+        **more,
     )
     done = Done(config, tell)
 
+    async def commit(partition: Any, offset: int) -> None:
+        try:
+            await consumer.commit({partition: offset})
+            tell("committed", offsets={f"{partition.topic}-{partition.partition}": offset})
+        except KafkaError as error:
+            tell("refused", why=type(error).__name__)
+
     class Watch(ConsumerRebalanceListener):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
+            for partition, offset in done.due(now=True):
+                await commit(partition, offset)
             done.forget(revoked)
             if revoked:
                 tell("revoked", generation=consumer._coordinator.generation, partitions=by_topic(revoked))
@@ -350,11 +363,7 @@ async def run_aiokafka(config: Config, tell: Teller) -> None:
             for partition, records in (await consumer.getmany(timeout_ms=100, max_records=200)).items():
                 done.read(partition, records)
             for partition, offset in done.due():
-                try:
-                    await consumer.commit({partition: offset})
-                    tell("committed", offsets={f"{partition.topic}-{partition.partition}": offset})
-                except KafkaError as error:
-                    tell("refused", why=type(error).__name__)
+                await commit(partition, offset)
             if config.get("pause_ms"):
                 await asyncio.sleep(config["pause_ms"] / 1000)
         except KafkaError as error:
@@ -446,7 +455,7 @@ def ours(module: str) -> Any:
 def main() -> int:
     """Run one member."""
     config = json.loads(sys.argv[1])
-    logging.basicConfig(level=config.get("log", "INFO"), format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    logging.basicConfig(level=config.get("log_level", "INFO"), format="%(asctime)s %(name)s %(levelname)s %(message)s")
     tell = Teller(str(config.get("name", config.get("client", "kafka-python"))))
     try:
         if config.get("client") == "aiokafka":

@@ -1,0 +1,150 @@
+"""A cluster with TLS, logins and rights: all works over it, a missing right is a sentence, no secret gets out."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apportion.clients.lag_feed import LagFeed, kafka_offsets
+from apportion.testing.broker import Broker
+
+from .groups import Members, new_name, owned, settle
+
+pytestmark = pytest.mark.broker
+SECRETS = {"ann": "ann-hunter2", "bob": "bob-hunter3"}
+TOPIC, GROUP = "ledger", "book-keepers"
+
+
+def openssl(folder: Path, *args: str) -> None:
+    subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
+
+
+def certificates(folder: Path) -> None:
+    """A CA of our own, and a certificate for 127.0.0.1 signed by it."""
+    subject = ["-subj", "/CN=apportion-test-ca"]
+    openssl(folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", *subject)
+    request = ["-keyout", "broker.key", "-out", "broker.csr", "-subj", "/CN=127.0.0.1"]
+    openssl(folder, "req", "-newkey", "rsa:2048", "-nodes", *request)
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    ca = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names"]
+    openssl(folder, "x509", "-req", "-in", "broker.csr", *ca, "-out", "broker.pem", "-days", "2")
+    whole = (folder / "broker.key").read_text() + (folder / "broker.pem").read_text() + (folder / "ca.pem").read_text()
+    (folder / "keystore.pem").write_text(whole)
+
+
+@pytest.fixture(scope="module")
+def secured(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Path]]:
+    """A broker with a SASL_SSL listener; ann may read the topic in the group, bob the topic alone."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificates(folder)
+    scram = "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config"
+    properties = {
+        "listeners+": "SASL_SSL://127.0.0.1:{port}",
+        "listener.security.protocol.map+": "SASL_SSL:SASL_SSL",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        scram: "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "keystore.pem"),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    logins = [f"SCRAM-SHA-256=[name={name},password={secret}]" for name, secret in SECRETS.items()]
+    args = [word for login in logins for word in ("--add-scram", login)]
+    with Broker(properties=properties, format_args=args) as broker:
+        broker.create_topic(TOPIC, 4)
+        with broker.admin() as admin:
+            from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+            topic, group = ResourcePattern(ResourceType.TOPIC, TOPIC), ResourcePattern(ResourceType.GROUP, GROUP)
+            given = [("ann", topic), ("ann", group), ("bob", topic)]
+            allow = ACLPermissionType.ALLOW
+            admin.create_acls([ACL(f"User:{user}", "*", ACLOperation.READ, allow, what) for user, what in given])
+        yield broker, folder / "ca.pem"
+
+
+def login(ca: Path, user: str, secret: str) -> dict[str, Any]:
+    """kafka-python's and aiokafka's settings."""
+    return {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": user,
+        "sasl_plain_password": secret,
+        "ssl_cafile": str(ca),
+    }
+
+
+def librdkafka(ca: Path, user: str, secret: str) -> dict[str, Any]:
+    """confluent-kafka's."""
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": user,
+        "sasl.password": secret,
+        "ssl.ca.location": str(ca),
+    }
+
+
+def address(broker: Broker) -> str:
+    return f"127.0.0.1:{broker.ports['port']}"
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka", "confluent"])
+def test_a_group_with_lag_works_over_tls_and_scram(secured: tuple[Broker, Path], client: str, tmp_path: Path):
+    """Two members, each with a feed of its own over the same login; at log level DEBUG no secret is written."""
+    broker, ca = secured
+    settings = (librdkafka if client == "confluent" else login)(ca, "ann", SECRETS["ann"])
+    admin = login(ca, "ann", SECRETS["ann"])
+    with Members(broker, GROUP, [TOPIC], tmp_path) as group:
+        more = {"bootstrap": address(broker), "consumer": settings, "admin": admin, "lag": True, "log_level": "DEBUG"}
+        members = [group.python(client, "lag-aware", **more) for _ in range(2)]
+        settle(members, {TOPIC: 4})
+        assert [len(owned(member)[TOPIC]) for member in members] == [2, 2]
+    for log in tmp_path.glob("*.log"):
+        text = log.read_text()
+        assert "DEBUG" in text
+        assert SECRETS["ann"] not in text
+        assert "lag is unknown" not in text
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+def test_a_missing_right_to_the_group_is_one_sentence(secured: tuple[Broker, Path], client: str, tmp_path: Path):
+    broker, ca = secured
+    group_id = new_name("not-yours")
+    with Members(broker, group_id, [TOPIC], tmp_path) as group:
+        settings = login(ca, "bob", SECRETS["bob"])
+        member = group.python(client, "sticky", bootstrap=address(broker), consumer=settings)
+        until = time.monotonic() + 20
+        while not (told := [e["why"] for e in member.of("error") if "no right" in e["why"]]):
+            assert time.monotonic() < until, member.events
+            time.sleep(0.1)
+    assert f"no right to the consumer group (group {group_id}): an operator gives it with kafka-acls" in told[0]
+    assert SECRETS["bob"] not in told[0]
+
+
+@pytest.mark.parametrize(
+    ("user", "secret", "wanted"),
+    [
+        ("bob", SECRETS["bob"], "no right to the consumer group"),
+        ("ann", "wrong-hunter4", "the brokers did not answer in time, or refused the login"),
+    ],
+)
+def test_a_feed_without_rights_says_so_in_one_sentence(
+    secured: tuple[Broker, Path], user: str, secret: str, wanted: str, caplog: pytest.LogCaptureFixture
+):
+    """Neither the sentence nor any repr holds the password."""
+    broker, ca = secured
+    fetch = kafka_offsets(bootstrap_servers=address(broker), **login(ca, user, secret))
+    feed = LagFeed(GROUP, fetch, topics=[TOPIC], deadline_s=3)
+    with caplog.at_level("DEBUG"):
+        assert not feed.refresh()
+    _, missing = feed.table([TOPIC])
+    assert missing is not None
+    assert missing.startswith(wanted)
+    assert "\n" not in missing
+    for text in (missing, caplog.text, repr(feed), repr(fetch)):
+        assert secret not in text
