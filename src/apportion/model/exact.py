@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -13,6 +13,7 @@ from apportion.arrays import NOBODY, Bools, Ints
 from apportion.kernels.exact import Question, solve
 from apportion.kernels.near import misses
 from apportion.kernels.prices import Prices, prices
+from apportion.kernels.small import SMALL, even
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Answer
@@ -31,9 +32,28 @@ def best(group: Group, order: tuple[str, ...] = GOALS) -> Answer:
     """The plan that is best for the goals in their order, with what is proved of it."""
     if "racks" in order and (group.racks is None or not group.racks.known):
         order = tuple(goal for goal in order if goal != "racks")
-    asked = question(group, "racks" in order)
-    owner, proof = solve(asked, order)
-    return Answer(owner, proof, certificate=Exactness(owner, proof, asked))
+    if group.P <= SMALL and len(group.subscriptions) == 1 and "racks" not in order and order[0] == "balance":
+        owner, proof = _small(group, "moves" in order), dict.fromkeys(order, "optimal")
+    else:
+        owner, proof = solve(question(group, "racks" in order), order)
+    return Answer(owner, proof, certificate=Exactness(group, owner, proof))
+
+
+def _small(group: Group, with_moves: bool) -> Ints:
+    """The plan of a small group of one mind."""
+    claims = group.claims.partition.tolist()
+    contested = [False] * group.P if claims and with_moves else None
+    if contested is not None:
+        for p in claims:
+            contested[p] = True
+    claim = group.owner.tolist() if contested is not None else None
+    topics = group.topic_of.tolist()
+    wanted: Sequence[int] = range(group.P)
+    mine = group.subscriptions[0]
+    if len(mine) < group.T:
+        wants = set(mine.tolist())
+        wanted = [p for p, t in enumerate(topics) if t in wants]
+    return np.array(even(group.M, wanted, claim, contested, topics, group.number.tolist()), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,19 +62,17 @@ class Exactness:
 
     owner, proof
         (P,) the plan; goal to ``optimal`` or ``heuristic``, in order.
-    question
-        The group as the solver saw it.
     """
 
+    group: Group
     owner: Ints
     proof: Mapping[str, str]
-    question: Question
 
     @cached_property
     def prices(self) -> Prices | None:
         """Prices for the goals that are shown, found from the plan alone; None if the plan is not the best."""
         shown = tuple(goal for goal, how in self.proof.items() if how == "optimal")
-        q = self.question
+        q = question(self.group, "racks" in self.proof)
         return prices(self.owner, q.row, q.column, q.open, q.miss, q.claim, shown)
 
     def explain(self, group: Group) -> list[str]:
