@@ -11,6 +11,11 @@ from numpy.typing import NDArray
 
 from apportion.arrays import NOBODY, Bools, Ints, Longs
 
+LEVELLED = 32
+"""Partitions a member up to which all exchanges of a pair are looked at at once."""
+ROUNDS = 4
+"""Rounds without progress after which levelling ends."""
+
 
 def heaviest_first(lag: Longs) -> Ints:
     """(P,) partitions by lag descending, then by place."""
@@ -165,3 +170,45 @@ def lag_by_member(lag: Longs, owner: Ints, members: int) -> Longs:
     mine: Bools = owner != NOBODY
     np.add.at(held, owner[mine], lag[mine])
     return held
+
+
+def level(lag: Longs, owner: Ints, members: int, goal: int) -> Ints:
+    """(P,) the plan after rounds in which every heavy member exchanges one partition with a light one, all at once.
+
+    Counts stay. The heaviest is paired with the lightest, the next with the next; a round looks at all exchanges of all
+    pairs. It ends when the heaviest is at most ``goal``, or has not become lighter for some rounds.
+    """
+    owner = owner.copy()
+    count = np.bincount(owner, minlength=members)
+    columns = int(count.min())
+    if members < 4 or not 0 < columns <= LEVELLED or lag.dtype == object:
+        return owner
+    order = np.lexsort((lag, owner))
+    first = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(count)[:-1]])
+    table = order[first[:, None] + np.arange(columns)]
+    held = lag_by_member(lag, owner, members)
+    least, waited = int(held.max()), 0
+    while least > goal and waited < ROUNDS:
+        _exchange_in_pairs(lag, table, held, goal)
+        waited = waited + 1 if held.max() >= least else 0
+        least = min(least, int(held.max()))
+    owner[table] = np.arange(members)[:, None]
+    return owner
+
+
+def _exchange_in_pairs(lag: Longs, table: Ints, held: Longs, goal: int) -> None:
+    """One round on the (M, columns) table of partitions and the lag that each member holds."""
+    by_lag = np.argsort(held, kind="stable")
+    half = min(len(held) // 2, int((held > goal).sum()))
+    light, heavy = by_lag[:half], by_lag[::-1][:half]
+    gap = held[heavy] - held[light]
+    shift = lag[table[heavy]][:, :, None] - lag[table[light]][:, None, :]
+    gain = np.minimum(shift, gap[:, None, None] - shift).reshape(half, -1)
+    chosen = np.argmax(gain, axis=1)
+    helps = np.flatnonzero(gain[np.arange(half), chosen] > 0)
+    mine, theirs = np.divmod(chosen[helps], table.shape[1])
+    heavy, light = heavy[helps], light[helps]
+    moved = shift.reshape(half, -1)[helps, chosen[helps]]
+    table[heavy, mine], table[light, theirs] = table[light, theirs], table[heavy, mine]
+    held[heavy] -= moved
+    held[light] += moved

@@ -9,14 +9,15 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints, Longs
 from apportion.kernels.even import even_out, pour
-from apportion.kernels.lag_deal import Limits, deal_limited, deal_to_slots, difference, lag_by_member
+from apportion.kernels.lag_deal import Limits, deal_limited, deal_to_slots, difference, lag_by_member, level
 from apportion.kernels.lag_exact import Search
 from apportion.kernels.lag_swap import Draft, keep_more, settle
 
-EFFORT = 2_000_000
-"""Partitions that one local search looks at, at most: about half a second."""
-TRIES = 20_000
-"""Partitions that a plan tries to bring home, at most."""
+EFFORT = 200_000
+EFFORT_EACH = 15
+"""Partitions that one local search looks at, at most: so many, and so many more for each partition of the group."""
+ROOTED = 4
+"""So many times more where the search starts from past owners: what it does not reach costs moves."""
 TINY = 12
 """Partitions up to which a search through all plans is tried."""
 NODES = 20_000
@@ -44,6 +45,11 @@ class Sharing:
     def members(self) -> int:
         """M."""
         return int(self.may.shape[1])
+
+    @property
+    def effort(self) -> int:
+        """Partitions that one local search looks at, at most."""
+        return EFFORT + EFFORT_EACH * len(self.lag)
 
     @property
     def equal(self) -> bool:
@@ -84,16 +90,36 @@ def share(sharing: Sharing, tolerance: float, start: Ints | None = None) -> Shar
     """
     limits = _limits(sharing)
     bound = lower_bound(sharing)
+    stretched = int(bound * (1 + Fraction(str(tolerance))))
+    has_past = bool((sharing.past != NOBODY).any())
+    tiny = start is None and _tiny(sharing)
+    rooted = _rooted_draft(sharing, limits[0], stretched) if has_past else None
+    if rooted is not None and not tiny and _settled(rooted, stretched, ROOTED * sharing.effort if tolerance else 0):
+        # The bound alone shows that this is near enough: what the best plan looks like need not be known.
+        return _keep(sharing, [rooted], stretched, bound)
     best = start if start is not None else _lightest(sharing, limits, bound)
     squares = int(np.sum(np.bincount(best, minlength=sharing.members) ** 2))
-    tiny = start is None and _tiny(sharing)
     if tiny and sharing.heaviest(best) > bound:
         search = _search(sharing, limits[0], squares)
         if search.least_lag(best):
             best, bound = np.array(search.best, dtype=np.int64), search.heaviest
-    if not (sharing.past != NOBODY).any():
+            stretched = int(bound * (1 + Fraction(str(tolerance))))
+    if rooted is None:
         return Shared(best, bound, True)
-    return _keep(sharing, limits[0], best, bound, tolerance, squares if tiny else None)
+    _settled(rooted, max(stretched, sharing.heaviest(best)), ROOTED * sharing.effort)
+    limit = max(stretched, min(sharing.heaviest(best), int(rooted.held.max())))
+    shared = _keep(sharing, [_relabelled(sharing, best, limits[0]), rooted], limit, bound)
+    return _keep_exactly(sharing, limits[0], squares, shared, limit) if tiny and not shared.most_kept else shared
+
+
+def _rooted_draft(sharing: Sharing, limits: Limits, goal: int) -> Draft:
+    return sharing.draft(_levelled(sharing, _rooted(sharing, limits), goal), limits)
+
+
+def _settled(draft: Draft, goal: int, effort: int) -> bool:
+    """Whether a local search brings the heaviest member to the goal."""
+    settle(draft, goal, effort)
+    return int(draft.held.max()) <= goal
 
 
 def lower_bound(sharing: Sharing) -> int:
@@ -184,31 +210,32 @@ def _lightest(sharing: Sharing, limits: list[Limits], bound: int) -> Ints:
     """The start that a local search makes lightest; of many partitions only the lightest start is searched."""
     starts = [(owner, window) for window in limits for owner in _starts(sharing, window)]
     starts.sort(key=lambda start: sharing.heaviest(start[0]))
-    drafts = [sharing.draft(*start) for start in (starts if len(sharing.lag) <= 500 else starts[:1])]
-    for draft in drafts:
-        settle(draft, bound, EFFORT)
+    few = starts if len(sharing.lag) <= 500 else starts[:2]
+    drafts = [sharing.draft(_levelled(sharing, owner, bound), window) for owner, window in few]
+    drafts.sort(key=lambda draft: int(draft.held.max()))
+    for draft in drafts if len(sharing.lag) <= 500 else drafts[:1]:
+        settle(draft, bound, sharing.effort)
     return min(drafts, key=lambda draft: int(draft.held.max())).owner
 
 
-def _keep(sharing: Sharing, limits: Limits, best: Ints, bound: int, tolerance: float, squares: int | None) -> Shared:
-    """Keep past owners as long as nobody is heavier than the best plan's heaviest, or the bound and the tolerance."""
-    past = sharing.past
-    stretched = int(bound * (1 + Fraction(str(tolerance))))
-    rooted = sharing.draft(_rooted(sharing, limits), limits)
-    settle(rooted, max(stretched, min(sharing.heaviest(best), bound)), EFFORT)
-    limit = max(stretched, min(sharing.heaviest(best), int(rooted.held.max())))
-    relabelled = _relabel(sharing, best)
-    drafts = [sharing.draft(relabelled, _window(sharing, relabelled, limits)), rooted]
+def _levelled(sharing: Sharing, owner: Ints, goal: int) -> Ints:
+    return level(sharing.lag, owner, sharing.members, goal) if sharing.equal else owner
+
+
+def _keep(sharing: Sharing, drafts: list[Draft], limit: int, bound: int) -> Shared:
+    """Of the plans within the limit the one that keeps most, after what can come home within it did."""
     within = [draft for draft in drafts if int(draft.held.max()) <= limit]
     for draft in within:
-        keep_more(draft, past, limit, TRIES)
-    owner = max(within, key=lambda draft: _kept(past, draft.owner)).owner
-    most = _kept(past, owner) >= _most_kept(sharing)
-    if squares is not None and not most:
-        search = _search(sharing, limits, squares)
-        most = search.most_kept(owner, limit)
-        owner = np.array(search.best, dtype=np.int64)
-    return Shared(owner, bound, most)
+        keep_more(draft, sharing.past, limit, sharing.effort)
+    owner = max(within, key=lambda draft: _kept(sharing.past, draft.owner)).owner
+    return Shared(owner, bound, _kept(sharing.past, owner) >= _most_kept(sharing))
+
+
+def _keep_exactly(sharing: Sharing, limits: Limits, squares: int, shared: Shared, limit: int) -> Shared:
+    """The plan that keeps most of all within the limit, by a search through them all."""
+    search = _search(sharing, limits, squares)
+    shown = search.most_kept(shared.owner, limit)
+    return Shared(np.array(search.best, dtype=np.int64), shared.bound, shown)
 
 
 def _kept(past: Ints, owner: Ints) -> int:
@@ -261,6 +288,11 @@ def _stay(sharing: Sharing, table: Ints) -> Bools:
     stays = np.zeros(len(past), dtype=np.bool_)
     stays[order] = (listed >= 0) & (place < table.ravel()[np.maximum(listed, 0)])
     return stays
+
+
+def _relabelled(sharing: Sharing, best: Ints, limits: Limits) -> Draft:
+    owner = _relabel(sharing, best)
+    return sharing.draft(owner, _window(sharing, owner, limits))
 
 
 def _relabel(sharing: Sharing, owner: Ints) -> Ints:

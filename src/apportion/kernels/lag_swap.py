@@ -15,6 +15,10 @@ MayOwn = Callable[[Ints, Ints], Bools]
 """Whether each member may own the partition beside it."""
 NEAREST = 6
 """Partners that are compared once one that helps is found."""
+OVERHEAD = 200
+"""What looking at one trade costs besides its partitions, in partitions."""
+PATIENCE = 500
+"""Partitions in a row that cannot be brought home before no more are tried."""
 PAIRED = 40
 """Longer lists are searched for single partitions only, not for pairs."""
 
@@ -76,8 +80,9 @@ class Draft:
         self._relist(taker, taken, given)
 
     def _relist(self, member: int, gone: list[int], come: list[int]) -> None:
-        have = self.lists[member]
-        kept = have[~np.isin(have, gone)] if gone else have
+        kept = self.lists[member]
+        for partition in gone:
+            kept = kept[kept != partition]
         merged = np.concatenate([kept, np.array(come, dtype=np.int64)])
         self.lists[member] = merged[np.argsort(self.lag[merged], kind="stable")]
         self.count[member] = len(merged)
@@ -114,7 +119,7 @@ def settle(plan: Draft, goal: int, effort: int) -> None:
 
 
 Bundles = Iterator[tuple[int, int, Ints, Ints]]
-"""Sizes given and taken, and the bundles of each size: rows of partitions."""
+"""Sizes given and taken, and the bundles of each size: rows of partitions, single ones by ascending lag."""
 
 
 def _best_trade(
@@ -123,16 +128,25 @@ def _best_trade(
     """The best trade of the heaviest with its lightest useful partners, and the effort it took to find."""
     best: Trade | None = None
     spent = 0
-    for rank, taker in enumerate(np.argsort(plan.held, kind="stable").tolist()):
+    for rank, taker in enumerate(_lightest_first(plan.held)):
         gap = int(plan.held[heaviest] - plan.held[taker])
         if gap <= 1 or spent > effort or (best and (rank >= NEAREST or gap // 2 <= best.gain)):
             break
         mine, theirs = plan.may_take(taker, plan.lists[heaviest]), plan.may_take(heaviest, plan.lists[taker])
         for give, take, given, taken in kinds(mine, theirs):
-            spent += given.size + taken.size + 20
+            spent += given.size + taken.size + OVERHEAD
             if plan.counts_allow(heaviest, taker, give - take):
                 best = _better(plan, gap, taker, given, taken, best)
     return best, spent
+
+
+def _lightest_first(held: Longs) -> Iterator[int]:
+    """Members by lag ascending; the first few without sorting the rest."""
+    first = min(NEAREST, len(held))
+    few = np.sort(np.argpartition(held, first - 1)[:first])
+    few = few[np.argsort(held[few], kind="stable")]
+    yield from few.tolist()
+    yield from np.argsort(held, kind="stable")[first:].tolist()
 
 
 def _singles(mine: Ints, theirs: Ints) -> Bundles:
@@ -160,10 +174,9 @@ def _better(plan: Draft, gap: int, taker: int, given: Ints, taken: Ints, best: T
     """The trade of one bundle for another that comes nearest to half the gap, if it beats the best so far."""
     if not len(given) or not len(taken):
         return best
-    out, back = plan.lag[given].sum(axis=1), plan.lag[taken].sum(axis=1)
-    order = np.argsort(out, kind="stable")
-    sought = back + gap // 2
-    at = np.searchsorted(out[order], sought)
+    out, back = _weights(plan.lag, given), _weights(plan.lag, taken)
+    order = np.argsort(out, kind="stable") if given.shape[1] > 1 else np.arange(len(out))
+    at = np.searchsorted(out[order], back + gap // 2)
     near = np.concatenate([np.minimum(at, len(order) - 1), np.maximum(at - 1, 0)])
     back_of = np.concatenate([np.arange(len(back))] * 2)
     shift = out[order[near]] - back[back_of]
@@ -174,18 +187,28 @@ def _better(plan: Draft, gap: int, taker: int, given: Ints, taken: Ints, best: T
     return Trade(int(gain[top]), taker, given[order[near[top]]].tolist(), taken[back_of[top]].tolist())
 
 
-def keep_more(plan: Draft, past: Ints, limit: int, tries: int) -> None:
+def _weights(lag: Longs, bundles: Ints) -> Longs:
+    """(bundles,) messages in each."""
+    return lag[bundles[:, 0]] if bundles.shape[1] == 1 else lag[bundles].sum(axis=1)
+
+
+def keep_more(plan: Draft, past: Ints, limit: int, effort: int) -> None:
     """Bring partitions back to their past owners as long as nobody's lag passes ``limit``.
 
     past
         (P,) who had the partition and may have it again; -1 nobody.
     """
-    while True:
-        away = np.flatnonzero((past != NOBODY) & (past != plan.owner))[:tries]
-        tries -= len(away)
-        came = sum(_bring_back(plan, past, int(p), limit) for p in away.tolist() if past[p] != plan.owner[p])
-        if not came or tries <= 0:
-            return
+    came = True
+    while came:
+        came, failed = False, 0
+        for p in np.flatnonzero((past != NOBODY) & (past != plan.owner)).tolist():
+            if past[p] == plan.owner[p]:
+                continue  # it came home in exchange for another one
+            effort -= len(plan.lists[int(past[p])]) + OVERHEAD
+            failed = 0 if _bring_back(plan, past, p, limit) else failed + 1
+            came = came or not failed
+            if effort < 0 or failed > PATIENCE:
+                return
 
 
 def _bring_back(plan: Draft, past: Ints, partition: int, limit: int) -> bool:
