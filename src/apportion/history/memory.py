@@ -111,8 +111,10 @@ class Remembered:
 
     def what_if(self, assignors: Sequence[str] | None = None) -> list[Answer]:
         """Every strategy on the history and on the present under each scenario."""
-        readable = self.present is not None and self.present.readable
-        return what_if(self.name, self.folded.generations, self.raw if readable else None, self._topics, assignors)
+        generations, present = self.folded.generations, self.present
+        if present is None:  # of a group that is gone nothing but its history counts
+            return what_if(self.name, generations, None, {}, assignors)
+        return what_if(self.name, generations, self.raw if present.readable else None, self._topics, assignors)
 
     @cached_property
     def _topics(self) -> TopicEntries:

@@ -26,11 +26,9 @@ def steps(allowed_lag: int = 0) -> dict[str, Callable[[Tables], DataFrame]]:
         "gold/commits": lambda t: commits.newest(t["silver/commits"]),
         "gold/groups": lambda t: groups.groups(once.present(t)),
         "gold/rebalances": lambda t: groups.rebalances_of(once.folded(t)),
-        "gold/lag": lambda t: lag.lag(
-            t["gold/commits"], groups.wanted(once.present(t)), once.ends(t), t["silver/topics"]
-        ),
+        "gold/lag": lambda t: lag.lag(t["gold/commits"], groups.wanted(once.present(t)), once.ends(t)),
         "gold/group_state": lambda t: groups.group_state(
-            once.present(t), t["gold/commits"], once.histories(t), lag.topic_rows(once.ends(t), t["silver/topics"])
+            once.present(t), t["gold/commits"], once.histories(t), lag.topic_rows(once.ends(t))
         ),
         "gold/verdicts": lambda t: verdicts.verdicts(t["silver/commits"], t["gold/lag"], once.ends(t), allowed_lag),
         "gold/whatif": lambda t: once.whatif(t),
@@ -58,7 +56,7 @@ class _Once:
         return groups.present(self.folded(t), t["gold/commits"])
 
     def ends(self, t: Tables) -> DataFrame:
-        return self._keep("ends", lambda: lag.ends_now(t["silver/ends"]))
+        return self._keep("ends", lambda: lag.ends_now(t["silver/ends"], t["silver/topics"]))
 
     def whatif(self, t: Tables) -> DataFrame:
         spark = t["gold/group_state"].sparkSession

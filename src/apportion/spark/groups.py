@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -104,9 +104,9 @@ def rebalances_of(folded: DataFrame) -> DataFrame:
 
 
 def wanted(present: DataFrame) -> DataFrame:
-    """Topics that living members subscribe to: (group, topic); none for groups whose subscriptions are unknown."""
-    topics: Iterable[Any] = [F.explode(F.flatten("members.topics")).alias("topic")]
-    return present.where("readable").select("group", *topics).distinct()
+    """What living members subscribe to: (group, wants array<string>); no row where there are none, or nobody knows."""
+    wants = F.array_distinct(F.flatten("members.topics")).alias("wants")
+    return present.where("readable and size(members) > 0").select("group", wants)
 
 
 def group_state(present: DataFrame, newest: DataFrame, histories: DataFrame, topics: DataFrame) -> DataFrame:
@@ -116,17 +116,20 @@ def group_state(present: DataFrame, newest: DataFrame, histories: DataFrame, top
         As ``lag.topic_rows`` gives them.
     """
     ever = F.flatten(F.flatten(F.transform("generations", lambda g: F.transform(g["members"], lambda m: m["topics"]))))
-    classic = histories.select("group", F.explode(ever).alias("topic"))
-    newer = histories.select("group", F.explode(F.map_values("names")).alias("topic"))
-    named = wanted(present).unionByName(newest.select("group", "topic")).unionByName(classic).unionByName(newer)
-    topic = F.struct(*[F.col(name) for name in schemas.TOPIC.names])
-    known = (
-        named.distinct()
-        .join(topics, "topic", "inner")
-        .groupBy("group")
-        .agg(F.sort_array(F.collect_list(topic)).alias("topics"))
+    wants = F.flatten("members.topics")
+    # map_values of an empty map and flatten of empty arrays explode to nothing.
+    named = (
+        present.select("group", F.explode(wants).alias("topic"))
+        .unionByName(newest.select("group", "topic"))
+        .unionByName(histories.select("group", F.explode(ever).alias("topic")))
+        .unionByName(histories.select("group", F.explode(F.map_values("names")).alias("topic")))
+    ).distinct()
+    topic = F.struct(*[F.col(name) for name in schemas.TOPIC.names]).alias("topic")
+    pieces = named.join(topics, "topic", "inner").select("group", topic)
+    committed = newest.select("group", F.struct("topic", "partition", "committed").alias("commit"))
+    both = pieces.unionByName(committed, allowMissingColumns=True).groupBy("group")
+    known = both.agg(
+        F.sort_array(F.collect_list("topic")).alias("topics"), F.sort_array(F.collect_list("commit")).alias("commits")
     )
-    committed = F.struct("topic", "partition", "committed")
-    stands = newest.groupBy("group").agg(F.sort_array(F.collect_list(committed)).alias("commits"))
-    whole = present.join(known, "group", "left").join(stands, "group", "left")
+    whole = present.join(known, "group", "left")
     return whole.select(*_STATE, *[F.coalesce(F.col(name), F.array()).alias(name) for name in ("topics", "commits")])

@@ -35,88 +35,84 @@ def histories(
     names
         Ids of topics that its epochs speak of, to names.
     """
-    marks = _marks(generations, epochs)
-    whole = (
-        commits.select("group").distinct()
-        .join(_classic(generations, _holes(marks, gaps)), "group", "full")
-        .join(_epochs(epochs, _holes(marks, gaps)), "group", "full")
-        .join(_habits(commits, marks), "group", "left")
-        .join(_names(epochs, commits, topics), "group", "left")
-    )  # fmt: skip
-    return whole.select(
-        "group",
-        *[F.coalesce(F.col(name), F.array()).alias(name) for name in ("generations", "epochs", "habits")],
-        "names",
+    records = _with_holes(_classic(generations).unionByName(_epochs(epochs), allowMissingColumns=True), gaps)
+    pieces = [
+        records.select("group", "generation", "epoch"),
+        _habits(commits, records.select("group", "source_offset")).select("group", "habit"),
+        _names(epochs, commits, topics).select("group", "name"),
+    ]
+    whole = pieces[0]
+    for piece in pieces[1:]:
+        whole = whole.unionByName(piece, allowMissingColumns=True)
+    # collect_list leaves nulls out: each piece fills its own column.
+    gathered = whole.groupBy("group").agg(
+        F.sort_array(F.collect_list("generation")).alias("generations"),
+        F.sort_array(F.collect_list("epoch")).alias("epochs"),
+        F.sort_array(F.collect_list(F.when(F.col("habit.after").isNotNull(), F.col("habit")))).alias("habits"),
+        F.map_from_entries(F.sort_array(F.collect_list("name"))).alias("names"),
     )
+    return gathered.select("group", "generations", "epochs", "habits", "names")
 
 
-def _marks(generations: DataFrame, epochs: DataFrame) -> DataFrame:
-    """Where each group's own records stand: (group, source_partition, source_offset)."""
-    columns = ("group", "source_partition", "source_offset")
-    return generations.select(*columns).unionByName(epochs.select(*columns))
-
-
-def _holes(marks: DataFrame, gaps: DataFrame) -> DataFrame:
-    """Offsets missing before each record: (source_partition, source_offset, holes)."""
-    missing = gaps.select("source_partition", F.col("before_offset").alias("source_offset"), "missing")
-    places = marks.select("source_partition", "source_offset", F.lit(0).cast("bigint").alias("missing"))
-    before = Window.partitionBy("source_partition").orderBy("source_offset")
-    summed = F.sum("missing").over(before.rangeBetween(Window.unboundedPreceding, 0)).alias("holes")
-    both = places.withColumn("mark", F.lit(True)).unionByName(missing.withColumn("mark", F.lit(False)))
-    found = both.select("mark", "source_partition", "source_offset", summed)
-    return found.where("mark").drop("mark").distinct()
-
-
-def _classic(generations: DataFrame, holes: DataFrame) -> DataFrame:
+def _classic(generations: DataFrame) -> DataFrame:
+    """(group, source_partition, source_offset, generation struct) of classic records."""
     members = F.transform("members", lambda m: F.struct(*[m[name].alias(name) for name in _MEMBER])).alias("members")
     row = F.struct(
-        "source_offset", millis("at").alias("at_ms"), "holes", "tombstone", "generation", "protocol_type", "protocol",
+        "source_offset", millis("at").alias("at_ms"), "tombstone", "generation", "protocol_type", "protocol",
         millis("state_time").alias("state_ms"), members,
     )  # fmt: skip
-    return _by_group(generations, holes, row, "generations")
+    return generations.select("group", "source_partition", "source_offset", row.alias("generation"))
 
 
-def _epochs(epochs: DataFrame, holes: DataFrame) -> DataFrame:
-    row = F.struct(
-        "source_offset", millis("at").alias("at_ms"), "holes", "tombstone", "key_type", "member_id", "epoch", "body"
-    )
-    return _by_group(epochs, holes, row, "epochs")
+def _epochs(epochs: DataFrame) -> DataFrame:
+    """(group, source_partition, source_offset, epoch struct) of KIP-848 records."""
+    row = F.struct("source_offset", millis("at").alias("at_ms"), "tombstone", "key_type", "member_id", "epoch", "body")
+    return epochs.select("group", "source_partition", "source_offset", row.alias("epoch"))
 
 
-def _by_group(records: DataFrame, holes: DataFrame, row: Column, name: str) -> DataFrame:
-    """(group, name array<struct> by offset)."""
-    placed = records.join(holes, ["source_partition", "source_offset"], "left")
-    return placed.groupBy("group").agg(F.sort_array(F.collect_list(row)).alias(name))
+def _with_holes(records: DataFrame, gaps: DataFrame) -> DataFrame:
+    """The records, each struct with ``holes``: offsets missing before it in its partition."""
+    missing = gaps.select("source_partition", F.col("before_offset").alias("source_offset"), "missing")
+    both = records.unionByName(missing, allowMissingColumns=True)
+    # rangeBetween: a gap that ends right before a record stands at the record's own offset.
+    before = Window.partitionBy("source_partition").orderBy("source_offset")
+    holes = F.coalesce(F.sum("missing").over(before.rangeBetween(Window.unboundedPreceding, 0)), F.lit(0))
+    counted = both.withColumn("holes", holes.cast("bigint")).where(F.col("group").isNotNull())
+    for name in ("generation", "epoch"):
+        counted = counted.withColumn(name, F.when(F.col(name).isNotNull(), F.struct(f"{name}.*", "holes")))
+    return counted
 
 
 def _habits(commits: DataFrame, marks: DataFrame) -> DataFrame:
-    """(group, habits): each group's commits, counted per partition between two of its own records."""
-    standing = commits.where("not tombstone").select(
-        "group", "topic", "partition", "source_offset", millis("commit_time").alias("ms")
+    """(group, habit): each group's commits, counted per partition between two of its own records.
+
+    A group without commits that stand has none; one that only has tombstones has a habit of nulls, so that it is there.
+    """
+    standing = commits.select(
+        "group", "topic", "partition", "source_offset", F.when(~F.col("tombstone"), millis("commit_time")).alias("ms")
     )
-    # Only a group with records of its own can have lost a member.
-    mine = standing.join(marks.select("group").distinct(), "group", "left_semi")
-    places = marks.select("group", "source_offset", F.col("source_offset").alias("mark"))
-    both = mine.unionByName(places, allowMissingColumns=True)
+    both = standing.unionByName(marks.withColumn("mark", F.col("source_offset")), allowMissingColumns=True)
     before = Window.partitionBy("group").orderBy("source_offset").rowsBetween(Window.unboundedPreceding, 0)
-    after = F.coalesce(F.last("mark", ignorenulls=True).over(before), F.lit(-1)).alias("after")
+    after = F.coalesce(F.last("mark", ignorenulls=True).over(before), F.lit(-1).cast("bigint")).alias("after")
     counted = (
         both.select("group", "topic", "partition", "ms", after)
         .where("topic is not null")
         .groupBy("group", "after", "topic", "partition")
-        .agg(F.count("*").alias("n"), F.min("ms").alias("first"), F.max("ms").alias("last"))
+        .agg(F.count("ms").alias("n"), F.min("ms").alias("first"), F.max("ms").alias("last"))
     )
-    row = F.struct("after", "topic", "partition", "n", "first", "last")
-    return counted.groupBy("group").agg(F.sort_array(F.collect_list(row)).alias("habits"))
+    # Only a member can be missed: commits before a group's first record say nothing.
+    known = F.when(
+        (F.col("n") > 0) & (F.col("after") >= 0), F.struct("after", "topic", "partition", "n", "first", "last")
+    )
+    return counted.select("group", known.alias("habit"))
 
 
 def _names(epochs: DataFrame, commits: DataFrame, topics: DataFrame) -> DataFrame:
-    """(group, names): the ids in a group's epochs, named by the topics, else by commits that carried the id."""
+    """(group, name): the ids in a group's epochs, named by the topics, else by commits that carried the id."""
     ids = F.explode(F.expr('regexp_extract_all(body, \'"topicId":"([A-Za-z0-9_-]{22})"\', 1)')).alias("topic_id")
     spoken = epochs.where("key_type in (7, 8) and body is not null").select("group", ids).distinct()
     known = topics.where("topic_id is not null").select("topic_id", "topic", F.lit(1).alias("sure"))
     told = commits.where("topic_id is not null").select("topic_id", "topic", F.lit(0).alias("sure"))
-    name = F.max_by("topic", F.struct("sure", "topic")).alias("topic")
-    named = known.unionByName(told).groupBy("topic_id").agg(name)
-    pairs = spoken.join(named, "topic_id", "inner").groupBy("group")
-    return pairs.agg(F.map_from_entries(F.sort_array(F.collect_list(F.struct("topic_id", "topic")))).alias("names"))
+    best = F.max_by("topic", F.struct("sure", "topic")).alias("topic")
+    named = known.unionByName(told).groupBy("topic_id").agg(best)
+    return spoken.join(named, "topic_id", "inner").select("group", F.struct("topic_id", "topic").alias("name"))

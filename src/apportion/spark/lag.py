@@ -17,63 +17,59 @@ SAMPLES: Final = 1_000
 _PLACE: Final = ("topic", "partition")
 
 
-def ends_now(ends: DataFrame) -> DataFrame:
-    """The newest sample of each partition's log: (topic, partition, begin, end, last_stable, sampled_at, samples).
+def ends_now(ends: DataFrame, topics: DataFrame) -> DataFrame:
+    """Every known partition with the newest sample of its log: what the group's side is joined with.
+
+    (topic, partition, topic_id, racks, begin, end, last_stable, sampled_at, samples)
 
     samples
         array<struct<at_ms, end>>, oldest first, where there is more than one; else empty.
     """
     row = F.struct("begin", "end", "last_stable", "at")
     sample = F.struct(millis("at").alias("at_ms"), F.col("end"))
-    found = ends.groupBy(*_PLACE).agg(
-        F.max_by(row, F.col("at")).alias("now"), F.sort_array(F.collect_set(sample)).alias("samples")
-    )
-    few = F.when(
-        F.size("samples") > 1, F.slice("samples", F.greatest(F.size("samples") - SAMPLES + 1, F.lit(1)), SAMPLES)
-    )
+    logs = ends.select(*_PLACE, F.col("at"), row.alias("row"), sample.alias("sample"))
+    described = topics.select(*_PLACE, "topic_id", "racks")
+    found = (
+        logs.unionByName(described, allowMissingColumns=True)
+        .groupBy(*_PLACE)
+        .agg(
+            F.max_by("row", F.col("at")).alias("now"), F.sort_array(F.collect_set("sample")).alias("samples"),
+            F.max("topic_id").alias("topic_id"), F.first("racks", ignorenulls=True).alias("racks"),
+        )
+    )  # fmt: skip
+    newest = F.slice("samples", F.greatest(F.size("samples") - SAMPLES + 1, F.lit(1)), SAMPLES)
     return found.select(
-        *_PLACE, "now.begin", "now.end", "now.last_stable", F.col("now.at").alias("sampled_at"),
-        F.coalesce(few, F.array()).alias("samples"),
+        *_PLACE, "topic_id", "racks", "now.begin", "now.end", "now.last_stable", F.col("now.at").alias("sampled_at"),
+        F.when(F.size("samples") > 1, newest).otherwise(F.slice("samples", 1, 0)).alias("samples"),
     )  # fmt: skip
 
 
-def topic_rows(ends_now: DataFrame, topics: DataFrame) -> DataFrame:
+def topic_rows(ends_now: DataFrame) -> DataFrame:
     """One row a topic: (topic, topic_id, partitions array<struct<partition, racks, begin, end, last_stable>>)."""
-    described = topics.select(*_PLACE, "topic_id", "racks")
     partition = F.struct(*[F.col(name) for name in schemas.PARTITION.names])
-    return (
-        described.join(ends_now, [*_PLACE], "full")
-        .groupBy("topic")
-        .agg(F.max("topic_id").alias("topic_id"), F.array_sort(F.collect_list(partition)).alias("partitions"))
+    return ends_now.groupBy("topic").agg(
+        F.max("topic_id").alias("topic_id"), F.array_sort(F.collect_list(partition)).alias("partitions")
     )
 
 
-def lag(newest: DataFrame, wanted: DataFrame, ends_now: DataFrame, topics: DataFrame) -> DataFrame:
+def lag(newest: DataFrame, wanted: DataFrame, ends_now: DataFrame) -> DataFrame:
     """``gold/lag``: a row for each standing commit, and for each partition of a wanted topic without one.
 
     newest
         ``gold/commits``.
     wanted
-        (group, topic): what living members subscribe to.
+        (group, wants array<string>): the topics that a group's living members subscribe to.
     """
-    groups = wanted.select("group").distinct().withColumn("living", F.lit(True))
-    wanting = wanted.withColumn("wanting", F.lit(True))
-    ids = topics.where("topic_id is not null").groupBy("topic").agg(F.max("topic_id").alias("known_id"))
-    committed = newest.select("group", *_PLACE, "committed", "commit_time", "topic_id")
-    rows = committed.unionByName(_never(newest, wanted, ends_now), allowMissingColumns=True)
-    return (
-        rows.join(ends_now, [*_PLACE], "left")
-        .join(ids, "topic", "left")
-        .join(groups, "group", "left")
-        .join(wanting, ["group", "topic"], "left")
-        .select(*_columns())
+    every = wanted.select("group", F.explode("wants").alias("topic"))
+    never = every.join(ends_now.where("sampled_at is not null").select(*_PLACE), "topic", "inner")
+    committed = newest.select("group", *_PLACE, F.struct("committed", "commit_time", "topic_id").alias("commit"))
+    rows = (
+        committed.unionByName(never, allowMissingColumns=True)
+        .groupBy("group", *_PLACE)
+        .agg(F.first("commit", ignorenulls=True).alias("commit"))
+        .select("group", *_PLACE, "commit.committed", "commit.commit_time", F.col("commit.topic_id").alias("said_id"))
     )
-
-
-def _never(newest: DataFrame, wanted: DataFrame, ends_now: DataFrame) -> DataFrame:
-    """Partitions of wanted topics that the group never committed on: (group, topic, partition)."""
-    every = wanted.join(ends_now.select(*_PLACE), "topic", "inner").select("group", *_PLACE)
-    return every.join(newest.select("group", *_PLACE), ["group", *_PLACE], "left_anti")
+    return rows.join(ends_now, [*_PLACE], "left").join(wanted, "group", "left").select(*_columns())
 
 
 def _columns() -> list[Column]:
@@ -81,10 +77,10 @@ def _columns() -> list[Column]:
     status = (
         F.when(committed.isNull(), "never_committed")
         .when(end.isNull() | begin.isNull(), "unknown_topic")
-        .when(F.col("topic_id") != F.col("known_id"), "invalid")
+        .when(F.col("said_id") != F.col("topic_id"), "invalid")
         .when(committed > end, "ahead")
         .when(committed < begin, "expired_data")
-        .when(F.col("living") & F.col("wanting").isNull(), "unsubscribed")
+        .when(~F.array_contains("wants", F.col("topic")), "unsubscribed")
         .otherwise("ok")
     )
     lost = F.when(committed < begin, begin - committed).when(committed.isNotNull() & begin.isNotNull(), 0)
