@@ -61,9 +61,13 @@ def run(args: argparse.Namespace) -> int:
         emit_tables([tables.plan_rows(planned)], args.output)
     else:
         shown = [tables.plan_members(planned, wide=args.output == "wide")]
-        if args.diff:
-            shown.append(tables.diff(planned))
-        emit_tables(shown, args.output, tables.plan_notes(planned))
+        changes = tables.diff(planned)
+        notes = tables.plan_notes(planned)
+        if args.diff and changes.rows:
+            shown.append(changes)
+        elif args.diff:
+            notes.insert(0, "Nothing changes against the present owners.")
+        emit_tables(shown, args.output, notes)
         if args.explain:
             emit("\n" + "".join(f"{line}\n" for line in planned.explain()))
     return 0

@@ -33,9 +33,8 @@ def strategies_to_dict() -> dict[str, Any]:
     """The register of strategies as JSON shows it."""
     rows = []
     for name, strategy in known().items():
-        defaults = (
-            {f.name: f.default for f in dataclasses.fields(strategy)} if dataclasses.is_dataclass(strategy) else {}
-        )
+        fields = dataclasses.fields(strategy) if dataclasses.is_dataclass(strategy) else ()
+        defaults: dict[str, Any] = {field.name: field.default for field in fields}
         settings = [f"{key}={_choices(kind, defaults.get(key))}" for key, kind in settings_of(strategy).items()]
         what = (strategy.__doc__ or "").strip().partition("\n")[0]
         rows.append({"name": name, "goals": list(strategy.goals), "settings": settings, "what": what})
@@ -159,4 +158,4 @@ def diff(plan: Plan) -> Table:
         for sign, kind in (("-", "loses"), ("+", "gains"))
         if change[kind]
     ]
-    return Table(("MEMBER", "", "PARTITIONS"), rows, "Against the present owners:" if rows else "Nothing changes.")
+    return Table(("MEMBER", "", "PARTITIONS"), rows, "Against the present owners:")

@@ -1,0 +1,73 @@
+"""The demo shows every group of the recorded cluster, however often it runs and wherever it was killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from apportion.demo import dump
+from apportion.inputs.pasted import groups_in
+
+from .conftest import Runner
+
+pytest.importorskip("pyarrow")
+
+
+def groups_of_truth() -> list[str]:
+    """Every group that Kafka's own tool described."""
+    return [group.name for group in groups_in((dump() / "truth" / "offsets.txt").read_bytes())]
+
+
+def test_the_demo_without_spark_shows_every_group_and_names_its_page(run: Runner, tmp_path: Path) -> None:
+    done = run("demo", "--no-spark", "--to", str(tmp_path / "demo"))
+    assert done.code == 0
+    assert len(groups_of_truth()) >= 15
+    for name in groups_of_truth():
+        assert f"\n{name}: " in "\n" + done.out
+    page = done.out.strip().splitlines()[-1].removeprefix("The page: ")
+    assert all(name in Path(page).read_text() or "\\u" in ascii(name) for name in groups_of_truth())
+    assert [path.name for path in (tmp_path / "demo").iterdir()] == ["report.html"]
+
+
+def test_the_demo_says_the_same_twice(run: Runner, tmp_path: Path) -> None:
+    once, twice = (run("demo", "--no-spark", "--to", str(tmp_path)).out for _ in range(2))
+    assert once == twice
+
+
+def test_a_dump_that_is_none_is_a_sentence(run: Runner, tmp_path: Path) -> None:
+    for args in (["--no-spark"], []):
+        done = run("demo", *args, "--from", str(tmp_path), "--to", str(tmp_path / "demo"))
+        assert (done.code, done.out) == (2, "")
+        assert "Traceback" not in done.err
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_demo_that_was_killed_half_way_and_runs_again_is_as_if_nothing_had_been(
+    run: Runner, tmp_path: Path, jars: str
+) -> None:
+    folder, scratch = tmp_path / "demo", tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "apportion.cli", "demo", "--to", str(folder)]
+    env = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "making gold/" in line:
+                process.send_signal(signal.SIGKILL)
+                break
+    again = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
+    assert again.returncode == 0, again.stderr[-2000:]
+    straight = run("demo", "--no-spark", "--to", str(folder))
+    assert again.stdout == straight.out, "from Spark's tables as from the records themselves"
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "tables"]
+    strays = [
+        str(path) for path in (folder / "tables").rglob("*") if re.search(r"temporary|\.crc$|_SUCCESS|draft", path.name)
+    ]
+    assert strays == []
