@@ -33,7 +33,9 @@ def strategies_to_dict() -> dict[str, Any]:
     """The register of strategies as JSON shows it."""
     rows = []
     for name, strategy in known().items():
-        fields = dataclasses.fields(strategy) if dataclasses.is_dataclass(strategy) else ()
+        fields: tuple[dataclasses.Field[Any], ...] = (
+            dataclasses.fields(strategy) if dataclasses.is_dataclass(strategy) else ()
+        )
         defaults: dict[str, Any] = {field.name: field.default for field in fields}
         settings = [f"{key}={_choices(kind, defaults.get(key))}" for key, kind in settings_of(strategy).items()]
         what = (strategy.__doc__ or "").strip().partition("\n")[0]
