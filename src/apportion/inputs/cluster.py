@@ -5,6 +5,7 @@ All through kafka-python. Every error becomes one sentence that names the broker
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -192,17 +193,29 @@ def _plainly(bootstrap: str) -> Iterator[None]:
         yield
     except errors.AuthorizationError as error:
         raise Unavailable(
-            f"{bootstrap}: this user may not look at {_named(error)}; it needs the ACL Describe"
+            f"{bootstrap}: this user may not read {_named(error)}; it needs the ACLs Describe and Read"
         ) from error
     except errors.SaslAuthenticationFailedError as error:
         raise Unavailable(f"{bootstrap} refused the name or password") from error
     except errors.KafkaTimeoutError as error:
-        needed = "is the address right, and the protocol (--command-config)?"
-        raise Unavailable(f"no Kafka broker answered at {bootstrap}; {needed}") from error
+        raise Unavailable(_silence(bootstrap)) from error
     except errors.KafkaError as error:
         raise Unavailable(f"{bootstrap} answered: {error}") from error
     except (ValueError, OSError) as error:
         raise Unavailable(f"{bootstrap} cannot be reached: {error}") from error
+
+
+def _silence(bootstrap: str) -> str:
+    """Why nobody answered: kafka-python does not tell a refused login from a missing broker, but a socket does."""
+    for server in bootstrap.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+        except (OSError, ValueError):
+            continue
+        hint = "check user, password and security.protocol (--command-config)"
+        return f"{server} listens, but refused the login or speaks another protocol: {hint}"
+    return f"no Kafka broker answered at {bootstrap}: is the address right?"
 
 
 def _named(error: Exception) -> str:

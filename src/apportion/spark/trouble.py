@@ -58,6 +58,8 @@ def sentence(error: BaseException, where: Path | str) -> str:
     java = getattr(error, "java_exception", None)
     if java is not None:
         said = f"{said}\n{java}"
+    if ours := re.findall(r"apportion\.errors\.\w+: (.+)", said):
+        return str(ours[-1])
     for pattern, words in _KNOWN:
         if re.search(pattern, said):
             return words.format(where=where)
