@@ -41,6 +41,10 @@ from apportion.testing import processes
 Config = Mapping[str, Any]
 
 
+AWAY = ("KafkaTimeoutError", "KafkaConnectionError", "NoBrokersAvailable")
+"""What a client raises while no broker answers."""
+
+
 class PythonMember:
     """A member process: its events so far, and what it owns."""
 
@@ -457,18 +461,28 @@ def main() -> int:
     config = json.loads(sys.argv[1])
     logging.basicConfig(level=config.get("log_level", "INFO"), format="%(asctime)s %(name)s %(levelname)s %(message)s")
     tell = Teller(str(config.get("name", config.get("client", "kafka-python"))))
-    try:
-        if config.get("client") == "aiokafka":
-            asyncio.run(run_aiokafka(config, tell))
-        elif config.get("client") == "confluent":
-            run_confluent(config, tell)
+    while True:
+        try:
+            run(config, tell)
+        except Exception as error:
+            tell("error", why=f"{type(error).__name__}: {error}")
+            # As a service's supervisor would: a broker that is away comes back.
+            if type(error).__name__ not in AWAY:
+                logging.getLogger(__name__).exception("the member ended")
+                return 1
+            time.sleep(0.5)
         else:
-            run_kafka_python(config, tell)
-    except Exception as error:
-        tell("error", why=f"{type(error).__name__}: {error}")
-        logging.getLogger(__name__).exception("the member ended")
-        return 1
-    return 0
+            return 0
+
+
+def run(config: Config, tell: Teller) -> None:
+    """The member's whole life in one client."""
+    if config.get("client") == "aiokafka":
+        asyncio.run(run_aiokafka(config, tell))
+    elif config.get("client") == "confluent":
+        run_confluent(config, tell)
+    else:
+        run_kafka_python(config, tell)
 
 
 if __name__ == "__main__":
