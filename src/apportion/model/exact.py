@@ -9,11 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Bools, Ints
+from apportion.arrays import CELLS, NOBODY, Bools, Ints
 from apportion.kernels.exact import Question, solve
 from apportion.kernels.near import misses
 from apportion.kernels.prices import Prices, prices
 from apportion.kernels.small import SMALL, even
+from apportion.kernels.wide import Wide, subscribers
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Answer
@@ -34,8 +35,31 @@ def best(group: Group, order: tuple[str, ...] = GOALS) -> Answer:
         order = tuple(goal for goal in order if goal != "racks")
     if group.P <= SMALL and len(group.subscriptions) == 1 and "racks" not in order and order[0] == "balance":
         owner, proof = _small(group, "moves" in order), dict.fromkeys(order, "optimal")
+    elif len(group.subscriptions) * group.T > CELLS:
+        return _wide(group, order)
     else:
         owner, proof = solve(question(group, "racks" in order), order)
+    return Answer(owner, proof, certificate=Exactness(group, owner, proof))
+
+
+def _wide(group: Group, order: tuple[str, ...]) -> Answer:
+    """The plan of a group whose subscriptions fill more than one table: only what a bound shows is proved."""
+    table = Wide(group.start, subscribers(group.subscriptions, group.subscription_of, group.T), group.M)
+    claim, contested = np.full(group.P, NOBODY, dtype=np.int64), None
+    if "moves" in order:
+        claim, contested = group.owner, group.contested != NOBODY
+    owner = table.plan(claim, contested)
+    proof = dict.fromkeys(order, "heuristic")
+    measures = measure(group, owner)
+    met = {
+        "balance": measures["load_max"] - measures["load_min"] <= 1,
+        "racks": not measures["rack_misses"],
+        "moves": not measures["moves"],
+    }
+    for goal in order:
+        if not met[goal]:
+            break
+        proof[goal] = "optimal"
     return Answer(owner, proof, certificate=Exactness(group, owner, proof))
 
 
@@ -108,7 +132,7 @@ def _bound(goal: str, how: str, measures: Mapping[str, int]) -> str:
     """What shows the goal to be met, in a sentence."""
     least, most = measures["load_min"], measures["load_max"]
     if how != "optimal":
-        return f"{goal}: {how}. The group is large, its subscriptions overlap and OR-tools is not installed."
+        return f"{goal}: {how}. Subscriptions overlap, and the group is too large for a proof (without OR-tools, at least)."
     if goal == "balance":
         said = f"members hold {least} to {most} partitions, squares {measures['load_squares']}"
         met = "loads within one of each other cannot be fairer" if most - least <= 1 else "the prices below show it"

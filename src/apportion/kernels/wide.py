@@ -1,0 +1,99 @@
+"""A plan for groups too wide for one table: topic by topic, then single hand-overs; valid and even, little is shown."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Ints
+from apportion.kernels.greedy import laps
+from apportion.kernels.share import water_level
+
+PASSES: Final = 20
+"""Rounds of evening out and handing out anew."""
+
+
+class Wide:
+    """Topics as runs of partitions, their subscribers as runs of members; loads kept as partitions change hands.
+
+    start
+        (T + 1,) partitions of topic t are ``start[t]:start[t + 1]``.
+    subscribers
+        For each topic its members, ascending.
+    """
+
+    def __init__(self, start: Ints, subscribers: list[Ints], members: int) -> None:
+        self.start = start.tolist()
+        self.subscribers = subscribers
+        # Topics that few members want come first: the others can still go round them.
+        wish = np.array([len(who) for who in subscribers])
+        self.topics = [t for t in np.argsort(wish, kind="stable").tolist() if wish[t]]
+        self.members = members
+
+    def plan(self, claim: Ints, contested: Bools | None) -> Ints:
+        """Owners (P,): claims stay unless handing them over makes two loads more even.
+
+        claim
+            (P,) whose claim stands, -1 nobody's. contested (P,) whether anybody claims it.
+        """
+        waits = np.zeros(len(claim), dtype=np.bool_) if contested is None else contested & (claim == NOBODY)
+        owner = self._fill(claim.copy())
+        owner[waits] = NOBODY
+        owner = self._fill(owner)
+        for _ in range(PASSES):
+            before = owner.copy()
+            while self._even_out(owner):
+                pass
+            moved = (owner != before) & ~waits
+            if not moved.any():
+                break
+            # What somebody claims goes last and anew: so a second round, in which it alone is free, ends alike.
+            waits |= moved & (claim != NOBODY)
+            owner[waits] = NOBODY
+            owner = self._fill(owner)
+        return owner
+
+    def _fill(self, owner: Ints) -> Ints:
+        """Give what nobody has to the subscribers that hold fewest."""
+        load = np.bincount(owner[owner != NOBODY], minlength=self.members)
+        for t in self.topics:
+            place = slice(self.start[t], self.start[t + 1])
+            rest = np.flatnonzero(owner[place] == NOBODY) + place.start
+            if not len(rest):
+                continue
+            who = self.subscribers[t]
+            base = load[who]
+            level = water_level(len(rest), np.ones(len(who), dtype=np.int64), base)
+            need = np.maximum(level - base, 0)
+            need[np.flatnonzero(base <= level)[: len(rest) - int(need.sum())]] += 1
+            owner[rest] = who[laps(need, np.zeros(len(who), dtype=np.int64), base)]
+            load[who] += need
+        return owner
+
+    def _even_out(self, owner: Ints) -> bool:
+        """Hand single partitions to subscribers that hold two fewer or less; whether any was handed over."""
+        load = np.bincount(owner[owner != NOBODY], minlength=self.members)
+        moved = False
+        for t in self.topics:
+            who = self.subscribers[t]
+            place = np.arange(self.start[t], self.start[t + 1])
+            while len(place):
+                least = int(who[load[who].argmin()])
+                most = len(place) - 1 - int(load[owner[place]][::-1].argmax())
+                p = int(place[most])
+                if load[owner[p]] < load[least] + 2:
+                    break
+                load[owner[p]] -= 1
+                load[least] += 1
+                owner[p] = least
+                moved = True
+        return moved
+
+
+def subscribers(subscriptions: tuple[Ints, ...], subscription_of: Ints, topics: int) -> list[Ints]:
+    """Each topic's members, ascending, without a table of members by topics."""
+    topic = np.concatenate([subscriptions[k] for k in subscription_of.tolist()])
+    member = np.repeat(np.arange(len(subscription_of)), [len(subscriptions[k]) for k in subscription_of.tolist()])
+    order = np.argsort(topic, kind="stable")
+    return np.split(member[order], np.cumsum(np.bincount(topic, minlength=topics))[:-1])
