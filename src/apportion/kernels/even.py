@@ -61,9 +61,8 @@ def _follow_paths(table: Ints, may: Bools) -> None:
     open_members = np.ones(len(load), dtype=np.bool_)
     while open_members.any():
         source = int(np.argmax(np.where(open_members, load, -1)))
-        by_kind, before, seen = _reach(table, may, source, open_members)
-        target = int(np.argmin(np.where(seen, load, np.iinfo(np.int64).max)))
-        if load[target] >= load[source] - 1:
+        target, by_kind, before, seen = _reach(table, may, load, source, open_members)
+        if target == NOBODY:
             # Nobody that the source reaches is lower, and none of them reaches anybody else: they are settled.
             open_members &= ~seen
             continue
@@ -71,8 +70,11 @@ def _follow_paths(table: Ints, may: Bools) -> None:
         load = table.sum(axis=0)
 
 
-def _reach(table: Ints, may: Bools, source: int, open_members: Bools) -> tuple[Ints, Ints, Bools]:
-    """Breadth first from the source: for each member seen, by which kind and from whom a partition comes to it."""
+def _reach(table: Ints, may: Bools, load: Ints, source: int, open_members: Bools) -> tuple[int, Ints, Ints, Bools]:
+    """Breadth first from the source until a member with two fewer is found, if there is one.
+
+    Also, for each member seen, by which kind and from whom a partition comes to it, and who was seen.
+    """
     members = len(open_members)
     by_kind, before = np.full(members, NOBODY), np.full(members, NOBODY)
     seen = np.zeros(members, dtype=np.bool_)
@@ -85,10 +87,17 @@ def _reach(table: Ints, may: Bools, source: int, open_members: Bools) -> tuple[I
             for c in np.flatnonzero((table[:, m] > 0) & ~used).tolist():
                 used[c] = True
                 fresh = np.flatnonzero(may[c] & ~seen & open_members)
+                if not len(fresh):
+                    continue
                 by_kind[fresh], before[fresh], seen[fresh] = c, m, True
+                lowest = int(fresh[np.argmin(load[fresh])])
+                if load[lowest] <= load[source] - 2:
+                    return lowest, by_kind, before, seen
                 following.extend(fresh.tolist())
+        if used.all():
+            break
         frontier = following
-    return by_kind, before, seen
+    return NOBODY, by_kind, before, seen
 
 
 def _hand_over(table: Ints, source: int, target: int, by_kind: Ints, before: Ints, most: int) -> None:

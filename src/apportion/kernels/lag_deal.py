@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.arrays import NOBODY, Bools, Ints, Longs
+from apportion.arrays import NOBODY, Bools, Ints, Longs, ints
 
 LEVELLED = 32
 """Partitions a member up to which all exchanges of a pair are looked at at once."""
@@ -142,25 +142,20 @@ def deal_to_slots(lag: Longs, kind: Ints, slots: dict[int, list[tuple[int, int]]
     held
         (M,) messages that members have already.
     """
-    burden = list(held)
-    free = {(k, m): n for k, places in slots.items() for m, n in places}
-    queues = {k: [(burden[m], m) for m, n in places if n] for k, places in slots.items()}
-    for queue in queues.values():
-        heapify(queue)
+    burden = np.array(list(held), dtype=lag.dtype)
+    takers = {k: ints([m for m, n in places if n]) for k, places in slots.items()}
+    free = {k: ints([n for _, n in places if n]) for k, places in slots.items()}
     owner = np.full(len(lag), NOBODY, dtype=np.int64)
-    kinds = kind.tolist()
+    kinds, lags = kind.tolist(), lag.tolist()
     for partition in heaviest_first(lag).tolist():
-        queue, k = queues[kinds[partition]], kinds[partition]
-        # Another kind may have burdened the member since it was queued: look again.
-        while queue[0][0] != burden[queue[0][1]]:
-            _, member = heappop(queue)
-            heappush(queue, (burden[member], member))
-        _, member = heappop(queue)
-        owner[partition] = member
-        burden[member] += int(lag[partition])
-        free[k, member] -= 1
-        if free[k, member]:
-            heappush(queue, (burden[member], member))
+        k = kinds[partition]
+        members = takers[k]
+        at = int(np.argmin(burden[members]))
+        member = owner[partition] = members[at]
+        burden[member] += lags[partition]
+        free[k][at] -= 1
+        if not free[k][at]:
+            takers[k], free[k] = np.delete(members, at), np.delete(free[k], at)
     return owner
 
 

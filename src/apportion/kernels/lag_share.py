@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -55,6 +56,11 @@ class Sharing:
     def equal(self) -> bool:
         """Whether every member may own everything."""
         return len(self.may) == 1
+
+    @cached_property
+    def fresh(self) -> Ints:
+        """(C, M) balanced counts, the past put aside."""
+        return even_out(self.kind, self.may, np.full(len(self.lag), NOBODY))
 
     def may_own(self, member: Ints, partition: Ints) -> Bools:
         """Whether each member may own the partition beside it."""
@@ -171,7 +177,9 @@ def _fair(sharing: Sharing) -> tuple[Ints, Ints]:
         least, odd = divmod(len(sharing.lag), sharing.members)
         low = np.full(sharing.members, least, dtype=np.int64)
         return low, low + (odd > 0)
-    load = even_out(sharing.kind, sharing.may, np.full(len(sharing.lag), NOBODY)).sum(axis=0)
+    load = sharing.fresh.sum(axis=0)
+    if not sharing.max_skew:
+        return load, load
     _, like = np.unique(sharing.may, axis=1, return_inverse=True)
     low = np.full(sharing.members, np.iinfo(np.int64).max)
     high = np.zeros(sharing.members, dtype=np.int64)
@@ -195,8 +203,7 @@ def _starts(sharing: Sharing, limits: Limits) -> list[Ints]:
         return [np.empty(0, dtype=np.int64)]
     if sharing.equal:
         return [difference(sharing.lag, sharing.members), deal_limited(sharing.lag, limits)]
-    table = even_out(sharing.kind, sharing.may, np.full(len(sharing.lag), NOBODY))
-    return [deal_to_slots(sharing.lag, sharing.kind, _slots(table), [0] * sharing.members)]
+    return [deal_to_slots(sharing.lag, sharing.kind, _slots(sharing.fresh), [0] * sharing.members)]
 
 
 def _slots(table: Ints) -> dict[int, list[tuple[int, int]]]:

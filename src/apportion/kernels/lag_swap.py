@@ -143,9 +143,9 @@ def _best_trade(
 def _lightest_first(held: Longs) -> Iterator[int]:
     """Members by lag ascending; the first few without sorting the rest."""
     first = min(NEAREST, len(held))
-    few = np.sort(np.argpartition(held, first - 1)[:first])
-    few = few[np.argsort(held[few], kind="stable")]
-    yield from few.tolist()
+    # By the value of the n-th, since which of equals argpartition picks differs from machine to machine.
+    few = np.flatnonzero(held <= np.partition(held, first - 1)[first - 1])
+    yield from few[np.argsort(held[few], kind="stable")][:first].tolist()
     yield from np.argsort(held, kind="stable")[first:].tolist()
 
 
