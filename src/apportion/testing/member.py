@@ -161,9 +161,9 @@ class Done:
         for partition in partitions:
             self._offsets.pop(partition, None)
 
-    def due(self, *, now: bool = False) -> Iterator[tuple[Any, int]]:
+    def due(self) -> Iterator[tuple[Any, int]]:
         """What to commit, if it is time for it."""
-        if self._every_s < 0 or (time.monotonic() < self._next and not now):
+        if self._every_s < 0 or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._every_s
         for partition in list(self._offsets):
@@ -344,8 +344,6 @@ async def run_aiokafka(config: Config, tell: Teller) -> None:
 
     class Watch(ConsumerRebalanceListener):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
-            for partition, offset in done.due(now=True):
-                await commit(partition, offset)
             done.forget(revoked)
             if revoked:
                 tell("revoked", generation=consumer._coordinator.generation, partitions=by_topic(revoked))
