@@ -59,11 +59,11 @@ def test_the_tool_of_kafka_can_be_piped_in(folder: Path) -> None:
 def in_shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     """Run the line as a person would, with ``apportion`` and a stand-in for Kafka's tool on the path."""
     tools = folder / "bin"
-    tools.mkdir()
+    tools.mkdir(exist_ok=True)
     script(tools / "apportion", f'exec {shlex.quote(sys.executable)} -m apportion.cli "$@"')
     script(tools / "kafka-consumer-groups", f"cat {shlex.quote(str(PASTED / 'offsets.txt'))}")
     env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(folder)}
-    (folder / ".config/fish/completions").mkdir(parents=True)
+    (folder / ".config/fish/completions").mkdir(parents=True, exist_ok=True)
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", line],
         cwd=folder,

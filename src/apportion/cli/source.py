@@ -21,7 +21,7 @@ def add_group_choice(parser: Parser, live: bool = True) -> None:
     """``--group``, and the options that reach a live cluster, named as Kafka's own tools name them."""
     parser.add_argument(
         "--group", metavar="GROUP", dest="groups", action="append", default=[],
-        help="which group, where there are several; may be given more than once where a command takes many",
+        help="which group, where the input holds several (describe and report take more than one)",
     )  # fmt: skip
     if live:
         add_connection(parser)

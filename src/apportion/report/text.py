@@ -81,7 +81,7 @@ def to_csv(table: Table) -> str:
 def _shown(cell: Cell) -> str:
     if cell is None:
         return "-"
-    return f"{cell:.1f}" if isinstance(cell, float) else str(cell)
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
 def _numeric(cells: Iterable[Cell]) -> bool:

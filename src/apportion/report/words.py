@@ -73,7 +73,7 @@ def _about_lag(group: Group) -> Iterator[str]:
     share = int(group.lag[worst]) / total
     topic, number = group.name_of(worst)
     if share >= CONCENTRATED and group.P > 2:
-        yield (f"The lag is local: {topic}-{number} has {share:.0%} of {total:,} messages; more members cannot help: "
+        yield (f"The lag is local: {topic}-{number} has {percent(share)} of {total:,} messages; more members cannot help: "
             "look for a hot key or a stuck record.")  # fmt: skip
         return
     if group.M > 2 and (group.owner != NOBODY).any():
@@ -82,7 +82,7 @@ def _about_lag(group: Group) -> Iterator[str]:
         part = int(held[m]) / total
         if part >= CONCENTRATED:
             name, its = group.members[m], int(held[m])
-            yield f"One member carries {part:.0%} of the lag: {name}, {its:,} of {total:,} messages."
+            yield f"One member carries {percent(part)} of the lag: {name}, {its:,} of {total:,} messages."
 
 
 def _about_offsets(group: Group) -> Iterator[str]:
@@ -127,6 +127,15 @@ def _about_members(group: Group) -> Iterator[str]:
     far = int(rack_misses(group, group.owner).sum())
     if far:
         yield f"{count(far, 'partition is', 'partitions are')} read across racks."
+
+
+def percent(share: float) -> str:
+    """A share in words of which ``100%`` is the whole and nothing less.
+
+    >>> percent(0.9995), percent(0.5), percent(1.0)
+    ('over 99%', '50%', '100%')
+    """
+    return "over 99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
 def _named(group: Group, chosen: Bools) -> str:
