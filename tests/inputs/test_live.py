@@ -6,11 +6,13 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apportion.cli import main
+from apportion.cli.parser import COMMANDS, command
 from apportion.errors import Unavailable, UnknownName
 from apportion.inputs import live, pasted
 from apportion.inputs.config import Connection
@@ -128,6 +130,42 @@ def test_all_groups_are_found_by_the_command_line(cluster: Broker, capfdbinary: 
     names = {group["group"] for group in json.loads(capfdbinary.readouterr().out)["groups"]}
     assert code == 0
     assert {CLASSIC, NEW, IDLE} <= names
+
+
+LIVE_EXAMPLES = [
+    line
+    for name in COMMANDS
+    for _, line in command(name).EXAMPLES
+    if "--bootstrap-server" in line and "|" not in line and name != "pipeline"
+]
+
+
+@pytest.mark.parametrize("line", LIVE_EXAMPLES)
+def test_every_example_on_a_live_cluster_works(cluster: Broker, line: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = line.replace("localhost:9092", cluster.bootstrap).split()[1:]
+    once = ["--once"] if words[0] == "watch" and "--once" not in words else []
+    assert main([CLASSIC if word == "ads-join" else word for word in words] + once) == 0
+
+
+def test_a_watcher_sees_a_member_leave(cluster: Broker, capfd: Any) -> None:
+    from apportion.cli.describe import standing
+    from apportion.report.watching import View
+
+    view = View()
+    with JavaMember(cluster.bootstrap, "live-leaving", ["live-clicks"]) as one:
+        one.wait_until(lambda member: member.assignment, patience_s=60)
+        until(lambda: held(seen(cluster, "live-leaving")) == 3)
+        view.take(standing(seen(cluster, "live-leaving")), 0.0)
+    until(lambda: not seen(cluster, "live-leaving").raw["members"])
+    view.take(standing(seen(cluster, "live-leaving")), 60.0)
+    assert view.changes == [f"00:01:00  left: {one.member_id}; 3 partitions without an owner now; Stable -> Empty"]
+
+
+def test_a_context_of_the_config_file_finds_the_cluster(cluster: Broker, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "config.toml").write_text(f'[contexts.here]\nbootstrap-server = "{cluster.bootstrap}"\n')
+    monkeypatch.setenv("APPORTION_CONFIG", str(tmp_path / "config.toml"))
+    assert main(["describe", "--context", "here", "--group", NEW]) == 0
 
 
 def test_a_misspelt_group_gets_a_hint(cluster: Broker) -> None:

@@ -73,8 +73,8 @@ def _about_lag(group: Group) -> Iterator[str]:
     share = int(group.lag[worst]) / total
     topic, number = group.name_of(worst)
     if share >= CONCENTRATED and group.P > 2:
-        yield (f"The lag is local: {topic}-{number} has {percent(share)} of {total:,} messages; more members cannot help: "
-            "look for a hot key or a stuck record.")  # fmt: skip
+        here = f"{topic}-{number} has {percent(share)} of {total:,} messages"
+        yield f"The lag is local: {here}; more members cannot help: look for a hot key or a stuck record."
         return
     if group.M > 2 and (group.owner != NOBODY).any():
         held = lag_held(group, group.owner)
