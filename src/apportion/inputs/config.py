@@ -103,7 +103,7 @@ def _checked(chosen: Any, where: str) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not path.exists() or path.is_dir():
         if os.environ.get("APPORTION_CONFIG"):
             raise BadInput("APPORTION_CONFIG", f"{str(path)!r}, which is no file", "a file of contexts")
         return {}
