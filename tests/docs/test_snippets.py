@@ -1,0 +1,106 @@
+"""Every command and every piece of Python in the README and the docs is run, and what it prints is compared.
+
+In a page, ``<!-- file: NAME`` begins a comment that holds a file's content; ``<!-- not run: WHY -->`` stands before a
+block that needs what is not here. In expected output a line ``...`` stands for any lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PIECE = re.compile(
+    r"^<!-- file: (?P<file>\S+)\n(?P<content>.*?)^-->$"
+    r"|^<!-- not run: (?P<why>[^\n]+?) -->$"
+    r"|^```(?P<kind>[a-z]*)[^\n]*\n(?P<body>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+@dataclass
+class Block:
+    kind: str
+    body: str
+    line: int
+
+
+def pieces(page: Path, folder: Path) -> Iterator[Block]:
+    """The page's runnable blocks, each after the files that it needs were written."""
+    text = page.read_text(encoding="utf-8")
+    skip = False
+    for found in PIECE.finditer(text):
+        if found["file"]:
+            (folder / found["file"]).write_text(found["content"], encoding="utf-8")
+        elif found["why"]:
+            skip = True
+        else:
+            if not skip:
+                yield Block(found["kind"], found["body"], text.count("\n", 0, found.start()) + 1)
+            skip = False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_snippet_does_what_the_page_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    known: dict[str, object] = {"__name__": "page"}
+    for block in pieces(page, tmp_path):
+        where = f"{page.name}:{block.line}"
+        if block.kind == "console":
+            for command, expected in commands(block.body):
+                assert matches(run(command, tmp_path), expected), f"{where}: {command}\n{run(command, tmp_path)}"
+        elif block.kind == "python" and ">>>" in block.body:
+            test = doctest.DocTestParser().get_doctest(block.body, known, where, str(page), block.line)
+            assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, clear_globs=False).failed == 0, where
+            known.update(test.globs)
+        elif block.kind == "python":
+            with contextlib.redirect_stdout(sys.stderr):
+                exec(compile(block.body, where, "exec"), known)  # noqa: S102 - the page is ours
+
+
+def commands(body: str) -> Iterator[tuple[str, str]]:
+    """Each ``$ command``, lines that end in a backslash joined, with the output below it."""
+    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+        command, _, output = part.replace("\\\n", "").partition("\n")
+        yield command, output
+
+
+def run(command: str, folder: Path) -> str:
+    """What a person would see: both streams, in a terminal 200 wide."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    surroundings = {**os.environ, "PATH": path, "COLUMNS": "200", "NO_COLOR": "1", "APPORTION_CONFIG": os.devnull}
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=surroundings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.stdout
+
+
+def matches(found: str, expected: str) -> bool:
+    """Equal but for white space at the end of lines and of the whole; ``...`` alone on a line is any lines."""
+    tidy = ["\n".join(line.rstrip() for line in text.rstrip().splitlines()) for text in (found, expected)]
+    pattern = re.escape(tidy[1]).replace(r"\.\.\.\n", "(?:.*\n)*?").replace("\n" + r"\.\.\.", "(?:\n.*)*")
+    return re.fullmatch(pattern, tidy[0]) is not None
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if not re.match(r"[a-z]+:", target):
+                assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
