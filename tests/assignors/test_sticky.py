@@ -16,6 +16,7 @@ import pytest
 import apportion
 from apportion.errors import BadInput
 from apportion.kernels import flow
+from apportion.model import exact
 from apportion.model.plan import Plan
 
 from . import sticky_judge as judge
@@ -48,6 +49,20 @@ def some(seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:
     return random_group(rng, *size), rng.choice(ORDERS)
 
 
+@pytest.fixture(params=["arrays", "lists for the tiny"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Tiny groups are planned without arrays; here the general way must do them too."""
+    if request.param == "arrays":
+        monkeypatch.setattr(exact, "TINY", -1)
+        monkeypatch.setattr(exact, "SMALL", -1)
+    return str(request.param)
+
+
+def seeds(shard: int, way: str) -> range:
+    """The shard's half of the groups that goes this way."""
+    return range(shard + (way == "arrays") * SHARDS, GROUPS, 2 * SHARDS)
+
+
 def plan(raw: dict[str, Any], order: tuple[str, ...] = USUAL, name: str = "cooperative-sticky") -> Plan:
     return apportion.plan(copy.deepcopy(raw), name, {"order": ",".join(order)})
 
@@ -76,8 +91,8 @@ def shuffled(raw: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_on_random_groups_every_goal_is_best_and_its_prices_show_it(shard: int) -> None:
-    for seed in range(shard, GROUPS, SHARDS):
+def test_on_random_groups_every_goal_is_best_and_its_prices_show_it(shard: int, way: str) -> None:
+    for seed in seeds(shard, way):
         raw, order = some(seed)
         made = plan(raw, order)
         owner = judge.owners(raw, made.target)
@@ -91,8 +106,8 @@ def test_on_random_groups_every_goal_is_best_and_its_prices_show_it(shard: int) 
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_a_second_round_gives_the_target_and_withholds_nothing(shard: int) -> None:
-    for seed in range(shard, GROUPS, SHARDS):
+def test_a_second_round_gives_the_target_and_withholds_nothing(shard: int, way: str) -> None:
+    for seed in seeds(shard, way):
         raw, order = some(seed)
         first = plan(raw, order)
         second = plan(next_round(raw, first), order)
@@ -156,6 +171,7 @@ def test_without_ortools_plans_are_valid_and_balanced_and_claim_no_more_than_is_
     monkeypatch.setattr(flow, "solver", lambda: None)
     monkeypatch.setattr(flow, "TINY", 0)
     monkeypatch.setattr(flow, "SMALL", 0)
+    monkeypatch.setattr(exact, "TINY", -1)
     unshown = 0
     for seed in range(0, GROUPS, 4):
         raw, order = some(seed)
@@ -171,6 +187,7 @@ def test_without_ortools_plans_are_valid_and_balanced_and_claim_no_more_than_is_
 def test_with_ortools_alone_tiny_groups_are_best_too(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ortools", reason="OR-tools is not installed")
     monkeypatch.setattr(flow, "TINY", 0)
+    monkeypatch.setattr(exact, "TINY", -1)
     for seed in range(0, GROUPS, 4):
         raw, order = some(seed)
         made = plan(raw, order)

@@ -74,7 +74,8 @@ def test_a_group_too_wide_for_one_table_gets_a_valid_even_plan() -> None:
 
 def test_what_the_wide_way_shows_is_true_on_small_groups_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "CELLS", 0)
-    monkeypatch.setattr(exact, "SMALL", 0)
+    monkeypatch.setattr(exact, "SMALL", -1)
+    monkeypatch.setattr(exact, "TINY", -1)
     again = 0
     for seed in range(600):
         raw = random_group(random.Random(seed), 4, 5, 6)

@@ -12,8 +12,9 @@ import numpy as np
 from apportion.arrays import CELLS, NOBODY, Bools, Ints
 from apportion.kernels.exact import Question, solve
 from apportion.kernels.near import misses
-from apportion.kernels.prices import Prices, prices
+from apportion.kernels.prices import Prices, prices, weights
 from apportion.kernels.small import SMALL, even
+from apportion.kernels.tiny import TINY, tiny
 from apportion.kernels.wide import Wide, subscribers
 from apportion.model.group import Group
 from apportion.model.measures import measure
@@ -33,8 +34,11 @@ def best(group: Group, order: tuple[str, ...] = GOALS) -> Answer:
     """The plan that is best for the goals in their order, with what is proved of it."""
     if "racks" in order and (group.racks is None or not group.racks.known):
         order = tuple(goal for goal in order if goal != "racks")
-    if group.P <= SMALL and len(group.subscriptions) == 1 and "racks" not in order and order[0] == "balance":
-        owner, proof = _small(group, "moves" in order), dict.fromkeys(order, "optimal")
+    proof = dict.fromkeys(order, "optimal")
+    if group.P <= SMALL and len(group.subscriptions) == 1 and "racks" not in order and order[:1] == ("balance",):
+        owner = _small(group, "moves" in order)
+    elif group.P * group.M <= TINY:
+        owner = _tiny(group, order)
     elif len(group.subscriptions) * group.T > CELLS:
         return _wide(group, order)
     else:
@@ -65,12 +69,7 @@ def _wide(group: Group, order: tuple[str, ...]) -> Answer:
 
 def _small(group: Group, with_moves: bool) -> Ints:
     """The plan of a small group of one mind."""
-    claims = group.claims.partition.tolist()
-    contested = [False] * group.P if claims and with_moves else None
-    if contested is not None:
-        for p in claims:
-            contested[p] = True
-    claim = group.owner.tolist() if contested is not None else None
+    claim, contested = _claims_told(group) if with_moves else (None, None)
     topics = group.topic_of.tolist()
     wanted: Sequence[int] = range(group.P)
     mine = group.subscriptions[0]
@@ -78,6 +77,44 @@ def _small(group: Group, with_moves: bool) -> Ints:
         wants = set(mine.tolist())
         wanted = [p for p, t in enumerate(topics) if t in wants]
     return np.array(even(group.M, wanted, claim, contested, topics, group.number.tolist()), dtype=np.int64)
+
+
+def _tiny(group: Group, order: tuple[str, ...]) -> Ints:
+    """The plan of a tiny group of any kind."""
+    wishes = [topics.tolist() for topics in group.subscriptions]
+    who_of_topic: list[list[int]] = [[] for _ in group.topics]
+    for m, k in enumerate(group.subscription_of.tolist()):
+        for t in wishes[k]:
+            who_of_topic[t].append(m)
+    who = [who_of_topic[t] for t in group.topic_of.tolist()]
+    far = _far(group, who) if "racks" in order else None
+    claim, contested = _claims_told(group) if "moves" in order else (None, None)
+    weight = weights(order, group.P, group.M)
+    return np.array(tiny(group.M, who, far, claim, contested, weight), dtype=np.int64)
+
+
+def _claims_told(group: Group) -> tuple[list[int] | None, list[bool] | None]:
+    """(P,) whose claim stands, and whether anybody claims the partition; None where nobody claims any."""
+    claims = group.claims.partition.tolist()
+    if not claims:
+        return None, None
+    contested = [False] * group.P
+    for p in claims:
+        contested[p] = True
+    return group.owner.tolist(), contested
+
+
+def _far(group: Group, who: list[list[int]]) -> list[set[int]] | None:
+    """Members that want each partition and have no replica near."""
+    racks = group.racks
+    if racks is None:
+        return None
+    rack = racks.of_member.tolist()
+    sets = [None if s < 0 else racks.sets[s] for s in racks.set_of.tolist()]
+    return [
+        set() if near is None else {m for m in wanting if rack[m] >= 0 and rack[m] not in near}
+        for near, wanting in zip(sets, who, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +169,7 @@ def _bound(goal: str, how: str, measures: Mapping[str, int]) -> str:
     """What shows the goal to be met, in a sentence."""
     least, most = measures["load_min"], measures["load_max"]
     if how != "optimal":
-        return f"{goal}: {how}. Subscriptions overlap, and the group is too large for a proof (without OR-tools, at least)."
+        return f"{goal}: {how}. Subscriptions overlap, and the group is too large to show it (without OR-tools)."
     if goal == "balance":
         said = f"members hold {least} to {most} partitions, squares {measures['load_squares']}"
         met = "loads within one of each other cannot be fairer" if most - least <= 1 else "the prices below show it"
