@@ -83,7 +83,7 @@ def copy_without_one(broker: Broker) -> str:
     """The output once more, with its middle row left out; which click that was."""
     records = read_all(broker.bootstrap, "joined")
     gone = records.pop(len(records) // 2)
-    broker.create_topic("joined-less-one", PARTITIONS)
+    broker.create_topic("joined-less-one", PARTITIONS, retention_ms="-1")
     fill(broker.bootstrap, "joined-less-one", ((r.partition, r.key, r.value, r.timestamp) for r in records))
     return str(json.loads(gone.value)["click"])
 

@@ -38,7 +38,8 @@ def main() -> None:
 def join_under_fire(broker: Broker, auctions: int) -> None:
     """Write traffic for some seconds while the group changes four times; returns when everything is read."""
     for topic in ("impressions", "clicks", "joined"):
-        broker.create_topic(topic, PARTITIONS)
+        # Event times begin at 1970: with Kafka's retention of a week the broker would delete all after half a minute.
+        broker.create_topic(topic, PARTITIONS, retention_ms="-1")
     with tempfile.TemporaryDirectory() as folder:
         scene = Scene(broker.bootstrap, Path(folder))
         for name in "abcd":
