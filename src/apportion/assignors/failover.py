@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
-from apportion.model.group import Group
+from apportion.model.group import NO_PRIORITY, Group
 from apportion.model.plan import Answer
 
 
@@ -40,10 +40,38 @@ class Failover:
         first = _first_subscriber(group, rank)
         winner = np.where(first < group.M, by_rank[np.minimum(first, group.M - 1)], NOBODY)
         if self.preempt:
-            return Answer(winner[group.topic_of], {"priority": "optimal"})
+            return Answer(winner[group.topic_of], {"priority": "optimal"}, certificate=_Certificate(winner, NOTHING))
         topic, incumbent = _incumbents(group, rank)
         winner[topic] = incumbent
-        return Answer(winner[group.topic_of], {"incumbent": "optimal", "priority": "optimal"})
+        proof = {"incumbent": "optimal", "priority": "optimal"}
+        return Answer(winner[group.topic_of], proof, certificate=_Certificate(winner, topic))
+
+
+NOTHING: Final = np.empty(0, dtype=np.int64)
+MOST_EXPLAINED: Final = 20
+
+
+@dataclass(frozen=True, eq=False)
+class _Certificate:
+    """Why each topic goes where it goes: (T,) winners, and the topics that stay with a living owner."""
+
+    winner: Ints
+    stays: Ints
+
+    def explain(self, group: Group) -> list[str]:
+        """A sentence for each of the first topics."""
+        won = np.flatnonzero((self.winner != NOBODY) & (np.diff(group.start) > 0)).tolist()
+        lines = [self._topic(group, topic) for topic in won[:MOST_EXPLAINED]]
+        return lines + ([f"... and {len(won) - len(lines)} more topics."] if len(won) > len(lines) else [])
+
+    def _topic(self, group: Group, topic: int) -> str:
+        name, winner = group.topics[topic], int(self.winner[topic])
+        if topic in self.stays:
+            return f"{name}: {group.members[winner]!r} holds most of it and is left alone."
+        count, priority = len(group.subscribers(topic)), int(group.priority[winner])
+        if priority == NO_PRIORITY:
+            return f"{name}: no priority is set, and {group.members[winner]!r} is the first of {count} subscribers."
+        return f"{name}: {group.members[winner]!r} has the highest priority of {count} subscribers, {priority}."
 
 
 def _first_subscriber(group: Group, rank: Ints) -> Ints:

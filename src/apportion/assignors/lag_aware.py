@@ -172,8 +172,8 @@ class _Certificate:
         if gap:
             part = 100 * gap / max(self.shared.bound, 1)
             lines.append(
-                f"lag: the heaviest member has {self.heaviest:,} messages; no plan gets below "
-                f"{self.shared.bound:,}, so this one is at most {gap:,} ({part:.2f} %) from the best."
+                f"lag: the heaviest member has {self.heaviest:,} messages; no plan gets below {self.shared.bound:,}, "
+                f"so it is at most {gap:,} ({part:.2f} %) above the best."
             )
         else:
             lines.append(f"lag: the heaviest member has {self.heaviest:,} messages, and no plan gets below that.")

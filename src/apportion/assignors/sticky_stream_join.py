@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.kernels.fair_keep import fair_keep
+from apportion.kernels.fair_keep import fair_keep, most_kept
 from apportion.kernels.keep import judge
 from apportion.model.group import Group
 from apportion.model.plan import Answer
@@ -38,10 +38,34 @@ class StickyStreamJoin:
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         proof = dict.fromkeys(self.goals, "optimal")
         extra = {"epoch": int(group.generation.max()) + 1}
-        if len(numbers) and joins.any():
-            past = _past_owner(group, joined, numbers, joins)
-            _spread(group, joined, numbers, _share(past, joins), owner)
-        return Answer(owner, proof, extra=extra)
+        if not len(numbers) or not joins.any():
+            return Answer(owner, proof, extra=extra)
+        past = _past_owner(group, joined, numbers, joins)
+        holder = _share(past, joins)
+        _spread(group, joined, numbers, holder, owner)
+        return Answer(owner, proof, extra=extra, certificate=_Certificate(past, holder, np.flatnonzero(joins)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Certificate:
+    """Why the numbers cannot be shared better: (N,) past and new owners, and the members that join."""
+
+    past: Ints
+    holder: Ints
+    members: Ints
+
+    def explain(self, group: Group) -> list[str]:
+        """The argument, a sentence a line."""
+        share, extra = divmod(len(self.holder), len(self.members))
+        place = np.searchsorted(self.members, self.past)
+        most = most_kept(np.where(self.past == NOBODY, NOBODY, place), len(self.members))
+        kept = int((self.past == self.holder).sum())
+        each = f"{share} or {share + 1}" if extra else f"{share}"
+        return [
+            "co-location: each number has one owner, who reads it in every topic that it wants.",
+            f"balance: {len(self.holder)} numbers for {len(self.members)} members are {each} each, as even as can be.",
+            f"moves: {kept} numbers stay; {share} a member and one more for {extra} of them can leave {most} at most.",
+        ]
 
 
 def _common_numbers(group: Group, joined: Bools) -> Ints:

@@ -1,0 +1,55 @@
+"""Each strategy says in words why its plan cannot be better."""
+
+from __future__ import annotations
+
+import apportion
+
+
+def test_stream_join_counts_its_numbers() -> None:
+    members = {m: {"topics": ["t", "u"]} for m in "ab"}
+    members["a"].update(owned={"t": [0, 1, 2]}, generation=1)  # type: ignore[call-overload]
+    plan = apportion.plan({"topics": {"t": 3, "u": 3}, "members": members}, "sticky-stream-join")
+    assert plan.explain() == [
+        "co-location: each number has one owner, who reads it in every topic that it wants.",
+        "balance: 3 numbers for 2 members are 1 or 2 each, as even as can be.",
+        "moves: 2 numbers stay; 1 a member and one more for 1 of them can leave 2 at most.",
+    ]
+
+
+def test_failover_names_the_winner_and_the_reason() -> None:
+    group = {
+        "topics": {"t": 1, "u": 1, "v": 1, "empty": 0},
+        "members": {
+            "a": {"topics": ["t", "empty"], "priority": 3},
+            "b": {"topics": ["t", "u", "v"], "owned": {"u": [0]}},
+            "c": {"topics": ["u", "v"]},
+        },
+    }
+    assert apportion.plan(group, "failover", {"preempt": False}).explain() == [
+        "t: 'a' has the highest priority of 2 subscribers, 3.",
+        "u: 'b' holds most of it and is left alone.",
+        "v: no priority is set, and 'b' is the first of 2 subscribers.",
+    ]
+
+
+def test_failover_stops_after_some_topics() -> None:
+    topics = {f"t{t:02}": 1 for t in range(25)}
+    plan = apportion.plan({"topics": topics, "members": {"a": {"topics": list(topics)}}}, "failover")
+    assert plan.explain()[-1] == "... and 5 more topics."
+
+
+def lags(*values: int) -> dict[str, object]:
+    entries = [{"partition": p, "lag": lag} for p, lag in enumerate(values)]
+    return {"topics": {"t": entries}, "members": {m: {"topics": ["t"]} for m in "ab"}}
+
+
+def test_lag_aware_prints_the_gap_between_its_plan_and_the_bound() -> None:
+    assert apportion.plan(lags(8, 7, 6, 5, 4), "lag-aware").explain() == [
+        "balance: counts of members with the same wishes differ by at most 1 within each topic.",
+        "lag: the heaviest member has 17 messages; no plan gets below 15, so it is at most 2 (13.33 %) above the best.",
+    ]
+    assert apportion.plan(lags(8, 7, 6, 5, 4), "lag-aware", {"scope": "group"}).explain() == [
+        "balance: counts of members with the same wishes differ by at most 1 over all topics.",
+        "lag: the heaviest member has 15 messages, and no plan gets below that.",
+        "moves: no plan of these counts and lag keeps more.",
+    ]
