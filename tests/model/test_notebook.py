@@ -1,0 +1,23 @@
+"""A notebook shows a group and a plan as tables, with every name escaped."""
+
+from __future__ import annotations
+
+import apportion
+
+
+def test_a_plan_and_a_group_are_tables_and_no_name_is_markup() -> None:
+    group = {"group": "<g>", "topics": {"t": 100}, "members": {"<script>": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
+    plan = apportion.plan(group, "sticky")
+    shown = plan._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script>" not in shown
+    assert "50 in all" in shown
+    assert "sticky: 0 moves; balance optimal" in shown
+    shown = plan.group._repr_html_()
+    assert "group &lt;g&gt;" in shown
+    assert "<script>" not in shown
+
+
+def test_a_long_group_is_cut_and_says_how_long_it_is() -> None:
+    group = apportion.read_group({"topics": {}, "members": {f"m{i}": {"topics": []} for i in range(60)}})
+    assert "and 10 more" in group._repr_html_()
