@@ -75,12 +75,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _capture(args: argparse.Namespace) -> int:
-    from apportion.inputs import config
     from apportion.spark import job
 
     if args.source not in ("auto", "connector", "python"):
         raise UnknownName("source", args.source, ("auto", "connector", "python"))
-    connection = config.connection(args.bootstrap_server, args.command_config, args.context)
+    connection = source.connection(args)
     with _as_file(dict(connection.properties.settings)) as file:
         job.capture(
             connection.bootstrap, args.to, command_config=file, service=args.service, interval_s=float(args.interval),

@@ -14,6 +14,7 @@ from apportion.cli.parser import Parser, Usage
 from apportion.errors import Unavailable
 
 if TYPE_CHECKING:
+    from apportion.inputs.config import Connection
     from apportion.inputs.observed import Observed
 
 
@@ -165,12 +166,24 @@ def _live_is_meant(args: argparse.Namespace) -> bool:
 
 
 def _live(args: argparse.Namespace) -> list[Observed]:
-    from apportion.inputs import config, live
+    from apportion.inputs import live
 
-    connection = config.connection(args.bootstrap_server, args.command_config, args.context)
     everything = getattr(args, "all_groups", False)
     if not everything and not args.groups:
         raise Usage(
             "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
         )
-    return live.groups(connection, None if everything else args.groups)
+    return live.groups(connection(args), None if everything else args.groups)
+
+
+def connection(args: argparse.Namespace) -> Connection:
+    """Where the cluster is and how to log in; the client's own log stays silent unless APPORTION_DEBUG is set."""
+    import logging
+
+    from apportion.inputs import config
+
+    if not os.environ.get("APPORTION_DEBUG"):
+        # What matters of it reaches the user as one sentence; the rest would stand between results and errors.
+        logging.getLogger("kafka").addHandler(logging.NullHandler())
+        logging.getLogger("kafka").propagate = False
+    return config.connection(args.bootstrap_server, args.command_config, args.context)

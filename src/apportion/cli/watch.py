@@ -32,13 +32,12 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look at the group again and again."""
-    from apportion.inputs import config
     from apportion.inputs.cluster import connect
     from apportion.report.watching import View
 
     if len(args.groups) != 1:
         raise Usage("apportion watch", "give one group with --group")
-    connection = config.connection(args.bootstrap_server, args.command_config, args.context)
+    connection = source.connection(args)
     with connect(connection.bootstrap, connection.properties) as cluster:
         view = View()
         _look(cluster, args.groups[0], view)

@@ -1,0 +1,53 @@
+"""The pipeline's commands, by their own examples: a broker to a dump to tables, and what the others read from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from apportion.cli.parser import command
+from apportion.testing.broker import Broker
+from apportion.testing.peers import JavaMember
+
+from .conftest import Runner
+from .test_help import in_shell
+
+pytest.importorskip("pyarrow")
+EXAMPLES = [line for _, line in command("pipeline").EXAMPLES]
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.slow
+def test_every_example_of_the_pipeline_works_one_after_the_other(broker: Broker, run: Runner, folder: Path) -> None:
+    broker.create_topic("piped", 4)
+    with JavaMember(broker.bootstrap, "piped-group", ["piped"]) as member:
+        member.wait_until(lambda one: one.assignment, patience_s=60)
+        for line in EXAMPLES:
+            done = in_shell(folder, line.replace("localhost:9092", broker.bootstrap))
+            assert done.returncode == 0, (line, done.stderr[-2000:])
+            assert done.stdout.splitlines()[0].split()[:2] == ["TABLE", "ROWS"]
+    for place in ("dump", "tables"):
+        groups = run("describe", str(folder / place), "--group", "piped-group", "-o", "json").json["groups"]
+        [owned] = [member["owned"] for member in groups[0]["members"].values()]
+        assert owned == {"piped": [0, 1, 2, 3]}
+    walked = run("replay", str(folder / "tables"), "--group", "piped-group", "--assignor", "range", "-o", "json")
+    assert walked.json["total"]["moves"] == 0
+    again = in_shell(folder, "apportion pipeline rebuild --to tables -o json")
+    assert again.returncode == 0, again.stderr[-2000:]
+    names = {table["name"] for table in json.loads(again.stdout)["tables"]}
+    assert {"silver/commits", "silver/generations", "gold/groups", "gold/rebalances", "gold/whatif"} <= names
+
+
+@pytest.mark.parametrize(
+    "words", [["build"], ["build", "--to", "t"], ["status"], ["status", "--to", "nowhere"], ["fly", "--to", "t"],
+              ["build", "--from", "nowhere", "--to", "t"], ["capture", "--to", "d"],
+              ["capture", "--to", "d", "--bootstrap-server", "127.0.0.1:1", "--source", "magic"]],
+)  # fmt: skip
+def test_what_is_missing_is_a_sentence(run: Runner, folder: Path, words: list[str]) -> None:
+    done = run("pipeline", *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.strip().splitlines()[-1].startswith("apportion: ")
+    assert "Traceback" not in done.err
