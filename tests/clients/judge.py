@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from apportion.errors import UnreadableBytes
@@ -168,13 +169,14 @@ def backwards(bootstrap: str, groups: Iterable[str]) -> list[str]:
 
     wanted, newest, found = set(groups), {}, []
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False)
-    log = TopicPartition("__consumer_offsets", 0)
     try:
-        consumer.assign([log])
-        end = consumer.end_offsets([log])[log]
-        consumer.seek_to_beginning(log)
-        while consumer.position(log) < end:
-            for record in consumer.poll(timeout_ms=500).get(log, []):
+        parts = consumer.partitions_for_topic("__consumer_offsets") or set()
+        logs = [TopicPartition("__consumer_offsets", p) for p in sorted(parts)]
+        consumer.assign(logs)
+        ends = consumer.end_offsets(logs)
+        consumer.seek_to_beginning(*logs)
+        while any(consumer.position(log) < ends[log] for log in logs):
+            for record in chain.from_iterable(consumer.poll(timeout_ms=500).values()):
                 try:
                     commit = decode(record.key, record.value)
                 except UnreadableBytes:

@@ -1,0 +1,127 @@
+"""confluent-kafka behind a thin member: hand-over in order, commits fenced by generation, nothing lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from apportion.clients.confluent import GroupConsumer, member_settings
+from apportion.errors import BadInput
+from apportion.testing.broker import Broker
+from apportion.testing.member import PythonMember
+
+from .groups import Members, new_name, owned, pairs, settle
+from .judge import Life, backwards, read_again, two_owners, unread
+
+pytestmark = pytest.mark.broker
+SIZE, RECORDS = 6, 3000
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    name = new_name("fetched")
+    broker.create_topic(name, SIZE)
+    write(broker, name)
+    return name
+
+
+def write(broker: Broker, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for n in range(RECORDS):
+        producer.produce(topic, b"x", partition=n % SIZE)
+    producer.flush()
+
+
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky", "range"])
+def test_it_shares_a_group_with_java_and_loses_nothing(broker: Broker, topic: str, strategy: str, tmp_path: Path):
+    """One joins, one leaves, all in order: every record is read once, and every offset is committed."""
+    with Members(broker, new_name("fetched"), [topic], tmp_path) as group:
+        first = group.python("confluent", strategy, commit_ms=200)
+        settle([first], {topic: SIZE}, calm_s=0.2)
+        java = group.java(strategy, {"enable.auto.commit": "true", "auto.commit.interval.ms": "200"})
+        second = group.python("confluent", strategy, commit_ms=200)
+        settle([first, java, second], {topic: SIZE})
+        before = pairs(first)
+        write(broker, topic)
+        time.sleep(1)
+        second.leave()
+        settle([first, java], {topic: SIZE})
+        if strategy != "range":
+            assert before <= pairs(first)
+        ends = {(topic, p): 2 * RECORDS // SIZE for p in range(SIZE)}
+        lives = [
+            Life(str(i), strategy.startswith("coop"), m.events, None).live()
+            for i, m in enumerate((first, java, second))
+        ]
+        assert not unread(lives, ends)
+        assert not read_again(lives)
+        assert not list(two_owners(lives))
+        with broker.admin() as admin:
+            said = admin.list_group_offsets([group.group])[group.group]
+        assert {tuple(part): at.offset for part, at in said.items()} == ends
+
+
+def test_the_commits_of_an_expelled_member_are_refused(broker: Broker, topic: str, tmp_path: Path):
+    """Frozen past its session while it reads: it wakes, its commits bounce, and no committed offset goes back."""
+    with Members(broker, new_name("frozen"), [topic], tmp_path) as group:
+        slow: PythonMember = group.python("confluent", "cooperative-sticky", commit_ms=200)
+        settle([slow], {topic: SIZE}, calm_s=0.2)
+        slow.signal(signal.SIGSTOP)
+        other = group.python("confluent", "cooperative-sticky", commit_ms=200)
+        until = time.monotonic() + 20
+        while len(pairs(other)) < SIZE:
+            assert time.monotonic() < until, (owned(other), other.events)
+            time.sleep(0.1)
+        write(broker, topic)
+        time.sleep(1)
+        slow.signal(signal.SIGCONT)
+        settle([slow, other], {topic: SIZE})
+        assert slow.of("lost")
+        lives = [Life(m.name, True, m.events, None).live() for m in (slow, other)]
+        assert not list(two_owners(lives))
+        assert not unread(lives, {(topic, p): 2 * RECORDS // SIZE for p in range(SIZE)})
+        assert not backwards(broker.bootstrap, [group.group])
+
+
+def test_commit_waits_and_poll_counts_as_done_what_it_gave_out(broker: Broker, topic: str):
+    """After ``commit`` a plain consumer of the group goes on at the very next record."""
+    group = new_name("by-hand")
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    with GroupConsumer({**settings, "enable.auto.commit": "false"}, [topic], "range") as consumer:
+        seen: dict[int, int] = {}
+        while sum(seen.values()) < 700:
+            message = consumer.poll(1.0)
+            if message is not None:
+                seen[message.partition()] = seen.get(message.partition(), 0) + 1
+        consumer.commit()
+        assert consumer.assignment() == {topic: list(range(SIZE))}
+    plain = Consumer(settings)
+    plain.subscribe([topic])
+    first: dict[int, int] = {}
+    until = time.monotonic() + 20
+    left = {p: seen.get(p, 0) for p in range(SIZE) if seen.get(p, 0) < RECORDS // SIZE}
+    while len(first) < len(left) and time.monotonic() < until:
+        message = plain.poll(0.5)
+        if message is not None and message.error() is None:
+            first.setdefault(message.partition(), message.offset())
+    plain.close()
+    assert first == left
+
+
+def test_settings_are_said_once_and_secrets_stay_out_of_reprs():
+    told = member_settings(
+        {"bootstrap.servers": "a:1,b:2", "group.id": "g", "session.timeout.ms": "6000", "security.protocol": "sasl_ssl"}
+    )
+    assert told == {
+        "bootstrap_servers": ["a:1", "b:2"],
+        "group_id": "g",
+        "session_timeout_ms": 6000,
+        "security_protocol": "SASL_SSL",
+        "enable_auto_commit": True,
+    }
+    with pytest.raises(BadInput, match=r"no 'group\.id'"):
+        GroupConsumer({"bootstrap.servers": "a:1"}, ["t"])
