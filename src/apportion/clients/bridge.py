@@ -134,7 +134,7 @@ class Bridge:
         began = time.perf_counter()
         claims = {member.member_id: self._read(member) for member in members}
         raw = self._group(members, claims, cluster, group)
-        plan = make_plan(build(raw), self.strategy)
+        plan = make_plan(build(raw, share=True), self.strategy)
         held_back = withheld(plan, np.array([claims[m].held for m in plan.group.members], dtype=np.bool_))
         shares = owners_to_names(plan.group, np.where(held_back, NOBODY, plan.owner))
         data = self.memory.tell(plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -12,7 +12,6 @@ import numpy as np
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints, Longs
 from apportion.kernels.keep import Verdict, judge
 from apportion.kernels.lag import lag_of
-from apportion.model.notebook import group_to_html
 
 NO_PRIORITY: Final = np.iinfo(np.int64).min
 """A member without a priority: it comes after every member that has one."""
@@ -26,11 +25,14 @@ class Claims:
         (C,) a member and a partition that exists; no pair stands twice.
     strays
         Claims on what does not exist: (member, topic name, partition id).
+    said
+        (M,) the claims as each member said them, topic to ids, where plans may hand those lists on; else empty.
     """
 
     member: Ints
     partition: Ints
     strays: tuple[tuple[int, str, int], ...] = ()
+    said: tuple[Mapping[str, list[int]] | None, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +121,6 @@ class Group:
     auto_offset_reset: str = "latest"
     client_ids: tuple[str | None, ...] = ()
     hosts: tuple[str | None, ...] = ()
-
-    def _repr_html_(self) -> str:
-        wants = [[self.topics[t] for t in self.subscriptions[k]] for k in self.subscription_of.tolist()]
-        held = np.bincount(self.owner[self.owner != NOBODY], minlength=self.M).tolist()
-        return group_to_html(self.name, self.members, wants, held)
 
     def __repr__(self) -> str:
         return f"Group({self.name!r}, topics={self.T}, partitions={self.P}, members={self.M})"
