@@ -1,0 +1,86 @@
+"""Strategies side by side: only those that leave nothing undone are judged, and the advice says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import apportion
+from apportion.errors import UnknownName
+from apportion.model.text import read_group
+from apportion.report import comparing, gating
+from apportion.report.text import render
+
+
+def lagging(lags: list[int], members: int = 2) -> apportion.Group:
+    half = len(lags) // members
+    raw: dict[str, Any] = {
+        "group": "g",
+        "topics": {"t": [{"partition": p, "lag": lag} for p, lag in enumerate(lags)]},
+        "members": {
+            f"m{i}": {"topics": ["t"], "owned": {"t": list(range(i * half, (i + 1) * half))}, "generation": 1}
+            for i in range(members)
+        },
+    }
+    return read_group(raw)
+
+
+EVEN = lagging([10, 10, 10, 10])
+SKEWED = lagging([500, 500, 1, 1])
+
+
+def test_an_even_group_is_left_as_it_is() -> None:
+    compared = comparing.compare(EVEN)
+    assert compared.best["moves"] == "cooperative-sticky"
+    advice = comparing.advice(compared)[0]
+    assert advice.startswith("Advice: cooperative-sticky: every member gets 2; it moves 0")
+    assert "which is proved" in advice
+
+
+def test_where_lag_is_skewed_the_advice_weighs_it_against_moves() -> None:
+    advice = comparing.advice(comparing.compare(SKEWED))[0]
+    assert advice == (
+        "Advice: lag-aware, while this lag lasts: the heaviest member has 501 messages to read instead of 1,000 under "
+        "cooperative-sticky, for 2 moves instead of 0."
+    )
+
+
+def test_a_plan_that_leaves_partitions_without_an_owner_is_best_at_nothing() -> None:
+    raw = {"topics": {"t": 3, "u": 1}, "members": {"a": {"topics": ["t", "u"]}}}
+    compared = comparing.compare(read_group(raw))
+    joined = next(p for p in compared.plans if p.assignor == "sticky-stream-join")
+    assert joined.unassigned, "numbers 1 and 2 have no partner in u"
+    assert joined not in compared.complete
+    assert "sticky-stream-join" not in compared.best.values()
+    assert any(line.startswith("Not judged") and "sticky-stream-join" in line for line in comparing.advice(compared))
+
+
+def test_the_least_of_each_column_is_marked_and_the_present_is_not() -> None:
+    text = render(comparing.comparison_table(comparing.compare(SKEWED, ["range", "lag-aware"])).narrow())
+    now, ranged, aware = text.splitlines()[1:]
+    assert "*" not in now
+    assert ranged.split()[:5] == ["range", "2", "*", "0", "*"]
+    assert "501 *" in aware
+
+
+def test_chosen_strategies_keep_the_order_of_the_asker() -> None:
+    assert [p.assignor for p in comparing.compare(EVEN, ["sticky", "range", "sticky"]).plans] == ["sticky", "range"]
+    with pytest.raises(UnknownName, match="Maybe you meant 'sticky'"):
+        comparing.compare(EVEN, ["stiky"])
+
+
+def test_a_limit_is_breached_above_it_and_not_at_it() -> None:
+    facts = gating.facts_of_plan(apportion.plan(SKEWED, "lag-aware"))
+    assert gating.breaches({"max-moves": 2, "max-skew": 0}, facts) == []
+    assert gating.breaches({"max-moves": 1}, facts) == [{"policy": "max-moves", "limit": 1, "found": 2}]
+    assert gating.breaches({"max-lag-share": 0.5, "max-lag": 500}, facts) == [
+        {"policy": "max-lag", "limit": 500, "found": 501}
+    ]
+
+
+def test_proof_is_required_of_every_goal() -> None:
+    proved = gating.facts_of_plan(apportion.plan(EVEN, "sticky"))
+    silent = gating.facts_of_plan(apportion.plan(EVEN, "range"))
+    assert gating.breaches({"require-proof": True}, proved) == []
+    assert gating.breaches({"require-proof": True}, silent)[0]["found"] == "nothing"
