@@ -184,6 +184,41 @@ def test_without_ortools_plans_are_valid_and_balanced_and_claim_no_more_than_is_
     assert unshown > 0
 
 
+def test_large_tables_of_racks_are_left_to_ortools_and_come_out_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ortools", reason="OR-tools is not installed")
+    monkeypatch.setattr(flow, "LARGE", 0)
+    monkeypatch.setattr(exact, "TINY", -1)
+    for seed in range(1, GROUPS, 4):
+        raw, order = some(seed)
+        made = plan(raw, order)
+        assert "heuristic" not in made.proof.values()
+        assert not judge.better_exchange(raw, judge.owners(raw, made.target), order), (seed, order)
+
+
+@pytest.mark.parametrize("limit", ["LARGE", "CELLS"])
+def test_where_racks_make_too_large_a_table_they_are_left_out_and_the_proof_says_so(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "TINY", -1)
+    if limit == "LARGE":
+        monkeypatch.setattr(flow, "LARGE", 0)
+        monkeypatch.setattr(flow, "solver", lambda: None)
+    left_out = 0
+    for seed in range(2, GROUPS, 8):
+        raw, order = some(seed)
+        kinds = plan(raw, order).group.subscriptions
+        if limit == "CELLS":
+            monkeypatch.setattr(exact, "CELLS", len(kinds) * len(raw["topics"]))
+        made = plan(raw, order)
+        shown = tuple(goal for goal, how in made.proof.items() if how == "optimal")
+        assert not judge.better_exchange(raw, judge.owners(raw, made.target), shown), (seed, order)
+        second = plan(next_round(raw, made), order)
+        assert second.target == made.target, (seed, order)
+        left_out += made.proof.get("racks") == "heuristic"
+        monkeypatch.setattr(exact, "CELLS", 10_000_000)
+    assert left_out > 0
+
+
 def test_with_ortools_alone_tiny_groups_are_best_too(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ortools", reason="OR-tools is not installed")
     monkeypatch.setattr(flow, "TINY", 0)

@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.kernels.flow import Claimed, most_kept
+from apportion.kernels import flow
+from apportion.kernels.flow import Claimed, fewest_misses, most_kept
 from apportion.kernels.greedy import deal
 from apportion.kernels.near import cheapest, local_only
 from apportion.kernels.share import levels
@@ -121,8 +122,7 @@ def _bounds(question: Question, moves_first: bool) -> Bounds:
 
 def _nearest(supply: Ints, size: Ints, low: Ints, high: Ints, open: Bools, miss: Bools) -> tuple[Ints, Ints, Bools]:
     """Loads (J,) and cells (I, J) that the fairest plans with fewest misses have in common."""
-    flow = _sure(spread(supply, size * low, size * high, open, open & ~miss))
-    _, price = cheapest(flow, miss, open, size * low, size * high)
+    _, price = _fewest(supply, size * low, size * high, open, miss)
     value = np.where(open, miss + price, np.iinfo(np.int64).max)
     open = open & (value == value.min(axis=1)[:, None])
     return np.where(price > 0, high, low), np.where(price < 0, low, high), open
@@ -215,10 +215,10 @@ def _complete(question: Question, owner: Ints, rest: Ints, bounds: Bounds | None
         load = np.zeros_like(load)
     supply = np.bincount(question.row[rest], minlength=len(bounds.open))
     low, high = _sums(bounds, load)
-    better = None if bounds.cost is None else bounds.open & ~bounds.cost
-    table = _sure(spread(supply, low, high, bounds.open, better))
-    if bounds.cost is not None:
-        table, _ = cheapest(table, bounds.cost, bounds.open, low, high)
+    if bounds.cost is None:
+        table = _sure(spread(supply, low, high, bounds.open))
+    else:
+        table, _ = _fewest(supply, low, high, bounds.open, bounds.cost)
     need = np.maximum(bounds.low - load, 0)
     room = np.flatnonzero(bounds.high - load > need)
     need[_first_in_column(room, bounds.column, table.sum(axis=0) - low)] += 1
@@ -264,6 +264,14 @@ def _spare(supply: Ints, bounds: Bounds) -> Ints:
     pieces = int(bounds.part.max()) + 1
     total = np.bincount(bounds.part[bounds.open[used].argmax(axis=1)], supply[used], pieces)
     return (total - np.bincount(bounds.part[bounds.column], bounds.low, pieces)).astype(np.int64)
+
+
+def _fewest(supply: Ints, low: Ints, high: Ints, open: Bools, miss: Bools) -> tuple[Ints, Ints]:
+    """Amounts (I, J) with fewest misses, and the columns' prices (J,)."""
+    table = fewest_misses(supply, low, high, open, miss) if open.size > flow.LARGE else None
+    if table is None:
+        table = _sure(spread(supply, low, high, open, open & ~miss))
+    return cheapest(table, miss, open, low, high)
 
 
 def _sure(table: Ints | None) -> Ints:

@@ -18,6 +18,10 @@ SMALL = 100_000
 """Up to so many cells our own table does without OR-tools in bearable time."""
 
 
+LARGE = 50_000
+"""From so many cells (rows x columns) on the fewest misses are left to OR-tools."""
+
+
 @cache
 def solver() -> Any:
     """OR-tools' class for min-cost flows; None where it is not installed. Imported when first needed: it is slow."""
@@ -26,6 +30,31 @@ def solver() -> Any:
     except ImportError:
         return None
     return SimpleMinCostFlow
+
+
+def fewest_misses(supply: Ints, low: Ints, high: Ints, open: Bools, miss: Bools) -> Ints | None:
+    """Amounts (I, J) with column sums from ``low`` to ``high`` (J,) and fewest misses; None without OR-tools."""
+    maker = solver()
+    if maker is None:
+        return None
+    rows, columns = open.shape
+    i, j = np.nonzero(open & (supply > 0)[:, None])
+    place = rows + np.arange(columns)
+    flow = maker()
+    arcs = flow.add_arcs_with_capacity_and_unit_cost(
+        np.concatenate([i, place]),
+        np.concatenate([rows + j, np.full(columns, rows + columns)]),
+        np.concatenate([supply[i], high - low]),
+        np.concatenate([miss[i, j], np.zeros(columns)]).astype(np.int64),
+    )
+    needs = np.concatenate([supply, -low, [int(low.sum()) - int(supply.sum())]])
+    flow.set_nodes_supplies(np.arange(len(needs)), needs)
+    status = flow.solve()
+    if status != flow.OPTIMAL:
+        raise ArithmeticError(f"the flow of {len(arcs)} arcs ended with status {status}")
+    table = np.zeros(open.shape, dtype=np.int64)
+    table[i, j] = flow.flows(arcs)[: len(i)]
+    return table
 
 
 @dataclass(frozen=True, eq=False)

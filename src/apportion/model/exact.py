@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, Bools, Ints
+from apportion.kernels import flow
 from apportion.kernels.exact import Question, solve
 from apportion.kernels.near import misses
 from apportion.kernels.prices import Prices, prices, weights
@@ -42,8 +43,22 @@ def best(group: Group, order: tuple[str, ...] = GOALS) -> Answer:
     elif len(group.subscriptions) * group.T > CELLS:
         return _wide(group, order)
     else:
-        owner, proof = solve(question(group, "racks" in order), order)
+        owner, proof = _solve(group, order)
     return Answer(owner, proof, certificate=Exactness(group, owner, proof))
+
+
+def _solve(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+    """The plan of any other group; without racks where telling them apart makes the table too large."""
+    asked = question(group, "racks" in order)
+    told_apart = asked.column is not group.subscription_of
+    if told_apart or "racks" not in order:
+        if asked.miss is None or asked.open.size <= flow.LARGE or flow.solver() is not None:
+            return solve(asked, order)
+        asked = question(group, False)
+    owner, shown = solve(asked, tuple(goal for goal in order if goal != "racks"))
+    proof = {goal: shown.get(goal, "heuristic") for goal in order}
+    proof.update(dict.fromkeys(order[order.index("racks") :], "heuristic"))
+    return owner, proof
 
 
 def _wide(group: Group, order: tuple[str, ...]) -> Answer:
@@ -133,7 +148,7 @@ class Exactness:
     def prices(self) -> Prices | None:
         """Prices for the goals that are shown, found from the plan alone; None if the plan is not the best."""
         shown = tuple(goal for goal, how in self.proof.items() if how == "optimal")
-        q = question(self.group, "racks" in self.proof)
+        q = question(self.group, "racks" in shown)
         return prices(self.owner, q.row, q.column, q.open, q.miss, q.claim, shown)
 
     def explain(self, group: Group) -> list[str]:
@@ -215,13 +230,15 @@ def _topic_rows(group: Group) -> tuple[Ints, Bools]:
 
 
 def _rack_cells(group: Group, row: Ints, open: Bools) -> tuple[Ints, Ints, Bools, Bools | None]:
-    """Rows, columns and cells told apart by racks too, and the cells that miss one."""
+    """Rows, columns and cells told apart by racks too, and the cells that miss one; as they were if too many."""
     racks = group.racks
     if racks is None:
         return row, group.subscription_of, open, None
     sets, places = len(racks.sets) + 1, len(racks.names) + 1
     rows, new_row = _kinds(np.where(row >= 0, row * sets + racks.set_of + 1, NOBODY))
     columns, column = _kinds(group.subscription_of * places + racks.of_member + 1)
+    if len(rows) * len(columns) > CELLS:
+        return row, group.subscription_of, open, None
     open = open[rows // sets][:, columns // places]
     miss = misses(racks.near, columns % places - 1, rows % sets - 1) & open
     return new_row, column, open, miss if miss.any() else None
