@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -208,3 +209,19 @@ def test_what_a_classic_member_said_goes_too() -> None:
 def test_the_page_of_tables_is_what_the_schemas_say() -> None:
     """Made by ``python -m apportion.spark.tables_page docs/tables.md``."""
     assert (Path(__file__).parents[2] / "docs" / "tables.md").read_text(encoding="utf-8") == tables_page.page()
+
+
+def test_the_questions_of_the_docs_have_answers(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each SQL example of docs/pipeline.md runs as it stands there, on the recorded cluster."""
+    duckdb = pytest.importorskip("duckdb", reason="the SQL examples are tried with DuckDB: pip install duckdb")
+    (out.parent / "tables").unlink(missing_ok=True)
+    (out.parent / "tables").symlink_to(out)
+    monkeypatch.chdir(out.parent)
+    page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    views, *questions = re.findall(r"```sql\n(.+?)```", page, re.DOTALL)
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(views)
+    answers = [connection.execute(question).fetchall() for question in questions]
+    assert len(answers) >= 6
+    assert all(answers[number] for number in (0, 2, 3))

@@ -22,8 +22,8 @@ from apportion.spark import decode, files, schemas, sinks, sources, trouble
 
 def bytes_of(root: Path) -> dict[str, bytes]:
     """Every visible file below a folder."""
-    found = (file for file in root.rglob("*") if file.is_file())
-    return {str(f.relative_to(root)): f.read_bytes() for f in found if not any(p.startswith(".") for p in f.parts[-3:])}
+    found = ((str(file.relative_to(root)), file) for file in root.rglob("*") if file.is_file())
+    return {name: file.read_bytes() for name, file in found if not name.startswith(".")}
 
 
 def written(root: Path, name: str, text: str, publish: bool) -> None:

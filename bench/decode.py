@@ -1,0 +1,86 @@
+"""How fast commits are decoded: in process and inside Spark, on v4 records, every bounds check on.
+
+python -m bench.decode [rows]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from apportion.spark import decode, rows, schemas, session, sources
+from apportion.testing import records as write
+
+CHUNK = 100_000
+
+
+def log(folder: Path, count: int) -> None:
+    """A dump of v4 commits with topic ids: 1 in 50 a tombstone, 1 in 20 with metadata; 20 files' worth of groups."""
+    (folder / "records").mkdir(parents=True)
+    schema = schemas.arrow_schema(schemas.RECORDS)
+    keys = [write.commit_key(f"team-{g % 40}.service-{g}", f"events.topic-{g % 31}", g % 24) for g in range(5000)]
+    with pq.ParquetWriter(folder / "records" / "part-0.parquet", schema) as out:
+        for start in range(0, count, CHUNK):
+            out.write_table(_chunk(schema, keys, start, min(CHUNK, count - start)), row_group_size=CHUNK)
+    pq.write_table(schemas.arrow_schema(schemas.ENDS).empty_table(), folder / "ends.parquet")
+
+
+def _chunk(schema: pa.Schema, keys: list[bytes], start: int, size: int) -> pa.Table:
+    numbers = range(start, start + size)
+    values = [
+        None
+        if n % 50 == 0
+        else write.commit_value(
+            n, leader_epoch=5, metadata="checked" if n % 20 == 1 else "", commit_time=1_763_730_000_000 + n,
+            topic_id=bytes(range(16)),
+        )
+        for n in numbers
+    ]  # fmt: skip
+    columns = [
+        pa.array([keys[n * 7919 % len(keys)] for n in numbers], pa.binary()),
+        pa.array(values, pa.binary()),
+        pa.array(["__consumer_offsets"] * size),
+        pa.array([n % 50 for n in numbers], pa.int32()),
+        pa.array([n // 50 for n in numbers], pa.int64()),
+        pa.array([(1_763_730_000_000 + n) * 1000 for n in numbers], pa.timestamp("us", tz="UTC")),
+        pa.array([0] * size, pa.int32()),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def in_process(folder: Path, plain: bool) -> float:
+    """Rows a second of one core, without Spark."""
+    table = pq.read_table(folder / "records")
+    table = table.slice(0, 100_000) if plain else table
+    batches = list(table.combine_chunks().to_batches(max_chunksize=10_000))
+    made = rows.plain_commit_rows if plain else rows.commit_rows
+    began = time.perf_counter()
+    for batch in batches:
+        made(batch)
+    return table.num_rows / (time.perf_counter() - began)
+
+
+def main() -> None:
+    """Print the rates."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "dump"
+        log(folder, count)
+        print(f"{count} commits, v4; one core in process: fast {in_process(folder, False):,.0f} rows/s", end="")
+        print(f", plain {in_process(folder, True):,.0f} rows/s")
+        with session.session(quick=False) as spark:
+            records = sources.read_dump(spark, folder).records
+            for turn in range(4):
+                began = time.perf_counter()
+                decode.commits(records).write.format("noop").mode("overwrite").save()
+                took = time.perf_counter() - began
+                print(f"Spark, {session.cores()} cores, turn {turn}: {took:.2f} s, {count / took:,.0f} rows/s")
+
+
+if __name__ == "__main__":
+    main()
