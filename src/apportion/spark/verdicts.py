@@ -1,25 +1,21 @@
-"""Burrow's verdicts on every partition, from the last commits and the log ends around them."""
+"""Burrow's verdicts on every partition, from the last commits and the log ends around them; ``history.verdicts`` rules.
+
+All in the JVM: a million partitions have a million short windows, too many to be Python objects one by one.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from apportion.history.verdicts import WINDOW, Commit, verdict
-from apportion.spark import schemas
-from apportion.spark.batches import each
+from apportion.history.verdicts import OK, REWIND, STALL, STOP, WARN, WINDOW
 from apportion.spark.commits import KEY
 from apportion.spark.histories import millis
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-_ENOUGH: Final = "size(window) > 0"
+    from pyspark.sql import Column, DataFrame
 
 
 def verdicts(commits: DataFrame, lag: DataFrame, ends_now: DataFrame, allowed_lag: int = 0) -> DataFrame:
@@ -36,11 +32,15 @@ def verdicts(commits: DataFrame, lag: DataFrame, ends_now: DataFrame, allowed_la
         *KEY, "lag", millis("sampled_at").alias("now_ms"), "seconds"
     )
     samples = ends_now.select("topic", "partition", "samples")
-    whole = judged.join(_windows(commits), list(KEY), "inner").join(samples, ["topic", "partition"], "left")
-    return each(whole, partial(_judge, allowed_lag), schemas.VERDICTS.schema)
+    whole = judged.join(windows(commits), list(KEY), "inner").join(samples, ["topic", "partition"], "left")
+    told = whole.withColumn("lags", _lags_then()).withColumn("verdict", verdict(allowed_lag))
+    first, last = (F.timestamp_millis(F.element_at("window", place)["at_ms"]) for place in (1, -1))
+    return told.select(
+        *KEY, "verdict", "lag", F.size("window").alias("window"), first.alias("first_commit"), last.alias("last_commit")
+    )
 
 
-def _windows(commits: DataFrame) -> DataFrame:
+def windows(commits: DataFrame) -> DataFrame:
     """The last commits of each partition: (group, topic, partition, window array<struct<offset, at_ms, committed>>)."""
     newest_first = Window.partitionBy(*KEY).orderBy(F.col("source_offset").desc())
     since = F.max(F.col("tombstone").cast("int")).over(newest_first.rowsBetween(Window.unboundedPreceding, 0))
@@ -54,23 +54,31 @@ def _windows(commits: DataFrame) -> DataFrame:
     )
 
 
-def _judge(allowed_lag: int, row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    samples = [(s["at_ms"], s["end"]) for s in row["samples"] or ()]
-    times = [at for at, _ in samples]
-    window = [
-        Commit(c["at_ms"], c["committed"], _lag_then(samples, times, c["at_ms"], c["committed"])) for c in row["window"]
-    ]
-    since = None if row["seconds"] is None else int(row["now_ms"] - row["seconds"] * 1000)
-    yield {
-        **{name: row[name] for name in (*KEY, "lag")},
-        "verdict": verdict(window, row["lag"], row["now_ms"], allowed_lag, since),
-        "window": len(window),
-        "first_commit": window[0].at * 1000,
-        "last_commit": window[-1].at * 1000,
-    }
+def _lags_then() -> Column:
+    """The lag that each commit left, by the last log end sampled before it; null where there is none."""
+
+    def then(commit: Column) -> Column:
+        before = F.filter("samples", lambda sample: sample["at_ms"] <= commit["at_ms"])
+        end = F.when(F.size(before) > 0, F.element_at(before, -1)["end"])
+        return F.when(end.isNotNull(), F.greatest(end - commit["committed"], F.lit(0).cast("bigint")))
+
+    return F.transform("window", then)
 
 
-def _lag_then(samples: list[tuple[int, int]], times: list[int], at: int, committed: int) -> int | None:
-    """The lag that a commit left, by the last log end sampled before it; None where there is none."""
-    i = bisect_right(times, at)
-    return max(0, samples[i - 1][1] - committed) if i else None
+def verdict(allowed_lag: int) -> Column:
+    """``history.verdicts.verdict`` of the columns window, lags, lag, now_ms and seconds."""
+    first, last = F.element_at("window", 1), F.element_at("window", -1)
+    committed = F.transform("window", lambda commit: commit["committed"])
+    known = F.filter("lags", lambda lag: lag.isNotNull())
+    since = F.col("now_ms") - F.floor(F.coalesce("seconds", F.lit(0.0)) * 1000).cast("bigint")
+    woke = F.greatest(last["at_ms"], F.when(F.col("seconds").isNotNull(), since))
+    one, silent = F.size("window") < 2, F.col("now_ms") - woke > last["at_ms"] - first["at_ms"]
+    return (
+        F.when(F.col("lag").isNull() | (F.col("lag") <= allowed_lag), OK)
+        .when(~one & silent, STOP)
+        .when(F.array_max(committed) > last["committed"], REWIND)
+        .when(one | F.exists(known, lambda lag: lag <= allowed_lag), OK)
+        .when(F.array_min(committed) == F.array_max(committed), STALL)
+        .when((F.size(known) > 1) & (known == F.array_sort(known)), WARN)
+        .otherwise(OK)
+    )
