@@ -140,3 +140,36 @@ def test_start_up_imports_neither_numpy_nor_rich() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("missing", "words", "extra"),
+    [
+        ("pyarrow", ["describe", "DUMP"], "spark"), ("pyarrow", ["report", "DUMP", "-o", "-"], "spark"),
+        ("pyarrow", ["replay", "DUMP", "--group", "g"], "spark"), ("pyarrow", ["demo", "--no-spark"], "spark"),
+        ("pyspark", ["pipeline", "build", "--from", "DUMP", "--to", "t"], "spark"),
+        ("kafka", ["describe", "--bootstrap-server", "localhost:9", "--group", "g"], "kafka-python"),
+        ("kafka", ["watch", "--bootstrap-server", "localhost:9", "--group", "g"], "kafka-python"),
+    ],
+)  # fmt: skip
+def test_a_library_that_is_missing_is_a_sentence_with_what_brings_it(
+    tmp_path: Path, missing: str, words: list[str], extra: str
+) -> None:
+    from apportion.demo import dump
+
+    line = [str(dump()) if word == "DUMP" else word for word in words]
+    program = f"import sys; sys.modules[{missing!r}] = None; from apportion.cli import main; sys.exit(main({line!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") <= 2
+    assert f"pip install 'apportion[{extra}]'" in done.stderr
+
+
+def test_a_plan_needs_numpy_alone(folder: Path) -> None:
+    absent = ("rich", "typer", "kafka", "pyarrow", "pyspark", "ortools")
+    hide = f"import sys; sys.modules.update(dict.fromkeys({absent!r}))"
+    program = f"{hide}; from apportion.cli import main; sys.exit(main(['plan', 'group.json']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -16,6 +16,8 @@ OK, SOME_FAILED, WRONG, BREACHED = 0, 1, 2, 3
 """Exit codes: well; some item of a batch failed; wrong usage or bad input; a policy of the user's was breached."""
 OUR_FAULT, INTERRUPTED, BROKEN_PIPE = 70, 130, 141
 """Exit codes: a fault in apportion (BSD's EX_SOFTWARE); Ctrl-C and a reader that went away (as shells count them)."""
+_EXTRAS = {"pyarrow": "spark", "pyspark": "spark", "pandas": "spark", "kafka": "kafka-python", "ortools": "flow"}
+"""Libraries that a command may lack, and the extra of this package that brings each."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,6 +51,9 @@ def complain(error: Exception) -> int:
     if isinstance(error, OSError):
         where = f" {os.fspath(error.filename)!r}" if isinstance(error.filename, str) else ""
         return _say(f"cannot read or write{where}: {error.strerror or error}.", WRONG)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRAS:
+        extra = _EXTRAS[str(error.name).partition(".")[0]]
+        return _say(f"this needs {error.name}, which is not installed: pip install 'apportion[{extra}]'.", WRONG)
     return _say(
         f"this is a fault in apportion, not in what you gave it: {type(error).__name__}: {error}. "
         "Please report it, with what APPORTION_DEBUG=1 prints.",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from apportion.cli.output import emit
-from apportion.cli.parser import COMMANDS, Parser, parser_of
+from apportion.cli.parser import COMMANDS, Parser, one_of, parser_of
 
 DETAILS = "The script asks apportion for each word, so that strategies installed later are completed too."
 EXAMPLES = (
@@ -44,7 +44,9 @@ SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 def add_arguments(parser: Parser) -> None:
     """The shell."""
-    parser.add_argument("shell", metavar="SHELL", choices=list(SCRIPTS), help=", ".join(SCRIPTS))
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=[*SCRIPTS], type=one_of([*SCRIPTS], "shell"), help=", ".join(SCRIPTS)
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -172,15 +172,17 @@ PICTURES: Final = (*FORMS, "html")
 def add_output(parser: Parser, formats: Sequence[str] = FORMS) -> None:
     """``-o``: the forms of the result on standard output."""
     parser.add_argument(
-        "-o", "--output", metavar="FORMAT", type=_one_of(formats), default=formats[0],
+        "-o", "--output", metavar="FORMAT", type=one_of(formats), default=formats[0],
         help=f"{', '.join(formats)} (default: {formats[0]})",
     )  # fmt: skip
 
 
-def _one_of(names: Sequence[str]) -> Callable[[str], str]:
+def one_of(names: Sequence[str], kind: str = "output format") -> Callable[[str], str]:
+    """An argument's type: one of some names, with a hint at the nearest."""
+
     def read(text: str) -> str:
         if text not in names:
-            raise argparse.ArgumentTypeError(str(UnknownName("output format", text, names)))
+            raise argparse.ArgumentTypeError(str(UnknownName(kind, text, names)))
         return text
 
     return read

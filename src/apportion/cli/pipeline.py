@@ -11,10 +11,10 @@ from pathlib import Path
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables, tell
-from apportion.cli.parser import Parser, Usage, add_output, whole
-from apportion.errors import UnknownName
+from apportion.cli.parser import Parser, Usage, add_output, one_of, whole
 
 ACTIONS = ("capture", "build", "rebuild", "status")
+SOURCES = ("auto", "connector", "python")
 DETAILS = (
     "capture  reads the records that were not read yet from a cluster into a dump\n"
     "build    makes every table from a dump (--from DUMP --to TABLES)\n"
@@ -30,7 +30,8 @@ EXAMPLES = (
 
 def add_arguments(parser: Parser) -> None:
     """What to do, from where, to where."""
-    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
+    kind = one_of(ACTIONS, "action")
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, type=kind, help=", ".join(ACTIONS))
     parser.add_argument("--from", metavar="DUMP", dest="dump", help="build, rebuild: the dump")
     parser.add_argument("--to", metavar="FOLDER", help="capture: the dump; build, rebuild, status: the tables")
     source.add_connection(parser)
@@ -39,7 +40,12 @@ def add_arguments(parser: Parser) -> None:
         "--interval", metavar="S", type=whole(1, 86_400), default=60, help="capture --service: seconds (default: 60)"
     )
     parser.add_argument(
-        "--source", metavar="HOW", default="auto", help="capture: auto, connector or python (default: auto)"
+        "--source",
+        metavar="HOW",
+        choices=SOURCES,
+        type=one_of(SOURCES, "source"),
+        default="auto",
+        help="capture: auto, connector or python (default: auto)",
     )
     parser.add_argument(
         "--allowed-lag", metavar="N", type=whole(), default=0, help="build: messages that count as none"
@@ -77,8 +83,6 @@ def run(args: argparse.Namespace) -> int:
 def _capture(args: argparse.Namespace) -> int:
     from apportion.spark import job
 
-    if args.source not in ("auto", "connector", "python"):
-        raise UnknownName("source", args.source, ("auto", "connector", "python"))
     connection = source.connection(args)
     with _as_file(dict(connection.properties.settings)) as file:
         job.capture(
