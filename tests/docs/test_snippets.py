@@ -1,17 +1,20 @@
 """Every command and every piece of Python in the README and the docs is run, and what it prints is compared.
 
 In a page, ``<!-- file: NAME`` begins a comment that holds a file's content; ``<!-- not run: WHY -->`` stands before a
-block that needs what is not here. In expected output a line ``...`` stands for any lines.
+block that needs what is not here, and then of Python the imports alone are run. In expected output a line ``...`` stands
+for any lines.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import os
 import re
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,15 +48,23 @@ def pieces(page: Path, folder: Path) -> Iterator[Block]:
         elif found["why"]:
             skip = True
         else:
-            if not skip:
-                yield Block(found["kind"], found["body"], text.count("\n", 0, found.start()) + 1)
+            body = found["body"] if not skip else imports(found["body"]) if found["kind"] == "python" else ""
+            yield Block(found["kind"], body, text.count("\n", 0, found.start()) + 1)
             skip = False
+
+
+def imports(body: str) -> str:
+    """The import statements of Python that is not run."""
+    wanted = [node for node in ast.parse(body).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return ast.unparse(ast.Module(wanted, []))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_snippet_does_what_the_page_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    known: dict[str, object] = {"__name__": "page"}
+    module = types.ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look their module up
+    known = vars(module)
     for block in pieces(page, tmp_path):
         where = f"{page.name}:{block.line}"
         if block.kind == "console":
