@@ -3,7 +3,8 @@
     python bench/confluent_throughput.py [messages] [turns]
 
 Both read the same topic from its beginning, in a group of their own each time, one member, the same settings; ``poll``
-takes one message a call, ``consume`` 500. The time runs from the first message to the last.
+takes one message a call, ``consume`` 500. The time runs from the first message to the last; ``cpu`` counts the
+processor time of the whole process in it, which tells more where other programs share the machine.
 """
 
 from __future__ import annotations
@@ -50,26 +51,27 @@ def ours(bootstrap: str, group: str) -> Any:
     return GroupConsumer(settings(bootstrap, group), ["t"], "cooperative-sticky")
 
 
-def by_poll(consumer: Any, messages: int) -> float:
-    """Seconds from the first message to the last."""
-    poll, seen, began = consumer.poll, 0, 0.0
+def by_poll(consumer: Any, messages: int) -> tuple[float, float]:
+    """Seconds and processor seconds from the first message to the last."""
+    poll, seen, began, cpu = consumer.poll, 0, 0.0, 0.0
     while seen < messages:
         message = poll(1.0)
         if message is not None and message.error() is None:
             seen += 1
-            began = began or time.perf_counter()
-    return time.perf_counter() - began
+            if not began:
+                began, cpu = time.perf_counter(), time.process_time()
+    return time.perf_counter() - began, time.process_time() - cpu
 
 
-def by_consume(consumer: Any, messages: int) -> float:
+def by_consume(consumer: Any, messages: int) -> tuple[float, float]:
     """The same, 500 a call."""
-    seen, began = 0, 0.0
+    seen, began, cpu = 0, 0.0, 0.0
     while seen < messages:
         got = consumer.consume(500, 1.0)
         seen += len(got)
         if got and not began:
-            began = time.perf_counter()
-    return time.perf_counter() - began
+            began, cpu = time.perf_counter(), time.process_time()
+    return time.perf_counter() - began, time.process_time() - cpu
 
 
 def main() -> None:
@@ -80,31 +82,36 @@ def main() -> None:
         broker.create_topic("t", PARTITIONS)
         fill(broker.bootstrap, messages)
         for how in (by_poll, by_consume):
-            rates: dict[str, list[float]] = {"plain": [], "GroupConsumer": []}
+            runs: dict[str, list[tuple[float, float]]] = {"plain": [], "GroupConsumer": []}
             for turn in range(turns):
                 for name, make in (("plain", plain), ("GroupConsumer", ours)):
-                    rates[name].append(measure(make, how, broker.bootstrap, f"{how.__name__}-{name}-{turn}", messages))
-            median = {name: statistics.median(values) for name, values in rates.items()}
-            print(
-                json.dumps(
-                    {
-                        "how": how.__name__,
-                        "messages": messages,
-                        "per_s": {name: [round(v) for v in values] for name, values in rates.items()},
-                        "median_per_s": {name: round(value) for name, value in median.items()},
-                        "ratio": round(median["GroupConsumer"] / median["plain"], 3),
-                    }
-                )
-            )
+                    runs[name].append(measure(make, how, broker.bootstrap, f"{how.__name__}-{name}-{turn}", messages))
+            report(how.__name__, messages, runs)
+
+
+def report(how: str, messages: int, runs: dict[str, list[tuple[float, float]]]) -> None:
+    """One line of JSON: rates, their medians, and ours as a share of plain."""
+    wall = {name: [messages / seconds for seconds, _ in of] for name, of in runs.items()}
+    cpu = {name: [messages / seconds for _, seconds in of] for name, of in runs.items()}
+    said: dict[str, Any] = {"how": how, "messages": messages}
+    for unit, rates in (("per_s", wall), ("per_cpu_s", cpu)):
+        median = {name: statistics.median(values) for name, values in rates.items()}
+        said[unit] = {name: [round(value) for value in values] for name, values in rates.items()}
+        said[f"{unit}_ratio"] = round(median["GroupConsumer"] / median["plain"], 3)
+    print(json.dumps(said))
 
 
 def measure(
-    make: Callable[[str, str], Any], how: Callable[[Any, int], float], bootstrap: str, group: str, messages: int
-) -> float:
-    """Messages a second of one run."""
+    make: Callable[[str, str], Any],
+    how: Callable[[Any, int], tuple[float, float]],
+    bootstrap: str,
+    group: str,
+    messages: int,
+) -> tuple[float, float]:
+    """Seconds and processor seconds of one run."""
     consumer = make(bootstrap, group)
     try:
-        return messages / how(consumer, messages)
+        return how(consumer, messages)
     finally:
         consumer.close()
 

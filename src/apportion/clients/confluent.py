@@ -16,8 +16,8 @@ commits. A confluent-kafka consumer, told by ``assign()`` what to read, fetches.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -39,7 +39,7 @@ from apportion.errors import BadInput
 
 log = logging.getLogger("apportion.clients")
 
-TEND_S: Final = 0.1
+TEND_S: Final = 0.2
 """Seconds between two looks at the group, at most."""
 JOIN_S: Final = 0.05
 """Seconds that one look may last while the group rebalances."""
@@ -117,28 +117,30 @@ class GroupConsumer:
 
     def poll(self, timeout: float = 1.0) -> Any:
         """One ``confluent_kafka.Message``, or None after ``timeout`` seconds."""
-        now = time.monotonic()
-        if now >= self._next:
+        if monotonic() >= self._next:
             self._tend()
-        message = self._poll(min(timeout, TEND_S))
-        if message is not None or timeout <= TEND_S:
-            return message
-        until = now + timeout
-        while message is None and (left := until - time.monotonic()) > 0:
+        message = self._poll(timeout if timeout < TEND_S else TEND_S)
+        return message if message is not None or timeout <= TEND_S else self._wait(timeout - TEND_S)
+
+    def _wait(self, timeout: float) -> Any:
+        """Poll on, with an eye on the group."""
+        until = monotonic() + timeout
+        message = None
+        while message is None and (left := until - monotonic()) > 0:
             self._tend()
             message = self._poll(min(left, TEND_S))
         return message
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[Any]:
         """Up to ``num_messages`` messages; fewer, or none, after ``timeout`` seconds."""
-        until = time.monotonic() + timeout
+        until = monotonic() + timeout
         got: list[Any] = []
         while True:
-            if time.monotonic() >= self._next:
+            if monotonic() >= self._next:
                 if got:  # what was got here is not done yet, so nobody may take its partition
                     return got
                 self._tend()
-            left = until - time.monotonic()
+            left = until - monotonic()
             got += self._fetcher.consume(num_messages - len(got), max(0.0, min(left, TEND_S)))
             if len(got) >= num_messages or left <= 0:
                 return got
@@ -182,7 +184,7 @@ class GroupConsumer:
         calm = self._member._coordinator.stable() and not self._member._coordinator.need_rejoin()
         self._member.poll(timeout_ms=0 if calm else int(JOIN_S * 1000))
         self._follow()
-        self._next = time.monotonic() + TEND_S
+        self._next = monotonic() + (TEND_S if calm else 0)
 
     def _positions(self) -> dict[Part, int]:
         """Next offset of every partition of which something was given out."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from pathlib import Path
 from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
 
+from apportion.clients.folder import StateFolder
 from apportion.clients.stores import Open, Store
-from apportion.errors import BadInput
 from apportion.tasks.topology import Task, Topology
 
 EPOCH: Final = "apportion-epoch"
@@ -27,12 +26,13 @@ class Restorer:
     """
 
     def __init__(
-        self, topology: Topology, servers: list[str], state_dir: Path, open_store: Open, look_every_s: float = 0.5
+        self, topology: Topology, servers: list[str], folder: StateFolder, open_store: Open, look_every_s: float = 0.5
     ) -> None:
-        self.topology, self.state_dir, self.open_store = topology, state_dir, open_store
+        self.topology, self.folder, self.open_store = topology, folder, open_store
         self.look_every_s = look_every_s
         self.open: dict[Task, Store] = {}
         self.restored = self.warmed = 0
+        self._wanted: set[Task] = set()
         self._consumer = KafkaConsumer(
             bootstrap_servers=servers, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest"
         )
@@ -43,21 +43,24 @@ class Restorer:
         self._look(force=True)
 
     def lags(self) -> dict[Task, int]:
-        """Task to messages that its local store misses, as last looked up."""
-        return {task: max(0, self._ends[task] - at) for task, at in self._known.items() if task in self._ends}
+        """Task to messages that its local store misses, as last looked up; what other threads have open they tell."""
+        others = self.folder.claimed() - set(self.open)
+        known = {task: at for task, at in self._known.items() if task in self._ends and task not in others}
+        return {task: max(0, self._ends[task] - at) for task, at in known.items()}
 
     def keep(self, tasks: Collection[Task]) -> None:
         """Have exactly these stores open, and read their changelogs from where each one stands."""
-        for task in sorted(set(self.open) - set(tasks)):
-            self.open.pop(task).close()
+        self._wanted = set(tasks)
+        for task in sorted(set(self.open) - self._wanted):
             self._goal.pop(task, None)
-        for task in sorted(set(tasks) - set(self.open)):
-            self.open[task] = self.open_store(self._path(task))
-            self._known[task] = self.open[task].position
+            self.give_back(task, self.open.pop(task))
+        self._open_wanted()
         self._reassign()
 
     def step(self, waiting: Collection[Task], timeout_ms: int) -> list[Task]:
         """Read a batch; returns the tasks of ``waiting`` whose stores now hold all that their changelogs do."""
+        if self._open_wanted():
+            self._reassign()
         if not self.open:
             self._look()
             return []
@@ -78,6 +81,7 @@ class Restorer:
     def take(self, task: Task) -> Store:
         """Hand over a store: its task runs from now on."""
         store = self.open.pop(task)
+        self._wanted.discard(task)
         self._goal.pop(task, None)
         self._known.pop(task, None)
         self._reassign()
@@ -87,13 +91,21 @@ class Restorer:
         """Close the store of a task that no longer runs here; its file stays, and is told of as local state."""
         self._known[task] = store.position
         store.close()
+        self.folder.release(task)
 
     def close(self) -> None:
         """Close every store and the consumer."""
-        for store in self.open.values():
-            store.close()
-        self.open.clear()
+        for task in list(self.open):
+            self.give_back(task, self.open.pop(task))
         self._consumer.close(autocommit=False)
+
+    def _open_wanted(self) -> list[Task]:
+        """Open what is wanted and not open yet; what another thread of ours still has comes at a later step."""
+        fresh = [task for task in sorted(self._wanted - set(self.open)) if self.folder.claim(task)]
+        for task in fresh:
+            self.open[task] = self.open_store(self.folder.file(task))
+            self._known[task] = self.open[task].position
+        return fresh
 
     def _apply(self, task: Task, records: Iterable[Any]) -> None:
         """A batch in one transaction; what a replaced writer sent after its successor began does not count."""
@@ -153,7 +165,7 @@ class Restorer:
     def _anew(self, task: Task) -> None:
         """A store that is ahead of its changelog's end or behind its beginning is of another life of the topic."""
         self.open.pop(task).close()
-        path = self._path(task)
+        path = self.folder.file(task)
         for piece in (path, *path.parent.glob(f"{path.name}-*")):
             piece.unlink(missing_ok=True)
         self.open[task] = self.open_store(path)
@@ -162,23 +174,17 @@ class Restorer:
     def _on_disk(self) -> dict[Task, int]:
         """Task to position, of every store that an earlier run left."""
         found: dict[Task, int] = {}
-        for path in sorted(self.state_dir.glob("*_*.store")):
-            try:
-                task = Task.read(path.stem)
-            except BadInput:
-                continue
-            if self._has(task):
-                store = self.open_store(path)
+        for task in self.folder.tasks():
+            if self._has(task) and self.folder.claim(task):
+                store = self.open_store(self.folder.file(task))
                 found[task] = store.position
                 store.close()
+                self.folder.release(task)
         return found
 
     def _has(self, task: Task) -> bool:
         subtopologies = self.topology.subtopologies
         return task.subtopology < len(subtopologies) and subtopologies[task.subtopology].stateful
-
-    def _path(self, task: Task) -> Path:
-        return self.state_dir / f"{task}.store"
 
     def _pair(self, task: Task) -> Any:
         return TopicPartition(self.topology.subtopologies[task.subtopology].changelog, task.partition)

@@ -58,7 +58,10 @@ class SqliteStore:
         self.path = path
         try:
             self._open()
+        except sqlite3.OperationalError:
+            raise  # locked, a full disk, no permission: the state is there all the same
         except sqlite3.DatabaseError as error:
+            self._db.close()
             log.warning("the state in %s cannot be read (%s); it is restored from the changelog", path, error)
             for piece in (path, *path.parent.glob(f"{path.name}-*")):
                 piece.unlink(missing_ok=True)

@@ -152,7 +152,6 @@ def _processes(members: Sequence[_Member]) -> list[Process]:
                 lag[Task(*pair)] = min(messages, lag.get(Task(*pair), messages))
         active: dict[Task, str | None] = {task: member.member_id for member in ours for task in member.runs}
         standby = frozenset(Task(*pair) for member in ours for pair in member.memory.standby)
-        # A task that runs here has no lag to tell; one that is still being restored here does.
         names = tuple(member.member_id for member in ours)
         made.append(Process(process, names, active, standby, lag, ours[0].memory.tags, ours[0].rack))
     return made
@@ -169,11 +168,19 @@ def _shares(
     asker = min(member.member_id for member in members)
     moving = np.flatnonzero(plan.answer.active != plan.answer.target).tolist()
     coming = {plan.crew.tasks[n]: plan.crew.processes[plan.answer.target[n]].process_id for n in moving}
+
+    def at_home(task: Task, member: _Member) -> bool:
+        """Whether another consumer of the same process still has it: they share the file."""
+        return any(task in other.runs and other.process == member.process for other in members)
+
     shares = {}
     for member in members:
         mine = plan.active[member.process][member.member_id]
         now = [task for task in mine if _free(topology.partitions_of(task, sizes), holders, member.member_id)]
-        waits = [task for task in set(mine) - set(now) if topology.subtopologies[task.subtopology].stateful]
+        away = set(mine) - set(now)
+        waits = [
+            task for task in away if topology.subtopologies[task.subtopology].stateful and not at_home(task, member)
+        ]
         owned: dict[str, list[int]] = {}
         for task in now:
             for topic, partition in topology.partitions_of(task, sizes):

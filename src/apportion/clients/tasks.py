@@ -17,9 +17,7 @@ windows, repartitioning or internal topics. The changelog topics must be there, 
 from __future__ import annotations
 
 import logging
-import re
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +32,7 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
 
     raise MissingExtra("apportion.clients.tasks", "kafka-python") from None
 
+from apportion.clients.folder import StateFolder
 from apportion.clients.kafka_python import KafkaPythonAssignor
 from apportion.clients.restore import EPOCH, Restorer
 from apportion.clients.stores import Open, SqliteStore, State
@@ -58,8 +57,8 @@ class TaskRunner:
     application
         The group id.
     state_dir
-        Where stores live, one file a task, and the process's id, so that a restart finds its state again. Two
-        processes must not share it.
+        Where stores live, one file a task, and the process's id, so that a restart finds its state again. It is
+        locked: two processes cannot share it.
     settings
         Kafka Streams' knobs; the leader's count.
     tags, rack
@@ -88,15 +87,14 @@ class TaskRunner:
         consumer: Mapping[str, Any] | None = None,
     ) -> None:
         self.topology, self.settings, self.tags = topology, settings or TaskSettings(), dict(tags or {})
-        self.application, self.state_dir = application, Path(state_dir)
-        self.state_dir.mkdir(parents=True, exist_ok=True)
-        self.process = _process_id(self.state_dir)
+        self.application, self.folder = application, StateFolder.of(state_dir)
+        self.process = self.folder.process_id
         self._heard = {"active": on_active, "standby": on_standby, "close": on_close}
         self._probe_early = probe_early
         servers = bootstrap_servers.split(",")
         self.bridge = TaskBridge(topology, self.settings, rack)
         self._producer = KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=5)
-        self._restorer = Restorer(topology, servers, self.state_dir, open_store)
+        self._restorer = Restorer(topology, servers, self.folder, open_store)
         self._consumer = KafkaConsumer(
             bootstrap_servers=servers,
             group_id=application,
@@ -207,6 +205,7 @@ class TaskRunner:
         self._consumer.close(autocommit=False)
         self._restorer.close()
         self._producer.close()
+        self.folder.close()
 
     def __enter__(self) -> Self:
         return self
@@ -378,14 +377,3 @@ class _Nothing:
 
 def _task(pair: tuple[int, int]) -> Task:
     return Task(*pair)
-
-
-def _process_id(state_dir: Path) -> str:
-    """The id that the folder has, or a new one: a restart on the same folder is the same process."""
-    path = state_dir / "process-id"
-    if not path.exists():
-        path.write_text(str(uuid.uuid4()), encoding="ascii")
-    text = path.read_text(encoding="ascii", errors="replace").strip()
-    if not re.fullmatch(r"[0-9a-f-]{36}", text):
-        raise BadInput(str(path), repr(text[:40]), "the id that an earlier run wrote; remove the folder to begin anew")
-    return text

@@ -1,0 +1,112 @@
+"""The folder of one process's state: one file a task, locked against other processes, shared by our own threads."""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from pathlib import Path
+from typing import Any, Final, Self
+
+from apportion.errors import BadInput, Unavailable
+from apportion.tasks.topology import Task
+
+_ours: Final[dict[Path, StateFolder]] = {}
+_guard: Final = threading.Lock()
+
+
+class StateFolder:
+    """A folder that this process has; ``of`` gives every thread the same one.
+
+    process_id
+        Written at the first use, so that a restart on the folder is the same process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._lock = _locked(path / "lock")
+        self.process_id = _process_id(path / "process-id")
+        self._users = 0
+        self._claimed: set[Task] = set()
+
+    @classmethod
+    def of(cls, path: str | Path) -> Self:
+        """The folder at ``path``; every call needs a ``close`` of its own.
+
+        Raises
+            Unavailable where another process has it.
+        """
+        key = Path(path).resolve()
+        with _guard:
+            if key not in _ours:
+                _ours[key] = cls(key)
+            folder = _ours[key]
+            folder._users += 1
+        assert isinstance(folder, cls)  # noqa: S101 - there is no other class
+        return folder
+
+    def close(self) -> None:
+        """When the last thread lets go, other processes may have it."""
+        with _guard:
+            self._users -= 1
+            if not self._users:
+                del _ours[self.path]
+                if self._lock is not None:
+                    self._lock.close()
+
+    def claim(self, task: Task) -> bool:
+        """Whether the caller may open the task's file: another thread of ours that has it must let go first."""
+        with _guard:
+            if task in self._claimed:
+                return False
+            self._claimed.add(task)
+            return True
+
+    def release(self, task: Task) -> None:
+        """The file is closed."""
+        with _guard:
+            self._claimed.discard(task)
+
+    def claimed(self) -> set[Task]:
+        """Tasks whose files are open in some thread of ours."""
+        with _guard:
+            return set(self._claimed)
+
+    def file(self, task: Task) -> Path:
+        """Where the task's state is."""
+        return self.path / f"{task}.store"
+
+    def tasks(self) -> list[Task]:
+        """Tasks that have a file here."""
+        found = []
+        for path in self.path.glob("*_*.store"):
+            try:
+                found.append(Task.read(path.stem))
+            except BadInput:
+                continue
+        return sorted(found)
+
+
+def _locked(path: Path) -> Any:
+    """An open file with a lock that dies with the process; None where the system knows no such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    file = path.open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise Unavailable(f"the state folder {path.parent} is in use by another process; give each its own") from None
+    return file
+
+
+def _process_id(path: Path) -> str:
+    if not path.exists():
+        path.write_text(str(uuid.uuid4()), encoding="ascii")
+    text = path.read_text(encoding="ascii", errors="replace").strip()
+    if not re.fullmatch(r"[0-9a-f-]{36}", text):
+        raise BadInput(str(path), repr(text[:40]), "the id that an earlier run wrote; remove the folder to begin anew")
+    return text
