@@ -84,7 +84,7 @@ def told_to_leave() -> threading.Event:
     return over
 
 
-def until(what: str, true: Callable[[], bool], patience_s: float = 60) -> None:
+def until(what: str, true: Callable[[], bool], patience_s: float = 120) -> None:
     """Wait for something; the example fails where it does not come."""
     end = time.monotonic() + patience_s
     while not true():

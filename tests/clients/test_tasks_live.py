@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
+from apportion.clients.folder import StateFolder
 from apportion.clients.restore import EPOCH
 from apportion.clients.stores import SqliteStore
 from apportion.clients.tasks import TaskRunner
@@ -255,3 +258,47 @@ def test_a_missing_changelog_is_refused_with_what_to_do(broker: Broker, tmp_path
             bootstrap_servers=broker.bootstrap,
             state_dir=tmp_path,
         )
+
+
+def test_two_consumers_of_one_process_share_its_folder_and_hand_tasks_over(
+    broker: Broker, app: Callable[..., App]
+) -> None:
+    """The second thread's tasks come with their state: nothing is restored, no file is open twice."""
+    one = app(num_standby_replicas=1)
+    first = one.start("a")
+    one.write(400)
+    one.until("all is stored", lambda: len(one.keys()) == 400)
+    second = TaskRunner(
+        first.topology,
+        application=one.name,
+        bootstrap_servers=broker.bootstrap,
+        state_dir=one.folder / "a",
+        settings=one.settings,
+        consumer=QUICK,
+    )
+    one.runners["a2"] = second
+    one.stack.callback(one.stop, "a2")
+    one.until("two each", lambda: [len(active) for active, _ in one.shape().values()] == [2, 2])
+    assert second.process == first.process
+    assert second.restored == 0
+    assert one.keys().keys() == set(map(str, range(400)))
+    one.stop("a")
+    one.until("the second runs all", lambda: len(second.active) == 4)
+    assert second.restored == 0
+    assert len(one.keys()) == 400
+
+
+def test_a_folder_that_another_process_has_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("a") as lock:
+        command = "import fcntl, sys; fcntl.flock(0, fcntl.LOCK_EX); print('locked', flush=True); "
+        command += "import time; time.sleep(30)"
+        other = subprocess.Popen([sys.executable, "-c", command], stdin=lock, stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(Unavailable, match="in use by another process"):
+            StateFolder.of(tmp_path)
+    finally:
+        other.kill()
+        other.communicate()
+    StateFolder.of(tmp_path).close()
