@@ -1,0 +1,92 @@
+"""The flow of OR-tools and our own table keep the same number of claims; prices settle for best plans alone."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from apportion.kernels import flow
+from apportion.kernels.flow import Claimed, fewest_misses, most_kept
+from apportion.kernels.near import cheapest
+from apportion.kernels.prices import prices, weights
+from apportion.kernels.share import levels
+from apportion.kernels.transport import spread
+
+needs_ortools = pytest.mark.skipif(flow.solver() is None, reason="OR-tools is not installed")
+
+
+def some(rng: random.Random) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A random table: supply (I,), open (I, J), column (M,), miss (I, J)."""
+    rows, columns, members = rng.randint(1, 5), rng.randint(1, 4), rng.randint(4, 9)
+    open = np.array([[rng.random() < 0.6 for _ in range(columns)] for _ in range(rows)], dtype=np.bool_)
+    open[:, 0] = True
+    column = np.array([*range(columns), *(rng.randrange(columns) for _ in range(members - columns))])
+    miss = np.array([[rng.random() < 0.4 for _ in range(columns)] for _ in range(rows)], dtype=np.bool_)
+    return np.array([rng.randint(0, 6) for _ in range(rows)]), open, column, miss
+
+
+@needs_ortools
+@pytest.mark.parametrize("racks", [False, True])
+def test_both_ways_keep_as_many_claims(racks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(6)
+    for _ in range(120):
+        supply, open, column, miss = some(rng)
+        size = np.bincount(column, minlength=open.shape[1])
+        fair = levels(supply, open, size, np.zeros_like(size))
+        rows, members, counts = [], [], []
+        for i, left in enumerate(supply.tolist()):
+            for m in range(len(column)):
+                take = rng.randint(0, left) if fair.open[i, column[m]] else 0
+                left -= take
+                if take:
+                    rows, members, counts = [*rows, i], [*members, m], [*counts, take]
+        claimed = Claimed(*(np.array(part, dtype=np.int64) for part in (rows, members, counts)))
+        asked = (supply, claimed, fair.open, miss if racks else None, column, fair.low[column], fair.high[column])
+        kept = []
+        for tiny in (-1, 10**9):
+            monkeypatch.setattr(flow, "TINY", tiny)
+            found = most_kept(*asked)
+            assert found is not None
+            assert (found <= claimed.count).all()
+            kept.append(int(found.sum()))
+        assert kept[0] == kept[1]
+
+
+@needs_ortools
+def test_the_flow_finds_as_few_misses_as_exchanges_do() -> None:
+    rng = random.Random(7)
+    for _ in range(120):
+        supply, open, column, miss = some(rng)
+        size = np.bincount(column, minlength=open.shape[1])
+        fair = levels(supply, open, size, np.zeros_like(size))
+        low, high = size * fair.low, size * fair.high
+        start = spread(supply, low, high, fair.open)
+        by_flow = fewest_misses(supply, low, high, fair.open, miss)
+        assert start is not None
+        assert by_flow is not None
+        by_hand, _ = cheapest(start, miss, fair.open, low, high)
+        assert (by_flow * miss).sum() == (by_hand * miss).sum()
+
+
+def test_without_ortools_there_is_no_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "solver", lambda: None)
+    one = np.ones(1, dtype=np.int64)
+    assert fewest_misses(one, one, one, np.ones((1, 1), np.bool_), np.zeros((1, 1), np.bool_)) is None
+
+
+def test_a_plan_that_is_not_best_has_no_prices() -> None:
+    row, column = np.zeros(4, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    nobody, open = np.full(4, -1), np.ones((1, 1), dtype=np.bool_)
+    order = ("balance", "moves")
+    assert prices(np.array([0, 0, 0, 1]), row, column, open, None, nobody, order) is None
+    assert prices(np.array([0, 1, 0, 1]), row, column, open, None, nobody, order) is not None
+    swapped = np.array([1, 0, 1, 0])
+    assert prices(np.array([0, 1, 0, 1]), row, column, open, None, swapped, order) is None
+
+
+def test_no_number_of_later_goals_outweighs_an_earlier_one() -> None:
+    weight = weights(("balance", "racks", "moves"), 100, 7)
+    assert weight["racks"] > 7 * weight["moves"]
+    assert weight["balance"] > 7 * weight["racks"] + 7 * weight["moves"]
