@@ -1,0 +1,161 @@
+"""Groups of task members in memory: whatever joins, leaves or talks nonsense, tasks move whole and settle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apportion.clients.bridge import Joined
+from apportion.clients.task_bridge import PROTOCOL, TaskBridge
+from apportion.tasks.settings import TaskSettings
+from apportion.tasks.topology import Subtopology, Topology
+from apportion.wire.partitions import Held
+from apportion.wire.taskdata import Pair, TaskMemory, read_orders
+
+SIZES = {"clicks": 4, "views": 3, "words": 5}
+TOPOLOGY = Topology.of(Subtopology(("clicks", "views"), "joins"), Subtopology(("words",)))
+TASKS = {(0, p) for p in range(4)} | {(1, p) for p in range(5)}
+
+
+class Cluster:
+    def partitions(self, topic: str) -> Iterable[int] | None:
+        return range(SIZES[topic]) if topic in SIZES else None
+
+    def racks(self, topic: str) -> Mapping[int, Sequence[str]]:
+        return {p: [f"rack-{p % 2}"] for p in range(SIZES[topic])}
+
+
+class Member:
+    """A bridge, what its process has on disk, and what it holds."""
+
+    def __init__(self, name: str, process: str, disk: dict[Pair, int], settings: TaskSettings) -> None:
+        self.name, self.process, self.disk = name, process, disk
+        self.bridge = TaskBridge(TOPOLOGY, settings, rack=f"rack-{len(name) % 2}")
+        self.held: Held = ()
+        self.nonsense: bytes | None = None
+
+    def says(self) -> Joined:
+        orders = self.bridge.orders
+        lag = {task: lag for task, lag in self.disk.items() if task not in orders.active}
+        self.bridge.memory_now = TaskMemory(self.process, 0, orders.active, orders.standby, lag)
+        said = self.bridge.say(SIZES, keeps=True, holds=self.held)
+        if self.nonsense is not None:
+            said = type(said)(said.topics, self.nonsense, said.owned, said.generation, said.rack)
+        return Joined(self.name, None, said)
+
+
+class Group:
+    def __init__(self, settings: TaskSettings) -> None:
+        self.settings, self.members, self.generation = settings, list[Member](), 0
+        self.disks: dict[str, dict[Pair, int]] = {}
+        self.made = 0
+
+    def join(self, process: str) -> None:
+        self.made += 1
+        name = f"m{self.made}" + "x" * (self.made % 2)
+        self.members.append(Member(name, process, self.disks.setdefault(process, {}), self.settings))
+
+    def round(self) -> bool:
+        """One rebalance, led by the first member; whether anybody has to ask for another one."""
+        self.generation += 1
+        joined = [member.says() for member in self.members]
+        shares = self.members[0].bridge.share_out(joined, Cluster(), "g", self.generation)
+        assert set(shares) == {member.name for member in self.members}
+        given = [(t, p) for share in shares.values() for t, ids in share.partitions for p in ids]
+        assert len(given) == len(set(given)), "no partition goes to two"
+        again = False
+        for member in self.members:
+            share = shares[member.name]
+            self._check_whole(member, dict(share.partitions), read_orders(share.user_data).active)
+            lost = {(t, p) for t, ids in member.held for p in ids} - {
+                (t, p) for t, ids in share.partitions for p in ids
+            }
+            for other in self.members:
+                theirs = {(t, p) for t, ids in shares[other.name].partitions for p in ids}
+                assert other is member or not lost & theirs, "nothing is given before it is let go"
+            member.bridge.take(share, self.generation, "g")
+            member.held = share.partitions
+            orders = member.bridge.orders
+            again |= bool(lost) or orders.probe_ms is not None
+            for task in (*orders.active, *orders.standby, *orders.warmup):
+                if task[0] == 0:
+                    member.disk[task] = 0
+        return again
+
+    def _check_whole(self, member: Member, owned: dict[str, tuple[int, ...]], active: Sequence[Pair]) -> None:
+        for number in range(3):
+            both = [number in owned.get(topic, ()) for topic in ("clicks", "views")]
+            assert both[0] == both[1] == ((0, number) in active), "a task moves whole or not at all"
+
+    def settle(self) -> None:
+        for _ in range(20):
+            if not self.round():
+                break
+        else:
+            raise AssertionError("not settled after 20 rounds")
+        running = [task for member in self.members for task in member.bridge.orders.active]
+        assert sorted(running) == sorted(TASKS), "every task runs once"
+        before = [member.held for member in self.members]
+        assert not self.round()
+        assert [member.held for member in self.members] == before, "a settled group stays as it is"
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("join"), st.sampled_from(["p", "q", "r"])),
+        st.tuples(st.just("leave"), st.integers(0, 9)),
+        st.tuples(st.just("nonsense"), st.integers(0, 9), st.binary(max_size=40)),
+        st.tuples(st.just("half a round")),
+    ),
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(STEPS, st.integers(0, 2), st.integers(1, 2))
+def test_any_group_settles_with_whole_tasks_that_are_never_in_two_hands(
+    steps: list[tuple[object, ...]], standbys: int, warmups: int
+) -> None:
+    group = Group(TaskSettings(num_standby_replicas=standbys, max_warmup_replicas=warmups))
+    group.join("p")
+    for step in steps:
+        if step[0] == "join":
+            group.join(str(step[1]))
+        elif step[0] == "leave" and len(group.members) > 1:
+            group.members.pop(int(str(step[1])) % len(group.members))
+        elif step[0] == "nonsense":
+            assert isinstance(step[2], bytes)
+            group.members[int(str(step[1])) % len(group.members)].nonsense = step[2]
+        group.round()
+    for member in group.members:
+        member.nonsense = None
+    group.settle()
+
+
+def test_the_protocol_has_a_name_that_no_java_application_has() -> None:
+    """Kafka Streams' own is ``stream``."""
+    assert TaskBridge(TOPOLOGY, TaskSettings()).name == PROTOCOL == "apportion-streams"
+
+
+def test_a_member_that_does_not_read_the_sources_gets_nothing_and_breaks_nothing() -> None:
+    group = Group(TaskSettings())
+    group.join("p")
+    stranger = TaskBridge(TOPOLOGY, TaskSettings()).say(["other"], keeps=True)
+    mine = group.members[0]
+    shares = mine.bridge.share_out([mine.says(), Joined("stranger", None, stranger)], Cluster())
+    assert shares["stranger"].partitions == ()
+    assert sum(len(ids) for _, ids in shares[mine.name].partitions) == sum(SIZES.values())
+
+
+def test_who_missed_a_rebalance_has_no_claim_on_what_others_run_now() -> None:
+    """A frozen member of an older generation still says that it holds everything; it runs nothing by that."""
+    group = Group(TaskSettings())
+    for process in "pq":
+        group.join(process)
+    group.settle()
+    late, current = group.members
+    late.bridge.last = type(late.bridge.last)(late.held, 0, keeps=True)
+    shares = current.bridge.share_out([late.says(), current.says()], Cluster())
+    assert set(current.held) <= set(shares[current.name].partitions), "the newer claim stands"
