@@ -101,3 +101,13 @@ def test_burrow_sees_who_is_behind(out: Path) -> None:
     verdicts = {row["verdict"] for found in by_group(out, "gold/verdicts").values() for row in found}
     assert verdicts <= {"OK", "WARN", "STALL", "STOP", "REWIND"}
     assert "OK" in verdicts
+
+
+def test_the_lag_table_feeds_live_consumers_without_spark(out: Path, memory: Memory) -> None:
+    from apportion.lag.sources import FileSource
+
+    read = FileSource(out / "gold" / "lag", group="ads-range").read(["clicks", "impressions"])
+    found = {place: (offsets.begin, offsets.end, offsets.committed) for place, offsets in read.items()}
+    assert found == {
+        (row.topic, row.partition): (row.begin, row.end, row.committed) for row in memory.groups["ads-range"].lags
+    }
