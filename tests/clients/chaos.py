@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from apportion.errors import Unavailable
 from apportion.testing.broker import Broker
 from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaMember
@@ -168,7 +169,10 @@ class Arena:
     def _left(self) -> None:
         for group in self.groups:
             if one := self._pick(group):
-                one.member.leave()
+                try:
+                    one.member.leave()
+                except Unavailable:  # it could not say good-bye in time: then it dies
+                    one.member.kill()
                 one.ended = time.time()
 
     def _killed(self) -> None:
