@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +167,28 @@ def test_a_watcher_sees_a_member_leave(cluster: Broker, capfd: Any) -> None:
     assert view.changes == [f"00:01:00  left: {one.member_id}; 3 partitions without an owner now; Stable -> Empty"]
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_watching_leaves_the_terminal_as_it_was(cluster: Broker, number: int, code: int) -> None:
+    here, there = pty.openpty()
+    words = ["watch", "--bootstrap-server", cluster.bootstrap, "--group", NEW, "--interval", "1"]
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+    command = [sys.executable, "-m", "apportion.cli", *words]
+    with subprocess.Popen(command, stdin=there, stdout=there, stderr=subprocess.PIPE, env=env) as process:
+        os.close(there)
+        shown = b""
+        while b"partitions" not in shown:
+            shown += os.read(here, 4096)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        with suppress(OSError):  # the terminal's other end is closed
+            while more := os.read(here, 4096):
+                shown += more
+    os.close(here)
+    assert (process.returncode, said) == (code, b"")
+    assert shown.count(b"\x1b[?1049h") == shown.count(b"\x1b[?1049l") == 1, "the other screen came and went"
+    assert shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l"), "the cursor is back"
+
+
 def test_a_context_of_the_config_file_finds_the_cluster(cluster: Broker, tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "config.toml").write_text(f'[contexts.here]\nbootstrap-server = "{cluster.bootstrap}"\n')
     monkeypatch.setenv("APPORTION_CONFIG", str(tmp_path / "config.toml"))
@@ -183,3 +210,17 @@ def test_a_cluster_that_is_not_there_is_one_sentence(capfd: Any) -> None:
 def test_a_broker_that_is_not_there_raises_unavailable() -> None:
     with pytest.raises(Unavailable):
         live.groups(Connection("127.0.0.1:1", Properties()), ["g"])
+
+
+@pytest.mark.parametrize("bytes_", [b"\xff" * 9, b"\x00\x01\x7f\xff\xff\xff", b"\x00", b"{}"])
+def test_a_member_whose_bytes_are_no_consumers_breaks_nothing(bytes_: bytes) -> None:
+    from kafka.protocol.admin.groups import DescribeGroupsResponse
+
+    described = DescribeGroupsResponse.DescribedGroup
+    member = described.DescribedGroupMember(
+        member_id="m", client_id="c", client_host="/h", member_metadata=bytes_, member_assignment=bytes_
+    )
+    told = live._classic(described(group_id="g", group_state="Stable", protocol_data="range", members=[member]))
+    assert told["members"]["m"]["topics"] == []
+    assert told["members"]["m"]["owned"] == {}
+    assert told["says"][0].startswith("What m says is no consumer's: ")

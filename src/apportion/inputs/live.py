@@ -6,14 +6,17 @@ Beside owners and offsets a live cluster tells subscriptions, racks and log star
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from apportion.errors import UnknownName
+from apportion.errors import UnknownName, UnreadableBytes
 from apportion.inputs.cluster import Cluster, _plainly, connect
 from apportion.inputs.config import Connection
 from apportion.inputs.observed import Observed
+from apportion.wire.assignment import read_assignment
+from apportion.wire.subscription import read_subscription
 
-_NOT_CLASSIC = ("GroupIdNotFound", "not a classic group")
+_NOT_FOUND: Final = 69
+"""GROUP_ID_NOT_FOUND."""
 Committed = Mapping[tuple[str, int], int]
 
 
@@ -55,44 +58,74 @@ def _reads(group: Mapping[str, Any]) -> bool:
 
 def _described(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Each group's facts and members; what the classic request does not know is asked for as KIP-848 has it."""
-    told, others = {}, []
-    for name, group in admin.describe_groups(list(names)).items():
-        if group["error"] and any(sign in group["error"] for sign in _NOT_CLASSIC):
-            others.append(name)
-        else:
-            told[name] = _classic(group)
+    told: dict[str, dict[str, Any]] = admin._manager.run(_describe_classics, admin, names)
+    others = [name for name in names if name not in told]
     if others:
         told |= admin._manager.run(_describe_consumers, admin, others)
     return told
 
 
-def _classic(group: Mapping[str, Any]) -> dict[str, Any]:
-    members = {}
-    for member in group["members"]:
-        wants, holds = member["member_metadata"], member["member_assignment"]
-        # Bytes that are no consumer's (Connect, a broken client) stay bytes: nothing is known of them.
-        wants = wants if isinstance(wants, Mapping) else {}
-        holds = holds if isinstance(holds, Mapping) else {}
-        members[member["member_id"]] = {
-            "instance_id": member["group_instance_id"],
-            "client_id": member["client_id"],
-            "host": member["client_host"],
-            "rack": wants.get("rack_id"),
-            "topics": sorted(set(wants.get("topics") or ())),
-            "owned": _by_topic((p["topic"], p["partitions"]) for p in holds.get("assigned_partitions") or ()),
+async def _describe_classics(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """DescribeGroups at each coordinator; the members' bytes are read by us, as they may be anything."""
+    from kafka import errors
+    from kafka.protocol.admin.groups import DescribeGroupsRequest
+
+    asked: dict[int, list[str]] = {}
+    for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
+        asked.setdefault(coordinator, []).append(name)
+    told = {}
+    for coordinator, mine in asked.items():
+        answer = await admin._manager.send(DescribeGroupsRequest(groups=mine), node_id=coordinator)
+        for group in answer.groups:
+            if group.error_code == _NOT_FOUND or group.group_state == "Dead":
+                continue  # a group of the new protocol
+            if group.error_code:
+                raise errors.for_code(group.error_code)(group.group_id)
+            told[group.group_id] = _classic(group)
+    return told
+
+
+def _classic(group: Any) -> dict[str, Any]:
+    members, says = {}, []
+    for member in group.members:
+        fields = {
+            "instance_id": member.group_instance_id,
+            "client_id": member.client_id,
+            "host": member.client_host,
         }
-    facts = {"state": group["group_state"], "protocol": group["protocol_data"] or None, "kind": "classic"}
+        try:
+            read = _read_member(bytes(member.member_metadata or b""), bytes(member.member_assignment or b""))
+        except UnreadableBytes as wrong:
+            read = {"topics": [], "owned": {}}
+            says.append(f"What {member.member_id} says is no consumer's: {wrong}.")
+        members[member.member_id] = {**fields, **read}
+    facts = {"state": group.group_state, "protocol": group.protocol_data or None, "kind": "classic", "says": says}
     return {**facts, "generation": None, "members": members, "wanted": _wanted(members)}
+
+
+def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
+    """What a member wants and holds; both are empty while the group rebalances."""
+    said = read_subscription(metadata) if metadata else None
+    told = read_assignment(assignment) if assignment else None
+    return {
+        "rack": said.rack if said else None,
+        "topics": sorted(set(said.topics)) if said else [],
+        "owned": _by_topic(told.partitions) if told else {},
+    }
 
 
 async def _describe_consumers(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """ConsumerGroupDescribe (KIP-848), which kafka-python does not offer itself, at each group's coordinator."""
+    from kafka import errors
+
     from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
     told = {}
     for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
         answer = await admin._manager.send(ConsumerGroupDescribeRequest(group_ids=[name]), node_id=coordinator)
         for group in answer.to_dict()["groups"]:
+            if group["error_code"]:
+                raise errors.for_code(group["error_code"])(name)
             told[name] = _consumer(group)
     return told
 
@@ -112,12 +145,16 @@ def _consumer(group: Mapping[str, Any]) -> dict[str, Any]:
             "topics": sorted({*member["subscribed_topic_names"], *resolved}),
             "owned": owned,
         }
-    facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer"}
+    facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer", "says": []}
     return {**facts, "generation": group["group_epoch"], "members": members, "wanted": _wanted(members)}
 
 
 def _by_topic(pairs: Iterable[tuple[str, Sequence[int]]]) -> dict[str, list[int]]:
-    return {topic: sorted(numbers) for topic, numbers in sorted(pairs) if numbers}
+    """Topic to ascending ids; foreign bytes may name a topic twice."""
+    found: dict[str, set[int]] = {}
+    for topic, numbers in pairs:
+        found.setdefault(topic, set()).update(numbers)
+    return {topic: sorted(numbers) for topic, numbers in sorted(found.items()) if numbers}
 
 
 def _wanted(members: Mapping[str, Mapping[str, Any]]) -> set[str]:
@@ -167,4 +204,4 @@ def _observed(
         fields = {key: value for key, value in member.items() if value or key == "topics"}
         members[member_id] = {**fields, **({"generation": 0} if member["owned"] else {})}
     raw = {"version": 1, "group": name, "topics": topics, "members": members}
-    return Observed(raw, told["state"], told["protocol"], told["kind"], None, told["generation"])
+    return Observed(raw, told["state"], told["protocol"], told["kind"], None, told["generation"], told["says"])
