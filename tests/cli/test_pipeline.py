@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ EXAMPLES = [line for _, line in command("pipeline").EXAMPLES]
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_every_example_of_the_pipeline_works_one_after_the_other(broker: Broker, run: Runner, folder: Path) -> None:
     broker.create_topic("piped", 4)
     with JavaMember(broker.bootstrap, "piped-group", ["piped"]) as member:
@@ -35,10 +35,6 @@ def test_every_example_of_the_pipeline_works_one_after_the_other(broker: Broker,
         assert owned == {"piped": [0, 1, 2, 3]}
     walked = run("replay", str(folder / "tables"), "--group", "piped-group", "--assignor", "range", "-o", "json")
     assert walked.json["total"]["moves"] == 0
-    again = in_shell(folder, "apportion pipeline rebuild --to tables -o json")
-    assert again.returncode == 0, again.stderr[-2000:]
-    names = {table["name"] for table in json.loads(again.stdout)["tables"]}
-    assert {"silver/commits", "silver/generations", "gold/groups", "gold/rebalances", "gold/whatif"} <= names
 
 
 @pytest.mark.parametrize(
