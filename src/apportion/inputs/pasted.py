@@ -67,7 +67,7 @@ def looks_pasted(content: bytes) -> bool:
     except BadInput:
         return False
     return any(
-        columns_of(line) or NAMED.search(line) or "Executing consumer group command failed" in line for line in lines
+        columns_of(line) or NAMED.match(line) or "Executing consumer group command failed" in line for line in lines
     )
 
 

@@ -19,7 +19,10 @@ _HEADER: Final = frozenset({
     "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS", "COORDINATOR", "COORDINATOR (ID)",
 })  # fmt: skip
 _COLUMN: Final = re.compile(r"COORDINATOR \(ID\)|[^\s]+")
-NAMED: Final = re.compile(r"Consumer group '(.*)' (?:has no active members|is rebalancing|does not exist)")
+NAMED: Final = re.compile(
+    r"(?:Warning: |Error: )?Consumer group '(.*)' (?:has no active members|is rebalancing|does not exist)"
+)
+"""At the start of a line alone: a search through a long line of quotes would take for ever."""
 _LOGGED: Final = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]")
 _NEVER_BLANK: Final = ("TOPIC", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "OWNER", "STATE")
 """Kafka writes ``-`` there for what it does not know."""
@@ -31,7 +34,7 @@ def rows(text: str) -> Iterator[tuple[int, list[str] | None, Fields]]:
     columns: list[tuple[str, int]] | None = None
     for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip("\r")
-        named = NAMED.search(line)
+        named = NAMED.match(line)
         if named:
             if "does not exist" not in line:
                 yield number, None, {"GROUP": named[1]}
