@@ -1,7 +1,7 @@
 """Every command and every piece of Python in the README and the docs is run, and what it prints is compared.
 
-In a page, ``<!-- file: NAME`` begins a comment that holds a file's content; ``<!-- not run: WHY -->`` stands before a
-block that needs what is not here, and then of Python the imports alone are run. In expected output a line ``...`` stands
+A comment ``<!-- file: NAME`` holds the content of a file; ``<!-- not run: WHY -->`` stands before a block that needs
+what is not here, of which only the imports are run if it is Python. In expected output ``...`` alone on a line stands
 for any lines.
 """
 
