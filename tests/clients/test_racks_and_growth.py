@@ -80,3 +80,16 @@ def test_a_static_member_comes_back_to_its_own(broker: Broker, client: str, tmp_
         again = group.python(client, "range", instance="pod-0")
         settle([again, second], {topic: 4})
         assert [owned(again)[topic], owned(second)[topic]] == [[0, 1], [2, 3]]
+
+
+def test_short_polls_end_the_joins_that_they_begin(broker: Broker, tmp_path: Path):
+    """An answer that comes between two calls of poll counts; kafka-python alone throws it away and begins anew."""
+    topic = new_name("short")
+    broker.create_topic(topic, 6)
+    with Members(broker, new_name("short"), [topic], tmp_path) as group:
+        members = [group.python("kafka-python", "sticky", poll_ms=5, pause_ms=150) for _ in range(3)]
+        settle(members, {topic: 6}, calm_s=2)
+        before = members[0].generation
+        members.pop().leave()
+        settle(members, {topic: 6}, calm_s=2)
+        assert members[0].generation <= before + 2

@@ -4,9 +4,9 @@
                                          "topics": ["clicks"], "strategies": ["cooperative-sticky"]}'
 
 Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``settings`` (of the strategy),
-``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never), ``plain`` (true: the client's own
-strategies of those names), ``pause_ms`` (after each batch), ``client`` "kafka-python", "aiokafka" or "confluent",
-``consumer`` (more of the client's own arguments), ``lag`` (true: a lag feed, with the ``admin`` client's arguments).
+``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never), ``poll_ms`` (100), ``pause_ms`` (between
+polls), ``client`` ("kafka-python", "aiokafka", "confluent"), ``plain`` (true: the client's own strategies of those
+names), ``consumer`` (more of the client's own arguments), ``lag`` (true: a lag feed), ``admin`` (the feed's arguments).
 
 Lines out: ``{"at": seconds, "event": ..., "member": name, ...}`` with the events
 
@@ -264,7 +264,7 @@ def run_kafka_python(config: Config, tell: Teller) -> None:
                 break
             if line.startswith("topics "):
                 consumer.subscribe(topics=line[7:].split(","), listener=Watch())
-            for partition, records in consumer.poll(timeout_ms=100).items():
+            for partition, records in consumer.poll(timeout_ms=config.get("poll_ms", 100)).items():
                 done.read(partition, records)
             for partition, offset in done.due():
                 commit_one(consumer, partition, offset, tell)
