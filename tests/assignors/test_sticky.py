@@ -16,7 +16,7 @@ import pytest
 import apportion
 from apportion.errors import BadInput
 from apportion.kernels import flow
-from apportion.model import exact
+from apportion.model import classes, exact
 from apportion.model.plan import Plan
 
 from . import sticky_judge as judge
@@ -208,14 +208,14 @@ def test_where_racks_make_too_large_a_table_they_are_left_out_and_the_proof_says
         raw, order = some(seed)
         kinds = plan(raw, order).group.subscriptions
         if limit == "CELLS":
-            monkeypatch.setattr(exact, "CELLS", len(kinds) * len(raw["topics"]))
+            monkeypatch.setattr(classes, "CELLS", len(kinds) * len(raw["topics"]))
         made = plan(raw, order)
         shown = tuple(goal for goal, how in made.proof.items() if how == "optimal")
         assert not judge.better_exchange(raw, judge.owners(raw, made.target), shown), (seed, order)
         second = plan(next_round(raw, made), order)
         assert second.target == made.target, (seed, order)
         left_out += made.proof.get("racks") == "heuristic"
-        monkeypatch.setattr(exact, "CELLS", 10_000_000)
+        monkeypatch.setattr(classes, "CELLS", 10_000_000)
     assert left_out > 0
 
 

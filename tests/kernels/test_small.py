@@ -6,7 +6,8 @@ import random
 
 import numpy as np
 
-from apportion.kernels.exact import Question, solve
+from apportion.kernels.exact import solve
+from apportion.kernels.question import Question
 from apportion.kernels.small import even
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,60 +12,13 @@ from apportion.kernels import flow
 from apportion.kernels.flow import Claimed, fewest_misses, most_kept
 from apportion.kernels.greedy import deal
 from apportion.kernels.near import cheapest, local_only
+from apportion.kernels.question import Bounds, Question
 from apportion.kernels.share import levels
 from apportion.kernels.stay import capped, first_ones
 from apportion.kernels.transport import release, spread
 
 OPTIMAL: Final = "optimal"
 HEURISTIC: Final = "heuristic"
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """What is asked: like partitions as rows (I of them), like members as columns (J of them).
-
-    row, column
-        (P,) each partition's row, -1 where nobody wants it; (M,) each member's column.
-    open, miss
-        (I, J) whether the column's members want the row; whether they have no replica near (None: nothing misses).
-    claim
-        (P,) whose claim stands, -1 nobody's.
-    contested
-        (P,) whether anybody claims the partition, rightly or not; None where nobody claims anything.
-    topic, number
-        (P,) which claims of a member are given up first: those with the highest number.
-    """
-
-    row: Ints
-    column: Ints
-    open: Bools
-    miss: Bools | None
-    claim: Ints
-    contested: Bools | None
-    topic: Ints
-    number: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class Bounds:
-    """What all plans have in common that are best so far.
-
-    column, low, high
-        (M,) each member's column; the fewest and most partitions that it gets.
-    open
-        (I, J) cells where partitions stand in some of these plans.
-    cost
-        (I, J) cells that miss a rack, where misses are still to be minimised.
-    part
-        (J,) the piece that a column belongs to; no plan moves anything between pieces.
-    """
-
-    column: Ints
-    low: Ints
-    high: Ints
-    open: Bools
-    cost: Bools | None
-    part: Ints
 
 
 def solve(question: Question, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
