@@ -95,7 +95,7 @@ def test_gate_ends_with_3_and_names_each_breach(run: Runner, folder: Path) -> No
     assert done.code == 3
     assert done.json == {"version": 1, "breached": [{"policy": "max-moves", "limit": 0, "found": 1}]}
     assert run("gate", "moving.json", "--max-moves", "1", "--require-proof").code == 0
-    unproved = run("gate", "moving.json", "--assignor", "range", "--require-proof", "-o", "json")
+    unproved = run("gate", "moving.json", "--assignor", "roundrobin", "--require-proof", "-o", "json")
     assert (unproved.code, unproved.json["breached"][0]["policy"]) == (3, "require-proof")
 
 
