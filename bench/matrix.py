@@ -1,0 +1,128 @@
+"""One cell through everybody: what each needed, and what its answer is worth."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from apportion.arrays import NOBODY
+from apportion.assignors import find
+from apportion.model.group import Group
+from apportion.model.measures import measure
+from apportion.model.names import build
+from apportion.model.plan import Answer, Plan
+from bench import peers
+from bench.cells import CELLS, Cell
+
+EVENTS = ("FULL", "STABLE", "JOIN_ONE", "JOIN_MANY", "LEAVE_ONE", "LEAVE_MANY", "PARTITIONS_ADDED")
+
+
+@dataclass
+class Row:
+    """A cell, apportion's figures (milliseconds), the peers', and the quality of each answer."""
+
+    cell: Cell
+    partitions: int
+    cpu: float
+    wall: float
+    parts: tuple[float, float, float]
+    proof: set[str]
+    told: dict[str, peers.Told]
+    quality: dict[str, tuple[int, int, int]]
+
+
+def every_cell() -> Iterator[Cell]:
+    """The whole matrix: 100 and 1,000 members, 10 and 50 partitions a member, every event."""
+    for wishes in ("hom", "dis", "nes"):
+        for skewed in (False, True):
+            for racks in (False, True):
+                for members, ratio, topics in ((100, 50, 100), (1000, 10, 100), (1000, 50, 100), (1000, 50, 1000)):
+                    for event in EVENTS:
+                        yield Cell(wishes, members, ratio, topics, event, skewed, racks)
+
+
+def quick_cells() -> list[Cell]:
+    """The cells of 5,000 partitions."""
+    return [cell for cell in CELLS if cell.members == 100]
+
+
+def planned(raw: dict[str, Any], name: str = "cooperative-sticky") -> Plan:
+    """Names to names, as the consumers' adapters do it."""
+    group = build(raw, share=True)
+    strategy = find(name)
+    answer = strategy.assign(group)
+    answer = answer if isinstance(answer, Answer) else Answer(answer)
+    plan = Plan(group, name, {}, answer, bool(getattr(strategy, "cooperative", False)))
+    assert plan.assignment is not None
+    return plan
+
+
+def timed(raw: dict[str, Any], calls: int, name: str = "cooperative-sticky") -> tuple[Plan, float, float]:
+    """The plan, and the medians of CPU and wall milliseconds; a fresh input for each call, one call to warm up."""
+    spent = []
+    for _ in range(calls + 1):
+        fresh = copy.deepcopy(raw)
+        gc.collect()
+        wall, cpu = time.perf_counter(), time.process_time()
+        plan = planned(fresh, name)
+        spent.append((time.process_time() - cpu, time.perf_counter() - wall))
+    cpus, walls = zip(*spent[1:], strict=True)
+    return plan, median(cpus) * 1000, median(walls) * 1000
+
+
+def parts(raw: dict[str, Any], calls: int) -> tuple[float, float, float]:
+    """Medians of CPU milliseconds for reading, planning and naming."""
+    spent = []
+    for _ in range(calls):
+        fresh = copy.deepcopy(raw)
+        gc.collect()
+        at = [time.process_time()]
+        group = build(fresh, share=True)
+        at.append(time.process_time())
+        answer = find("cooperative-sticky").assign(group)
+        at.append(time.process_time())
+        made = Plan(group, "", {}, answer if isinstance(answer, Answer) else Answer(answer), True).assignment
+        at.append(time.process_time())
+        assert made is not None
+        spent.append([(b - a) * 1000 for a, b in zip(at, at[1:], strict=False)])
+    read, plan, name = (median(part) for part in zip(*spent, strict=True))
+    return read, plan, name
+
+
+def run(cell: Cell, folder: Path, calls: int, java_s: float) -> Row:
+    """Time everybody on the cell."""
+    raw = cell.group()
+    plan, cpu, wall = timed(raw, calls)
+    total = plan.group.P
+    path = folder / "group.json"
+    path.write_text(json.dumps(raw))
+    told = {
+        "Java": peers.java(path, 40, java_s),
+        "franz-go": peers.franz_go(path, calls),
+        "kafka-python": peers.kafka_python(path, total),
+    }
+    quality = {name: worth(plan.group, one.assignment) for name, one in told.items() if one.assignment}
+    quality["apportion"] = worth(plan.group, plan.target)
+    return Row(cell, total, cpu, wall, parts(raw, 3), set(plan.proof.values()), told, quality)
+
+
+def worth(group: Group, assignment: peers.Assignment) -> tuple[int, int, int]:
+    """Sum of squared loads, rack misses, moves."""
+    owner = np.full(group.P, NOBODY, dtype=np.int64)
+    topics = {topic: t for t, topic in enumerate(group.topics)}
+    members = {member: m for m, member in enumerate(group.members)}
+    for name, held in assignment.items():
+        for topic, ids in held.items():
+            first = int(group.start[topics[topic]])  # the cells' ids have no gaps
+            owner[first + np.array(ids, dtype=np.int64)] = members[name]
+    said = measure(group, owner)
+    return said["load_squares"], said["rack_misses"], said["moves"]

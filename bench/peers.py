@@ -1,0 +1,117 @@
+"""The other assignors on one cell, each in a process of its own: Kafka's in Java, franz-go, kafka-python.
+
+Everything that is made afresh for each call (what members say when they join) is made outside the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from apportion.errors import ApportionError
+from apportion.testing import jars
+
+HERE = Path(__file__).parent
+JAVA_VERSION, GO_VERSION, PYTHON_VERSION = "kafka-clients 4.3.0", "franz-go v1.22.2", "kafka-python 3.0.12"
+PYTHON_LIMIT_S = 20
+PYTHON_PARTITIONS = 10_000
+"""kafka-python is quadratic: beyond this size no call ends in the limit."""
+
+Assignment = dict[str, dict[str, list[int]]]
+
+
+@dataclass
+class Told:
+    """What one peer needed, in milliseconds of CPU time, and what it answered.
+
+    first, warm, wall
+        The first call of a fresh process; the median of the later ones; their wall time.
+    wire
+        Reading what members said when they joined, where it is told apart (a median, beside ``warm``).
+    why
+        Why there are no figures.
+    """
+
+    first: float | None = None
+    warm: float | None = None
+    wall: float | None = None
+    wire: float | None = None
+    assignment: Assignment = field(default_factory=dict)
+    why: str = ""
+
+
+def java_program() -> str:
+    """The class path of our program and Kafka's jars."""
+    path = jars.kafka()
+    source = HERE / "java" / "Bench.java"
+
+    def compile_it(folder: Path) -> None:
+        jars.run(jars.java("javac"), "-nowarn", "-proc:none", "-d", str(folder), "-cp", path, str(source))
+
+    jars.made(jars.home() / "bench-java", jars.stamp(source), compile_it)
+    return os.pathsep.join([str(jars.home() / "bench-java"), path])
+
+
+def go_program() -> str:
+    """The path of our program, built with the Go at hand."""
+    go = shutil.which("go")
+    if go is None:
+        raise ApportionError("no go is on the PATH")
+    sources = sorted((HERE / "go").iterdir())
+
+    def build_it(folder: Path) -> None:
+        jars.run(go, "-C", str(HERE / "go"), "build", "-o", str(folder / "bench"), ".")
+
+    jars.made(jars.home() / "bench-go", jars.stamp(*sources), build_it)
+    return str(jars.home() / "bench-go" / "bench")
+
+
+def java(path: Path, calls: int, seconds: float) -> Told:
+    """Kafka's CooperativeStickyAssignor in a fresh JVM: the first call, then as many as fit in the seconds."""
+    try:
+        command = [jars.java(), "-Xmx4g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", java_program()]
+        out = _run([*command, "Bench", str(path), str(calls), str(seconds)])
+    except ApportionError as wrong:
+        return Told(why=str(wrong).splitlines()[0])
+    # The compiler is done with most of it after the first half.
+    warm, wall = (out.get(name, [])[len(out.get(name, [])) // 2 :] for name in ("cpu_ms", "wall_ms"))
+    return Told(out["first_ms"], _median(warm), _median(wall), None, out["assignment"])
+
+
+def franz_go(path: Path, calls: int) -> Told:
+    """franz-go's cooperative-sticky balancer by its public interface, which knows no racks without a client."""
+    try:
+        out = _run([go_program(), str(path), str(calls + 1)])
+    except ApportionError as wrong:
+        return Told(why=str(wrong).splitlines()[0])
+    plan, wire, wall = (out[name][1:] for name in ("plan_ms", "wire_ms", "wall_ms"))
+    return Told(out["plan_ms"][0], _median(plan), _median(wall), _median(wire), out["assignment"])
+
+
+def kafka_python(path: Path, partitions: int) -> Told:
+    """kafka-python's sticky assignor, one call, given up after the limit."""
+    if partitions > PYTHON_PARTITIONS:
+        return Told(why="not tried")
+    try:
+        out = _run([sys.executable, "-m", "bench.kafka_python", str(path), str(PYTHON_LIMIT_S)])
+    except ApportionError as wrong:
+        return Told(why=f"> {PYTHON_LIMIT_S} s" if "-24" in str(wrong) else str(wrong).splitlines()[0])
+    return Told(warm=out["cpu_ms"], wall=out["wall_ms"], assignment=out["assignment"])
+
+
+def _run(command: list[str]) -> dict[str, Any]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE.parent)
+    if done.returncode:
+        raise ApportionError(f"{Path(command[0]).name} ended with {done.returncode}: {done.stderr[-300:]}")
+    return dict(json.loads(done.stdout))
+
+
+def _median(values: list[float]) -> float | None:
+    return median(values) if values else None
