@@ -302,3 +302,39 @@ def test_a_folder_that_another_process_has_is_refused(tmp_path: Path) -> None:
         other.kill()
         other.communicate()
     StateFolder.of(tmp_path).close()
+
+
+def test_a_running_task_whose_changelog_somebody_else_wrote_to_is_restored_and_goes_on(app: Callable[..., App]) -> None:
+    """A replaced writer's late record lands between two commits: it does not count, and nothing of ours is lost."""
+    one = app(partitions=1)
+    for turn in "01":  # the second run writes with epoch 2
+        a = one.start("a")
+        one.write(1)
+        one.until("its write is stored", lambda turn=turn: one.keys() == {"0": turn})  # type: ignore[misc]
+        if turn == "0":
+            one.stop("a")
+    late = KafkaProducer(bootstrap_servers=one.broker.bootstrap)
+    late.send(one.changelog, b"stale", key=b"0", partition=0, headers=[(EPOCH, b"1")]).get(10)
+    late.close()
+    before = len([event for event in one.heard if event == ("a", "active", "0_0")])
+    one.write(5)
+    one.until("all five are stored", lambda: set(one.keys()) == set("01234") and one.keys()["0"] != "stale")
+    assert len([event for event in one.heard if event == ("a", "active", "0_0")]) == before + 1
+    assert a.state(Task(0, 0)).store.epoch == 3
+
+
+def test_nothing_is_written_while_the_group_may_count_on_somebody_else(
+    app: Callable[..., App], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = app(partitions=1)
+    a = one.start("a")
+    one.write(1)
+    one.until("it is stored", lambda: len(one.keys()) == 1)
+    heartbeat = a._consumer._coordinator.heartbeat
+    monkeypatch.setattr(heartbeat, "session_timeout_expired", lambda: True)
+    a.state(Task(0, 0)).put(b"new", b"1")
+    a.commit()
+    assert "new" not in one.keys()
+    monkeypatch.undo()
+    a.commit()
+    assert "new" in one.keys()

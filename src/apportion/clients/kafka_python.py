@@ -122,13 +122,13 @@ class KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         return None if self._coordinator is None else self._coordinator()
 
     def meet(self, coordinator: Any) -> None:
-        """Learn whose strategy this is: the first consumer's, for good.
+        """Learn whose strategy this is: the first consumer's, until that one is closed.
 
         Raises
             BadInput where another living consumer has it: two consumers must not share one memory.
         """
         other = self.coordinator
-        if other is not None and other is not coordinator:
+        if other is not None and other is not coordinator and not other._heartbeat_closed:
             found = f"an {self.name!r} assignor that another consumer has"
             raise BadInput("partition_assignment_strategy", found, "one of its own for each consumer: call assignor()")
         self._coordinator = weakref.ref(coordinator)

@@ -79,8 +79,9 @@ class Restorer:
         return [task for task in sorted(waiting) if task in self.open and self._at(task) >= self._goal[task]]
 
     def take(self, task: Task) -> Store:
-        """Hand over a store: its task runs from now on."""
-        store = self.open.pop(task)
+        """Hand over a store, of a writer with a new epoch: its task runs from now on."""
+        at, store = self._at(task), self.open.pop(task)
+        store.apply({}, at, store.epoch + 1)
         self._wanted.discard(task)
         self._goal.pop(task, None)
         self._known.pop(task, None)

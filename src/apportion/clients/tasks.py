@@ -157,7 +157,8 @@ class TaskRunner:
         records = self._consumer.poll(timeout_ms=0 if self.restoring else timeout_ms, max_records=max_records)
         self._let_go()
         self._obey()
-        for task in self._restorer.step(set(self.restoring), 50 if self.restoring else 0):
+        whole = self._restorer.step(set(self.restoring), 50 if self.restoring else 0)
+        for task in whole if self._counted_on() else ():
             self._start(task)
         self._remember()
         self._ask_if_due()
@@ -166,27 +167,47 @@ class TaskRunner:
     def commit(self) -> None:
         """State first, then offsets, of all that ``poll`` gave so far; see the head of this file.
 
+        Nothing is written, and all waits for the next call, while the group may count on somebody else: after a pause
+        of a session time-out or longer, until the broker has answered again.
         Raises
             KafkaError where a changelog or the offsets could not be written; what was not, is read again later.
         """
         self._let_go()
-        sent: dict[Task, list[Any]] = {}
-        for task, state in self._running.items():
-            changelog = self.topology.subtopologies[task.subtopology].changelog
-            epoch = [(EPOCH, str(state.store.epoch).encode())] if changelog else []
-            sent[task] = [
-                self._producer.send(changelog, key=key, value=value, partition=task.partition, headers=epoch)
-                for key, value in state.changes.items()
-                if changelog
-            ]
+        if not self._counted_on():
+            return
+        sent = {task: self._send(task, state) for task, state in self._running.items() if state.changes}
         self._producer.flush()
         for task, futures in sent.items():
-            state = self._running[task]
-            if futures:
-                last = max(future.get(timeout=30).offset for future in futures)
-                state.store.apply(state.changes, last + 1, state.store.epoch)
-            state.changes = {}
+            self._keep(task, sorted(future.get(timeout=30).offset for future in futures))
         self._commit_offsets()
+
+    def _send(self, task: Task, state: State) -> list[Any]:
+        """The changes of one task to its changelog, with the writer's epoch."""
+        changelog = self.topology.subtopologies[task.subtopology].changelog
+        if changelog is None:
+            raise BadInput("state", f"a change in task {task}", "a sub-topology with a changelog")
+        epoch = [(EPOCH, str(state.store.epoch).encode())]
+        return [
+            self._producer.send(changelog, key=key, value=value, partition=task.partition, headers=epoch)
+            for key, value in state.changes.items()
+        ]
+
+    def _keep(self, task: Task, offsets: list[int]) -> None:
+        """Write into the store what stands in the changelog now; if others wrote in between, restore it from there."""
+        state = self._running[task]
+        if offsets[0] == state.store.position and offsets[-1] - offsets[0] == len(offsets) - 1:
+            state.store.apply(state.changes, offsets[-1] + 1, state.store.epoch)
+            state.changes = {}
+            return
+        log.warning("somebody else wrote to the changelog of task %s; its state is restored again", task)
+        self._stop(task)
+        self._round = -1
+
+    def _counted_on(self) -> bool:
+        """Whether the broker has heard of this member within a session time-out, in the generation of its orders."""
+        coordinator = self._consumer._coordinator
+        current = coordinator._generation.generation_id == self.bridge.last.generation
+        return current and not coordinator.heartbeat.session_timeout_expired()
 
     def _commit_offsets(self) -> None:
         offsets = {pair: OffsetAndMetadata(offset, "", -1) for pair, offset in self._done.items()}
@@ -239,7 +260,6 @@ class TaskRunner:
     def _start(self, task: Task) -> None:
         """A task whose state is whole runs from now on, as a writer of a new epoch."""
         store = self._restorer.take(task) if self._stateful(task) else _Nothing()
-        store.apply({}, store.position, store.epoch + 1)
         self._running[task] = State(store)
         self.waited_s[task] = time.monotonic() - self._since.pop(task, time.monotonic())
         self._consumer.resume(*(pair for pair in self._pairs(task) if pair in self._consumer.paused()))
@@ -368,8 +388,7 @@ class _Nothing:
         return None
 
     def apply(self, changes: Mapping[bytes, bytes | None], position: int, epoch: int) -> None:
-        if changes:
-            raise BadInput("state", "a change in a task without a changelog", "a sub-topology with a changelog")
+        return None
 
     def close(self) -> None:
         return None
