@@ -14,8 +14,8 @@ from apportion.kernels.transport import spread
 
 TINY = 2_000
 """Up to so many cells (kinds of claims x members) a table of our own is faster than a call of OR-tools."""
-SMALL = 100_000
-"""Up to so many cells our own table does without OR-tools in bearable time."""
+SMALL = 300_000
+"""Up to so many cells our own table does without OR-tools in a second or two."""
 
 
 LARGE = 50_000
