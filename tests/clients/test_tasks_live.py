@@ -89,7 +89,7 @@ class App:
         """Runner to the tasks that run and those that are warm there."""
         return {n: (list(map(str, r.active)), list(map(str, r.standby))) for n, r in self.runners.items()}
 
-    def keys(self) -> dict[str, str]:
+    def stored(self) -> dict[str, str]:
         """Everything in the stores of running tasks."""
         found = {}
         for runner in self.runners.values():
@@ -118,12 +118,12 @@ def test_a_newcomer_warms_up_first_and_gets_whole_tasks_when_it_has_caught_up(ap
     one.start("a")
     one.until("a runs all", lambda: len(one.runners["a"].active) == 4)
     one.write(400)
-    one.until("all is stored", lambda: len(one.keys()) == 400)
+    one.until("all is stored", lambda: len(one.stored()) == 400)
     b = one.start("b")
     one.until("b runs half", lambda: sorted(len(r.active) for r in one.runners.values()) == [2, 2])
     assert b.restored == 0, "no task waited for state that was not warm"
     assert b.warmed == 200
-    assert one.keys().keys() == set(map(str, range(400)))
+    assert one.stored().keys() == set(map(str, range(400)))
     events = [(what, task) for who, what, task in one.heard if who == "b"]
     for task in map(str, b.active):
         assert events.index(("standby", task)) < events.index(("active", task))
@@ -133,32 +133,32 @@ def test_a_restart_on_its_folder_restores_the_tail_alone_and_a_lost_folder_every
     one = app(partitions=2)
     one.start("a")
     one.write(200)
-    one.until("200 are stored", lambda: len(one.keys()) == 200)
+    one.until("200 are stored", lambda: len(one.stored()) == 200)
     one.stop("a")
     again = one.start("a")
     one.until("a runs again", lambda: len(again.active) == 2)
     assert again.restored == 0
-    assert len(one.keys()) == 200
+    assert len(one.stored()) == 200
     one.stop("a")
     for file in (one.folder / "a").glob("*.store*"):
         file.unlink()
     empty = one.start("a")
     one.until("a runs again", lambda: len(empty.active) == 2)
     assert empty.restored == 200
-    assert len(one.keys()) == 200
+    assert len(one.stored()) == 200
 
 
 def test_a_store_that_cannot_be_read_is_restored_from_the_changelog(app: Callable[..., App]) -> None:
     one = app(partitions=1)
     one.start("a")
     one.write(50)
-    one.until("50 are stored", lambda: len(one.keys()) == 50)
+    one.until("50 are stored", lambda: len(one.stored()) == 50)
     one.stop("a")
     (one.folder / "a" / "0_0.store").write_bytes(b"this is no database" * 100)
     again = one.start("a")
     one.until("a runs again", lambda: len(again.active) == 1)
     assert again.restored == 50
-    assert len(one.keys()) == 50
+    assert len(one.stored()) == 50
 
 
 def test_what_a_replaced_writer_sends_after_its_successor_began_is_not_restored(app: Callable[..., App]) -> None:
@@ -167,7 +167,7 @@ def test_what_a_replaced_writer_sends_after_its_successor_began_is_not_restored(
     for turn in "01":
         one.start("a")
         one.write(1)
-        one.until("its write is stored", lambda turn=turn: one.keys() == {"0": turn})  # type: ignore[misc]
+        one.until("its write is stored", lambda turn=turn: one.stored() == {"0": turn})  # type: ignore[misc]
         one.stop("a")
     late = KafkaProducer(bootstrap_servers=one.broker.bootstrap)
     late.send(one.changelog, b"stale", key=b"0", partition=0, headers=[(EPOCH, b"1")])
@@ -177,7 +177,7 @@ def test_what_a_replaced_writer_sends_after_its_successor_began_is_not_restored(
         file.unlink()
     again = one.start("a")
     one.until("a runs again", lambda: len(again.active) == 1)
-    assert one.keys() == {"0": "1"}
+    assert one.stored() == {"0": "1"}
     assert again.restored == 4
 
 
@@ -187,13 +187,13 @@ def test_when_a_process_leaves_its_standby_takes_over_without_a_restore(app: Cal
     one.start("b")
     one.until("two each, two warm", lambda: [(len(a), len(s)) for a, s in one.shape().values()] == [(2, 2), (2, 2)])
     one.write(400)
-    one.until("all is stored", lambda: len(one.keys()) == 400)
+    one.until("all is stored", lambda: len(one.stored()) == 400)
     b = one.runners["b"]
     one.until("b's copies are whole", lambda: sum(b.lag[task] for task in b.standby) == 0)
     one.stop("a")
     one.until("b runs all", lambda: len(b.active) == 4)
     assert b.restored == 0
-    assert len(one.keys()) == 400
+    assert len(one.stored()) == 400
 
 
 def test_two_sources_of_one_number_move_as_one(broker: Broker, app: Callable[..., App]) -> None:
@@ -267,7 +267,7 @@ def test_two_consumers_of_one_process_share_its_folder_and_hand_tasks_over(
     one = app(num_standby_replicas=1)
     first = one.start("a")
     one.write(400)
-    one.until("all is stored", lambda: len(one.keys()) == 400)
+    one.until("all is stored", lambda: len(one.stored()) == 400)
     second = TaskRunner(
         first.topology,
         application=one.name,
@@ -281,11 +281,11 @@ def test_two_consumers_of_one_process_share_its_folder_and_hand_tasks_over(
     one.until("two each", lambda: [len(active) for active, _ in one.shape().values()] == [2, 2])
     assert second.process == first.process
     assert second.restored == 0
-    assert one.keys().keys() == set(map(str, range(400)))
+    assert one.stored().keys() == set(map(str, range(400)))
     one.stop("a")
     one.until("the second runs all", lambda: len(second.active) == 4)
     assert second.restored == 0
-    assert len(one.keys()) == 400
+    assert len(one.stored()) == 400
 
 
 def test_a_folder_that_another_process_has_is_refused(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_running_task_whose_changelog_somebody_else_wrote_to_is_restored_and_g
     for turn in "01":  # the second run writes with epoch 2
         a = one.start("a")
         one.write(1)
-        one.until("its write is stored", lambda turn=turn: one.keys() == {"0": turn})  # type: ignore[misc]
+        one.until("its write is stored", lambda turn=turn: one.stored() == {"0": turn})  # type: ignore[misc]
         if turn == "0":
             one.stop("a")
     late = KafkaProducer(bootstrap_servers=one.broker.bootstrap)
@@ -318,7 +318,7 @@ def test_a_running_task_whose_changelog_somebody_else_wrote_to_is_restored_and_g
     late.close()
     before = len([event for event in one.heard if event == ("a", "active", "0_0")])
     one.write(5)
-    one.until("all five are stored", lambda: set(one.keys()) == set("01234") and one.keys()["0"] != "stale")
+    one.until("all five are stored", lambda: one.stored().keys() == set("01234") and one.stored()["0"] != "stale")
     assert len([event for event in one.heard if event == ("a", "active", "0_0")]) == before + 1
     assert a.state(Task(0, 0)).store.epoch == 3
 
@@ -329,12 +329,12 @@ def test_nothing_is_written_while_the_group_may_count_on_somebody_else(
     one = app(partitions=1)
     a = one.start("a")
     one.write(1)
-    one.until("it is stored", lambda: len(one.keys()) == 1)
+    one.until("it is stored", lambda: len(one.stored()) == 1)
     heartbeat = a._consumer._coordinator.heartbeat
     monkeypatch.setattr(heartbeat, "session_timeout_expired", lambda: True)
     a.state(Task(0, 0)).put(b"new", b"1")
     a.commit()
-    assert "new" not in one.keys()
+    assert "new" not in one.stored()
     monkeypatch.undo()
     a.commit()
-    assert "new" in one.keys()
+    assert "new" in one.stored()

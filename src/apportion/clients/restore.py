@@ -98,7 +98,7 @@ class Restorer:
         """Close every store and the consumer."""
         for task in list(self.open):
             self.give_back(task, self.open.pop(task))
-        self._consumer.close(autocommit=False)
+        self._consumer.close(autocommit=False, timeout_ms=5000)
 
     def _open_wanted(self) -> list[Task]:
         """Open what is wanted and not open yet; what another thread of ours still has comes at a later step."""

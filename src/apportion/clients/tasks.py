@@ -44,6 +44,8 @@ from apportion.wire.taskdata import TaskMemory, TaskOrders
 
 log = logging.getLogger("apportion.clients")
 
+LEAVE_MS: Final = 5000
+"""How long a good-bye may take: a member that waits for others to join would wait for its answer."""
 Heard = Callable[[Task], None]
 REPLACED: Final = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
 """Answers to a commit that came too late: somebody else has the task, and reads on from the last commit."""
@@ -223,7 +225,7 @@ class TaskRunner:
         """Leave the group in good order, without a commit."""
         for task in list(self._running):
             self._stop(task)
-        self._consumer.close(autocommit=False)
+        self._consumer.close(autocommit=False, timeout_ms=LEAVE_MS)
         self._restorer.close()
         self._producer.close()
         self.folder.close()
