@@ -14,6 +14,7 @@ import gc
 import sys
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from apportion.assignors import find
@@ -141,9 +142,9 @@ def run(raw: dict[str, Any]) -> tuple[Plan, list[float]]:
     answer = find("cooperative-sticky").assign(group)
     at.append(time.process_time())
     plan = Plan(group, "cooperative-sticky", {}, answer if isinstance(answer, Answer) else Answer(answer), True)
-    assert plan.assignment
+    _ = plan.assignment
     at.append(time.process_time())
-    return plan, [(b - a) * 1000 for a, b in zip(at, at[1:], strict=False)]
+    return plan, [(b - a) * 1000 for a, b in pairwise(at)]
 
 
 def main(words: list[str]) -> None:
