@@ -258,10 +258,23 @@ def test_java_errors_become_sentences() -> None:
         assert words in trouble.sentence(RuntimeError(text), "/out")
 
 
-def test_delta_without_its_library_is_said(tmp_path: Path) -> None:
-    """Or works, where it is installed (see test_job)."""
+@pytest.mark.spark
+def test_delta_tables_get_a_version_a_run(spark: Any, tmp_path: Path) -> None:
+    """Where the ``deltalake`` package is installed; elsewhere a sentence tells what brings it."""
     try:
-        import deltalake  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
+        from deltalake import DeltaTable
     except ImportError:
-        with pytest.raises(MissingExtra, match="delta"), sinks.parquet(tmp_path) as sink:
+        with pytest.raises(MissingExtra, match="delta"), sinks.parquet(tmp_path / "t") as sink:
             sinks.DeltaSink(sink)
+        return
+    dump = made.write_dump(tmp_path / "d", [made.commit(i) for i in range(30)])
+    for _ in range(2):
+        with sinks.parquet(tmp_path / "t") as sink:
+            delta = sinks.DeltaSink(sink)
+            records = sources.read_dump(spark, dump).records
+            delta.write("silver/commits", decode.commits(records), schemas.COMMITS, 1)
+            delta.publish()
+    table = DeltaTable(str(tmp_path / "t" / "silver" / "commits"))
+    assert table.version() == 1
+    assert table.to_pyarrow_table().num_rows == 30
+    assert not list((tmp_path / "t").glob(f"{sinks.STAGING}*"))

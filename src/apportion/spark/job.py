@@ -128,6 +128,8 @@ def build(
     from apportion.spark import session, sinks, sources, trouble
 
     settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
+    if spark is None:
+        session.java()  # where it is missing, no folder is made first
     with trouble.plainly(dump):
         quick = sources.check_dump(dump) < QUICK_ROWS
     progress("starting Spark")
@@ -194,7 +196,7 @@ def _steps(source: Dump, allowed_lag: int, personal_days: int | None, personal: 
         "silver/gaps": lambda t: decode.gaps(records),
         "silver/ends": lambda t: source.ends,
         "silver/topics": lambda t: source.topics,
-        **gold.steps(allowed_lag),
+        **gold.steps(records, allowed_lag),
     }
 
 
