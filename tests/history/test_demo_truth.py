@@ -51,9 +51,9 @@ def test_every_state_and_strategy_is_as_the_tool_says(memory: Memory) -> None:
 
 def test_the_same_groups_live(memory: Memory) -> None:
     listed = {row["GROUP"]: (row["TYPE"], row["STATE"]) for row in kafka_says.printed(said("list.txt"))}
-    kinds = {"simple": "Classic", "classic": "Classic", "consumer": "Consumer"}
+    kinds = {"simple": "Classic", "classic": "Classic", "consumer": "Consumer", "share": "Share"}
     ours = {g.name: (kinds[g.present.type], g.present.state) for g in memory.living if g.present}
-    # A listing of consumer groups leaves out Connect's, which are classic groups with another protocol type.
+    # A listing of consumer groups leaves out share groups, and Connect's: classic groups with another protocol type.
     assert {name: ours[name] for name in listed} == listed
     assert all(not memory.groups[name].present.readable for name in ours.keys() - listed.keys())  # type: ignore[union-attr]
 

@@ -96,6 +96,8 @@ def test_groups_stand_as_their_last_records_say(made: Made) -> None:
         "группа": ("classic", "Empty", None, 3),
         "connect": ("classic", "Stable", "sessioned", 2),
         "new": ("consumer", "Stable", "uniform", 3),
+        "group": ("share", "Empty", None, None),
+        "queue": ("share", "Stable", None, 4),
     }
 
 

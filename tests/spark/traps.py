@@ -22,6 +22,7 @@ from apportion.testing.records import (
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import GroupGeneration, Member
 from apportion.wire.subscription import Subscription, write_subscription
+from apportion.wire.writer import Writer
 
 TIME = pa.timestamp("us", tz="UTC")
 TEXT, LONG, INT = pa.string(), pa.int64(), pa.int32()
@@ -92,6 +93,9 @@ def write(folder: Path) -> Path:
     _histories(log)
     _epochs(log)
     log.put(*other(11))
+    for key_type, rest in ((10, "member"), (11, "")):
+        key = Writer().int16(key_type).string("queue")
+        log.put((key.string(rest) if rest else key).done(), Writer().int16(0).int32(4).done())
     log.put(b"\x00\x01\x00\xffbroken", b"\x00\x04")
     (folder / "records").mkdir(parents=True)
     half = len(log.rows) // 2

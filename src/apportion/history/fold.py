@@ -20,7 +20,7 @@ class Present:
     """A group as it stands after its last record.
 
     type
-        ``classic``, ``consumer`` (KIP-848) or ``simple`` (only commits).
+        ``classic``, ``consumer`` (KIP-848), ``simple`` (only commits), ``share`` or ``streams``.
     generation
         The classic generation or the group's epoch; None for a simple group.
     members
@@ -33,6 +33,17 @@ class Present:
     generation: int | None
     members: tuple[Seat, ...]
     readable: bool = True
+
+
+OTHERS: Final = {11: "share", 17: "streams"}
+"""Key types that say that a group of another kind stands, with its type."""
+OTHER_MEMBERS: Final = {10: "share", 19: "streams"}
+"""Key types that say that it has a member."""
+
+
+def of_other_kind(kind: str, epoch: int | None, members: int) -> Present:
+    """A group whose records are not read: only that it stands, its epoch, and whether it has members, are known."""
+    return Present(kind, "Stable" if members else "Empty", None, epoch, (), readable=False)
 
 
 @dataclass

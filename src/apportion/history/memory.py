@@ -70,6 +70,8 @@ class Remembered:
         (topic, partition) to the newest commit that stands.
     habits
         Commits counted between the group's records.
+    other
+        What stands of it where it is a group of another kind (share, streams), whose records are not read.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Remembered:
     commits: Mapping[tuple[str, int], Standing]
     habits: Sequence[Commits]
     world: World
+    other: Present | None = None
 
     @cached_property
     def folded(self) -> Folded:
@@ -86,8 +89,9 @@ class Remembered:
     @cached_property
     def present(self) -> Present | None:
         """As it stands; a group that only commits is ``simple``; None for one that is gone."""
-        if self.folded.present is not None:
-            return self.folded.present
+        known = self.folded.present or self.other
+        if known is not None:
+            return known
         return Present("simple", "Empty", None, None, ()) if self.commits else None
 
     @cached_property

@@ -12,12 +12,14 @@ import pyarrow as pa
 
 from apportion.errors import BadInput, UnreadableBytes
 from apportion.history.cause import Commits
+from apportion.history.fold import OTHER_MEMBERS, OTHERS, Present, of_other_kind
 from apportion.history.memory import Memory, Remembered, Standing, World
 from apportion.history.records import Event
 from apportion.inputs import parquet
 from apportion.inputs.observed import Observed
 from apportion.inputs.parquet import BIGINT, BINARY, INT, TEXT, TEXTS, TIME
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
+from apportion.wire.primitives import Reader
 
 RECORDS: Final = {"key": BINARY, "value": BINARY, "partition": INT, "offset": BIGINT, "timestamp": TIME}
 ENDS: Final = {"topic": TEXT, "partition": INT, "begin": BIGINT, "end": BIGINT, "last_stable": BIGINT, "at": TIME}
@@ -71,10 +73,14 @@ def remember(path: str | Path) -> Memory:
     folder = Path(path)
     drafts: dict[str, Draft] = {}
     names: dict[str, str] = {}
+    others = Others()
     for event in _records(folder):
-        _take(event, drafts, names)
+        _take(event, drafts, names, others)
+    known = others.groups()
+    for name in known:
+        drafts.setdefault(name, Draft())
     world = read_world(parquet.files(folder / "ends.parquet"), parquet.files(folder / "topics.parquet"), names)
-    return Memory({name: drafts[name].done(name, world) for name in sorted(drafts)}, world)
+    return Memory({name: drafts[name].done(name, world, known.get(name)) for name in sorted(drafts)}, world)
 
 
 @dataclass
@@ -97,10 +103,48 @@ class Draft:
         n, first, last = self.habits.get(key, (0, at, at))
         self.habits[key] = (n + 1, min(first, at), max(last, at))
 
-    def done(self, name: str, world: World) -> Remembered:
+    def done(self, name: str, world: World, other: Present | None = None) -> Remembered:
         """The group, once all is read."""
         habits = [Commits(*key, *counted) for key, counted in self.habits.items()]
-        return Remembered(name, self.events, self.commits, habits, world)
+        return Remembered(name, self.events, self.commits, habits, world, other)
+
+
+@dataclass
+class Others:
+    """Groups whose records are only counted: share and streams groups, by what stands of them.
+
+    standing
+        Key to value of the records that say that a group, or a member of one, stands.
+    """
+
+    standing: dict[bytes, bytes] = field(default_factory=dict)
+
+    def take(self, key_type: int, key: bytes, value: bytes | None) -> None:
+        """Take a record of key type 9 or above."""
+        if key_type in OTHERS or key_type in OTHER_MEMBERS:
+            if value is None:
+                self.standing.pop(key, None)
+            else:
+                self.standing[key] = value
+
+    def groups(self) -> dict[str, Present]:
+        """Every group that stands."""
+        found: dict[str, tuple[str, int | None]] = {}
+        members: dict[tuple[str, str], int] = {}
+        for key, value in self.standing.items():
+            try:
+                reader = Reader(key)
+                key_type, name = reader.int16(), reader.string()
+                if key_type in OTHERS:
+                    # The epoch stands behind the version; of a value that is shorter nothing is known.
+                    epoch = int.from_bytes(value[2:6], "big") if len(value) >= 6 else 2**31
+                    found[name] = OTHERS[key_type], epoch if epoch < 2**31 else None
+                else:
+                    place = (name, OTHER_MEMBERS[key_type])
+                    members[place] = members.get(place, 0) + 1
+            except UnreadableBytes:
+                continue
+        return {name: of_other_kind(kind, epoch, members.get((name, kind), 0)) for name, (kind, epoch) in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +158,7 @@ class _Raw:
     holes: int
 
 
-def _take(raw: _Raw, drafts: dict[str, Draft], names: dict[str, str]) -> None:
+def _take(raw: _Raw, drafts: dict[str, Draft], names: dict[str, str], others: Others) -> None:
     try:
         record = decode(raw.key, raw.value)
     except UnreadableBytes:
@@ -125,6 +169,8 @@ def _take(raw: _Raw, drafts: dict[str, Draft], names: dict[str, str]) -> None:
             names[record.topic_id] = record.topic
     elif isinstance(record, GroupGeneration | EpochRecord):
         drafts.setdefault(record.group, Draft()).events.append(Event(raw.offset, raw.at, record, raw.holes))
+    elif raw.key is not None:
+        others.take(record.key_type, raw.key, raw.value)
 
 
 def _records(folder: Path) -> Iterator[_Raw]:

@@ -11,6 +11,7 @@ import numpy as np
 from apportion.errors import BadInput
 from apportion.history import rows
 from apportion.history.cause import Commits
+from apportion.history.fold import OTHERS, Present, of_other_kind
 from apportion.history.memory import Memory, Remembered, Standing
 from apportion.inputs import parquet
 from apportion.inputs.dump import observed, read_world
@@ -31,6 +32,7 @@ EPOCHS: Final = {
     **_SOURCE,
 }  # fmt: skip
 GAPS: Final = {"source_partition": INT, "before_offset": BIGINT, "missing": BIGINT}
+GROUPS: Final = {"group": TEXT, "type": TEXT, "state": TEXT, "generation": INT}
 NEEDED: Final = "tables that `apportion pipeline build` made: a folder with silver/ and gold/"
 
 
@@ -54,12 +56,25 @@ def remember(path: str | Path) -> Memory:
         if row["topic_id"]:
             names[row["topic_id"]] = row["topic"]
     world = read_world(_files(folder, "silver/ends"), _files(folder, "silver/topics"), names)
+    others = _others(folder)
     groups = {}
-    for name in sorted({*generations, *epochs, *commits}):
+    for name in sorted({*generations, *epochs, *commits, *others}):
         events = rows.events(name, generations.get(name, ()), epochs.get(name, ()))
         standing, habits = _commits(commits.get(name, []), [event.offset for event in events])
-        groups[name] = Remembered(name, events, standing, habits, world)
+        groups[name] = Remembered(name, events, standing, habits, world, others.get(name))
     return Memory(groups, world)
+
+
+def _others(folder: Path) -> dict[str, Present]:
+    """Groups of other kinds, which no silver table tells of: from gold/groups, where it is there."""
+    if not parquet.files(folder / "gold/groups"):
+        return {}
+    rows = _rows(folder, "gold/groups", GROUPS)
+    return {
+        row["group"]: of_other_kind(row["type"], row["generation"], row["state"] == "Stable")
+        for row in rows
+        if row["type"] in OTHERS.values()
+    }
 
 
 def _files(folder: Path, table: str) -> list[Path]:

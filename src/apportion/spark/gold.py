@@ -15,13 +15,15 @@ TASKS_A_CORE = 4
 """Pieces of ``gold/whatif`` per core: groups differ in size, so more pieces than cores."""
 
 
-def steps(allowed_lag: int = 0) -> dict[str, Callable[[Tables], DataFrame]]:
+def steps(records: DataFrame, allowed_lag: int = 0) -> dict[str, Callable[[Tables], DataFrame]]:
     """Table -> how it is made from the silver tables and the gold ones before it.
 
+    records
+        Bronze, for groups of kinds whose records are only counted.
     allowed_lag
         Messages that count as none in ``gold/verdicts``.
     """
-    once = _Once()
+    once = _Once(records)
     return {
         "gold/commits": lambda t: commits.newest(t["silver/commits"]),
         "gold/groups": lambda t: groups.groups(once.present(t)),
@@ -38,7 +40,8 @@ def steps(allowed_lag: int = 0) -> dict[str, Callable[[Tables], DataFrame]]:
 class _Once:
     """What several tables are made from, computed once and kept on disk until the session ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: DataFrame) -> None:
+        self._records = records
         self._kept: dict[str, DataFrame] = {}
 
     def histories(self, t: Tables) -> DataFrame:
@@ -53,7 +56,8 @@ class _Once:
         return self._keep("folded", lambda: groups.folded(self.histories(t)))
 
     def present(self, t: Tables) -> DataFrame:
-        return groups.present(self.folded(t), t["gold/commits"])
+        others = self._keep("others", lambda: groups.others(self._records))
+        return groups.present(self.folded(t), t["gold/commits"], others)
 
     def ends(self, t: Tables) -> DataFrame:
         return self._keep("ends", lambda: lag.ends_now(t["silver/ends"], t["silver/topics"]))

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from apportion.history import rows
 from apportion.history.cause import Commits, Habits
-from apportion.history.fold import Folded, fold
+from apportion.history.fold import OTHER_MEMBERS, OTHERS, Folded, fold
 from apportion.history.rebalances import rebalances
 from apportion.history.records import Seat
 from apportion.spark import schemas
@@ -76,18 +76,53 @@ def _member(seat: Seat) -> Row:
     }
 
 
-def present(folded: DataFrame, newest: DataFrame) -> DataFrame:
+def others(records: DataFrame) -> DataFrame:
+    """Share and streams groups that stand, from bronze: (group, kind, epoch, living); their records are not read.
+
+    A key begins with its type, the length of the group's name and the name; a group's value with version 0 and epoch.
+    """
+    number = F.expr("conv(hex(substring(key, 1, 2)), 16, 10)").cast("int")
+    size = F.expr("conv(hex(substring(key, 3, 2)), 16, 10)").cast("int")
+    told = records.where(F.substring("key", 1, 2).isin([n.to_bytes(2, "big") for n in (*OTHERS, *OTHER_MEMBERS)]))
+    last = F.max_by(F.struct("value"), F.col("offset"))["value"].alias("value")
+    stands = told.groupBy("partition", "key").agg(last).where("value is not null and length(key) >= 4")
+    kinds = F.create_map(*[F.lit(part) for pair in (OTHERS | OTHER_MEMBERS).items() for part in pair])
+    epoch = F.expr("conv(hex(substring(value, 3, 4)), 16, 10)").cast("bigint")
+    named = stands.select(
+        F.substring("key", F.lit(5), size).cast("string").alias("group"),
+        number.isin(list(OTHERS)).alias("whole"),
+        kinds[number].alias("kind"),
+        F.when((F.length("value") >= 6) & (epoch < 2**31), epoch).cast("int").alias("epoch"),
+    )
+    return (
+        named.groupBy("group", "kind")
+        .agg(
+            F.max(F.when(F.col("whole"), F.col("epoch"))).alias("epoch"),
+            F.bool_or("whole").alias("whole"),
+            F.bool_or(~F.col("whole")).alias("living"),
+        )
+        .where("whole")
+        .groupBy("group")
+        .agg(*[F.max_by(name, "kind").alias(name) for name in ("epoch", "living")], F.max("kind").alias("kind"))
+    )
+
+
+def present(folded: DataFrame, newest: DataFrame, others: DataFrame) -> DataFrame:
     """Groups that are not gone, those that only commit as ``simple``: the columns of ``folded`` but ``rebalances``."""
     simple = newest.select("group").distinct().withColumn("commits", F.lit(True))
-    both = folded.drop("rebalances").join(simple, "group", "left")
-    only = F.col("type").isNull()
-    return (
-        both.where("type is not null or commits")
-        .withColumn("state", F.when(only, "Empty").otherwise(F.col("state")))
-        .withColumn("readable", F.coalesce("readable", F.lit(True)))
-        .withColumn("type", F.coalesce("type", F.lit("simple")))
-        .drop("commits")
-    )
+    both = folded.drop("rebalances").join(simple, "group", "left").join(others, "group", "full")
+    told = F.col("type").isNotNull()
+    kind = F.coalesce("type", "kind", F.when(F.col("commits"), "simple"))
+    empty = F.when(F.col("living"), "Stable").otherwise("Empty")
+    return both.withColumn("now", kind).where("now is not null").select(
+        "group",
+        F.col("now").alias("type"),
+        F.when(told, F.col("state")).otherwise(empty).alias("state"),
+        "protocol",
+        F.when(told, F.col("generation")).otherwise(F.col("epoch")).alias("generation"),
+        F.when(told, F.col("readable")).otherwise(F.col("kind").isNull()).alias("readable"),
+        F.coalesce("members", F.array()).alias("members"),
+    )  # fmt: skip
 
 
 def groups(present: DataFrame) -> DataFrame:
