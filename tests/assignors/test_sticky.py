@@ -251,3 +251,32 @@ def test_a_group_without_partitions_or_wishes_is_planned() -> None:
         {"topics": {"t": 3}, "members": {"a": {"topics": []}, "b": {"topics": ["gone"]}}},
     ):
         assert json.loads(plan(raw).to_json())["assignment"] == {name: {} for name in raw["members"]}
+
+
+def test_a_fresh_group_of_one_mind_has_every_topic_spread_evenly() -> None:
+    """KAFKA-16277: a member with many partitions of one topic and none of another."""
+    rng = random.Random(16277)
+    for _ in range(100):
+        names = [f"t{i}" for i in range(rng.randint(1, 9))]
+        topics = {name: rng.randint(1, 40) for name in names}
+        made = plan({"topics": topics, "members": {f"m{i}": {"topics": names} for i in range(rng.randint(1, 12))}})
+        for name in names:
+            counts = [len(owned.get(name, [])) for owned in made.target.values()]
+            assert max(counts) - min(counts) <= 1
+
+
+def test_the_explanation_of_a_chain_of_moves_gives_prices() -> None:
+    raw = {
+        "topics": {"x": 3, "y": 3},
+        "members": {
+            "A": {"topics": ["x"], "owned": {"x": [0, 1, 2]}},
+            "B": {"topics": ["x", "y"], "owned": {"y": [0, 1]}},
+            "C": {"topics": ["y"], "owned": {"y": [2]}},
+        },
+    }
+    lines = plan(raw).explain()
+    assert lines[0].startswith("balance: optimal. Members hold 2 to 2 partitions, squares 12: ")
+    assert lines[1].startswith("moves: optimal. 2 of 6 standing claims move: the prices below")
+    assert lines[-3:] == ["  13: C", "  14: B", "  15: A"], (
+        "a move costs 1: handing on from A by B to C saves nothing more"
+    )
