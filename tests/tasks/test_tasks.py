@@ -284,6 +284,39 @@ def test_on_tiny_topologies_nothing_that_exhaustive_search_finds_is_better() -> 
             assert score(crew_, part, load, answer.active[part]) == best
 
 
+def test_on_tiny_topologies_no_placing_of_single_standbys_is_better() -> None:
+    """Against every placing: fewest shared tags for each task, then balance with the active tasks, then warmth."""
+    rng = random.Random(13)
+    for _ in range(150):
+        topology, partitions, made, settings = random_world(rng, 4, 4)
+        if len(made) < 2:
+            continue
+        plan = plan_tasks(topology, partitions, made, replace(settings, num_standby_replicas=1))
+        c, a = plan.crew, plan.answer
+        tasks = np.flatnonzero(c.stateful)
+        apart = [best_apart(c, int(a.active[n])) for n in tasks]
+        load = held(c, a.active, np.ones(len(c.tasks), dtype=bool))
+        found = [int(np.flatnonzero(a.standby[n])[0]) for n in tasks]
+        assert all(q in choice for q, choice in zip(found, apart, strict=True)), "on other tags"
+        every = itertools.product(*apart)
+        assert standby_score(plan, tasks, load, found) == min(standby_score(plan, tasks, load, q) for q in every)
+
+
+def best_apart(crew: Crew, active: int) -> list[int]:
+    """Processes that share fewest tag values with the active one, which is none of them."""
+    shared = [int(((tags == crew.tags[active]) & (tags >= 0)).sum()) for tags in crew.tags]
+    others = [q for q in range(len(shared)) if q != active]
+    return [q for q in others if shared[q] == min(shared[other] for other in others)]
+
+
+def standby_score(plan: TaskPlan, tasks: np.ndarray, load: np.ndarray, chosen: object) -> tuple[int, int]:
+    """Balance of all copies per thread, then standbys without state; the coming active place a little dearer."""
+    owner = np.array(chosen, dtype=np.int64)
+    c = plan.crew
+    cold = 2 * (c.lag[tasks, owner] < 0).sum() + (plan.answer.target[tasks] == owner).sum()
+    return thread_squares(load + np.bincount(owner, minlength=len(load)), c.threads), int(cold)
+
+
 def tiny(rng: random.Random) -> tuple[Crew, TaskAnswer, TaskSettings]:
     topology, partitions, made, settings = random_world(rng, 5, 3)
     plan = plan_tasks(topology, partitions, made, settings)
