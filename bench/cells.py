@@ -137,7 +137,7 @@ CELLS = [
 def run(raw: dict[str, Any]) -> tuple[Plan, list[float]]:
     """The plan and the CPU milliseconds of reading, planning and naming."""
     at = [time.process_time()]
-    group = build(raw)
+    group = build(raw, share=True)
     at.append(time.process_time())
     answer = find("cooperative-sticky").assign(group)
     at.append(time.process_time())

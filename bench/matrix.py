@@ -8,11 +8,14 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
+from bench import peers
+from bench.cells import CELLS, Cell
 
 from apportion.arrays import NOBODY
 from apportion.assignors import find
@@ -20,8 +23,6 @@ from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.names import build
 from apportion.model.plan import Answer, Plan
-from bench import peers
-from bench.cells import CELLS, Cell
 
 EVENTS = ("FULL", "STABLE", "JOIN_ONE", "JOIN_MANY", "LEAVE_ONE", "LEAVE_MANY", "PARTITIONS_ADDED")
 
@@ -62,7 +63,7 @@ def planned(raw: dict[str, Any], name: str = "cooperative-sticky") -> Plan:
     answer = strategy.assign(group)
     answer = answer if isinstance(answer, Answer) else Answer(answer)
     plan = Plan(group, name, {}, answer, bool(getattr(strategy, "cooperative", False)))
-    assert plan.assignment is not None
+    _ = plan.assignment  # made when it is first asked for
     return plan
 
 
@@ -90,15 +91,14 @@ def parts(raw: dict[str, Any], calls: int) -> tuple[float, float, float]:
         at.append(time.process_time())
         answer = find("cooperative-sticky").assign(group)
         at.append(time.process_time())
-        made = Plan(group, "", {}, answer if isinstance(answer, Answer) else Answer(answer), True).assignment
+        _ = Plan(group, "", {}, answer if isinstance(answer, Answer) else Answer(answer), True).assignment
         at.append(time.process_time())
-        assert made is not None
-        spent.append([(b - a) * 1000 for a, b in zip(at, at[1:], strict=False)])
+        spent.append([(b - a) * 1000 for a, b in pairwise(at)])
     read, plan, name = (median(part) for part in zip(*spent, strict=True))
     return read, plan, name
 
 
-def run(cell: Cell, folder: Path, calls: int, java_s: float) -> Row:
+def run(cell: Cell, folder: Path, calls: int, java_s: float, python_s: int) -> Row:
     """Time everybody on the cell."""
     raw = cell.group()
     plan, cpu, wall = timed(raw, calls)
@@ -108,7 +108,7 @@ def run(cell: Cell, folder: Path, calls: int, java_s: float) -> Row:
     told = {
         "Java": peers.java(path, 40, java_s),
         "franz-go": peers.franz_go(path, calls),
-        "kafka-python": peers.kafka_python(path, total),
+        "kafka-python": peers.kafka_python(path, total, python_s),
     }
     quality = {name: worth(plan.group, one.assignment) for name, one in told.items() if one.assignment}
     quality["apportion"] = worth(plan.group, plan.target)

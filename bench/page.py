@@ -1,0 +1,183 @@
+"""BENCHMARKS.md: the figures as tables, and what they are worth."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bench.matrix import Row
+from bench.peers import GO_VERSION, JAVA_VERSION, PYTHON_VERSION, Told
+
+SECTIONS = {
+    "overlap": "Overlapping subscriptions",
+    "million": "A million partitions",
+    "tiny": "Small groups",
+    "growth": "Ten sizes",
+    "startup": "The command line, whole process",
+    "strategies": "Other strategies",
+    "tasks": "Tasks with state",
+}
+TEXTS = {
+    "overlap": """2,000 members, each with a random half of 500 topics; 100,000 partitions.
+Goal: under 500 ms, every goal proved.""",
+    "million": """2,000 topics of 500 partitions, 2,000 members that want all of them; one call in a process of its own,
+which first makes the input or reads it from JSON. Goals: under 1 s, and under 600 MB at the peak of the process.""",
+    "tiny": """6 partitions, 3 members, one of them new: what a pipeline pays for each of millions of groups.
+CPU time, medians of 2,000 calls; the last row also makes the names of the answer.""",
+    "growth": """200 members with nested subscriptions, 100 topics, one more member joins.
+Where time grows linearly, the time a partition stays the same.""",
+    "startup": "Medians of five runs. Goals: 150 ms for the start, 1 s for the plan of 10,000 partitions.",
+    "strategies": """100 partitions a member in 20 topics, with a past; one member joins.
+Lags are drawn from a Pareto distribution.""",
+    "tasks": "Ten sub-topologies, one standby a task; seconds of CPU time.",
+}
+
+
+HOW = """How it is measured:
+
+- CPU milliseconds of the planning thread, medians, a fresh input for each call, names in and names out. Java's and Go's
+  garbage collectors and Java's compiler work on other threads and are not counted; Python's collector works on the
+  same one and is on as in production. Wall time, which other programs on the machine lengthen, stands beside.
+- Java in brackets: the first call of a fresh JVM, which is what a consumer sees, since rebalances are rare.
+- franz-go in brackets: with reading the bytes that members sent. It needs a client to know racks, so in the rack cells
+  it plans without them. apportion starts from decoded names, as Java does.
+- kafka-python: one call, given up after the seconds of CPU time that the cell says, not tried above 10,000 partitions.
+- Lists of partitions that did not change are handed on, not copied, as in the consumers' adapters.
+- The past of a cell is the plan that apportion made before the event. Quality is that of the target, the plan once
+  every hand-over is done: rack misses / moves, and a `!` where the load is not as even as it can be.
+- The goal is what Python can hope for: making the answer's lists alone costs 100 to 300 ns a partition."""
+
+
+def page(rows: Sequence[Row], extras: Mapping[str, Sequence[Mapping[str, Any]]], repeat: str) -> str:
+    """The whole page."""
+    lines = ["# Benchmarks", "", *_opening(repeat), "", "## Kafka's own matrix", "", *_matrix(rows)]
+    for name, found in extras.items():
+        lines += ["", f"## {SECTIONS[name]}", "", TEXTS[name], "", *_table(found)]
+    return "\n".join([*lines, ""])
+
+
+def _opening(repeat: str) -> list[str]:
+    python = f"{platform.python_implementation()} {platform.python_version()}, NumPy {version('numpy')}"
+    peers = f"""Peers: {JAVA_VERSION} (`CooperativeStickyAssignor`), {GO_VERSION} (`CooperativeStickyBalancer`),
+{PYTHON_VERSION} (`StickyPartitionAssignor`)."""
+    return [
+        f"Written by `{repeat}` on {date.today():%Y-%m-%d}; `make bench` makes it anew on your machine.",
+        f"Machine: {_machine()}, load {os.getloadavg()[0]:.1f} at the end. {python}, {_java()}, {_go()}.",
+        peers,
+        "",
+        HOW,
+    ]
+
+
+def _matrix(rows: Sequence[Row]) -> list[str]:
+    peers = "Java warm (first) | franz-go (with bytes) | kafka-python"
+    ours = "apportion | wall | read / plan / name | goal | of goal | quality: apportion | the others"
+    heads = [f"| cell | partitions | {peers} | {ours} |", "|---" + "|---:" * 10 + "|---|"]
+    return [*heads, *(_line(row) for row in rows), "", *_summary(rows)]
+
+
+def _line(row: Row) -> str:
+    goal = row.cell.goal_ms
+    cells = [
+        row.cell.name,
+        f"{row.partitions:,}",
+        _pair(row.told["Java"].warm, row.told["Java"].first, row.told["Java"].why),
+        _pair(row.told["franz-go"].warm, _wired(row.told["franz-go"]), row.told["franz-go"].why),
+        _pair(row.told["kafka-python"].warm, None, row.told["kafka-python"].why),
+        f"**{_ms(row.cpu)}**",
+        _ms(row.wall),
+        " / ".join(map(_ms, row.parts)),
+        _ms(goal) if goal else "",
+        f"{row.cpu / goal:.2f}" if goal else "",
+        _worth(row, "apportion") + ("" if row.proof == {"optimal"} else f" {', '.join(sorted(row.proof))}"),
+        ", ".join(f"{name} {_worth(row, name)}" for name in row.quality if name != "apportion"),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _worth(row: Row, name: str) -> str:
+    squares, misses, moves = row.quality[name]
+    return f"{misses}/{moves}" + "!" * (squares > min(said[0] for said in row.quality.values()))
+
+
+def _wired(told: Told) -> float | None:
+    return None if told.warm is None or told.wire is None else told.warm + told.wire
+
+
+def _summary(rows: Sequence[Row]) -> list[str]:
+    """Who was ahead of whom in how many cells, and which cells are slow, by name."""
+    against = {
+        "Java's first call": [(row, row.told["Java"].first) for row in rows],
+        "Java warm": [(row, row.told["Java"].warm) for row in rows],
+        "franz-go with reading bytes": [(row, _wired(row.told["franz-go"])) for row in rows],
+        "franz-go without": [(row, row.told["franz-go"].warm) for row in rows],
+        "kafka-python": [(row, row.told["kafka-python"].warm) for row in rows],
+    }
+    lines = []
+    for name, pairs in against.items():
+        known = [(row, other) for row, other in pairs if other is not None]
+        behind = [row.cell.name for row, other in known if row.cpu > other]
+        where = f"; behind on {', '.join(behind)}" if behind else ""
+        lines.append(f"- Ahead of {name} on {len(known) - len(behind)} of {len(known)} cells{where}.")
+    slow = [row.cell.name for row in rows if row.cell.goal_ms and row.cpu > 1.5 * row.cell.goal_ms]
+    lines.append(f"- Above 1.5 times the goal: {', '.join(slow) or 'none'}.")
+    worse = [row.cell.name for row in rows if row.quality["apportion"] > min(row.quality.values())]
+    lines.append(f"- Another's plan is better (balance, then racks, then moves): {', '.join(worse) or 'nowhere'}.")
+    return lines
+
+
+def _pair(first: float | None, second: float | None, why: str) -> str:
+    if first is None and second is None:
+        return why or "-"
+    return ("-" if first is None else _ms(first)) + ("" if second is None else f" ({_ms(second)})")
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rows:
+        return ["Not measured."]
+    heads = list(dict.fromkeys(name for row in rows for name in row))
+    lines = ["| " + " | ".join(name.replace("_", " ") for name in heads) + " |", "|---" * len(heads) + "|"]
+    return [*lines, *("| " + " | ".join(_text(row.get(name, "")) for name in heads) + " |" for row in rows)]
+
+
+def _text(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.0f}" if value >= 20 else f"{value:.1f}" if value >= 2 else f"{value:.2f}"
+
+
+def _machine() -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} cores ({_processor()}), {memory:.0f} GB, {platform.system()}"
+
+
+def _processor() -> str:
+    told = Path("/proc/cpuinfo")
+    for line in told.read_text().splitlines() if told.exists() else ():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _java() -> str:
+    return _first_line("java", "-version").replace('"', "") or "no Java"
+
+
+def _go() -> str:
+    return _first_line("go", "version").removeprefix("go version ") or "no Go"
+
+
+def _first_line(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return next(iter((done.stderr + done.stdout).splitlines()), "")
