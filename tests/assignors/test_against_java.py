@@ -75,6 +75,7 @@ def show(title: str, rows: Mapping[str, Counter[str]]) -> None:
         print(f"{row:36}{rows[row].total():>8}" + "".join(f"{rows[row][column]:>15}" for column in columns))
 
 
+@pytest.mark.timeout(900)  # 20 s of computing, but machines are shared
 def test_on_ten_thousand_groups_sticky_is_never_worse_than_kafkas_own(kafka: JavaAssignors) -> None:
     groups = [random_group(random.Random(seed), gaps=False) for seed in range(GROUPS)]
     answers = kafka.ask_all({"assignor": "sticky", "group": raw} for raw in groups)
