@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -211,6 +212,7 @@ def _introduce() -> None:
             strategy.meet(self)
         if ours:
             _mend(self, ours)
+            _say_why(self)
 
     setattr(init, _MET, True)
     ConsumerCoordinator.__init__ = init
@@ -222,19 +224,16 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     * A join that was begun must be ended: when ``poll`` ended between the JoinGroup and the SyncGroup answer of a
       leader, ``need_rejoin`` forgot it; no heartbeats followed, and the member was expelled.
     * A join that was answered between two calls of ``poll`` was thrown away and begun anew, over and over where polls
-      are short. Now its answer is taken by the next.
+      are short. Now its answer is taken by the next, unless so late that the session may be over.
     * A member that was expelled while it rejoined kept its partitions under its new id. It has lost them (KIP-429).
-    * Bytes that are no subscription at all killed the leader; now their member is left without topics.
-    * A refusal for want of a common strategy says what each side has, and one for want of a right how it is given.
     * When replicas move to other racks, a leader with a rack rejoins (KIP-881).
     """
     self = weakref.ref(coordinator)
     need_rejoin = type(coordinator).need_rejoin
     join = type(coordinator)._do_join_and_sync_async
     complete = type(coordinator)._on_join_complete_async
-    found = type(coordinator)._handle_find_coordinator_response
-    perform = type(coordinator)._perform_assignment
-    answered: list[tuple[int, bytes]] = []
+    in_time_s = coordinator.config["session_timeout_ms"] / 2000
+    answered: list[tuple[int, float, bytes]] = []
 
     def needs() -> bool:
         c = self()
@@ -247,14 +246,33 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         c: Any = self()
         if c._generation.is_lost() and c._subscription.assigned_partitions():
             await c._on_join_prepare_async(c._generation.generation_id, c._generation.member_id)
-        if answered and answered[0][0] == c._generation.generation_id:
-            return answered[0][1]
+        for generation, at, told in answered:
+            if generation == c._generation.generation_id and time.monotonic() - at < in_time_s:
+                return told
         try:
             told = await join(c)
         except InconsistentGroupProtocolError:
             raise InconsistentGroupProtocolError(await _refusal(c)) from None
-        answered[:] = [(c._generation.generation_id, told)]
+        answered[:] = [(c._generation.generation_id, time.monotonic(), told)]
         return told
+
+    async def join_complete(generation: int, member_id: str, protocol: str, told: bytes) -> None:
+        answered.clear()
+        await complete(self(), generation, member_id, protocol, told)
+
+    coordinator.need_rejoin = needs
+    coordinator._do_join_and_sync_async = join_and_sync
+    coordinator._on_join_complete_async = join_complete
+
+
+def _say_why(coordinator: Any) -> None:
+    """On this one coordinator, name what went wrong: a missing right, a member whose bytes are no subscription.
+
+    Such bytes killed the leader; now their member is left without topics.
+    """
+    self = weakref.ref(coordinator)
+    found = type(coordinator)._handle_find_coordinator_response
+    perform = type(coordinator)._perform_assignment
 
     def find_coordinator(response: Any) -> Any:
         c: Any = self()
@@ -263,19 +281,12 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         except GroupAuthorizationFailedError as error:
             raise GroupAuthorizationFailedError(sentence(error, f"group {c.group_id}")) from None
 
-    async def join_complete(generation: int, member_id: str, protocol: str, told: bytes) -> None:
-        answered.clear()
-        await complete(self(), generation, member_id, protocol, told)
-
     def perform_assignment(leader_id: str, protocol: str, members: Sequence[Any]) -> Any:
         for member in members:
             member.metadata = _readable(member.member_id, member.metadata)
         return perform(self(), leader_id, protocol, members)
 
-    coordinator.need_rejoin = needs
-    coordinator._do_join_and_sync_async = join_and_sync
     coordinator._handle_find_coordinator_response = find_coordinator
-    coordinator._on_join_complete_async = join_complete
     coordinator._perform_assignment = perform_assignment
 
 
