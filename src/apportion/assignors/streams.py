@@ -58,7 +58,12 @@ class Streams(TaskSettings):
         plan = plan_tasks(topology, partitions, self._processes(group, task_of, members), self, _racks(group))
         owner = _owners(group, task_of, plan)
         extra = {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
-        return Answer(owner, proof=plan.answer.proof, extra={"tasks": extra}, together=_numbers(task_of))
+        proof = dict(plan.answer.proof)
+        if (group.wanted & (owner == NOBODY)).any():
+            # The proofs speak of threads that may run any task, as in Streams; a task whose thread does not want its
+            # topics is not active, so with unequal subscriptions nothing is shown.
+            proof = dict.fromkeys(proof, "heuristic")
+        return Answer(owner, proof=proof, extra={"tasks": extra}, together=_numbers(task_of))
 
     def topology(self, group: Group) -> Topology:
         """The sub-topologies that the settings name, then one for each topic that is left."""
