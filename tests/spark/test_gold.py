@@ -63,6 +63,19 @@ def test_each_partition_has_the_status_that_fits_first(made: Made) -> None:
     assert rows["deleted", 0]["end"] is None
 
 
+def test_numbers_that_no_difference_can_hold_stop_nothing(made: Made) -> None:
+    rows = by_place(made.rows("gold/lag", group="hostile"))
+    told = {p: (rows["orders", p]["raw_lag"], rows["orders", p]["status"]) for p in (-1, 0, 1, 2**31 - 1)}
+    assert told == {
+        -1: (None, "unknown_topic"),
+        0: (None, "expired_data"),
+        1: (100 - (2**63 - 1), "ahead"),
+        2**31 - 1: (None, "unknown_topic"),
+    }
+    (row,) = made.rows("gold/rebalances", group="hostile")
+    assert (row["skipped"], row["moved"], row["cause"]) == (2**31 - 1, 3, "join, leave")
+
+
 def test_a_group_without_members_is_subscribed_to_whatever_it_commits(made: Made) -> None:
     assert [row["status"] for row in made.rows("gold/lag", group="simple")] == ["ok"]
 
@@ -96,6 +109,7 @@ def test_groups_stand_as_their_last_records_say(made: Made) -> None:
         "группа": ("classic", "Empty", None, 3),
         "connect": ("classic", "Stable", "sessioned", 2),
         "new": ("consumer", "Stable", "uniform", 3),
+        "hostile": ("classic", "Stable", "range", 2**31 - 1),
         "group": ("share", "Empty", None, None),
         "queue": ("share", "Stable", None, 4),
     }
@@ -203,4 +217,4 @@ def test_an_error_of_one_group_lands_in_its_row(spark: Any, made: Made) -> None:
     errors = {row["assignor"]: row["error"] for row in rows}
     assert errors["range"] is None
     assert "no assignor is named 'no-such'" in errors["no-such"]
-    assert groups.folded(told).count() == 9
+    assert groups.folded(told).count() == 10

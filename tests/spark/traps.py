@@ -92,6 +92,7 @@ def write(folder: Path) -> Path:
     _lags(log)
     _histories(log)
     _epochs(log)
+    _hostile(log)
     log.put(*other(11))
     for key_type, rest in ((10, "member"), (11, "")):
         key = Writer().int16(key_type).string("queue")
@@ -134,6 +135,16 @@ def _lags(log: Log) -> None:
     log.commit("simple", "clicks", 0, 4)
     log.commit("wiped", "clicks", 1, 4)
     log.commit("wiped", "clicks", 1, None)
+
+
+def _hostile(log: Log) -> None:
+    """What bytes can hold, whether or not a broker ever writes it."""
+    log.generation("hostile", -(2**31), seat("a", {"orders": [2**31 - 1, -1, 0]}, ["orders"]))
+    log.generation("hostile", 2**31 - 1, seat("b", {"orders": [2**31 - 1, -1, 0]}, ["orders"]))
+    for partition, committed in ((0, -(2**63)), (1, 2**63 - 1), (-1, 0), (2**31 - 1, -1)):
+        log.commit("hostile", "orders", partition, committed)
+    log.put(commit_key("hostile", "orders", 2), commit_value(-5, commit_time=-(2**63)))
+    log.put(commit_key("hostile", "orders", 2), commit_value(-5, commit_time=2**63 - 1))
 
 
 def _histories(log: Log) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+_INT64: Final = 2**63 - 1
 STATUSES: Final = ("unknown_topic", "invalid", "ahead", "expired_data", "unsubscribed", "ok", "never_committed")
 
 
@@ -19,6 +20,7 @@ def lag_of_commit(
     wanted
         False where the group has living members and none of them names the topic.
     Returns
+        None for both lags where 64 bits cannot hold their difference (a commit far below 0). Else
         ``end - committed`` with its sign; the messages that can still be read, 0 to end - begin; the first status
         that fits of unknown_topic, invalid, ahead, expired_data, unsubscribed, ok.
 
@@ -27,8 +29,10 @@ def lag_of_commit(
     """
     if begin is None or end is None:
         return None, None, "unknown_topic"
-    raw = end - committed
-    readable = min(max(raw, 0), max(end - begin, 0))
+    raw: int | None = end - committed
+    readable: int | None = min(max(end - committed, 0), max(end - begin, 0))
+    if end - committed > _INT64:
+        raw = readable = None
     if not same_topic:
         return raw, readable, "invalid"
     if committed > end:

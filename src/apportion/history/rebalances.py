@@ -9,12 +9,12 @@ from typing import Final
 
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, find
-from apportion.errors import ApportionError
 from apportion.history.cause import Habits, causes
 from apportion.history.records import Generation, counts_after
 from apportion.history.steps import follow, step
 from apportion.planning import plan
 
+_INT32: Final = 2**31 - 1
 LEAST: Final = {"order": "balance,moves"}
 """Settings of ``sticky`` for the fewest moves that an even assignment needs."""
 
@@ -115,10 +115,17 @@ def _row(
         handed=sum(1 for p in given if last_owner.get(p, has[p]) not in (has[p], None) and last_owner[p] in living),
         dropped=sum(1 for p in had if p not in has),
         needless=None if least is None else min(least, moved),
-        skipped=max(0, now.number - before.number - 1),
-        duration_ms=None if swap or now.started is None or now.at < now.started else now.at - now.started,
+        skipped=min(max(0, now.number - before.number - 1), _INT32),
+        duration_ms=None if swap else _duration(now),
         complete=before.number <= now.number <= before.number + 1 or now.holes == before.holes,
     )
+
+
+def _duration(now: Generation) -> int | None:
+    """From the start to the record, in milliseconds; None where a clock tells no time after 1970, or runs backwards."""
+    if now.started is None or not 0 <= now.started <= now.at:
+        return None
+    return now.at - now.started
 
 
 @cache
@@ -136,7 +143,7 @@ def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> in
         return 0
     try:
         best = plan(group, _least())
-    except (ApportionError, MemoryError):
+    except Exception:  # a group that no strategy can take has no proved least
         return None
     if any(best.proof.get(goal) != "optimal" for goal in ("balance", "moves")):
         return None

@@ -13,7 +13,8 @@ from apportion.history import rows
 from apportion.history.cause import Commits, Habits
 from apportion.history.fold import OTHER_MEMBERS, OTHERS, Folded, fold
 from apportion.history.rebalances import rebalances
-from apportion.history.records import Seat
+from apportion.history.records import CLASSIC, CONSUMER, Seat
+from apportion.history.scenarios import sentence
 from apportion.spark import schemas
 from apportion.spark.batches import each
 
@@ -38,6 +39,18 @@ def folded(histories: DataFrame) -> DataFrame:
 
 
 def _folded(row: Row) -> Iterator[Row]:
+    try:
+        yield _fold_one(row)
+    except Exception as error:  # other people's bytes must never stop the job: the group says what was wrong
+        empty = dict.fromkeys(FOLDED.names)
+        kind = CLASSIC if row["generations"] else CONSUMER
+        yield {
+            **empty, "group": row["group"], "type": kind, "state": f"Unreadable: {sentence(error)}", "readable": False,
+            "members": [], "rebalances": [],
+        }  # fmt: skip
+
+
+def _fold_one(row: Row) -> Row:
     found = folded_of(row)
     habits = Habits(
         Commits(h["after"], h["topic"], h["partition"], h["n"], h["first"], h["last"]) for h in row["habits"]
@@ -46,7 +59,7 @@ def _folded(row: Row) -> Iterator[Row]:
     for change in changes:
         change["at_ms"] = change.pop("at")
     present = found.present
-    yield {
+    return {
         "group": row["group"],
         "type": present.type if present else None,
         "state": present.state if present else None,

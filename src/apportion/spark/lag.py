@@ -83,10 +83,12 @@ def _columns() -> list[Column]:
         .when(~F.array_contains("wants", F.col("topic")), "unsubscribed")
         .otherwise("ok")
     )
-    lost = F.when(committed < begin, begin - committed).when(committed.isNotNull() & begin.isNotNull(), 0)
+    lost = F.when(committed < begin, F.try_subtract(begin, committed)).when(
+        committed.isNotNull() & begin.isNotNull(), 0
+    )
     return [
         F.col("group"), *[F.col(name) for name in _PLACE], committed, begin, end, F.col("last_stable"),
-        (end - committed).alias("raw_lag"),
+        F.try_subtract(end, committed).alias("raw_lag"),
         _readable(end).alias("lag"),
         status.alias("status"),
         _readable(F.greatest(F.least("last_stable", "end"), "begin")).alias("stable_lag"),
@@ -99,7 +101,7 @@ def _columns() -> list[Column]:
 
 def _readable(end: Column) -> Column:
     """Messages from the commit, or the log's start if that is later, to ``end``; the rule of ``history.lags``."""
-    behind, whole = end - F.col("committed"), end - F.col("begin")
+    behind, whole = F.try_subtract(end, F.col("committed")), end - F.col("begin")
     none = F.lit(0).cast("bigint")
     return F.when(behind.isNull() | whole.isNull(), None).otherwise(
         F.least(F.greatest(behind, none), F.greatest(whole, none))
@@ -113,7 +115,7 @@ def _seconds() -> Column:
     low = F.when(F.size(below) > 0, F.element_at(below, -1))
     above = F.filter("samples", lambda s: s["at_ms"] > low["at_ms"])
     high = F.when(F.size(above) > 0, F.element_at(above, 1))
-    share = (F.col("committed") - low["end"]) / (high["end"] - low["end"])
+    share = F.try_subtract(F.col("committed"), low["end"]) / (high["end"] - low["end"])
     passed_ms = low["at_ms"] + share * (high["at_ms"] - low["at_ms"])
     known = F.when(high["end"] > low["end"], (F.unix_millis("sampled_at") - passed_ms) / 1000.0)
     caught_up = F.col("committed") >= F.col("end")

@@ -60,7 +60,8 @@ def _lags_then() -> Column:
     def then(commit: Column) -> Column:
         before = F.filter("samples", lambda sample: sample["at_ms"] <= commit["at_ms"])
         end = F.when(F.size(before) > 0, F.element_at(before, -1)["end"])
-        return F.when(end.isNotNull(), F.greatest(end - commit["committed"], F.lit(0).cast("bigint")))
+        behind = F.try_subtract(end, commit["committed"])
+        return F.when(behind.isNotNull(), F.greatest(behind, F.lit(0).cast("bigint")))
 
     return F.transform("window", then)
 
