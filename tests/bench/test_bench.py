@@ -1,0 +1,59 @@
+"""The benchmark's small cells run through every peer at hand, and no peer's plan is better than ours."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from apportion.errors import Unavailable
+from bench import matrix, peers
+from bench.cells import Cell
+from bench.page import page
+
+SMALL = Cell("nes", 10, 6, 5, "JOIN_ONE", goal_ms=1)
+RACKED = Cell("hom", 9, 6, 9, "FULL", racks=True)
+
+
+@pytest.fixture(scope="module")
+def rows(jars: str, tmp_path_factory: pytest.TempPathFactory) -> list[matrix.Row]:
+    """Both cells through everybody."""
+    folder: Path = tmp_path_factory.mktemp("bench")
+    return [matrix.run(cell, folder, calls=1, java_s=0.1, python_s=5) for cell in (SMALL, RACKED)]
+
+
+def test_no_peer_has_a_better_plan(rows: list[matrix.Row]) -> None:
+    """Balance, then racks, then moves, as the tables' quality columns give them."""
+    for row in rows:
+        assert {"Java", "kafka-python", "apportion"} <= set(row.quality), {n: t.why for n, t in row.told.items()}
+        assert row.quality["apportion"] == min(row.quality.values())
+        assert row.proof == {"optimal"}
+
+
+def test_quality_is_right_where_it_can_be_told_by_hand(rows: list[matrix.Row]) -> None:
+    """60 partitions on 10 members are 6 each; the newcomer's 6 must move; all 54 of 9 members can be near."""
+    assert rows[0].quality["apportion"] == (10 * 36, 0, 6)
+    assert rows[1].quality["apportion"][1:] == (0, 0)
+
+
+def test_the_page_names_cells_figures_and_who_is_ahead(rows: list[matrix.Row]) -> None:
+    text = page(rows, {"tiny": [{"from": "arrays", "us": 32.2}]}, "a test")
+    assert "| nes m10x6 t5 JOIN_ONE | 60 |" in text
+    assert "Another's plan is better (balance, then racks, then moves): nowhere." in text
+    assert "| arrays | 32.2 |" in text
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="Go is missing: franz-go is not compared")
+def test_franz_go_answers_through_its_public_interface(rows: list[matrix.Row]) -> None:
+    for row in rows:
+        assert row.told["franz-go"].why == ""
+        assert row.quality["franz-go"][0] >= row.quality["apportion"][0]
+
+
+def test_a_peer_that_is_missing_is_said_and_not_fatal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def gone() -> str:
+        raise Unavailable("Java 17 or newer is needed")
+
+    monkeypatch.setattr(peers, "java_program", gone)
+    assert peers.java(tmp_path / "none.json", 1, 0.1).why == "Java 17 or newer is needed"
