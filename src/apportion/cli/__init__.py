@@ -1,6 +1,6 @@
 """The command line: arguments to calls; heavy rooms are imported inside their commands.
 
-Built on argparse, which starts in a fifth of the time of typer or click and keeps the order of options, as the steps
+Built on argparse, which starts in a fraction of the time of typer or click and keeps the order of options, as the steps
 of ``what-if`` need it; what it lacks (hints, examples, completion) is in ``parser`` and ``completion``.
 """
 
