@@ -79,6 +79,19 @@ def commit(kafka: Broker, group: str, count: int) -> None:
     for number in range(count):
         member.commit({TopicPartition("t", number % 3): OffsetAndMetadata(number, "", -1)})
     member.close()
+    wait_for_quiet(kafka)
+
+
+def wait_for_quiet(kafka: Broker) -> None:
+    """Until nobody writes to the offsets topic any more: what a member leaves behind may come late."""
+    before: object = None
+    with cluster.connect(kafka.bootstrap) as there:
+        for _ in range(60):
+            now = [(one.partition, one.last_stable) for one in there.ends(there.partitions([cluster.OFFSETS]))]
+            if now == before:
+                return
+            before = now
+            time.sleep(0.5)
 
 
 def records(folder: Path) -> pa.Table:

@@ -101,13 +101,22 @@ def capture_once(
 
 
 def capture_on(once: Callable[[], Captured], interval_s: float, progress: Progress) -> Iterator[Captured]:
-    """One capture after another, ``interval_s`` from start to start, until the caller stops asking."""
+    """One capture after another, ``interval_s`` from start to start, until the caller stops asking.
+
+    What keeps the first from working is raised; later ones may fail, for a broker that restarts is no reason to end.
+    """
+    worked = False
     while True:
         began = time.monotonic()
         try:
-            yield once()
-        except Unavailable as error:  # a broker that restarts is no reason to go away
-            progress(f"{error} Trying again in {interval_s:.0f} s.")
+            found = once()
+        except Unavailable as error:
+            if not worked:
+                raise
+            progress(f"{error}; trying again in {interval_s:.0f} s")
+        else:
+            worked = True
+            yield found
         time.sleep(max(0.0, interval_s - (time.monotonic() - began)))
 
 
