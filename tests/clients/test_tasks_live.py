@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
+from kafka.errors import KafkaError
 
 from apportion.clients.folder import StateFolder
 from apportion.clients.restore import EPOCH
@@ -338,3 +339,23 @@ def test_nothing_is_written_while_the_group_may_count_on_somebody_else(
     monkeypatch.undo()
     a.commit()
     assert "new" in one.stored()
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_and_comes_back_finds_everything_as_it_was(tmp_path: Path) -> None:
+    with Broker() as own, ExitStack() as stack:
+        one = App(own, tmp_path, 2, num_standby_replicas=1)
+        stack.enter_context(one.stack)
+        one.start("a")
+        one.start("b")
+        one.until("one each, one warm", lambda: [(len(a), len(s)) for a, s in one.shape().values()] == [(1, 1), (1, 1)])
+        one.write(100)
+        one.until("100 are stored", lambda: len(one.stored()) == 100)
+        own.kill()
+        away = time.monotonic() + 4
+        while time.monotonic() < away:
+            with suppress(KafkaError):
+                one.turn()
+        own.start()
+        one.write(120)
+        one.until("120 are stored", lambda: len(one.stored()) == 120, patience_s=60)

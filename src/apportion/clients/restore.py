@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
 
 from apportion.clients.folder import StateFolder
 from apportion.clients.stores import Open, Store
 from apportion.tasks.topology import Task, Topology
+
+log = logging.getLogger("apportion.clients")
 
 EPOCH: Final = "apportion-epoch"
 """Header of a changelog record: which writer, counted upwards at every change of the task's owner."""
@@ -59,8 +63,8 @@ class Restorer:
 
     def step(self, waiting: Collection[Task], timeout_ms: int) -> list[Task]:
         """Read a batch; returns the tasks of ``waiting`` whose stores now hold all that their changelogs do."""
-        if self._open_wanted():
-            self._reassign()
+        self._open_wanted()
+        self._reassign()
         if not self.open:
             self._look()
             return []
@@ -100,13 +104,12 @@ class Restorer:
             self.give_back(task, self.open.pop(task))
         self._consumer.close(autocommit=False, timeout_ms=5000)
 
-    def _open_wanted(self) -> list[Task]:
+    def _open_wanted(self) -> None:
         """Open what is wanted and not open yet; what another thread of ours still has comes at a later step."""
         fresh = [task for task in sorted(self._wanted - set(self.open)) if self.folder.claim(task)]
         for task in fresh:
             self.open[task] = self.open_store(self.folder.file(task))
             self._known[task] = self.open[task].position
-        return fresh
 
     def _apply(self, task: Task, records: Iterable[Any]) -> None:
         """A batch in one transaction; what a replaced writer sent after its successor began does not count."""
@@ -133,7 +136,7 @@ class Restorer:
         fresh = [task for task in waiting if task in self.open and task not in self._goal]
         if not fresh:
             return
-        ends = self._consumer.end_offsets([self._pair(task) for task in fresh])
+        ends = self._consumer.end_offsets([self._pair(task) for task in fresh], timeout_ms=5000)
         for task in fresh:
             self._goal[task] = self._ends[task] = ends[self._pair(task)]
 
@@ -147,16 +150,26 @@ class Restorer:
             return
         self._looked = time.monotonic()
         pairs = {self._pair(task): task for task in self._known}
-        if pairs:
-            self._ends |= {pairs[pair]: end for pair, end in self._consumer.end_offsets(list(pairs)).items()}
+        if not pairs:
+            return
+        try:
+            ends = self._consumer.end_offsets(list(pairs), timeout_ms=2000)
+        except KafkaError as away:
+            log.warning("the ends of %d changelogs are not known: %s", len(pairs), away)
+            return
+        self._ends |= {pairs[pair]: end for pair, end in ends.items()}
 
     def _reassign(self) -> None:
+        """Read the changelogs of exactly the open stores; nothing is changed where the broker does not answer."""
         pairs = {self._pair(task): task for task in sorted(self.open)}
-        new = set(pairs) - set(self._consumer.assignment())
+        now = set(self._consumer.assignment())
+        if now == set(pairs):
+            return
+        new = sorted(set(pairs) - now)
+        begin = self._consumer.beginning_offsets(new, timeout_ms=5000) if new else {}
+        end = self._consumer.end_offsets(new, timeout_ms=5000) if new else {}
         self._consumer.assign(list(pairs))
-        begin = self._consumer.beginning_offsets(sorted(new)) if new else {}
-        end = self._consumer.end_offsets(sorted(new)) if new else {}
-        for pair in sorted(new):
+        for pair in new:
             task = pairs[pair]
             if not begin[pair] <= self.open[task].position <= end[pair] and self.open[task].position:
                 self._anew(task)

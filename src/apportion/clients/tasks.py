@@ -217,7 +217,7 @@ class TaskRunner:
         if not offsets:
             return
         try:
-            self._consumer.commit(offsets)
+            self._consumer.commit(offsets, timeout_ms=10_000)
         except REPLACED as late:
             log.warning("offsets of %d partitions were not taken: %s; they are read again", len(offsets), late)
 
@@ -240,9 +240,9 @@ class TaskRunner:
 
     def _obey(self) -> None:
         """After new orders: stop what others run now, open what is to be kept warm or restored here."""
-        if self._round == self.bridge.rounds:
+        rounds, orders = self.bridge.rounds, self.bridge.orders
+        if self._round == rounds:
             return
-        self._round, orders = self.bridge.rounds, self.bridge.orders
         mine, copies = set(map(_task, orders.active)), set(map(_task, orders.standby + orders.warmup))
         for task in set(self._running) - mine:
             self._stop(task)
@@ -258,6 +258,7 @@ class TaskRunner:
         for task in sorted(mine - opened - set(self._running)):
             self._start(task)
         self._probe_at = None if orders.probe_ms is None else time.monotonic() + orders.probe_ms / 1000
+        self._round = rounds  # last, so that all is tried again where the broker did not answer
 
     def _start(self, task: Task) -> None:
         """A task whose state is whole runs from now on, as a writer of a new epoch."""
