@@ -23,6 +23,8 @@ from typing import Any
 from bench.cells import Cell
 from bench.matrix import planned, timed
 
+from apportion.assignors import find
+
 Row = dict[str, Any]
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 
@@ -61,7 +63,7 @@ def _million_raw() -> Row:
 def _million_joined() -> Row:
     raw = _million_raw()
     newest = raw["members"].pop("member1999")
-    for name, held in planned(raw).target.items():
+    for name, held in planned(raw, find("cooperative-sticky")).target.items():
         raw["members"][name] |= {"owned": held, "generation": 5}
     names = raw["members"]["member0"]["topics"]
     del newest["topics"]
@@ -72,9 +74,9 @@ def million_one(path: str) -> list[Row]:
     """One call on a million partitions: made here where the file is missing, else read from it."""
     there = Path(path).exists()
     raw = json.loads(Path(path).read_text()) if there else _million_raw()
-    before = _peak_mb()
+    strategy, before = find("cooperative-sticky"), _peak_mb()
     wall, cpu = time.perf_counter(), time.process_time()
-    plan = planned(raw)
+    plan = planned(raw, strategy)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     peak = _peak_mb()
     row = _row("one joins (read from JSON)" if there else "at first", plan, cpu * 1000, wall * 1000)
@@ -87,7 +89,6 @@ def _peak_mb() -> float:
 
 def tiny() -> list[Row]:
     """6 partitions, 3 members, a past: from arrays, from the trusted form, from a dict whose fields are checked."""
-    from apportion.assignors import find
     from apportion.model.names import build
     from apportion.model.text import read_group
 
@@ -111,16 +112,13 @@ def tiny() -> list[Row]:
             spent.append(time.process_time_ns() - at)
         return round(median(spent) / 1000, 1)
 
-    return [
-        {"from": "arrays: assign", "us": each(strategy.assign, groups), "goal_us": 100},
-        {"from": "dict: build, assign", "us": each(lambda r: strategy.assign(build(r)), copies), "goal_us": 300},
-        {"from": "dict: build, assign, names", "us": each(planned, copies), "goal_us": 300},
-        {
-            "from": "dict: read_group, assign",
-            "us": each(lambda r: strategy.assign(read_group(r)), copies),
-            "goal_us": 300,
-        },
+    ways: list[tuple[str, Callable[[Any], object], list[Any], int]] = [
+        ("arrays: assign", strategy.assign, groups, 100),
+        ("dict: build, assign", lambda raw: strategy.assign(build(raw)), copies, 300),
+        ("dict: read_group, assign", lambda raw: strategy.assign(read_group(raw)), copies, 300),
+        ("dict: build, assign, names", lambda raw: planned(raw, strategy), copies, 300),
     ]
+    return [{"from": name, "us": each(what, items), "goal_us": goal} for name, what, items, goal in ways]
 
 
 def growth() -> list[Row]:
@@ -180,7 +178,7 @@ def _joined(name: str, total: int) -> Row:
     }
     members: Row = {f"member{m}": {"topics": topics} for m in range(total // 100)}
     raw: Row = {"topics": described, "members": members}
-    for member, held in planned(raw, name).target.items():
+    for member, held in planned(raw, find(name)).target.items():
         members[member] |= {"owned": held, "generation": 5}
     members["newcomer"] = {"topics": topics}
     return raw

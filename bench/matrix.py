@@ -14,15 +14,15 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from bench import peers
 from bench.cells import CELLS, Cell
 
 from apportion.arrays import NOBODY
-from apportion.assignors import find
+from apportion.assignors import Assignor, find
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.names import build
 from apportion.model.plan import Answer, Plan
+from bench import peers
 
 EVENTS = ("FULL", "STABLE", "JOIN_ONE", "JOIN_MANY", "LEAVE_ONE", "LEAVE_MANY", "PARTITIONS_ADDED")
 
@@ -56,25 +56,24 @@ def quick_cells() -> list[Cell]:
     return [cell for cell in CELLS if cell.members == 100]
 
 
-def planned(raw: dict[str, Any], name: str = "cooperative-sticky") -> Plan:
+def planned(raw: dict[str, Any], strategy: Assignor) -> Plan:
     """Names to names, as the consumers' adapters do it."""
     group = build(raw, share=True)
-    strategy = find(name)
     answer = strategy.assign(group)
     answer = answer if isinstance(answer, Answer) else Answer(answer)
-    plan = Plan(group, name, {}, answer, bool(getattr(strategy, "cooperative", False)))
+    plan = Plan(group, strategy.name, {}, answer, bool(getattr(strategy, "cooperative", False)))
     _ = plan.assignment  # made when it is first asked for
     return plan
 
 
 def timed(raw: dict[str, Any], calls: int, name: str = "cooperative-sticky") -> tuple[Plan, float, float]:
     """The plan, and the medians of CPU and wall milliseconds; a fresh input for each call, one call to warm up."""
-    spent = []
+    spent, strategy = [], find(name)
     for _ in range(calls + 1):
         fresh = copy.deepcopy(raw)
         gc.collect()
         wall, cpu = time.perf_counter(), time.process_time()
-        plan = planned(fresh, name)
+        plan = planned(fresh, strategy)
         spent.append((time.process_time() - cpu, time.perf_counter() - wall))
     cpus, walls = zip(*spent[1:], strict=True)
     return plan, median(cpus) * 1000, median(walls) * 1000
@@ -82,14 +81,14 @@ def timed(raw: dict[str, Any], calls: int, name: str = "cooperative-sticky") -> 
 
 def parts(raw: dict[str, Any], calls: int) -> tuple[float, float, float]:
     """Medians of CPU milliseconds for reading, planning and naming."""
-    spent = []
+    spent, strategy = [], find("cooperative-sticky")
     for _ in range(calls):
         fresh = copy.deepcopy(raw)
         gc.collect()
         at = [time.process_time()]
         group = build(fresh, share=True)
         at.append(time.process_time())
-        answer = find("cooperative-sticky").assign(group)
+        answer = strategy.assign(group)
         at.append(time.process_time())
         _ = Plan(group, "", {}, answer if isinstance(answer, Answer) else Answer(answer), True).assignment
         at.append(time.process_time())

@@ -27,7 +27,8 @@ def build(raw: Raw, *, share: bool = False) -> Group:
     decoded by code of ours.
 
     share
-        Plans may hand the lists of ``owned`` on where nothing changed; the caller leaves ``raw`` alone from now on.
+        Plans may hand the lists of ``owned`` on where nothing changed; they are lists, and the caller leaves ``raw``
+        alone from now on.
     """
     with _collector_paused():
         ids, rows, told = _in_member_order(raw["members"])
@@ -184,7 +185,7 @@ def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, 
         member, partition = member[~lost], partition[~lost]
     once, partition_once = _once(member, partition, len(number))
     # Only lists that say exactly what stands in the arrays may be handed on.
-    whole = not unknown and len(once) == len(claimed) and counts.all() and set(map(type, lists)) <= {list}
+    whole = not unknown and len(once) == len(claimed) and counts.all()
     said = tuple(owned) if share and whole else ()
     return Claims(once, partition_once, tuple(sorted(set(unknown))), said)
 
