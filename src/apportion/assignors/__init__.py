@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 import types
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import (
     Any,
     ClassVar,
@@ -65,8 +66,20 @@ def known() -> Mapping[str, type[Assignor]]:
             found[strategy.name] = strategy
     ours = dict(sorted(found.items()))
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
-        ours.setdefault(entry.name, entry.load())
+        strategy = _load(entry)
+        if strategy is not None:
+            ours.setdefault(entry.name, strategy)
     return types.MappingProxyType(ours)
+
+
+def _load(entry: EntryPoint) -> type[Assignor] | None:
+    """Another package's strategy; one that cannot be imported is named in a warning, and the others go on."""
+    try:
+        strategy: type[Assignor] = entry.load()
+    except Exception as error:  # any: it is another's module that runs here
+        warnings.warn(f"the strategy {entry.name!r} ({entry.value}) cannot be loaded: {error}", stacklevel=3)
+        return None
+    return strategy
 
 
 def _strategies(module: types.ModuleType) -> list[type[Assignor]]:
