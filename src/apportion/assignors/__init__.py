@@ -66,9 +66,9 @@ def known() -> Mapping[str, type[Assignor]]:
             found[strategy.name] = strategy
     ours = dict(sorted(found.items()))
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
-        strategy = _load(entry)
-        if strategy is not None:
-            ours.setdefault(entry.name, strategy)
+        theirs = _load(entry)
+        if theirs is not None:
+            ours.setdefault(entry.name, theirs)
     return types.MappingProxyType(ours)
 
 
