@@ -55,8 +55,8 @@ class Restorer:
     def keep(self, tasks: Collection[Task]) -> None:
         """Have exactly these stores open, and read their changelogs from where each one stands."""
         self._wanted = set(tasks)
+        self._goal.clear()  # somebody else may have written since a task last waited here
         for task in sorted(set(self.open) - self._wanted):
-            self._goal.pop(task, None)
             self.give_back(task, self.open.pop(task))
         self._open_wanted()
         self._reassign()
@@ -80,7 +80,9 @@ class Restorer:
         return self._whole(waiting)
 
     def _whole(self, waiting: Iterable[Task]) -> list[Task]:
-        return [task for task in sorted(waiting) if task in self.open and self._at(task) >= self._goal[task]]
+        read = {self._task_of(pair) for pair in self._consumer.assignment()}
+        known = [task for task in sorted(waiting) if task in self.open and task in self._goal and task in read]
+        return [task for task in known if self._at(task) >= self._goal[task]]
 
     def take(self, task: Task) -> Store:
         """Hand over a store, of a writer with a new epoch: its task runs from now on."""
@@ -133,11 +135,13 @@ class Restorer:
 
     def _set_goals(self, waiting: Collection[Task]) -> None:
         """Where the changelog of each waiting task ends: asked once, when it begins to wait."""
+        for task in set(self._goal) - set(waiting):
+            del self._goal[task]
         fresh = [task for task in waiting if task in self.open and task not in self._goal]
         if not fresh:
             return
-        ends = self._consumer.end_offsets([self._pair(task) for task in fresh], timeout_ms=5000)
-        for task in fresh:
+        ends = self._ask(self._consumer.end_offsets, [self._pair(task) for task in fresh])
+        for task in fresh if ends is not None else ():
             self._goal[task] = self._ends[task] = ends[self._pair(task)]
 
     def _at(self, task: Task) -> int:
@@ -152,22 +156,27 @@ class Restorer:
         pairs = {self._pair(task): task for task in self._known}
         if not pairs:
             return
+        ends = self._ask(self._consumer.end_offsets, list(pairs))
+        self._ends |= {pairs[pair]: end for pair, end in (ends or {}).items()}
+
+    def _ask(self, offsets: Any, pairs: list[Any]) -> Any:
+        """Offsets of changelogs; {} for none, None where the broker does not answer: then it is asked again later."""
         try:
-            ends = self._consumer.end_offsets(list(pairs), timeout_ms=2000)
+            return offsets(pairs, timeout_ms=5000) if pairs else {}
         except KafkaError as away:
-            log.warning("the ends of %d changelogs are not known: %s", len(pairs), away)
-            return
-        self._ends |= {pairs[pair]: end for pair, end in ends.items()}
+            log.warning("the offsets of %d changelogs are not known yet: %s", len(pairs), away)
+            return None
 
     def _reassign(self) -> None:
-        """Read the changelogs of exactly the open stores; nothing is changed where the broker does not answer."""
+        """Read the changelogs of exactly the open stores; nothing changes where the broker does not answer."""
         pairs = {self._pair(task): task for task in sorted(self.open)}
         now = set(self._consumer.assignment())
         if now == set(pairs):
             return
         new = sorted(set(pairs) - now)
-        begin = self._consumer.beginning_offsets(new, timeout_ms=5000) if new else {}
-        end = self._consumer.end_offsets(new, timeout_ms=5000) if new else {}
+        begin, end = self._ask(self._consumer.beginning_offsets, new), self._ask(self._consumer.end_offsets, new)
+        if begin is None or end is None:
+            return
         self._consumer.assign(list(pairs))
         for pair in new:
             task = pairs[pair]
