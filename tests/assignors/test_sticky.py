@@ -16,7 +16,9 @@ import pytest
 import apportion
 from apportion.errors import BadInput
 from apportion.kernels import flow
+from apportion.kernels.exact import solve
 from apportion.model import classes, exact
+from apportion.model.names import build
 from apportion.model.plan import Plan
 
 from . import sticky_judge as judge
@@ -263,6 +265,17 @@ def test_a_fresh_group_of_one_mind_has_every_topic_spread_evenly() -> None:
         for name in names:
             counts = [len(owned.get(name, [])) for owned in made.target.values()]
             assert max(counts) - min(counts) <= 1
+
+
+def test_one_deal_is_what_the_general_way_gives() -> None:
+    for members, sizes in ((7, (30, 41, 5)), (50, (20, 90)), (3, (100,)), (101, (64, 36))):
+        topics = {f"t{i}": size for i, size in enumerate(sizes)}
+        raw = {"topics": {**topics, "alone": 3}, "members": {f"m{i}": {"topics": list(topics)} for i in range(members)}}
+        group = build(raw)
+        owner, proof = solve(classes.question(group, False), ("balance", "moves"))
+        made = exact.best(group)
+        assert made.owner.tolist() == owner.tolist()
+        assert made.proof == proof
 
 
 def test_the_explanation_of_a_chain_of_moves_gives_prices() -> None:
