@@ -12,4 +12,8 @@ lag_feed
     Offsets for lag-aware plans, fetched in the background.
 choice
     Which strategy a group ends up with, and who stands in the way of one.
+tasks
+    Whole tasks with state on kafka-python: active, standby, warm-up; ``stores``, ``restore`` and ``folder`` keep it.
+task_bridge
+    What members of such a group say, and how their leader plans it.
 """
