@@ -15,7 +15,7 @@ from apportion.assignors import known
 from apportion.history.memory import Memory
 from apportion.inputs import dump, tables
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 Rows = list[dict[str, Any]]
 
 

@@ -13,7 +13,7 @@ import apportion.demo
 from apportion.history.memory import Memory, Remembered
 from apportion.inputs import dump, tables
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 DUMP = Path(apportion.demo.__file__).parent / "dump"
 Rows = dict[str, list[dict[str, Any]]]
 

@@ -16,7 +16,7 @@ from apportion.inputs import tables
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(900)]
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TOPIC, GROUPS = "gold-live", ("gold-range", "gold-kip848", "gold-simple", "gold-empty")
 

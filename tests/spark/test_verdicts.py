@@ -11,7 +11,7 @@ import pytest
 
 from apportion.history.verdicts import WINDOW, Commit, verdict
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 T0 = 1_763_000_000_000
 
 

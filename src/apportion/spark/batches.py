@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 Rows = Iterable[Mapping[str, Any]]
 AT_ONCE: Final = 64
-"""Groups that are Python objects at one time: memory is bounded by the widest of them."""
-OUT: Final = 20_000
-"""Rows of an answer's batch."""
+"""Groups that are Python objects at one time, if they are small."""
+BYTES_AT_ONCE: Final = 2 << 20
+"""Of Arrow's bytes, which are some 20 times as many as Python objects; one group may be larger."""
+OUT: Final = 500
+"""Rows that make a batch."""
 
 
 def each(table: DataFrame, make: Callable[[Mapping[str, Any]], Rows], schema: StructType) -> DataFrame:
@@ -25,15 +27,15 @@ def each(table: DataFrame, make: Callable[[Mapping[str, Any]], Rows], schema: St
     arrow = to_arrow_schema(schema, timezone="UTC")
     names = arrow.names
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         done: list[Mapping[str, Any]] = []
         for batch in batches:
-            for first in range(0, batch.num_rows, AT_ONCE):
-                for row in batch.slice(first, AT_ONCE).to_pylist(maps_as_pydicts="strict"):
+            for few in pieces(batch):
+                for row in few.to_pylist(maps_as_pydicts="strict"):
                     done.extend(make(row))
-                    if len(done) >= OUT:
-                        yield packed(done)
-                        done = []
+                if len(done) >= OUT or few.nbytes > BYTES_AT_ONCE // 4:
+                    yield packed(done)
+                    done = []
         if done:
             yield packed(done)
 
@@ -42,3 +44,14 @@ def each(table: DataFrame, make: Callable[[Mapping[str, Any]], Rows], schema: St
         return pa.RecordBatch.from_arrays(columns, schema=arrow)
 
     return table.mapInArrow(run, schema)
+
+
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of at most ``AT_ONCE`` rows and, but for a single row, ``BYTES_AT_ONCE`` bytes."""
+    first = 0
+    while first < batch.num_rows:
+        n = AT_ONCE
+        while n > 1 and batch.slice(first, n).nbytes > BYTES_AT_ONCE:
+            n //= 2
+        yield batch.slice(first, n)
+        first += n
