@@ -134,25 +134,35 @@ def kafka_offsets(**settings: Any) -> Fetch:
     def fetch(group: str, topics: Sequence[str], deadline_s: float) -> Table:
         try:
             from kafka import KafkaAdminClient
+            from kafka.errors import RetriableError
         except ImportError:
             raise MissingExtra("kafka_offsets", "kafka-python") from None
-        deadline_ms = int(deadline_s * 1000)
-        try:
-            if not admin:
-                # At DEBUG this client writes its whole configuration to the log, passwords included.
-                logging.getLogger("kafka.admin.client").addFilter(_no_configuration)
-                admin.append(KafkaAdminClient(**{"request_timeout_ms": deadline_ms, **settings}))
-            return _ask(admin[0], group, topics, deadline_ms)
-        except Exception:
-            if admin:
-                admin.pop().close()
-            raise
+        until = time.monotonic() + deadline_s
+        while True:
+            try:
+                if not admin:
+                    # At DEBUG this client writes its whole configuration to the log, passwords included.
+                    logging.getLogger("kafka.admin.client").addFilter(_no_configuration)
+                    admin.append(KafkaAdminClient(**{**_patience(deadline_s), **settings}))
+                return _ask(admin[0], group, topics, int(deadline_s * 1000))
+            except Exception as error:
+                if admin:
+                    admin.pop().close()
+                # A coordinator that is just loading, a leader that has just moved: the next moment knows better.
+                if not isinstance(error, RetriableError) or time.monotonic() + 0.2 > until:
+                    raise
+                time.sleep(0.2)
 
     return fetch
 
 
 def _no_configuration(record: logging.LogRecord) -> bool:
     return "with configuration" not in str(record.msg)
+
+
+def _patience(deadline_s: float) -> dict[str, int]:
+    """How long the admin client may wait for one request, and for the first broker."""
+    return {"request_timeout_ms": int(deadline_s * 1000), "bootstrap_timeout_ms": int(deadline_s * 1000)}
 
 
 def _ask(admin: Any, group: str, topics: Sequence[str], deadline_ms: int) -> Table:
