@@ -301,7 +301,7 @@ def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any
     commit(kafka, "killed", 300)
     rng = random.Random(7)
     folder = tmp_path / "killed"
-    for _ in range(10 if THOROUGH else 2):
+    for _ in range(10 if THOROUGH else 1):
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, kafka.bootstrap, str(folder)], stdout=subprocess.PIPE, text=True
         )

@@ -17,7 +17,7 @@ from apportion.demo import dump as recorded
 from apportion.spark import job
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-KILLS = 10 if os.environ.get("APPORTION_THOROUGH") == "1" else 2
+KILLS = 10 if os.environ.get("APPORTION_THOROUGH") == "1" else 1
 CHILD = """
 import sys
 from apportion.spark import job
