@@ -62,7 +62,9 @@ def test_the_audit_finds_nothing_missing_but_the_row_that_was_dropped_on_purpose
     assert "joined: 698 rows due; 0 missing, 0 duplicate, 0 wrong" in said
     assert "joined-less-one: 698 rows due; 1 missing, 0 duplicate, 0 wrong" in said
     found, dropped = re.search(r"missing: (click-\d+)", said), re.search(r"dropped on purpose: (click-\d+)", said)
-    assert found and dropped and found[1] == dropped[1]
+    assert found
+    assert dropped
+    assert found[1] == dropped[1]
 
 
 def test_the_next_in_line_takes_over_and_nothing_flaps() -> None:
