@@ -222,3 +222,9 @@ def test_no_junk_gives_anything_but_bad_input(given: Any) -> None:
 @given(st.binary(max_size=60) | st.text(max_size=60))
 def test_no_bytes_give_anything_but_bad_input(given: Any) -> None:
     plan_or_bad_input(given)
+
+
+def test_a_text_with_racks_beyond_any_cluster_is_refused_before_it_fills_the_memory() -> None:
+    entries = [{"partition": p, "racks": [f"r{p}"]} for p in range(11_000)]
+    with pytest.raises(apportion.BadInput, match="11,000 racks in 11,000 different sets"):
+        apportion.read_group({"topics": {"t": entries}, "members": {"a": {"topics": ["t"]}}})

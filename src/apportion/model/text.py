@@ -16,6 +16,8 @@ MOST_PARTITIONS: Final = 20_000_000
 """In one group, so that one line of text cannot exhaust the memory."""
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
+MOST_RACK_CELLS: Final = 100_000_000
+"""Racks x distinct sets of racks, a byte each."""
 Check = Callable[[str, Any], None]
 
 
@@ -23,7 +25,16 @@ def read_group(given: str | bytes | dict[str, Any]) -> Group:
     """A group from text or from a dict, after every field was looked at; ``BadInput`` names the first bad place."""
     raw = read_json(given) if isinstance(given, str | bytes | bytearray) else given
     check_group(raw)
-    return build(raw)
+    group = build(raw)
+    _racks_fit(group.racks)
+    return group
+
+
+def _racks_fit(racks: Racks | None) -> None:
+    """Real clusters have a handful of racks; a text with thousands in thousands of sets would only fill the memory."""
+    if racks is not None and len(racks.names) * len(racks.sets) > MOST_RACK_CELLS:
+        found = f"{len(racks.names):,} racks in {len(racks.sets):,} different sets"
+        raise BadInput("topics", found, f"racks x sets at most {MOST_RACK_CELLS:,}")
 
 
 def read_json(text: str | bytes, where: str = "text") -> Any:
