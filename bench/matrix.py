@@ -69,20 +69,26 @@ def planned(raw: dict[str, Any], strategy: Assignor) -> Plan:
 def timed(raw: dict[str, Any], calls: int, name: str = "cooperative-sticky") -> tuple[Plan, float, float]:
     """The plan, and the medians of CPU and wall milliseconds; a fresh input for each call, one call to warm up."""
     spent, strategy = [], find(name)
+    plan: Plan | None = None
     for _ in range(calls + 1):
+        plan = None  # taking the last one apart is not this one's time
         fresh = copy.deepcopy(raw)
         gc.collect()
         wall, cpu = time.perf_counter(), time.process_time()
         plan = planned(fresh, strategy)
         spent.append((time.process_time() - cpu, time.perf_counter() - wall))
     cpus, walls = zip(*spent[1:], strict=True)
+    if plan is None:
+        raise ValueError("no calls")
     return plan, median(cpus) * 1000, median(walls) * 1000
 
 
 def parts(raw: dict[str, Any], calls: int) -> tuple[float, float, float]:
     """Medians of CPU milliseconds for reading, planning and naming."""
     spent, strategy = [], find("cooperative-sticky")
+    made: list[Any] = []
     for _ in range(calls):
+        made.clear()
         fresh = copy.deepcopy(raw)
         gc.collect()
         at = [time.process_time()]
@@ -90,7 +96,7 @@ def parts(raw: dict[str, Any], calls: int) -> tuple[float, float, float]:
         at.append(time.process_time())
         answer = strategy.assign(group)
         at.append(time.process_time())
-        _ = Plan(group, "", {}, answer if isinstance(answer, Answer) else Answer(answer), True).assignment
+        made.append(Plan(group, "", {}, answer if isinstance(answer, Answer) else Answer(answer), True).assignment)
         at.append(time.process_time())
         spent.append([(b - a) * 1000 for a, b in pairwise(at)])
     read, plan, name = (median(part) for part in zip(*spent, strict=True))
