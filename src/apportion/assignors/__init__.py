@@ -110,7 +110,8 @@ def find(name: str, settings: Mapping[str, Any] | None = None) -> Assignor:
         raise BadInput(f"settings of {name}", str(error), "values in bounds") from None
 
 
-def settings_of(strategy: type[Assignor]) -> dict[str, Any]:
+@cache
+def settings_of(strategy: type[Assignor]) -> Mapping[str, Any]:
     """A strategy's settings: name to type."""
     if not dataclasses.is_dataclass(strategy):
         return {}
