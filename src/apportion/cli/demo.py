@@ -61,22 +61,24 @@ def _dump(given: str | None) -> Path:
 
 
 def _show(path: Path) -> list[Remembered]:
-    """Print every group, then all strategies side by side."""
+    """Print every group, then all groups and all strategies side by side."""
     from apportion.cli import pages
     from apportion.cli.describe import standing
     from apportion.inputs.dump import observed
     from apportion.inputs.past import remember
-    from apportion.report import chronicle
+    from apportion.report import chronicle, describing
 
     groups = remember(path).living
     stories: list[dict[str, dict[str, Any]]] = []
+    seen = []
     for group in groups:
         there, story = standing(observed(group)), pages.replayed(group)
         stories.append(story)
+        seen.append(there)
         emit(there.heading + "\n")
         emit_tables(chronicle.tables(there, group.rebalances), "table", chronicle.notes(there, story))
         emit("\n")
-    emit_tables([chronicle.totals(stories)], "table")
+    emit_tables([describing.groups(seen), chronicle.totals(stories)], "table")
     return groups
 
 
