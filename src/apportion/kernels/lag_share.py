@@ -128,8 +128,11 @@ def _settled(draft: Draft, goal: int, effort: int) -> bool:
     return int(draft.held.max()) <= goal
 
 
-def lower_bound(sharing: Sharing) -> int:
+def lower_bound(sharing: Sharing, least: int | None = None) -> int:
     """Messages that the heaviest member must have in any plan: the largest of several bounds that hold.
+
+    least
+        Partitions that every one of equal members must hold; None: what balance over all partitions asks for.
 
     Its heaviest partition; the mean, over all members and over those that alone may own some kinds; and with equal
     members, where k * M + 1 partitions leave one member k + 1 of them, those and the lightest that its count needs.
@@ -140,7 +143,8 @@ def lower_bound(sharing: Sharing) -> int:
     best = max(int(lag.max()), -(-int(lag.sum()) // members))
     if not sharing.equal:
         return max(best, _narrow_mean(sharing))
-    least = max(0, len(lag) // members - sharing.max_skew)
+    if least is None:
+        least = max(0, len(lag) // members - sharing.max_skew)
     down = np.sort(lag)[::-1]
     light = np.concatenate([np.zeros(1, dtype=lag.dtype), np.cumsum(down[::-1])])
     for k in range(min(64, (len(lag) - 1) // members + 1)):
