@@ -26,5 +26,5 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         emit_json(strategies_to_dict())
     else:
-        emit_tables([strategies()], args.output)
+        emit_tables([strategies(narrow=args.output == "table")], args.output)
     return 0

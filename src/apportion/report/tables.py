@@ -20,12 +20,13 @@ MOST_MEMBERS: Final = 40
 """Rows of members that the narrow form shows."""
 
 
-def strategies() -> Table:
-    """Every known strategy with its goals, settings and the first line of its documentation."""
-    rows = [
-        (row["name"], " > ".join(row["goals"]) or None, ", ".join(row["settings"]) or None, row["what"])
-        for row in strategies_to_dict()["assignors"]
-    ]
+def strategies(narrow: bool = False) -> Table:
+    """Every known strategy with its goals, settings (cut where narrow) and the first line of its documentation."""
+    rows = []
+    for row in strategies_to_dict()["assignors"]:
+        settings = ", ".join(row["settings"])
+        cell = shorten(settings, NARROW) if narrow else settings
+        rows.append((row["name"], " > ".join(row["goals"]) or None, cell or None, row["what"]))
     return Table(("NAME", "GOALS", "SETTINGS", "WHAT"), rows)
 
 
