@@ -21,6 +21,7 @@ from apportion.history.verdicts import Commit, verdict, worst
         (900, 0, 100, {"same_topic": False}, (-800, 0, "invalid")),
         (90, 0, 100, {"wanted": False}, (10, 10, "unsubscribed")),
         (10, 40, 100, {"wanted": False}, (90, 60, "expired_data")),
+        (-(2**63), 40, 100, {}, (None, 60, "expired_data")),
         (90, None, None, {}, (None, None, "unknown_topic")),
         (90, None, None, {"same_topic": False, "wanted": False}, (None, None, "unknown_topic")),
     ],

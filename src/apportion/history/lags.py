@@ -20,19 +20,17 @@ def lag_of_commit(
     wanted
         False where the group has living members and none of them names the topic.
     Returns
-        None for both lags where 64 bits cannot hold their difference (a commit far below 0). Else
-        ``end - committed`` with its sign; the messages that can still be read, 0 to end - begin; the first status
-        that fits of unknown_topic, invalid, ahead, expired_data, unsubscribed, ok.
+        ``end - committed`` with its sign, None where 64 bits cannot hold it (a commit far below 0); the messages that
+        can still be read, 0 to end - begin; the first status that fits of unknown_topic, invalid, ahead, expired_data,
+        unsubscribed, ok. Both lags are None where no log is known.
 
     >>> lag_of_commit(10, 20, 50)
     (40, 30, 'expired_data')
     """
     if begin is None or end is None:
         return None, None, "unknown_topic"
-    raw: int | None = end - committed
-    readable: int | None = min(max(end - committed, 0), max(end - begin, 0))
-    if end - committed > _INT64:
-        raw = readable = None
+    raw = end - committed if end - committed <= _INT64 else None
+    readable = min(max(end - committed, 0), max(end - begin, 0))
     if not same_topic:
         return raw, readable, "invalid"
     if committed > end:

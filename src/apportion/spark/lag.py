@@ -101,8 +101,10 @@ def _columns() -> list[Column]:
 
 def _readable(end: Column) -> Column:
     """Messages from the commit, or the log's start if that is later, to ``end``; the rule of ``history.lags``."""
-    behind, whole = F.try_subtract(end, F.col("committed")), end - F.col("begin")
-    none = F.lit(0).cast("bigint")
+    committed, begin, none = F.col("committed"), F.col("begin"), F.lit(0).cast("bigint")
+    whole = F.try_subtract(end, begin)
+    # From the log's start on, so that a commit far below 0 has a lag although no 64 bits hold its raw one.
+    behind = F.when(committed <= begin, whole).otherwise(F.try_subtract(end, committed))
     return F.when(behind.isNull() | whole.isNull(), None).otherwise(
         F.least(F.greatest(behind, none), F.greatest(whole, none))
     )
