@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.history.made import classic, gone, member
+from tests.history.made import classic, epoch, gone, member
 
 from apportion.history.cause import Commits, Habits
 from apportion.history.fold import fold
@@ -33,6 +33,11 @@ def test_a_member_that_joins_takes_what_another_held() -> None:
     assert row.duration_ms == 300
     assert row.needless == 0
     assert row.complete
+
+
+def test_classic_records_follow_each_other_over_epochs_whose_tombstones_were_lost() -> None:
+    row = one(classic(1, 5, A4), epoch(2, 3, {"epoch": 6}), classic(3, 7, A, B))
+    assert (row.previous_generation, row.joined, row.kept, row.moved, row.given) == (5, ("b",), 2, 2, 0)
 
 
 def test_moves_beyond_the_proved_least_are_needless() -> None:

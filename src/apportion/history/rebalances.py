@@ -65,7 +65,7 @@ def rebalances(generations: Sequence[Generation], habits: Habits | None = None) 
     """A row for each generation that follows another with no tombstone between.
 
     generations
-        Of one group, in order, as ``fold`` gives them.
+        Of one group, in order, as ``fold`` gives them; each is held against the one before it of its kind.
     habits
         Its commits, which tell a crash from a leave.
     """
@@ -73,14 +73,17 @@ def rebalances(generations: Sequence[Generation], habits: Habits | None = None) 
     counts = counts_after(generations)
     rows = []
     last_owner: dict[tuple[str, int], str] = {}
+    # By kind: where a tombstone was lost, epochs stand between two classic records that still follow each other.
+    last: dict[str, int] = {}
     for i, now in enumerate(generations):
         if now.fresh or not now.members:
             last_owner = {}
-        if not now.fresh and i:
-            before = generations[i - 1]
-            why = causes(before, now, counts[i - 1], counts[i], habits)
+        if not now.fresh and now.kind in last:
+            before = generations[last[now.kind]]
+            why = causes(before, now, counts[last[now.kind]], counts[i], habits)
             rows.append(_row(before, now, counts[i], last_owner, why))
         last_owner.update(now.owners())
+        last[now.kind] = i
     return rows
 
 
