@@ -120,6 +120,19 @@ def test_order_doubles_and_types_do_not_matter(folder: Path) -> None:
         assert found.groups[name].lags == group.lags
 
 
+def test_what_lies_below_records_is_left_alone(folder: Path) -> None:
+    (folder / "records" / "old").mkdir()
+    table = pq.read_table(records(folder))
+    far = pa.array([offset + 10**6 for offset in table["offset"].to_pylist()], pa.int64())
+    place = table.column_names.index("offset")
+    pq.write_table(table.set_column(place, "offset", far), folder / "records" / "old" / "x.parquet")
+    (folder / "records" / "._a.parquet").write_text("a desktop's own")
+    expected, found = dump.remember(DEMO), dump.remember(folder)
+    assert {name: group.events for name, group in found.groups.items()} == {
+        name: group.events for name, group in expected.groups.items()
+    }
+
+
 def test_without_topics_ids_are_named_by_commits(folder: Path) -> None:
     (folder / "topics.parquet").unlink()
     memory = dump.remember(folder)

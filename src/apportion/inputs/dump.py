@@ -38,7 +38,7 @@ def check_dump(path: str | Path) -> None:
         raise BadInput(str(path), found, NEEDED)
     if not (folder / "records").is_dir():
         raise BadInput(str(path), "no folder records/", NEEDED)
-    records, ends = parquet.files(folder / "records"), parquet.files(folder / "ends.parquet")
+    records, ends = _files(folder), parquet.files(folder / "ends.parquet")
     if not records:
         raise BadInput(str(folder / "records"), "no Parquet file", "at least one *.parquet")
     if not ends:
@@ -49,6 +49,11 @@ def check_dump(path: str | Path) -> None:
         parquet.check(file, ENDS)
     for file in parquet.files(folder / "topics.parquet"):
         parquet.check(file, TOPICS)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of records: those right in ``records/``; what lies deeper is somebody else's, as in the pipeline."""
+    return [file for file in parquet.files(folder / "records") if file.parent == folder / "records"]
 
 
 def read(path: str | Path) -> list[Observed]:
@@ -175,7 +180,7 @@ def _take(raw: _Raw, drafts: dict[str, Draft], names: dict[str, str], others: Ot
 
 def _records(folder: Path) -> Iterator[_Raw]:
     """All records by partition and offset, each offset once."""
-    tables = [parquet.read(file, RECORDS) for file in parquet.files(folder / "records")]
+    tables = [parquet.read(file, RECORDS) for file in _files(folder)]
     wide, number = pa.large_binary(), pa.int64()
     fields = {"key": wide, "value": wide, "partition": pa.int32(), "offset": number, "timestamp": number}
     plain = pa.schema(list(fields.items()))
