@@ -98,10 +98,20 @@ def write(folder: Path) -> Path:
         key = Writer().int16(key_type).string("queue")
         log.put((key.string(rest) if rest else key).done(), Writer().int16(0).int32(4).done())
     log.put(b"\x00\x01\x00\xffbroken", b"\x00\x04")
+    # Names of groups that are only counted: one that is no UTF-8, two whose length is a lie, one without a value.
+    log.put(b"\x00\x0b\x00\x05gr\xebp\xff", Writer().int16(0).int32(6).done())
+    log.put(b"\x00\x0b\x00\xffshort", Writer().int16(0).int32(6).done())
+    log.put(b"\x00\x0b\xff\xffnegative", Writer().int16(0).int32(6).done())
+    log.put(b"\x00\x0b\x00\x03old", b"\x00")
     (folder / "records").mkdir(parents=True)
     half = len(log.rows) // 2
     _save(folder / "records" / "b.parquet", RECORDS, log.rows[:half])
     _save(folder / "records" / "a.parquet", RECORDS, log.rows[half:])
+    # What lies beside the files is left alone: a checksum of an older file, a desktop's own, another folder.
+    (folder / "records" / ".a.parquet.crc").write_bytes(b"crc\x00\x00\x00\x02\x00stale")
+    (folder / "records" / "._a.parquet").write_bytes(b"no Parquet")
+    (folder / "records" / "old").mkdir()
+    (folder / "records" / "old" / "x.parquet").write_bytes(b"no Parquet")
     at, before = moment(T0 + 600_000), moment(T0 + 500_000)
     logs = [("orders", p, 40, 100, 95) for p in range(6)] + [("clicks", p, 0, 10, 10) for p in range(2)]
     logs.append(("reborn", 0, 0, 50, 50))

@@ -97,12 +97,16 @@ def others(records: DataFrame) -> DataFrame:
     number = F.expr("conv(hex(substring(key, 1, 2)), 16, 10)").cast("int")
     size = F.expr("conv(hex(substring(key, 3, 2)), 16, 10)").cast("int")
     told = records.where(F.substring("key", 1, 2).isin([n.to_bytes(2, "big") for n in (*OTHERS, *OTHER_MEMBERS)]))
+    # A length that is negative or longer than the key names no group; a value without a version is no record.
+    told = told.where((F.length("key") >= 4) & (size < 2**15) & (F.length("key") >= size + 4))
+    told = told.where("value is null or length(value) >= 2")
     last = F.max_by(F.struct("value"), F.col("offset"))["value"].alias("value")
-    stands = told.groupBy("partition", "key").agg(last).where("value is not null and length(key) >= 4")
+    stands = told.groupBy("partition", "key").agg(last).where("value is not null")
     kinds = F.create_map(*[F.lit(part) for pair in (OTHERS | OTHER_MEMBERS).items() for part in pair])
     epoch = F.expr("conv(hex(substring(value, 3, 4)), 16, 10)").cast("bigint")
     named = stands.select(
-        F.substring("key", F.lit(5), size).cast("string").alias("group"),
+        # A binary cast to a string keeps bytes that are no UTF-8, and such a table cannot be read by others.
+        F.make_valid_utf8(F.substring("key", F.lit(5), size).cast("string")).alias("group"),
         number.isin(list(OTHERS)).alias("whole"),
         kinds[number].alias("kind"),
         F.when((F.length("value") >= 6) & (epoch < 2**31), epoch).cast("int").alias("epoch"),
