@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,13 +174,20 @@ def test_watching_leaves_the_terminal_as_it_was(cluster: Broker, number: int, co
     words = ["watch", "--bootstrap-server", cluster.bootstrap, "--group", NEW, "--interval", "1"]
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
     command = [sys.executable, "-m", "apportion.cli", *words]
-    with subprocess.Popen(command, stdin=there, stdout=there, stderr=subprocess.PIPE, env=env) as process:
+    # A shell that starts the tests in the background has them ignore Ctrl-C; the watcher must not inherit that.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipes: dict[str, Any] = {"stdin": there, "stdout": there, "stderr": subprocess.PIPE, "env": env, "preexec_fn": heed}
+    with subprocess.Popen(command, **pipes) as process:
         os.close(there)
         shown = b""
         while b"partitions" not in shown:
             shown += os.read(here, 4096)
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        try:
+            _, said = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
         with suppress(OSError):  # the terminal's other end is closed
             while more := os.read(here, 4096):
                 shown += more
