@@ -6,7 +6,9 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+import apportion
 from apportion import assignors
+from apportion.errors import BadInput
 
 
 def test_a_strategy_that_cannot_be_imported_is_left_out_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,3 +20,23 @@ def test_a_strategy_that_cannot_be_imported_is_left_out_with_a_warning(monkeypat
     assert "theirs" not in found
     assert "also-range" in found
     assert "sticky" in found
+
+
+@pytest.mark.parametrize("text", ["1_0", " 1", "1 ", "\u0661", "", "1.5", "+-1", "nan", 1.5, True, None])
+def test_what_is_no_whole_number_is_refused_as_a_setting(text: object) -> None:
+    with pytest.raises(BadInput, match="setting max_skew of lag-aware"):
+        assignors.find("lag-aware", {"max_skew": text})
+
+
+def test_a_fraction_may_be_written_in_any_usual_way() -> None:
+    written = [assignors.find("lag-aware", {"tolerance": text}) for text in ("0.1", "1e-1", "0.10", ".1", "+.1")]
+    assert written == [assignors.find("lag-aware", {"tolerance": 0.1})] * 5
+
+
+@pytest.mark.parametrize("scope", ["topic", "group"])
+def test_a_skew_beyond_all_counts_is_as_good_as_the_number_of_partitions(scope: str) -> None:
+    lags = [{"partition": p, "lag": lag} for p, lag in enumerate([9, 1, 1, 1, 1])]
+    group = {"topics": {"t": lags, "u": 2}, "members": {"a": {"topics": ["t", "u"]}, "b": {"topics": ["t"]}}}
+    plans = [apportion.plan(group, "lag-aware", {"scope": scope, "max_skew": skew}) for skew in (7, str(10**23))]
+    assert plans[0].assignment == plans[1].assignment
+    assert plans[0].measures == plans[1].measures

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pkgutil
+import re
 import types
 import warnings
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ from apportion.model.group import Group
 from apportion.model.plan import Answer
 
 ENTRY_POINTS: Final = "apportion.assignors"
+_NUMBER: Final = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,4})?")
+"""What a text must be to be a number: int() alone would take ``1_000``, blanks and Arabic digits too."""
 
 
 @runtime_checkable
@@ -146,13 +149,21 @@ def _read(where: str, value: Any, kind: Any) -> Any:
     if kind is bool:
         return _read_bool(where, value)
     if kind in (int, float) and not isinstance(value, bool):
-        try:
-            return kind(value)
-        except (TypeError, ValueError):
-            raise BadInput(where, repr(value), "an integer" if kind is int else "a number") from None
+        return _read_number(where, value, kind)
     if kind is str and isinstance(value, str):
         return value
     raise BadInput(where, repr(value), f"a value of type {getattr(kind, '__name__', kind)}")
+
+
+def _read_number(where: str, value: Any, kind: type[int] | type[float]) -> int | float:
+    """A whole number stays one: a float is no integer, as in group.json."""
+    told = _NUMBER.fullmatch(value) if isinstance(value, str) else isinstance(value, int | kind)
+    try:
+        if told:
+            return kind(value)
+    except (ValueError, OverflowError):
+        pass
+    raise BadInput(where, repr(value), "an integer" if kind is int else "a number")
 
 
 def _read_bool(where: str, value: Any) -> bool:

@@ -74,7 +74,7 @@ class LagAware:
             place = group.partitions(topic)
             owner[place] = self._one_topic(group, topic, summable(group.lag[place]))
         # Balance within each topic does not balance the sums: a member may hold one fewer of every topic.
-        each = np.diff(group.start)[group.wanted_topic] // len(everything.members) - self.max_skew
+        each = np.diff(group.start)[group.wanted_topic] // len(everything.members) - min(self.max_skew, group.P)
         bound = lower_bound(everything.sharing, int(np.maximum(each, 0).sum()))
         heaviest = everything.sharing.heaviest(everything.places(owner))
         proof = {
@@ -136,7 +136,8 @@ def _sharing(group: Group, partitions: Ints, max_skew: int) -> _Part | None:
     kind = kind_of_topic[group.topic_of[partitions]]
     lag = summable(group.lag[partitions])
     past = place[group.owner[partitions]]
-    return _Part(Sharing(lag, past, kind, may[:, members], max_skew), members, partitions, place)
+    skew = min(max_skew, len(partitions))  # counts never differ by more, and array integers have an end
+    return _Part(Sharing(lag, past, kind, may[:, members], skew), members, partitions, place)
 
 
 def _kinds(group: Group, topics: Ints) -> tuple[Ints, Bools]:

@@ -51,11 +51,13 @@ def deal_skewed(lag: Longs, members: int, max_skew: int) -> Ints:
     levels: dict[int, list[tuple[int, int]]] = {0: [(0, m) for m in range(members)]}
     low = 0
     for partition in heaviest_first(lag).tolist():
-        while not levels.get(low):
+        while low not in levels:
             low += 1
-        near = [count for count in range(low, low + max_skew + 1) if levels.get(count)]
+        near = [count for count in levels if count <= low + max_skew]
         count = min(near, key=lambda count: (levels[count][0][0], count, levels[count][0][1]))
         held, member = heappop(levels[count])
+        if not levels[count]:
+            del levels[count]
         heappush(levels.setdefault(count + 1, []), (held + int(lag[partition]), member))
         owner[partition] = member
     return owner
