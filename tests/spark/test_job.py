@@ -7,11 +7,12 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.spark import made
@@ -19,7 +20,7 @@ from tests.spark.test_sinks import bytes_of
 
 from apportion.demo import dump as recorded
 from apportion.errors import BadInput
-from apportion.spark import job, schemas, sinks, tables_page
+from apportion.spark import job, schemas, sinks, sources, tables_page
 from apportion.spark.personal import Personal, nameless_body
 
 pytestmark = pytest.mark.spark
@@ -147,6 +148,23 @@ def test_status_tells_rows_and_times_without_spark(out: Path) -> None:
         job.status(out / "nowhere")
     with pytest.raises(BadInput, match="no tables"):
         job.status(out / "silver" / "commits")
+
+
+def test_times_in_any_form_of_parquet_are_the_same_times(spark: Any, dump: Callable[..., Path]) -> None:
+    """Milliseconds, nanoseconds, and the INT96 that Spark wrote by default for years, beside each other."""
+    folder = dump([made.commit(i) for i in range(300)], partitions=1, files=1)
+    file = folder / "records" / "part-0.parquet"
+    table = pq.read_table(file)
+    # Odd milliseconds: no double holds all their nanoseconds.
+    times = [(made.START_MS + 1_001 * i) * 1_000 for i in table["offset"].to_pylist()]
+    place = table.column_names.index("timestamp")
+    micros = table.set_column(place, "timestamp", pa.array(times, pa.timestamp("us", "UTC")))
+    nanos = table.set_column(place, "timestamp", micros["timestamp"].cast(pa.timestamp("ns", "UTC")))
+    pq.write_table(micros.slice(0, 100), file, coerce_timestamps="ms")
+    pq.write_table(micros.slice(100, 100), file.with_name("int96.parquet"), use_deprecated_int96_timestamps=True)
+    pq.write_table(nanos.slice(200), file.with_name("nanos.parquet"))
+    records = sources.read_dump(spark, folder).records.orderBy("offset").select("timestamp").toArrow()
+    assert records["timestamp"].cast(pa.int64()).to_pylist() == times
 
 
 def test_a_bad_dump_is_said_before_spark_starts(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ _NO_CHECKSUMS: Final = {
     "fs.file.impl.disable.cache": "true",
 }
 """A ``.x.parquet.crc`` that Spark left beside a file which was written anew since must not make it unreadable."""
+_INT96: Final = "int96"
+"""Times as Spark wrote them by default for years; Arrow shows them as nanoseconds, Spark reads them as times."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,10 @@ def _read(spark: SparkSession, paths: list[str], form: tuple[str, ...], table: s
     for field, kind in zip(table.schema, form, strict=True):
         said = sql.col(f"`{field.name}`")
         # Spark has no nanoseconds and reads them as numbers (spark.sql.legacy.parquet.nanosAsLong).
-        said = sql.timestamp_micros(sql.floor(said / 1000)) if kind == "timestamp[ns]" else said.cast(field.dataType)
+        # "div" stays among whole numbers: "/" would go through doubles, which hold no nanoseconds of our days.
+        if kind == "timestamp[ns]":
+            said = sql.expr(f"timestamp_micros(`{field.name}` div 1000)")
+        said = said.cast(field.dataType)
         columns.append(said.alias(field.name))
     return spark.read.options(**_NO_CHECKSUMS).parquet(*paths).select(*columns)
 
@@ -123,11 +128,16 @@ def _read(spark: SparkSession, paths: list[str], form: tuple[str, ...], table: s
 def _form(file: Path, table: schemas.Table) -> tuple[str, ...]:
     """What each column of a file is stored as, in the table's order, if it can be taken as the column."""
     try:
-        found = pq.read_schema(file)
+        with pq.ParquetFile(file) as whole:
+            found = whole.schema_arrow
+            old = {
+                one.path for one in map(whole.schema.column, range(len(whole.schema))) if one.physical_type == "INT96"
+            }
     except (pa.ArrowInvalid, OSError) as error:
         why = str(error).splitlines()[0]
         raise BadInput(str(file), f"no whole Parquet file ({why})", "one; copy it again") from error
-    return tuple(_kind(file, found, field.name, field.dataType.simpleString()) for field in table.schema)
+    kinds = {field.name: _kind(file, found, field.name, field.dataType.simpleString()) for field in table.schema}
+    return tuple(_INT96 if name in old else kind for name, kind in kinds.items())
 
 
 def _kind(file: Path, found: Any, name: str, needed: str) -> str:
