@@ -225,3 +225,14 @@ def test_members_of_different_minds_want_what_they_hold() -> None:
     assert subscriptions({"a": {"t"}, "b": {"t", "u"}, "idle": set()}, ["t", "u"]) == {
         "a": ["t"], "b": ["t", "u"], "idle": [],
     }  # fmt: skip
+
+
+def test_a_row_whose_blanks_were_squeezed_is_read_word_by_word() -> None:
+    text = (
+        b"GROUP  TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG     CONSUMER-ID      HOST       CLIENT-ID\n"
+        b"ads    clicks  0          100             160             60      consumer-1-0c0e  /10.0.0.7  consumer-1\n"
+        b"ads    clicks  3          -               950             -       - - -\n"
+    )
+    raw = groups_in(text)[0].raw
+    assert raw["topics"]["clicks"][1] == {"partition": 3, "end": 950}
+    assert list(raw["members"]) == ["consumer-1-0c0e"]

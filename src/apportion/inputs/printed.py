@@ -69,11 +69,17 @@ def _row(line: str, columns: list[tuple[str, int]]) -> dict[str, str] | None:
     """The row's values by column: by position where it is aligned, as names may hold blanks, else by words."""
     names = [name for name, _ in columns]
     if columns[0][1] < 0:
-        cells = [cell.strip() for cell in line.split(", ")]
-    else:
-        cells = _by_position(line, [start for _, start in columns]) or line.split(None, len(columns) - 1)
-    cells = [cell.strip() for cell in cells]
-    return dict(zip(names, cells, strict=True)) if len(cells) == len(names) else None
+        return _by_name(names, line.split(", "))
+    placed = _by_name(names, _by_position(line, [start for _, start in columns]) or [])
+    if placed is not None and _belongs(placed):
+        return placed
+    # Blanks may have been squeezed on the way, so that words stand in other columns' places.
+    return _by_name(names, line.split(None, len(columns) - 1)) or placed
+
+
+def _by_name(names: list[str], cells: list[str]) -> dict[str, str] | None:
+    """The cells by column, None where there are more or fewer."""
+    return dict(zip(names, map(str.strip, cells), strict=True)) if len(cells) == len(names) else None
 
 
 def _by_position(line: str, starts: list[int]) -> list[str] | None:

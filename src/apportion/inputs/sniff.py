@@ -68,7 +68,7 @@ def _from_json(content: bytes, name: str) -> list[Observed]:
     """One group, or the ``{"groups": [...]}`` that describe itself writes."""
     from apportion.model.text import check_group, read_json
 
-    raw: Any = read_json(content.removeprefix(b"\xef\xbb\xbf"), name)
+    raw: Any = read_json(content.removeprefix(b"\xef\xbb\xbf"), name, finite=False)
     if isinstance(raw, dict) and "groups" in raw and "members" not in raw:
         return _many(raw)
     check_group(raw)

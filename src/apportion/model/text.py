@@ -23,7 +23,7 @@ Check = Callable[[str, Any], None]
 
 def read_group(given: str | bytes | dict[str, Any]) -> Group:
     """A group from text or from a dict, after every field was looked at; ``BadInput`` names the first bad place."""
-    raw = read_json(given) if isinstance(given, str | bytes | bytearray) else given
+    raw = read_json(given, finite=False) if isinstance(given, str | bytes | bytearray) else given
     check_group(raw)
     group = build(raw)
     _racks_fit(group.racks)
@@ -37,12 +37,16 @@ def _racks_fit(racks: Racks | None) -> None:
         raise BadInput("topics", found, f"racks x sets at most {MOST_RACK_CELLS:,}")
 
 
-def read_json(text: str | bytes, where: str = "text") -> Any:
-    """JSON without its freedoms: no NaN, no name twice, no lone surrogates, UTF-8 only."""
+def read_json(text: str | bytes, where: str = "text", *, finite: bool = True) -> Any:
+    """JSON without its freedoms: no NaN, no name twice, no lone surrogates, UTF-8 only.
+
+    finite
+        False lets NaN and infinities through to ``check_group``, which refuses every float and names its place.
+    """
     try:
         if isinstance(text, bytes | bytearray):
             text = text.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant if finite else float)
     except UnicodeDecodeError as error:
         raise BadInput(where, f"byte {error.object[error.start]:#04x} at {error.start}", "UTF-8 text") from None
     except json.JSONDecodeError as error:
