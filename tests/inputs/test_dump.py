@@ -133,6 +133,15 @@ def test_what_lies_below_records_is_left_alone(folder: Path) -> None:
     }
 
 
+def test_a_sample_without_a_time_tells_no_log_end(folder: Path) -> None:
+    table = pq.read_table(folder / "ends.parquet")
+    lost = [{**row, "at": None} if row["topic"] == "clicks" else row for row in table.to_pylist()]
+    pq.write_table(pa.Table.from_pylist(lost, table.schema), folder / "ends.parquet")
+    statuses = {(lag.topic, lag.status) for lag in dump.remember(folder).groups["ads-range"].lags}
+    assert ("clicks", "unknown_topic") in statuses
+    assert ("clicks", "ok") not in statuses
+
+
 def test_without_topics_ids_are_named_by_commits(folder: Path) -> None:
     (folder / "topics.parquet").unlink()
     memory = dump.remember(folder)

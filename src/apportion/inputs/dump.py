@@ -212,6 +212,8 @@ def read_world(ends: Iterable[Path], topics: Iterable[Path], names: dict[str, st
     for file in ends:
         for row in parquet.read(file, ENDS).to_pylist():
             place = (row["topic"], row["partition"])
+            if None in (*place, row["at"]):
+                continue  # a sample of nobody knows what, or when
             if newest.get(place, -(2**63)) <= row["at"]:
                 newest[place] = row["at"]
                 logs = {name: row[name] for name in ("begin", "end", "last_stable")}
@@ -219,6 +221,8 @@ def read_world(ends: Iterable[Path], topics: Iterable[Path], names: dict[str, st
     ids: dict[str, str] = {}
     for file in topics:
         for row in parquet.read(file, TOPICS).to_pylist():
+            if row["topic"] is None or row["partition"] is None:
+                continue
             entry = entries.setdefault(row["topic"], {}).setdefault(row["partition"], {"partition": row["partition"]})
             entry["racks"] = sorted({rack for rack in row["racks"] or () if rack})
             if row["topic_id"]:
