@@ -59,9 +59,10 @@ class Streams(TaskSettings):
         owner = _owners(group, task_of, plan)
         extra = {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
         proof = dict(plan.answer.proof)
-        if (group.wanted & (owner == NOBODY)).any():
+        if (group.wanted & (owner == NOBODY)).any() or sum(partitions.values()) > group.wanted.sum():
             # The proofs speak of threads that may run any task, as in Streams; a task whose thread does not want its
-            # topics is not active, so with unequal subscriptions nothing is shown.
+            # topics is not active, so with unequal subscriptions nothing is shown. Nor is it where ids have gaps:
+            # Streams has a task for every id up to the highest, and those in the gaps weigh like the others.
             proof = dict.fromkeys(proof, "heuristic")
         return Answer(owner, proof=proof, extra={"tasks": extra}, together=_numbers(task_of))
 
