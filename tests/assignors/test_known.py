@@ -8,6 +8,7 @@ import pytest
 
 import apportion
 from apportion import assignors
+from apportion.assignors.lag_aware import LagAware
 from apportion.errors import BadInput
 
 
@@ -40,3 +41,10 @@ def test_a_skew_beyond_all_counts_is_as_good_as_the_number_of_partitions(scope: 
     plans = [apportion.plan(group, "lag-aware", {"scope": scope, "max_skew": skew}) for skew in (7, str(10**23))]
     assert plans[0].assignment == plans[1].assignment
     assert plans[0].measures == plans[1].measures
+
+
+def test_a_strategy_made_by_hand_refuses_the_settings_that_its_name_would_refuse() -> None:
+    with pytest.raises(BadInput, match="scope"):
+        LagAware(scope="nope")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="max_skew"):
+        LagAware(max_skew=1.5)  # type: ignore[arg-type]

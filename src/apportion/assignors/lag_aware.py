@@ -45,7 +45,9 @@ class LagAware:
     tolerance: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.max_skew < 0:
+        if self.scope not in ("topic", "group"):
+            raise BadInput("setting scope of lag-aware", repr(self.scope), "one of topic, group")
+        if not isinstance(self.max_skew, int) or self.max_skew < 0:
             raise BadInput("setting max_skew of lag-aware", str(self.max_skew), "0 or more partitions")
         if not (isfinite(self.tolerance) and self.tolerance >= 0):
             raise BadInput("setting tolerance of lag-aware", str(self.tolerance), "a part of the lag, such as 0.1")
