@@ -1,0 +1,106 @@
+"""The built wheel and sdist work in empty environments: the core alone, and the extras that are small."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GROUP = '{"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}'
+
+
+def run(*words: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(list(map(str, words)), input=text, capture_output=True, text=True, timeout=280, check=False)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    done = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def empty(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with nothing but the wheel and what it asks for."""
+    place = tmp_path_factory.mktemp("empty")
+    assert run(sys.executable, "-m", "venv", place).returncode == 0
+    install(place, next(built.glob("*.whl")))
+    return place / "bin"
+
+
+def install(place: Path, what: str | Path) -> None:
+    pinned = ["--constraint", ROOT / "constraints.txt"]
+    done = run(place / "bin" / "python", "-m", "pip", "install", "--quiet", *pinned, what)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_core_alone_plans_and_describes(empty: Path) -> None:
+    listed = run(empty / "python", "-m", "pip", "list", "--format=freeze").stdout.lower()
+    assert not [name for name in ("pyspark", "kafka", "ortools", "pyarrow") if name in listed]
+    assert run(empty / "apportion", "--version").returncode == 0
+    planned = run(empty / "apportion", "plan", "-", "--assignor", "sticky", "-o", "json", text=GROUP)
+    assert planned.returncode == 0, planned.stderr
+    assert '"balance": "optimal"' in planned.stdout
+    for name in ("cooperative-sticky", "lag-aware", "range", "roundrobin", "sticky-stream-join", "failover", "streams"):
+        assert run(empty / "apportion", "plan", "-", "--assignor", name, text=GROUP).returncode == 0, name
+
+
+def test_what_the_core_lacks_is_a_sentence_with_the_command_that_brings_it(empty: Path) -> None:
+    done = run(empty / "apportion", "demo", "--no-spark")
+    assert done.returncode == 2
+    assert "pip install" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("extra", "imported"), [("flow", "ortools"), ("kafka-python", "apportion.clients.kafka_python")]
+)
+def test_an_extra_brings_its_room_to_life(empty: Path, built: Path, extra: str, imported: str) -> None:
+    install(empty.parent, f"{next(built.glob('*.whl'))}[{extra}]")
+    done = run(empty / "python", "-c", f"import {imported}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_wheel_carries_the_dump_the_schemas_the_page_and_the_java_sources(built: Path) -> None:
+    names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
+    for part in ("demo/dump/ends.parquet", "schemas/plan.schema.json", "report/assets/page.js", "py.typed", "pom.xml"):
+        assert any(name.endswith(part) for name in names), part
+    assert not [name for name in names if not name.startswith("apportion")]
+
+
+def test_the_sdist_carries_the_tests_and_the_docs(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
+        names = sdist.getnames()
+    for part in ("tests/conftest.py", "docs/index.md", "Makefile", "constraints.txt", "LICENSE"):
+        assert any(name.endswith(part) for name in names), part
+
+
+OUTSIDE = """
+import apportion
+
+plan = apportion.plan({"topics": {"t": 1}, "members": {"a": {"topics": ["t"]}}}, "sticky")
+held: dict[str, dict[str, list[int]]] = plan.assignment
+known: list[str] = list(apportion.known())
+wrong: int = plan.assignment
+"""
+
+
+def test_a_type_checker_from_outside_sees_the_types(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(OUTSIDE)
+    done = run(sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", tmp_path / "user.py")
+    assert done.stdout.count("error:") == 1, done.stdout
+    assert "user.py:7" in done.stdout
+
+
+def test_the_documentation_builds_as_a_site_without_a_warning(tmp_path: Path) -> None:
+    done = run(sys.executable, "-m", "mkdocs", "build", "--strict", "-f", ROOT / "mkdocs.yml", "-d", tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "proofs" / "index.html").exists()
