@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench.pipeline import cpu_seconds
 
 from apportion.spark import decode, rows, schemas, session, sources
 from apportion.testing import records as write
+from bench.pipeline import cpu_seconds
 
 CHUNK = 100_000
 

@@ -20,10 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from apportion.assignors import find
 from bench.cells import Cell
 from bench.matrix import planned, timed
-
-from apportion.assignors import find
 
 Row = dict[str, Any]
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
@@ -186,9 +185,8 @@ def _joined(name: str, total: int) -> Row:
 
 def tasks() -> list[Row]:
     """Stateful tasks with one standby each, as ``bench/tasks.py`` makes them; seconds."""
-    from bench.tasks import application, as_after, seconds
-
     from apportion.tasks.crew import Process
+    from bench.tasks import application, as_after, seconds
 
     rows = []
     for count, processes in ((100, 4), (1000, 40), (4000, 160)):

@@ -14,7 +14,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from bench.cells import CELLS, Cell
 
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, find
@@ -23,6 +22,7 @@ from apportion.model.measures import measure
 from apportion.model.names import build
 from apportion.model.plan import Answer, Plan
 from bench import peers
+from bench.cells import CELLS, Cell
 
 EVENTS = ("FULL", "STABLE", "JOIN_ONE", "JOIN_MANY", "LEAVE_ONE", "LEAVE_MANY", "PARTITIONS_ADDED")
 

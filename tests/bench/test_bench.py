@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bench.cells import Cell
-from bench.page import page
 
 from apportion.errors import Unavailable
 from bench import matrix, peers
+from bench.cells import Cell
+from bench.page import page
 
 SMALL = Cell("nes", 10, 6, 5, "JOIN_ONE", goal_ms=1)
 RACKED = Cell("hom", 9, 6, 9, "FULL", racks=True)
