@@ -41,9 +41,9 @@ def of_plans(observed: Observed, made: Sequence[Plan]) -> dict[str, Any]:
 def of_remembered(remembered: Remembered, observed: Observed) -> dict[str, Any]:
     """One group with its history."""
     group = build(observed.raw)
-    return group_data(
-        group, plans(group), facts=facts(observed, group), history=history(remembered), replays=replays(remembered)
-    )
+    told = replayed(remembered)
+    past, others = history(remembered, told), replays(remembered, told)
+    return group_data(group, plans(group), facts=facts(observed, group), history=past, replays=others)
 
 
 def facts(observed: Observed, group: Group) -> dict[str, Any]:
@@ -68,20 +68,25 @@ def verdict(group: Group, odd: Sequence[str]) -> str:
 
 
 def plans(group: Group) -> list[Plan]:
-    """What every strategy would do now; those that cannot plan this group are left out."""
+    """What every strategy would do now, the lag-aware one in both scopes; those that cannot are left out."""
     made: list[Plan] = []
     if not group.M:
         return made
-    for name in known() if group.P <= MOST_PARTITIONS else QUICK:
+    small = group.P <= MOST_PARTITIONS
+    asked: list[tuple[str, dict[str, str]]] = [(name, {}) for name in (known() if small else QUICK)]
+    if small and group.lag_known.any():
+        asked.append(("lag-aware", {"scope": "group"}))
+    for name, settings in asked:
         try:
-            made.append(plan(group, name))
+            made.append(plan(group, name, settings))
         except ApportionError:
             continue
     return made
 
 
-def history(remembered: Remembered) -> list[dict[str, Any]]:
-    """Every rebalance with its owners under names that a person knows."""
+def history(remembered: Remembered, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every rebalance with its owners under names that a person knows; ``told`` is ``replayed``."""
+    then: Mapping[int, int] = next((story["then"] for story in told.values()), {})
     by_offset = {generation.offset: generation for generation in remembered.folded.generations}
     names = labels(remembered)
     rows = []
@@ -90,7 +95,7 @@ def history(remembered: Remembered) -> list[dict[str, Any]]:
         rows.append({
             "generation": one.generation, "at": moment(one.at), "cause": one.cause, "members": one.members,
             "moved": one.moved, "kept": one.kept, "given": one.given, "needless": one.needless,
-            "complete": one.complete,
+            "complete": one.complete, "moves_then": then.get(one.source_offset),
             "owners": {place: names.get(who, who) for place, who in owners.items()},
         })  # fmt: skip
     return rows
@@ -109,17 +114,17 @@ def labels(remembered: Remembered) -> dict[str, str]:
     return {identity: client for identity, client in found.items() if client not in shared}
 
 
-def replays(remembered: Remembered) -> list[dict[str, Any]]:
+def replays(remembered: Remembered, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What each strategy would have moved, rebalance by rebalance."""
     offsets = [one.source_offset for one in remembered.rebalances]
     rows = []
-    for name, moves in replayed(remembered).items():
+    for name, moves in told.items():
         rows.append({"assignor": name, "moves": [moves["by_offset"].get(offset, 0) for offset in offsets]})
     return rows
 
 
 def replayed(remembered: Remembered) -> dict[str, dict[str, Any]]:
-    """Strategy to its totals, and to the moves of each generation by the offset of its record."""
+    """Strategy to its totals, and to its moves and those that really happened, by the offset of each record."""
     found: dict[str, dict[str, Any]] = {}
     if not remembered.rebalances:
         return found
@@ -129,7 +134,8 @@ def replayed(remembered: Remembered) -> dict[str, dict[str, Any]]:
         except ApportionError:
             continue
         by_offset = {row["source_offset"]: row["moves"] for row in walked["generations"]}
-        found[name] = {**walked["total"], "by_offset": by_offset}
+        then = {row["source_offset"]: row["moves_then"] for row in walked["generations"]}
+        found[name] = {**walked["total"], "by_offset": by_offset, "then": then}
     return found
 
 

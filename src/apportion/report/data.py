@@ -34,6 +34,7 @@ def group_data(
     history
         The group's rebalances in order, each with ``generation``, ``at`` (ISO 8601), ``cause``, ``members``
         (a count), ``moved``, ``kept``, ``given``, ``needless``, and ``owners``: (topic, partition) to member label.
+        ``moves_then`` counts a cooperative move in the round that ends it, as ``replays`` do.
     replays
         The same history under other strategies: ``assignor`` and ``moves`` (one a rebalance).
     """
@@ -103,7 +104,7 @@ def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     movers = [key for key in rows if _moves(matrix[key])]
     shown = set((movers + [key for key in rows if not _moves(matrix[key])])[:MOST_ROWS])
     kept = [key for key in rows if key in shown]
-    fields = ("generation", "at", "cause", "members", "moved", "kept", "given", "needless", "complete")
+    fields = ("generation", "at", "cause", "members", "moved", "kept", "given", "needless", "complete", "moves_then")
     return {
         "rebalances": [{name: rebalance.get(name) for name in fields} for rebalance in rebalances],
         "labels": list(labels),

@@ -212,7 +212,7 @@ function heatMap(group) {
 
 function timeline(group, chosen) {
   const { rebalances } = group.history, replays = group.replays;
-  const sides = [["as it was", rebalances.map((r) => r.moved ?? 0)], ...chosen.filter((i) => replays[i]).map((i) => [replays[i].assignor, replays[i].moves])];
+  const sides = [["as it was", rebalances.map((r) => r.moves_then ?? r.moved ?? 0)], ...chosen.filter((i) => replays[i]).map((i) => [replays[i].assignor, replays[i].moves])];
   const most = Math.max(1, ...sides.flatMap(([, moves]) => moves.map((n) => n ?? 0)));
   const slot = Math.max(44, Math.min(110, Math.floor(1060 / Math.max(1, rebalances.length)))), tall = 130;
   const picture = canvas(40 + rebalances.length * slot, tall + 74, "Partitions moved by each rebalance, as it was and under other strategies");
