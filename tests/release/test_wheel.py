@@ -60,9 +60,15 @@ def test_what_the_core_lacks_is_a_sentence_with_the_command_that_brings_it(empty
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("extra", "imported"), [("flow", "ortools"), ("kafka-python", "apportion.clients.kafka_python")]
-)
+EXTRAS = [
+    ("flow", "ortools"),
+    ("kafka-python", "apportion.clients.kafka_python"),
+    ("aiokafka", "apportion.clients.aio_kafka"),
+    ("confluent", "apportion.clients.confluent"),
+]
+
+
+@pytest.mark.parametrize(("extra", "imported"), EXTRAS)
 def test_an_extra_brings_its_room_to_life(empty: Path, built: Path, extra: str, imported: str) -> None:
     install(empty.parent, f"{next(built.glob('*.whl'))}[{extra}]")
     done = run(empty / "python", "-c", f"import {imported}")
