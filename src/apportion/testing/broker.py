@@ -345,13 +345,12 @@ def free_ports(count: int) -> list[int]:
 
 def main() -> int:
     """Run a broker for a person until Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with Broker() as broker:
+        with suppress(KeyboardInterrupt), Broker() as broker:
             print(f"Apache Kafka listens on {broker.bootstrap}; data in {broker.folder}; Ctrl-C ends it.", flush=True)
-            with suppress(KeyboardInterrupt):
-                signal.signal(signal.SIGTERM, signal.default_int_handler)
-                while broker.running:
-                    time.sleep(0.2)
+            while broker.running:
+                time.sleep(0.2)
     except ApportionError as wrong:
         print(wrong, file=sys.stderr)
         return 2
