@@ -6,11 +6,12 @@ All through kafka-python. Every error becomes one sentence that names the broker
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from apportion.errors import MissingExtra, Unavailable
@@ -20,6 +21,11 @@ from apportion.wire.primitives import uuid_text
 OFFSETS: Final = "__consumer_offsets"
 PATIENCE_MS: Final = 15_000
 """How long a broker may take to answer at all."""
+
+PAUSE_S: Final = 0.25
+"""Before a question is asked again that the cluster cannot answer just now."""
+
+Answer = TypeVar("Answer")
 
 _REQUESTS_AT_ONCE: Final = 5_000
 """Partitions in one question, so that a cluster with a million of them is asked in pieces."""
@@ -60,16 +66,15 @@ class Cluster:
 
     def cluster_id(self) -> str | None:
         """The cluster's id."""
-        with _plainly(self.bootstrap):
-            found = self._admin.describe_cluster().get("cluster_id")
-            return None if found is None else str(found)
+        found = patiently(self.bootstrap, self._admin.describe_cluster).get("cluster_id")
+        return None if found is None else str(found)
 
     def partitions(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
         """Partitions of some topics, or of all that may be seen, sorted; a topic that is not there has none."""
-        with _plainly(self.bootstrap):
-            racks = {broker["broker_id"]: broker["rack"] for broker in self._admin.describe_cluster()["brokers"]}
-            # A topic asked for by name might be made by the question; ask for all and choose.
-            said = self._admin.describe_topics(None)
+        brokers = patiently(self.bootstrap, self._admin.describe_cluster)["brokers"]
+        racks = {broker["broker_id"]: broker["rack"] for broker in brokers}
+        # A topic asked for by name might be made by the question; ask for all and choose.
+        said = patiently(self.bootstrap, lambda: self._admin.describe_topics(None))
         found = []
         for topic in said:
             if (topics is not None and topic["name"] not in topics) or topic["error_code"]:
@@ -93,13 +98,17 @@ class Cluster:
         from kafka.protocol.consumer import IsolationLevel
 
         names = [Name(one.topic, one.partition) for one in partitions if one.led]
-        ask = self._admin.list_partition_offsets
-        with _plainly(self.bootstrap):
-            at = datetime.now(UTC)
-            begin = ask(dict.fromkeys(names, OffsetSpec.EARLIEST))
-            # The last stable offset first: it must not be found beyond a high watermark that was asked for earlier.
-            stable = ask(dict.fromkeys(names, OffsetSpec.LATEST), isolation_level=IsolationLevel.READ_COMMITTED)
-            end = ask(dict.fromkeys(names, OffsetSpec.LATEST))
+
+        def ask(which: OffsetSpec, **how: Any) -> Any:
+            return patiently(
+                self.bootstrap, lambda: self._admin.list_partition_offsets(dict.fromkeys(names, which), **how)
+            )
+
+        at = datetime.now(UTC)
+        begin = ask(OffsetSpec.EARLIEST)
+        # The last stable offset first: it must not be found beyond a high watermark that was asked for earlier.
+        stable = ask(OffsetSpec.LATEST, isolation_level=IsolationLevel.READ_COMMITTED)
+        end = ask(OffsetSpec.LATEST)
         return [
             LogEnds(name.topic, name.partition, begin[name].offset, end[name].offset, stable[name].offset, at)
             for name in names
@@ -182,6 +191,25 @@ def _topic_id(topic: Mapping[str, Any]) -> str | None:
         return None
     raw = (said if isinstance(said, UUID) else UUID(str(said))).bytes
     return None if raw == bytes(16) else uuid_text(raw)
+
+
+def patiently(bootstrap: str, ask: Callable[[], Answer], patience_ms: int = PATIENCE_MS) -> Answer:
+    """What ``ask`` returns; asked again where Kafka says that it will know soon, as while a coordinator loads its log.
+
+    Raises
+        Unavailable: no answer in ``patience_ms``, or one that asking again does not mend.
+    """
+    from kafka import errors
+
+    end = time.monotonic() + patience_ms / 1000
+    with _plainly(bootstrap):
+        while True:
+            try:
+                return ask()
+            except errors.BrokerResponseError as wrong:
+                if not wrong.retriable or time.monotonic() >= end:
+                    raise
+            time.sleep(PAUSE_S)
 
 
 @contextmanager

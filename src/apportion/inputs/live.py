@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from apportion.errors import UnknownName, UnreadableBytes
-from apportion.inputs.cluster import Cluster, _plainly, connect
+from apportion.inputs.cluster import Cluster, connect, patiently
 from apportion.inputs.config import Connection
 from apportion.inputs.observed import Observed
 from apportion.wire.assignment import read_assignment
@@ -32,18 +32,17 @@ def groups(connection: Connection, names: Sequence[str] | None) -> list[Observed
 
 def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
     """The same over a connection that is open."""
-    admin = cluster._admin
-    with _plainly(cluster.bootstrap):
-        listed = {group["group_id"]: group for group in admin.list_groups()}
-        every = sorted(name for name, group in listed.items() if _reads(group))
-        chosen = list(dict.fromkeys(names)) if names is not None else every
-        if not chosen:
-            return []
-        for name in chosen:
-            if name not in listed:
-                raise UnknownName("group", name, sorted(listed))
-        told = _described(admin, chosen)
-        committed = _committed(admin, chosen)
+    admin, where = cluster._admin, cluster.bootstrap
+    listed = {group["group_id"]: group for group in patiently(where, admin.list_groups)}
+    every = sorted(name for name, group in listed.items() if _reads(group))
+    chosen = list(dict.fromkeys(names)) if names is not None else every
+    if not chosen:
+        return []
+    for name in chosen:
+        if name not in listed:
+            raise UnknownName("group", name, sorted(listed))
+    told = patiently(where, lambda: _described(admin, chosen))
+    committed = patiently(where, lambda: _committed(admin, chosen))
     topics = {topic for group in told.values() for topic in group["wanted"]}
     topics |= {topic for offsets in committed.values() for topic, _ in offsets}
     entries = _entries(cluster, sorted(topics))

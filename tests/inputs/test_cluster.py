@@ -1,0 +1,66 @@
+"""A cluster that cannot answer just now is asked again; one that will not is named in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from apportion.errors import Unavailable
+from apportion.inputs import cluster, live
+from apportion.inputs.config import Connection
+from apportion.inputs.properties import Properties
+from apportion.testing.broker import Broker
+
+
+def test_a_coordinator_that_loads_its_log_is_asked_again() -> None:
+    from kafka.errors import CoordinatorLoadInProgressError
+
+    answers: list[Exception | str] = [CoordinatorLoadInProgressError(), CoordinatorLoadInProgressError(), "loaded"]
+
+    def ask() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert cluster.patiently("b:1", ask) == "loaded"
+
+
+def test_one_that_never_finishes_is_given_up_with_a_sentence() -> None:
+    from kafka.errors import CoordinatorNotAvailableError
+
+    def ask() -> str:
+        raise CoordinatorNotAvailableError
+
+    with pytest.raises(Unavailable, match=r"b:1 answered: .*CoordinatorNotAvailable"):
+        cluster.patiently("b:1", ask, patience_ms=300)
+
+
+def test_what_asking_again_does_not_mend_is_said_at_once() -> None:
+    from kafka.errors import GroupAuthorizationFailedError, InvalidGroupIdError
+
+    asked = []
+
+    def ask(error: type[Exception]) -> str:
+        asked.append(error)
+        raise error
+
+    for error in (InvalidGroupIdError, GroupAuthorizationFailedError):
+        with pytest.raises(Unavailable, match="b:1"):
+            cluster.patiently("b:1", lambda error=error: ask(error))  # type: ignore[misc]
+    assert len(asked) == 2
+
+
+@pytest.mark.broker
+def test_a_broker_that_just_came_back_is_read_while_its_coordinator_loads() -> None:
+    from kafka import KafkaConsumer
+
+    with Broker() as broker:
+        broker.create_topic("clicks", 2)
+        reader = KafkaConsumer("clicks", group_id="readers", bootstrap_servers=broker.bootstrap)
+        while not reader.assignment():
+            reader.poll(timeout_ms=200)
+        reader.close()
+        broker.kill()
+        broker.start()
+        found = live.groups(Connection(broker.bootstrap, Properties()), ["readers"])
+    assert [group.name for group in found] == ["readers"]
