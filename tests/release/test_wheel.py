@@ -1,4 +1,4 @@
-"""The built wheel and sdist work in empty environments: the core alone, and the extras that are small."""
+"""The built wheel and sdist work in empty environments: the core alone, and each extra alone."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from apportion.errors import Unavailable
+from apportion.spark import session
+
 ROOT = Path(__file__).parents[2]
 GROUP = '{"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}'
 
 
 def run(*words: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(list(map(str, words)), input=text, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(list(map(str, words)), input=text, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +32,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def empty(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with nothing but the wheel and what it asks for."""
-    place = tmp_path_factory.mktemp("empty")
+    """The programs of an environment with nothing but the wheel and what it asks for."""
+    return fresh(tmp_path_factory.mktemp("empty"), built)
+
+
+def fresh(place: Path, built: Path, extras: str = "") -> Path:
+    """A new environment with the wheel and some extras alone; the folder of its programs."""
     assert run(sys.executable, "-m", "venv", place).returncode == 0
-    install(place, next(built.glob("*.whl")))
-    return place / "bin"
-
-
-def install(place: Path, what: str | Path) -> None:
     pinned = ["--constraint", ROOT / "constraints.txt"]
-    done = run(place / "bin" / "python", "-m", "pip", "install", "--quiet", *pinned, what)
+    wheel = f"{next(built.glob('*.whl'))}{extras}"
+    done = run(place / "bin" / "python", "-m", "pip", "install", "--quiet", *pinned, wheel)
     assert done.returncode == 0, done.stderr
+    return place / "bin"
 
 
 def test_the_core_alone_plans_and_describes(empty: Path) -> None:
@@ -61,18 +65,35 @@ def test_what_the_core_lacks_is_a_sentence_with_the_command_that_brings_it(empty
 
 
 EXTRAS = [
-    ("flow", "ortools"),
-    ("kafka-python", "apportion.clients.kafka_python"),
-    ("aiokafka", "apportion.clients.aio_kafka"),
-    ("confluent", "apportion.clients.confluent"),
+    ("flow", "from apportion.kernels.flow import solver; assert solver() is not None"),
+    ("kafka-python", "from apportion.clients.kafka_python import assignor; assignor('sticky')"),
+    ("aiokafka", "from apportion.clients.aio_kafka import assignor; assignor('sticky')"),
+    ("confluent", "from apportion.clients.confluent import GroupConsumer"),
+    ("report", "from apportion.report import page"),
 ]
 
 
-@pytest.mark.parametrize(("extra", "imported"), EXTRAS)
-def test_an_extra_brings_its_room_to_life(empty: Path, built: Path, extra: str, imported: str) -> None:
-    install(empty.parent, f"{next(built.glob('*.whl'))}[{extra}]")
-    done = run(empty / "python", "-c", f"import {imported}")
+@pytest.mark.parametrize(("extra", "used"), EXTRAS, ids=[extra for extra, _ in EXTRAS])
+def test_an_extra_alone_brings_its_room_to_life(built: Path, tmp_path: Path, extra: str, used: str) -> None:
+    done = run(fresh(tmp_path / "env", built, f"[{extra}]") / "python", "-c", used)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.timeout(900)  # it fetches and unpacks all of Spark
+def test_the_spark_extra_alone_runs_the_whole_demo_and_the_delta_extra_its_tables(built: Path, tmp_path: Path) -> None:
+    try:
+        session.java()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    programs = fresh(tmp_path / "env", built, "[delta]")  # which brings [spark]
+    shown = run(programs / "apportion", "demo", "--to", tmp_path / "demo")
+    assert shown.returncode == 0, shown.stderr
+    assert (tmp_path / "demo" / "report.html").exists()
+    dump = run(programs / "python", "-c", "from apportion.demo import dump; print(dump())").stdout.strip()
+    to = tmp_path / "tables"
+    done = run(programs / "apportion", "pipeline", "build", "--from", dump, "--to", to, "--delta")
+    assert done.returncode == 0, done.stderr
+    assert list(to.glob("**/_delta_log"))
 
 
 def test_the_wheel_carries_the_dump_the_schemas_the_page_and_the_java_sources(built: Path) -> None:
