@@ -133,6 +133,26 @@ def test_what_lies_below_records_is_left_alone(folder: Path) -> None:
     }
 
 
+def test_ends_and_topics_may_be_folders_as_spark_writes_them(folder: Path) -> None:
+    """Several files, and what a job that died left beside them."""
+    for name, rows in (("ends", 9), ("topics", 7)):
+        table = pq.read_table(folder / f"{name}.parquet")
+        (folder / f"{name}.parquet").unlink()
+        (folder / f"{name}.parquet" / "_temporary").mkdir(parents=True)
+        (folder / f"{name}.parquet" / "_temporary" / "part-1.snappy.parquet").write_text("half")
+        pq.write_table(table.slice(0, rows), folder / f"{name}.parquet" / "part-0.snappy.parquet")
+        pq.write_table(table.slice(rows), folder / f"{name}.parquet" / "part-1.snappy.parquet")
+    assert dump.remember(folder).world == dump.remember(DEMO).world
+
+
+def test_a_column_of_nulls_alone_has_no_type_and_is_read(folder: Path) -> None:
+    """As of a cluster whose topics have no ids."""
+    table = pq.read_table(folder / "topics.parquet")
+    place = table.column_names.index("topic_id")
+    pq.write_table(table.set_column(place, "topic_id", pa.nulls(table.num_rows)), folder / "topics.parquet")
+    assert dump.remember(folder).world.topics == dump.remember(DEMO).world.topics
+
+
 def test_a_sample_without_a_time_tells_no_log_end(folder: Path) -> None:
     table = pq.read_table(folder / "ends.parquet")
     lost = [{**row, "at": None} if row["topic"] == "clicks" else row for row in table.to_pylist()]

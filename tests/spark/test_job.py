@@ -169,7 +169,7 @@ def test_times_in_any_form_of_parquet_are_the_same_times(spark: Any, dump: Calla
 
 def test_a_bad_dump_is_said_before_spark_starts(tmp_path: Path) -> None:
     """And makes no folder."""
-    with pytest.raises(BadInput, match="no folder"):
+    with pytest.raises(BadInput, match="no such folder"):
         job.build(tmp_path / "none", tmp_path / "out")
     with pytest.raises(BadInput, match="where the records are"):
         job.rebuild(tmp_path)

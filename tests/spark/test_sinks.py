@@ -149,6 +149,18 @@ def test_a_dump_is_read_as_people_store_it(spark: Any, tmp_path: Path) -> None:
     rewrite(second, "timestamp", pa.timestamp("ms"))
     rewrite(third, "partition", pa.int64())
     rewrite(third, "topic", pa.large_string())
+    ends = pq.read_table(dump / "ends.parquet")
+    (dump / "ends.parquet").unlink()
+    (dump / "ends.parquet").mkdir()
+    for number in range(2):
+        pq.write_table(ends.slice(2 * number, 2), dump / "ends.parquet" / f"part-{number}.parquet")
+    pq.write_table(
+        pa.table({"topic": ["t"], "topic_id": pa.nulls(1), "partition": [0], "racks": [[None]]}),
+        dump / "topics.parquet",
+    )
+    there = sources.read_dump(spark, dump)
+    assert there.ends.count() == ends.num_rows
+    assert [tuple(row) for row in there.topics.collect()] == [("t", None, 0, [None])]
     rows = sorted(sources.read_dump(spark, dump).records.select("partition", "offset", "timestamp").collect())
     start = datetime.fromtimestamp(made.START_MS / 1000, UTC)
     expected = sorted((i % 3, i // 3, (start + timedelta(seconds=i)).timestamp()) for i in range(40))
@@ -177,12 +189,14 @@ def test_what_is_no_dump_is_said_in_one_sentence(spark: Any, tmp_path: Path) -> 
         assert "\n" not in str(raised.value)
 
     raw = file.read_bytes()
-    complains("no such folder", lambda d: shutil.rmtree(d / "records"))
-    complains("no folder", shutil.rmtree)
+    complains("no folder records", lambda d: shutil.rmtree(d / "records"))
+    complains("no such folder", shutil.rmtree)
     complains("part-0.parquet: found no whole Parquet", lambda d: (d / "records/part-0.parquet").write_bytes(raw[:-20]))
-    complains("part-1.parquet: column key", lambda d: rewrite(d / "records/part-1.parquet", "key", pa.string()))
-    complains("column offset: found string", lambda d: rewrite(d / "records/part-1.parquet", "offset", pa.string()))
-    complains("ends.parquet: found no such file", lambda d: (d / "ends.parquet").unlink())
+    complains("part-1.parquet, column key", lambda d: rewrite(d / "records/part-1.parquet", "key", pa.string()))
+    complains(
+        "column offset: found type string", lambda d: rewrite(d / "records/part-1.parquet", "offset", pa.string())
+    )
+    complains("found no ends.parquet", lambda d: (d / "ends.parquet").unlink())
     complains(
         "column partition: found no such column",
         lambda d: pq.write_table(pa.table({"topic": ["t"]}), d / "ends.parquet"),

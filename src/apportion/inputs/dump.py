@@ -5,55 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from apportion.errors import BadInput, UnreadableBytes
+from apportion.errors import UnreadableBytes
 from apportion.history.cause import Commits
 from apportion.history.fold import OTHER_MEMBERS, OTHERS, Present, of_other_kind
 from apportion.history.memory import Memory, Remembered, Standing, World
 from apportion.history.records import Event
-from apportion.inputs import parquet
+from apportion.inputs import dump_files, parquet
+from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS
 from apportion.inputs.observed import Observed
-from apportion.inputs.parquet import BIGINT, BINARY, INT, TEXT, TEXTS, TIME
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
 from apportion.wire.primitives import Reader
-
-RECORDS: Final = {"key": BINARY, "value": BINARY, "partition": INT, "offset": BIGINT, "timestamp": TIME}
-ENDS: Final = {"topic": TEXT, "partition": INT, "begin": BIGINT, "end": BIGINT, "last_stable": BIGINT, "at": TIME}
-TOPICS: Final = {"topic": TEXT, "topic_id": TEXT, "partition": INT, "racks": TEXTS}
-NEEDED: Final = "a dump: a folder with records/*.parquet and ends.parquet"
-
-
-def check_dump(path: str | Path) -> None:
-    """Raise a sentence unless the folder is a dump: every file whole, every column there and of its type.
-
-    Reads the files' footers alone.
-    """
-    folder = Path(path)
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "no such folder"
-        raise BadInput(str(path), found, NEEDED)
-    if not (folder / "records").is_dir():
-        raise BadInput(str(path), "no folder records/", NEEDED)
-    records, ends = _files(folder), parquet.files(folder / "ends.parquet")
-    if not records:
-        raise BadInput(str(folder / "records"), "no Parquet file", "at least one *.parquet")
-    if not ends:
-        raise BadInput(str(path), "no ends.parquet", NEEDED)
-    for file in records:
-        parquet.check(file, RECORDS)
-    for file in ends:
-        parquet.check(file, ENDS)
-    for file in parquet.files(folder / "topics.parquet"):
-        parquet.check(file, TOPICS)
-
-
-def _files(folder: Path) -> list[Path]:
-    """The files of records: those right in ``records/``; what lies deeper is somebody else's, as in the pipeline."""
-    return [file for file in parquet.files(folder / "records") if file.parent == folder / "records"]
 
 
 def read(path: str | Path) -> list[Observed]:
@@ -74,17 +40,16 @@ def observed(group: Remembered) -> Observed:
 
 def remember(path: str | Path) -> Memory:
     """All groups of a dump with their histories; records that nobody can read are left out here."""
-    check_dump(path)
-    folder = Path(path)
+    files = dump_files.find(path)
     drafts: dict[str, Draft] = {}
     names: dict[str, str] = {}
     others = Others()
-    for event in _records(folder):
+    for event in _records(files.records):
         _take(event, drafts, names, others)
     known = others.groups()
     for name in known:
         drafts.setdefault(name, Draft())
-    world = read_world(parquet.files(folder / "ends.parquet"), parquet.files(folder / "topics.parquet"), names)
+    world = read_world(files.ends, files.topics, names)
     return Memory({name: drafts[name].done(name, world, known.get(name)) for name in sorted(drafts)}, world)
 
 
@@ -178,9 +143,9 @@ def _take(raw: _Raw, drafts: dict[str, Draft], names: dict[str, str], others: Ot
         others.take(record.key_type, raw.key, raw.value)
 
 
-def _records(folder: Path) -> Iterator[_Raw]:
+def _records(files: Iterable[Path]) -> Iterator[_Raw]:
     """All records by partition and offset, each offset once."""
-    tables = [parquet.read(file, RECORDS) for file in _files(folder)]
+    tables = [parquet.read(file, RECORDS) for file in files]
     wide, number = pa.large_binary(), pa.int64()
     fields = {"key": wide, "value": wide, "partition": pa.int32(), "offset": number, "timestamp": number}
     plain = pa.schema(list(fields.items()))

@@ -16,7 +16,8 @@ Check = tuple[str, Callable[[Any], bool]]
 """What a column's type is called, and whether an Arrow type is one."""
 
 BINARY: Final[Check] = ("binary", lambda t: kind.is_binary(t) or kind.is_large_binary(t))
-TEXT: Final[Check] = ("string", lambda t: kind.is_string(t) or kind.is_large_string(t))
+# A column of nothing but nulls is stored without a type.
+TEXT: Final[Check] = ("string", lambda t: kind.is_string(t) or kind.is_large_string(t) or kind.is_null(t))
 INT: Final[Check] = ("int", kind.is_integer)
 BIGINT: Final[Check] = ("bigint", kind.is_integer)
 TIME: Final[Check] = ("timestamp", kind.is_timestamp)
@@ -25,29 +26,45 @@ LIST: Final[Check] = ("array", lambda t: kind.is_list(t) or kind.is_large_list(t
 TEXTS: Final[Check] = ("array<string>", lambda t: (kind.is_list(t) or kind.is_large_list(t)) and TEXT[1](t.value_type))
 
 
+INT96: Final = "int96"
+"""Times as Spark wrote them by default for years; Arrow shows them as nanoseconds, Spark reads them as times."""
+
+
 def files(path: Path) -> list[Path]:
     """The Parquet files that a path means: itself, or all in the folder, by name, hidden ones left out."""
     try:
         if not path.is_dir():
             return [path] if path.exists() else []
-        return sorted(f for f in path.rglob("*.parquet") if not f.name.startswith((".", "_")) and f.is_file())
+        found = (file for file in path.rglob("*.parquet") if file.is_file())
+        # Hidden files and folders are drafts and a desktop's own; Spark leaves them out too.
+        return sorted(f for f in found if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts))
     except OSError as error:
         raise Unavailable(f"cannot read {str(path)!r}: {error.strerror}.") from None
 
 
-def check(file: Path, columns: Mapping[str, Check]) -> None:
-    """Raise unless the file is a whole Parquet file that has these columns, with these types."""
+def check(file: Path, columns: Mapping[str, Check]) -> dict[str, str]:
+    """What the file stores each column as: the Arrow type's name, or ``INT96``.
+
+    Reads the footer alone; raises unless the file is a whole Parquet file that has these columns, with these types.
+    """
     try:
-        schema = pq.read_schema(file)
+        with pq.ParquetFile(file) as whole:
+            schema, stored = whole.schema_arrow, whole.schema
+            old = {one.path for one in map(stored.column, range(len(stored))) if one.physical_type == "INT96"}
     except Exception as error:  # whatever Arrow finds wrong with foreign bytes
         raise _broken(file, error) from None
-    for name, (needed, fits) in columns.items():
-        place = schema.get_all_field_indices(name)
-        if len(place) != 1:
-            found = "no such column" if not place else f"{len(place)} such columns"
-            raise BadInput(f"{file}, column {name}", found, f"one of type {needed}")
-        if not fits(_plain(schema.field(place[0]).type)):
-            raise BadInput(f"{file}, column {name}", f"type {schema.field(place[0]).type}", needed)
+    return {name: INT96 if name in old else _form(file, schema, name, *columns[name]) for name in columns}
+
+
+def _form(file: Path, schema: Any, name: str, needed: str, fits: Callable[[Any], bool]) -> str:
+    place = schema.get_all_field_indices(name)
+    if len(place) != 1:
+        found = "no such column" if not place else f"{len(place)} such columns"
+        raise BadInput(f"{file}, column {name}", found, f"one of type {needed}")
+    plain = _plain(schema.field(place[0]).type)
+    if not fits(plain):
+        raise BadInput(f"{file}, column {name}", f"type {schema.field(place[0]).type}", needed)
+    return str(plain)
 
 
 def read(file: Path, columns: Mapping[str, Check]) -> pa.Table:
