@@ -178,6 +178,9 @@ class JavaMember(Peer):
         Any of KafkaConsumer's; ``strategy`` is short for ``partition.assignment.strategy`` (``"sticky"``, or a class).
     read
         Whether it reads records; without, it holds its partitions and its positions stay.
+    commit_ms
+        Milliseconds between commits of what it read, which it also does when it leaves, but not when partitions are
+        revoked; 0: only when it is told.
 
     ``events`` is all that happened to it, oldest first: ``assignment`` (the whole of it, whenever it, the generation or
     the member id changed), ``assigned`` (what is new, and all that it ``holds``), ``revoked``, ``lost``, ``records``,
@@ -198,6 +201,7 @@ class JavaMember(Peer):
         pattern: str | None = None,
         assign: Mapping[str, Sequence[int]] | None = None,
         read: bool = True,
+        commit_ms: int = 0,
     ) -> None:
         super().__init__()
         told: dict[str, object] = {"bootstrap.servers": bootstrap, "group.id": group}
@@ -205,7 +209,7 @@ class JavaMember(Peer):
             names = [strategy] if isinstance(strategy, str) else strategy
             told["partition.assignment.strategy"] = ",".join(STRATEGIES.get(name, name) for name in names)
         self.settings = {key: str(value) for key, value in (told | dict(properties or {})).items()}
-        spec: Json = {"properties": self.settings, "read": read}
+        spec: Json = {"properties": self.settings, "read": read, "commit_ms": commit_ms}
         spec |= {"assign": assign} if assign is not None else {"topics": list(topics), "pattern": pattern}
         self.events: list[Json] = []
         self.replies: queue.Queue[Json] = queue.Queue()

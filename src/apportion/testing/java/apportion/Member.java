@@ -33,7 +33,7 @@ import java.util.regex.Pattern;
  * happens to it is told as one JSON event a line.
  *
  * <p>First line: {@code {"properties": {...}, "topics": [...], "read": true}}; for topics may stand
- * {@code "pattern": "..."} or {@code "assign": {"t": [0]}}.
+ * {@code "pattern": "..."} or {@code "assign": {"t": [0]}}; {@code "commit_ms"} is explained at {@link Pending}.
  * Commands: {@code commit} (optionally with {@code offsets} and {@code metadata}, or inside a transaction that is
  * committed or aborted), {@code subscribe}, {@code read}, {@code close}, {@code exit-hard}.
  */
@@ -41,6 +41,7 @@ public final class Member implements ConsumerRebalanceListener {
     private final Properties properties = new Properties();
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final BlockingQueue<JsonNode> commands = new LinkedBlockingQueue<>();
+    private final Pending pending;
     private KafkaProducer<byte[], byte[]> producer;
     private boolean read;
     private boolean open = true;
@@ -64,6 +65,7 @@ public final class Member implements ConsumerRebalanceListener {
         spec.get("properties").fields().forEachRemaining(p -> properties.put(p.getKey(), p.getValue().asText()));
         read = spec.path("read").asBoolean(true);
         consumer = new KafkaConsumer<>(properties);
+        pending = new Pending(consumer, spec.path("commit_ms").asLong(0));
         if (spec.has("assign")) {
             consumer.assign(Assignors.partitions(spec.get("assign")));
             polls = !consumer.assignment().isEmpty();
@@ -109,6 +111,8 @@ public final class Member implements ConsumerRebalanceListener {
             try {
                 ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(100));
                 if (!records.isEmpty()) tellRecords(records);
+                pending.read(records);
+                pending.commitIfDue();
             } catch (WakeupException woken) {
                 // nothing wakes us but ourselves
             } catch (Exception wrong) {
@@ -176,6 +180,11 @@ public final class Member implements ConsumerRebalanceListener {
     }
 
     private void close() {
+        try {
+            pending.commit();
+        } catch (Exception refused) {
+            // the group has gone on without us: somebody reads it again
+        }
         open = false;
         consumer.close();
         if (producer != null) producer.close();
@@ -191,11 +200,13 @@ public final class Member implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+        pending.forget(partitions);
         tellPartitions("revoked", partitions);
     }
 
     @Override
     public void onPartitionsLost(Collection<TopicPartition> partitions) {
+        pending.forget(partitions);
         tellPartitions("lost", partitions);
     }
 

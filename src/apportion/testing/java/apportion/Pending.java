@@ -1,0 +1,53 @@
+package apportion;
+
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+
+import java.time.Duration;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * What was read and not yet committed, for an application that commits every so often and when it closes; of what is
+ * revoked it commits nothing, since its work on that was not finished.
+ */
+final class Pending {
+    private final KafkaConsumer<byte[], byte[]> consumer;
+    private final long everyMs;
+    private final Map<TopicPartition, OffsetAndMetadata> read = new HashMap<>();
+    private long next;
+
+    /** everyMs: 0 never. */
+    Pending(KafkaConsumer<byte[], byte[]> consumer, long everyMs) {
+        this.consumer = consumer;
+        this.everyMs = everyMs;
+    }
+
+    void read(ConsumerRecords<byte[], byte[]> records) {
+        for (TopicPartition tp : records.partitions()) {
+            var of = records.records(tp);
+            read.put(tp, new OffsetAndMetadata(of.get(of.size() - 1).offset() + 1));
+        }
+    }
+
+    void forget(Collection<TopicPartition> partitions) {
+        read.keySet().removeAll(partitions);
+    }
+
+    void commitIfDue() {
+        if (System.currentTimeMillis() < next) return;
+        next = System.currentTimeMillis() + everyMs;
+        commit();
+    }
+
+    /** Throws what the client throws; what it could not commit is not tried again. */
+    void commit() {
+        if (everyMs == 0 || read.isEmpty()) return;
+        Map<TopicPartition, OffsetAndMetadata> now = new HashMap<>(read);
+        read.clear();
+        consumer.commitSync(now, Duration.ofSeconds(5));
+    }
+}

@@ -1,0 +1,139 @@
+"""What the members of all clients share: their settings, words in and out, and when they commit."""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+Config = Mapping[str, Any]
+
+
+class Teller:
+    """Writes events; one line each, at once."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        """One line."""
+        line = json.dumps({"at": time.time(), "event": event, "member": self.name, **fields})
+        with self._lock:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+
+class Orders:
+    """Lines of standard input, ``leave`` at its end."""
+
+    def __init__(self) -> None:
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            self._lines.put(line.strip())
+        self._lines.put("leave")
+
+    def next(self) -> str:
+        """The oldest that was not taken yet; "" where there is none."""
+        try:
+            return self._lines.get_nowait()
+        except queue.Empty:
+            return ""
+
+
+class Done:
+    """What was read and not yet committed; what is revoked is no longer ours to commit."""
+
+    def __init__(self, config: Config, tell: Teller) -> None:
+        self._every_s = config.get("commit_ms", 0) / 1000
+        self._tell = tell
+        self._next = 0.0
+        self._offsets: dict[Any, int] = {}
+
+    def read(self, partition: Any, records: Sequence[Any]) -> None:
+        """Note one batch."""
+        fields = {"first": records[0].offset, "last": records[-1].offset}
+        self._tell("read", topic=partition.topic, partition=partition.partition, **fields)
+        self._offsets[partition] = records[-1].offset + 1
+
+    def forget(self, partitions: Iterable[Any]) -> None:
+        """They go to somebody else."""
+        for partition in partitions:
+            self._offsets.pop(partition, None)
+
+    def due(self, *, last: bool = False) -> dict[Any, int]:
+        """What to commit now, by partition: all where it is time for it or the last one, unless it never commits."""
+        if self._every_s < 0 or (not last and time.monotonic() < self._next):
+            return {}
+        self._next = time.monotonic() + self._every_s
+        taken, self._offsets = self._offsets, {}
+        return taken
+
+
+def consumer_settings(config: Config, name: str) -> dict[str, Any]:
+    """Arguments that kafka-python and aiokafka call by the same names."""
+    session_ms = config.get("session_ms", 6000)
+    return {
+        "bootstrap_servers": config["bootstrap"].split(","),
+        "group_id": config["group"],
+        "client_id": name,
+        "group_instance_id": config.get("instance"),
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "session_timeout_ms": session_ms,
+        "heartbeat_interval_ms": session_ms // 5,
+        "metadata_max_age_ms": config.get("metadata_ms", 1000),
+    }
+
+
+def options(config: Config, tell: Teller) -> dict[str, Any]:
+    """Keyword arguments of our ``assignor()``."""
+    lag = None
+    if config.get("lag"):
+        feeds = import_module("apportion.clients.lag_feed")
+        fetch = feeds.kafka_offsets(bootstrap_servers=config["bootstrap"], **config.get("admin", {}))
+        lag = feeds.LagFeed(config["group"], fetch, topics=config["topics"])
+        lag.refresh()
+        lag.start()
+    return {
+        "lag": lag,
+        "rack": config.get("rack"),
+        "priority": config.get("priority"),
+        "on_plan": lambda rebalance: tell("planned", **rebalance.to_dict()),
+        **config.get("settings", {}),
+    }
+
+
+def strategies(config: Config, tell: Teller, adapter: str, plain: Iterable[Any]) -> list[Any]:
+    """Ours, or where the member is ``plain`` the client's own of the same names."""
+    names = config.get("strategies", ["sticky"])
+    if config.get("plain"):
+        own = {kind.name: kind for kind in plain}
+        return [own[name] for name in names]
+    return [ours(adapter).assignor(name, **options(config, tell)) for name in names]
+
+
+def ours(module: str) -> Any:
+    """An adapter; by name, since this room and that one are neighbours that do not import each other."""
+    return import_module(f"apportion.clients.{module}")
+
+
+def by_topic(partitions: Iterable[Any]) -> dict[str, list[int]]:
+    """Topic to ascending ids."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def spoken(offsets: Mapping[Any, int]) -> dict[str, int]:
+    """Offsets as an event tells them: ``{"clicks-0": 5}``."""
+    return {f"{partition.topic}-{partition.partition}": offset for partition, offset in offsets.items()}
