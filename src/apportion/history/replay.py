@@ -52,25 +52,38 @@ def replay(
     return replay_steps(steps(name, generations, topics), assignor)
 
 
-def replay_steps(walk: Iterable[Step], assignor: str | Assignor) -> list[Replayed]:
-    """The same for generations that are groups already, so that several strategies share them."""
+def replay_steps(
+    walk: Sequence[Step], assignor: str | Assignor, then: Sequence[dict[str, int]] | None = None
+) -> list[Replayed]:
+    """The same for generations that are groups already, so that several strategies share them.
+
+    then
+        What ``happened`` gives for this walk, if it is at hand.
+    """
     strategy = find(assignor) if isinstance(assignor, str) else assignor
     done = []
     earlier: Step | None = None
     owner: Ints = np.empty(0, dtype=np.int64)
-    really: Ints = owner
-    for now in walk:
-        if earlier is None or not now.follows:
-            group = past = without_past(now)
-        else:
-            group, past = follow(earlier, owner, now), follow(earlier, really, now)
+    for now, really in zip(walk, happened(walk) if then is None else then, strict=True):
+        group = without_past(now) if earlier is None or not now.follows else follow(earlier, owner, now)
         made = plan(group, strategy)
-        then = now.group.owner
         measures = {**measure(group, made.owner), **made.answer.measures}
-        done.append(Replayed(now.generation, group.M, measures["partitions"], measures, measure(past, then)))
-        # What was withheld stays its last owner's until somebody else has it: a move is counted once, when it ends.
-        really = np.where(then != NOBODY, then, past.owner)
+        done.append(Replayed(now.generation, group.M, measures["partitions"], measures, really))
         owner, earlier = made.owner, now
+    return done
+
+
+def happened(walk: Iterable[Step]) -> list[dict[str, int]]:
+    """The measures of what each generation really gave, beside what the ones before it had given."""
+    done = []
+    earlier: Step | None = None
+    owner: Ints = np.empty(0, dtype=np.int64)
+    for now in walk:
+        past = without_past(now) if earlier is None or not now.follows else follow(earlier, owner, now)
+        given = now.group.owner
+        done.append(measure(past, given))
+        # What was withheld stays its last owner's until somebody else has it: a move is counted once, when it ends.
+        owner, earlier = np.where(given != NOBODY, given, past.owner), now
     return done
 
 

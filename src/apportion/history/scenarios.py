@@ -13,8 +13,8 @@ from apportion import whatif
 from apportion.assignors import Assignor, find, known
 from apportion.errors import ApportionError
 from apportion.history.records import Generation
-from apportion.history.replay import replay_steps, total
-from apportion.history.steps import TopicEntries, steps
+from apportion.history.replay import happened, replay_steps, total
+from apportion.history.steps import Step, TopicEntries, steps
 from apportion.model.group import Group
 from apportion.model.measures import loads, measure
 from apportion.model.names import build
@@ -79,15 +79,16 @@ def _replays(
 ) -> Iterator[Answer]:
     try:
         walk = steps(name, generations, topics)
+        then = happened(walk)
     except Exception as error:  # the errors of one group end in its rows
         yield from (Answer(assignor, REPLAY, 0, error=sentence(error)) for assignor in names)
         return
     for assignor in names if walk else ():
-        yield _guarded(assignor, REPLAY, len(walk), partial(_replay, walk, assignor))
+        yield _guarded(assignor, REPLAY, len(walk), partial(_replay, walk, then, assignor))
 
 
-def _replay(walk: Any, assignor: str) -> dict[str, Any]:
-    done = replay_steps(walk, _strategy(assignor))
+def _replay(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> dict[str, Any]:
+    done = replay_steps(walk, _strategy(assignor), then)
     whole, end = total(done), done[-1].measures
     return {
         "moves": whole["moves"],

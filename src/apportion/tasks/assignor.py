@@ -110,6 +110,8 @@ def _place_target(crew: Crew, active: Ints, settings: TaskSettings) -> tuple[Int
     Stateless tasks stay: they can move at any rebalance.
     """
     stateful = np.flatnonzero(crew.stateful)
+    if settings.rack_aware_assignment_strategy == "none" and balanced(active[stateful], crew.threads):
+        return active.copy(), True  # balanced already, and to stay costs nothing: no other place is as cheap
     dear = len(stateful) + 1
     cost = np.where(crew.lag[stateful] != UNKNOWN, dear, dear + 1)
     cost[np.arange(len(stateful)), active[stateful]] = 0
@@ -122,6 +124,16 @@ def _place_target(crew: Crew, active: Ints, settings: TaskSettings) -> tuple[Int
     target = active.copy()
     target[stateful], exact = place(Placing(everywhere, cost, crew.threads, nothing, kind))
     return target, exact
+
+
+def balanced(owner: Ints, threads: Ints) -> bool:
+    """Whether no thread could take a task from a fuller one: the sum of squared loads of threads is least.
+
+    owner, threads
+        (N,) the process of each task, -1 nobody; (Q,) threads of each process.
+    """
+    load = np.bincount(owner[owner != NOBODY], minlength=len(threads))
+    return bool(((load - 1) // threads).max() <= (load // threads).min())
 
 
 def _place_standbys(crew: Crew, active: Ints, target: Ints, settings: TaskSettings) -> tuple[Bools, bool]:

@@ -41,6 +41,9 @@ def place(placing: Placing) -> tuple[Ints, bool]:
     movable = np.flatnonzero(placing.eligible.any(axis=1))
     if not len(movable):
         return chosen, True
+    if (placing.eligible[movable].sum(axis=1) == 1).all():
+        chosen[movable] = placing.eligible[movable].argmax(axis=1)  # nothing to choose
+        return chosen, True
     kind = None if placing.kind is None else placing.kind[movable]
     part = Placing(placing.eligible[movable], placing.cost[movable], placing.threads, placing.load, kind)
     owner = _solve(part)
@@ -101,6 +104,8 @@ def _flow(placing: Placing, ceiling: int, solver: Any) -> tuple[str, Ints | None
     # Goals in order: a step of balance outweighs all spreading of kinds, and that outweighs all costs.
     levels = _levels(placing)
     weight = dear * (tasks * (2 * levels + 1) + 1) if levels else dear
+    if 2 * ceiling * weight >= 2**62:
+        return "BAD_COST_RANGE", None
 
     net = _Network()
     source = net.node(len(rows))
@@ -133,10 +138,11 @@ def _classes(table: Ints) -> tuple[Ints, Ints]:
 
 def _convex(net: _Network, ends: Ints, sink: Ints, threads: Ints, load: Ints, ceiling: int, weight: int) -> None:
     """Process to sink: the k-th task of each thread costs 2k + 1, and those that are there already are paid."""
-    for level in range(ceiling):
-        room = np.clip((level + 1) * threads - np.maximum(load, level * threads), 0, threads)
-        open_ = room > 0
-        net.arcs(ends[open_], sink, room[open_], (2 * level + 1) * weight)
+    levels = np.arange(ceiling, dtype=np.int64)
+    below = levels[:, None] * threads
+    room = np.minimum(below + threads - np.maximum(load, below), threads)
+    level, q = np.nonzero(room > 0)
+    net.arcs(ends[q], sink, room[level, q], (2 * levels[level] + 1) * weight)
 
 
 def _levels(placing: Placing) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from apportion.errors import BadInput
 
@@ -27,9 +28,10 @@ class Subtopology:
         return self.changelog is not None
 
 
-@dataclass(frozen=True, order=True)
-class Task:
+class Task(NamedTuple):
     """One unit of work: a sub-topology and a partition number, written ``0_3`` as Kafka Streams does."""
+
+    # A tuple, since plans look tasks up by the hundred thousand and a dataclass hashes and compares in Python.
 
     subtopology: int
     partition: int
