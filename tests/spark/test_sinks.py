@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import pytest
 from tests.spark import made
 
 from apportion.errors import BadInput, MissingExtra, Unavailable
-from apportion.spark import decode, files, schemas, sinks, sources, trouble
+from apportion.spark import decode, files, job, schemas, sinks, sources, trouble
 
 
 def bytes_of(root: Path) -> dict[str, bytes]:
@@ -68,9 +70,65 @@ def test_a_run_that_died_while_publishing_is_finished_by_the_next(tmp_path: Path
 
 
 def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
-    """The second says so and touches nothing."""
+    """The second says so and touches nothing; when the first has ended the folder is free, and holds no lock."""
     with sinks.parquet(tmp_path), pytest.raises(Unavailable, match="another run"), sinks.parquet(tmp_path):
         pass
+    with sinks.parquet(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_many_runs_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
+    """Though each takes its lock's file away: four threads take turns, and never two are inside."""
+    inside, most, turns = 0, 0, 0
+
+    def run(_: int) -> None:
+        nonlocal inside, most, turns
+        for _ in range(150):
+            try:
+                with sinks._alone(tmp_path):
+                    inside += 1
+                    most = max(most, inside)
+                    time.sleep(0.0002)
+                    inside -= 1
+                    turns += 1
+            except Unavailable:
+                time.sleep(0.0001)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, range(4)))
+    assert most == 1
+    assert turns > 10
+
+
+def test_a_run_that_makes_nothing_leaves_no_folder(tmp_path: Path) -> None:
+    """Unless it was there before."""
+    for folder, stays in ((tmp_path / "new", False), (tmp_path, True)):
+        with pytest.raises(Unavailable), sinks.parquet(folder):
+            raise Unavailable("something")
+        assert folder.exists() is stays
+
+
+def test_a_small_file_is_published_with_the_tables(tmp_path: Path) -> None:
+    """So that what tells of the tables is never that of others."""
+    for text in ("one", "two"):
+        with sinks.parquet(tmp_path) as sink:
+            sink.keep("source.json", text)
+            assert not (tmp_path / "source.json").exists() or (tmp_path / "source.json").read_text() == "one"
+            sink.publish()
+        assert bytes_of(tmp_path) == {"source.json": text.encode()}
+
+
+def test_delta_and_plain_tables_are_never_mixed(tmp_path: Path) -> None:
+    """In a folder with both, who reads every file would see each row twice."""
+    written(tmp_path, "silver/commits", "plain", publish=True)
+    sinks.check_form(tmp_path, delta=False)
+    with pytest.raises(BadInput, match="found plain Parquet tables"):
+        sinks.check_form(tmp_path, delta=True)
+    (tmp_path / "silver" / "commits" / "_delta_log").mkdir()
+    sinks.check_form(tmp_path, delta=True)
+    with pytest.raises(BadInput, match="found Delta tables; needed --delta"):
+        sinks.check_form(tmp_path, delta=False)
 
 
 def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path) -> None:
@@ -258,7 +316,7 @@ print(sorted(p.name for p in root.rglob("*")))
     done = small_disk("1m", code)
     said = done.stdout.splitlines()
     assert said[0].startswith("Unavailable the disk that holds /mnt/out is full"), done.stderr
-    assert said[1] == "['.lock']"
+    assert said[1] == "[]"
 
 
 def test_java_errors_become_sentences() -> None:
@@ -287,8 +345,11 @@ def test_delta_tables_get_a_version_a_run(spark: Any, tmp_path: Path) -> None:
             delta = sinks.DeltaSink(sink)
             records = sources.read_dump(spark, dump).records
             delta.write("silver/commits", decode.commits(records), schemas.COMMITS, 1)
+            delta.keep("source.json", "{}")
             delta.publish()
     table = DeltaTable(str(tmp_path / "t" / "silver" / "commits"))
     assert table.version() == 1
     assert table.to_pyarrow_table().num_rows == 30
-    assert not list((tmp_path / "t").glob(f"{sinks.STAGING}*"))
+    assert {file.name for file in (tmp_path / "t").iterdir()} == {"silver", "source.json"}
+    (state,) = job.status(tmp_path / "t")
+    assert (state.rows, state.files) == (30, 1), "the older version counts"

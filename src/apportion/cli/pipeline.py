@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables, tell
@@ -75,8 +70,7 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
     elif args.action == "rebuild":
         job.rebuild(args.to, args.dump, progress=tell)
-    if not args.delta:
-        _show(args)
+    _show(args)
     return 0
 
 
@@ -84,34 +78,12 @@ def _capture(args: argparse.Namespace) -> int:
     from apportion.spark import job
 
     connection = source.connection(args)
-    with _as_file(dict(connection.properties.settings)) as file:
-        job.capture(
-            connection.bootstrap, args.to, command_config=file, service=args.service, interval_s=float(args.interval),
-            source=args.source, progress=tell,
-        )  # fmt: skip
+    job.capture(
+        connection.bootstrap, args.to, command_config=connection.properties, service=args.service,
+        interval_s=float(args.interval), source=args.source, progress=tell,
+    )  # fmt: skip
     _show(args)
     return 0
-
-
-@contextmanager
-def _as_file(settings: dict[str, str]) -> Iterator[Path | None]:
-    """The properties, of file and context together, as a file that only this user can read; gone afterwards."""
-    if not settings:
-        yield None
-        return
-    handle, name = tempfile.mkstemp(prefix="apportion-", suffix=".properties")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
-        yield Path(name)
-    finally:
-        os.unlink(name)
-
-
-def _escaped(text: str) -> str:
-    """As Java's properties files want it."""
-    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return "".join("\\" + letter if letter in "=: #!" else letter for letter in text)
 
 
 def _show(args: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as kind
 
-from apportion.errors import BadInput, Unavailable
+from apportion.errors import BadInput, MissingExtra, Unavailable
 
 Check = tuple[str, Callable[[Any], bool]]
 """What a column's type is called, and whether an Arrow type is one."""
@@ -31,15 +31,31 @@ INT96: Final = "int96"
 
 
 def files(path: Path) -> list[Path]:
-    """The Parquet files that a path means: itself, or all in the folder, by name, hidden ones left out."""
+    """The Parquet files that a path means: itself, or all in the folder, by name, hidden ones left out.
+
+    Of a Delta table those of its newest version, for which its library is needed (MissingExtra).
+    """
     try:
         if not path.is_dir():
             return [path] if path.exists() else []
+        if (path / "_delta_log").is_dir():
+            return _newest_version(path)
         found = (file for file in path.rglob("*.parquet") if file.is_file())
         # Hidden files and folders are drafts and a desktop's own; Spark leaves them out too.
         return sorted(f for f in found if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts))
     except OSError as error:
         raise Unavailable(f"cannot read {str(path)!r}: {error.strerror}.") from None
+
+
+def _newest_version(table: Path) -> list[Path]:
+    try:
+        from deltalake import DeltaTable
+    except ImportError as error:
+        raise MissingExtra("Reading Delta tables", "delta") from error
+    try:
+        return sorted(Path(name) for name in DeltaTable(str(table)).file_uris())
+    except Exception as error:  # whatever the library finds wrong with foreign bytes
+        raise _broken(table / "_delta_log", error) from None
 
 
 def check(file: Path, columns: Mapping[str, Check]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,12 @@ EPOCHS: Final = {
 }  # fmt: skip
 GAPS: Final = {"source_partition": INT, "before_offset": BIGINT, "missing": BIGINT}
 GROUPS: Final = {"group": TEXT, "type": TEXT, "state": TEXT, "generation": INT}
+VERSION: Final = 1
+"""Of the tables; those of another version are neither read nor written over."""
+
+SOURCE: Final = "source.json"
+"""What a build leaves beside its tables: their version, the dump that they are of, its settings."""
+
 NEEDED: Final = "tables that `apportion pipeline build` made: a folder with silver/ and gold/"
 
 
@@ -46,6 +53,7 @@ def remember(path: str | Path) -> Memory:
     folder = Path(path)
     if not (folder / "silver").is_dir():
         raise BadInput(str(path), "no folder silver/", NEEDED)
+    check_version(folder)
     holes = _holes(folder)
     generations = _by_group(folder, "silver/generations", GENERATIONS, holes)
     epochs = _by_group(folder, "silver/epochs", EPOCHS, holes)
@@ -63,6 +71,17 @@ def remember(path: str | Path) -> Memory:
         standing, habits = _commits(commits.get(name, []), [event.offset for event in events])
         groups[name] = Remembered(name, events, standing, habits, world, others.get(name))
     return Memory(groups, world)
+
+
+def check_version(folder: Path) -> None:
+    """Refuse the tables of another version; a folder that does not tell is taken as it is."""
+    try:
+        said = json.loads((folder / SOURCE).read_bytes())
+    except (OSError, ValueError):
+        return
+    version = said.get("version") if isinstance(said, dict) else None
+    if isinstance(version, int) and version != VERSION:
+        raise BadInput(f"{folder / SOURCE}", f"tables of version {version}", f"version {VERSION}; take another folder")
 
 
 def _others(folder: Path) -> dict[str, Present]:

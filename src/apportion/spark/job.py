@@ -15,6 +15,7 @@ from apportion.errors import BadInput, MissingExtra, UnknownName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from apportion.inputs.properties import Properties
     from apportion.spark.capture import Captured
     from apportion.spark.sinks import Sink
     from apportion.spark.sources import Dump
@@ -35,8 +36,6 @@ FROM_BRONZE: Final = frozenset(
 )
 """Tables that are made from the dump alone."""
 
-_SOURCE_FILE: Final = "source.json"
-
 
 def silent(line: str) -> None:
     """Progress for nobody."""
@@ -54,7 +53,7 @@ def capture(
     bootstrap: str,
     directory: Path | str,
     *,
-    command_config: Path | str | None = None,
+    command_config: Path | str | Properties | None = None,
     service: bool = False,
     interval_s: float = 60.0,
     source: str = "auto",
@@ -64,6 +63,8 @@ def capture(
 ) -> Captured:
     """Read what ``__consumer_offsets`` holds, and was not read yet, into a dump; then sample the log ends.
 
+    command_config
+        A properties file of Kafka's own tools, or what was read of one.
     service
         Do it again every ``interval_s`` seconds, until the process is interrupted.
     source
@@ -74,14 +75,14 @@ def capture(
     """
     _needs_libraries()
     from apportion.inputs.cluster import connect
-    from apportion.inputs.properties import read_properties
+    from apportion.inputs.properties import Properties, read_properties
     from apportion.spark import capture as capturing
     from apportion.spark import session, trouble
 
     if source not in ("auto", "connector", "python"):
         raise UnknownName("source", source, ["auto", "connector", "python"])
     folder = Path(directory).absolute()
-    properties = read_properties(command_config)
+    properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
     with trouble.plainly(folder):
         if source == "auto" and (folder / "capture.json").exists():
             source = capturing.read_origin(folder).source
@@ -125,6 +126,7 @@ def build(
     """
     dump, out = Path(dump).absolute(), Path(out).absolute()
     _needs_libraries()
+    from apportion.inputs import tables
     from apportion.spark import session, sinks, sources, trouble
 
     settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
@@ -132,14 +134,16 @@ def build(
         session.java()  # where it is missing, no folder is made first
     with trouble.plainly(dump):
         quick = sources.check_dump(dump) < QUICK_ROWS
+        tables.check_version(out)
+        sinks.check_form(out, delta)
     progress("starting Spark")
     with trouble.plainly(out), sinks.parquet(out) as sink, session.session(spark, quick=quick) as running:
         source = sources.read_dump(running, dump)
         place: sinks.Sink = sinks.DeltaSink(sink) if delta else sink
         _make(place, source, _steps(source, **settings), progress)
+        place.keep(tables.SOURCE, _source(out, dump, settings | ({"delta": True} if delta else {})))
         place.publish()
-        _remember(out, dump, settings)
-    return Built(source.count, {} if delta else {state.name: state.rows for state in status(out)})
+    return Built(source.count, {state.name: state.rows for state in status(out)})
 
 
 def rebuild(
@@ -236,9 +240,10 @@ def status(folder: Path | str) -> list[TableStatus]:
 def _status(place: Path, name: str) -> TableStatus:
     import pyarrow.parquet as pq
 
+    from apportion.inputs import parquet
     from apportion.spark import trouble
 
-    files = sorted(place.glob("*.parquet"))
+    files = [file for file in parquet.files(place) if file.parent == place]
     with trouble.plainly(place):
         footers = [pq.read_metadata(file) for file in files]
     column = "timestamp" if name == "records" else "at"
@@ -289,18 +294,22 @@ def _needs_libraries() -> None:
         raise MissingExtra("The pipeline", "spark") from error
 
 
-def _remember(out: Path, dump: Path, settings: Mapping[str, object]) -> None:
-    draft = out / f".{_SOURCE_FILE}"
-    said = {"version": 1, "dump": os.path.relpath(dump, out), "settings": settings}
-    draft.write_text(json.dumps(said) + "\n")
-    os.replace(draft, out / _SOURCE_FILE)
+def _source(out: Path, dump: Path, settings: Mapping[str, object]) -> str:
+    """What a build leaves beside its tables, so that they can be made anew."""
+    from apportion.inputs.tables import VERSION
+
+    said = {"version": VERSION, "dump": os.path.relpath(dump, out), "settings": settings}
+    return json.dumps(said) + "\n"
 
 
 def _remembered(out: Path) -> tuple[Path, dict[str, Any]]:
     """The dump and the settings of the last build."""
+    from apportion.inputs import tables
+
+    tables.check_version(out)
     try:
-        said = json.loads((out / _SOURCE_FILE).read_text())
+        said = json.loads((out / tables.SOURCE).read_text())
         return (out / str(said["dump"])).resolve(), dict(said["settings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         needed = "a folder that a build made, or the dump to build from"
-        raise BadInput(str(out), f"no {_SOURCE_FILE} that tells where the records are", needed) from error
+        raise BadInput(str(out), f"no {tables.SOURCE} that tells where the records are", needed) from error

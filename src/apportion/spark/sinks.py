@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -38,6 +38,9 @@ class Sink(Protocol):
     def write(self, name: str, made: DataFrame, table: Table, files: int) -> DataFrame:
         """Compute a table and keep it aside; gives it back for the tables that are made from it."""
 
+    def keep(self, name: str, text: str) -> None:
+        """Put a small file of text aside, to be published with the tables."""
+
     def publish(self) -> None:
         """Let everybody see all that was written since the last time."""
 
@@ -45,25 +48,61 @@ class Sink(Protocol):
 @contextmanager
 def parquet(root: Path) -> Iterator[ParquetSink]:
     """A sink for one run; what a run before left half done is put right first, what this one leaves is removed."""
+    fresh = not root.exists()
     try:
         root.mkdir(parents=True, exist_ok=True)
-        lock = (root / ".lock").open("w")
     except (FileExistsError, NotADirectoryError) as error:
         raise BadInput(str(root), "a file", "a folder for the tables") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Unavailable(f"another run is writing to {root}; wait for it to end") from error
-        recover(root)
-        # A name of its own: workers of a run that was killed a moment ago may still be writing to theirs.
-        staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=root))
-        staging.chmod(0o755)
-        try:
-            yield ParquetSink(root, staging)
-        finally:
-            if not (staging / _JOURNAL).exists():
-                shutil.rmtree(staging, ignore_errors=True)
+    try:
+        with _alone(root):
+            recover(root)
+            # A name of its own: workers of a run that was killed a moment ago may still be writing to theirs.
+            staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=root))
+            staging.chmod(0o755)
+            try:
+                yield ParquetSink(root, staging)
+            finally:
+                if not (staging / _JOURNAL).exists():
+                    shutil.rmtree(staging, ignore_errors=True)
+    finally:
+        if fresh:
+            with suppress(OSError):  # something was made in it
+                root.rmdir()
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Nobody else writes to the folder during the block; the lock's file goes with its end."""
+    file = root / ".lock"
+    while True:
+        with file.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise Unavailable(f"another run is writing to {root}; wait for it to end") from error
+            if not _is_still(lock.fileno(), file):
+                continue  # the run that had it ended between the two steps, and took the file away
+            try:
+                yield
+            finally:
+                file.unlink(missing_ok=True)
+            return
+
+
+def _is_still(opened: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(opened), file.stat())
+    except FileNotFoundError:
+        return False
+
+
+def check_form(root: Path, delta: bool) -> None:
+    """Refuse to write one form of tables over the other: who reads all files of a folder would see both."""
+    there = any(root.glob("*/*/_delta_log"))
+    if delta and not there and any(root.glob("silver/*/*.parquet")):
+        raise BadInput(str(root), "plain Parquet tables", "a folder without tables, or one of Delta tables (--delta)")
+    if there and not delta:
+        raise BadInput(str(root), "Delta tables", "--delta, or another folder")
 
 
 def recover(root: Path) -> None:
@@ -92,6 +131,12 @@ class ParquetSink:
             write_empty(stage / "empty.parquet", schema)
         self.written.append(name)
         return made.sparkSession.read.schema(table.schema).parquet(str(stage))
+
+    def keep(self, name: str, text: str) -> None:
+        """Stage a file of text."""
+        (self.staging / "new").mkdir(exist_ok=True)
+        (self.staging / "new" / name).write_text(text)
+        self.written.append(name)
 
     def publish(self) -> None:
         """Move all that was written into its place."""
@@ -143,15 +188,22 @@ class DeltaSink:
         """Stage it as Parquet; Delta gets it when all are there."""
         return self.inner.write(name, made, table, files)
 
+    def keep(self, name: str, text: str) -> None:
+        """Stage it as a plain file, which it stays."""
+        self.inner.keep(name, text)
+
     def publish(self) -> None:
-        """A new version of each table, by what was staged."""
+        """A new version of each table, by what was staged; plain files last, which tell of the tables."""
         import pyarrow.dataset as ds
         from deltalake import write_deltalake  # type: ignore[import-not-found, unused-ignore]
 
-        for name in self.inner.written:
-            staged = ds.dataset(self.inner.staging / "new" / name)
-            write_deltalake(str(self.inner.root / name), staged.scanner().to_reader(), mode="overwrite")
-        self.inner.written = []
+        staged = {name: self.inner.staging / "new" / name for name in self.inner.written}
+        tables = [name for name in staged if staged[name].is_dir()]
+        for name in tables:
+            rows = ds.dataset(staged[name]).scanner().to_reader()
+            write_deltalake(str(self.inner.root / name), rows, mode="overwrite")
+        self.inner.written = [name for name in staged if name not in tables]
+        self.inner.publish()
 
 
 def read_table(spark: SparkSession, root: Path, name: str, table: Table) -> DataFrame:

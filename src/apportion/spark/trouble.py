@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,10 @@ from typing import Final
 from apportion.errors import ApportionError, BadInput, Unavailable
 
 _KNOWN: Final = (
-    (r"No space left on device", "the disk that holds {where} is full; free some space and run it again"),
+    (
+        r"No space left on device",
+        "the disk that holds {where} is full, or that of {scratch}, where Spark works; make room and run it again",
+    ),
     (r"Disk quota exceeded", "the disk quota of {where} is used up; free some space and run it again"),
     (r"Read-only file system", "{where} is on a disk that can only be read; choose another folder"),
     (r"Permission denied|AccessDeniedException", "{where} may not be written by this user; choose another folder"),
@@ -62,12 +66,14 @@ def sentence(error: BaseException, where: Path | str) -> str:
         return str(ours[-1])
     for pattern, words in _KNOWN:
         if re.search(pattern, said):
-            return words.format(where=where)
+            return words.format(where=where, scratch=tempfile.gettempdir())
     return f"Spark gave up: {_innermost(said)}"
 
 
 def _of_system(error: OSError, where: Path | str) -> ApportionError:
-    known = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return Unavailable(f"this user may not read or write {error.filename or where}; ask for it, or choose another")
+    known = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
     if error.errno in known or "No space left" in str(error):
         return Unavailable(sentence(error, where))
     if error.errno == errno.ENOTDIR:
