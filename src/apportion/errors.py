@@ -53,7 +53,7 @@ class UnknownName(BadInput):
 
     def __init__(self, kind: str, found: str, known: Iterable[str]) -> None:
         names = list(known)
-        near = get_close_matches(found, names, n=1, cutoff=0.5)
+        near = get_close_matches(found, names, n=1, cutoff=0.6)
         hint = f" Maybe you meant {near[0]!r}." if near else ""
         listed = ", ".join(names[:MOST_NAMES]) + (
             f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else ""

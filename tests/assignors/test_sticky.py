@@ -44,6 +44,13 @@ ORDERS = [
 ]
 
 
+def test_an_order_that_is_none_is_named_with_what_would_be_one() -> None:
+    for order in ("balance,foo", "balance,balance", ""):
+        with pytest.raises(BadInput, match="needed some of balance, racks, moves, each once") as caught:
+            apportion.find("sticky", {"order": order})
+        assert (caught.value.where, caught.value.found) == ("setting order of sticky", repr(order))
+
+
 def some(seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:
     """A random group, mostly small, and an order of goals."""
     rng = random.Random(seed)

@@ -89,6 +89,12 @@ def test_compare_gives_every_plan_and_the_best(run: Runner, folder: Path) -> Non
         assert plans[name]["measures"][measure] == min(p["measures"][measure] for p in owned)
 
 
+def test_a_history_is_asked_of_a_folder(run: Runner, folder: Path) -> None:
+    done = run("replay", "group.json", "--group", "ads-join")
+    assert (done.code, done.out) == (2, "")
+    assert "found a file; needed a folder: a dump" in done.err
+
+
 def test_gate_ends_with_3_and_names_each_breach(run: Runner, folder: Path) -> None:
     (folder / "moving.json").write_text(PAIR)
     done = run("gate", "moving.json", "--max-moves", "0", "--max-skew", "0", "-o", "json")

@@ -87,6 +87,21 @@ def test_skewed_counts_stay_within_the_skew_and_lag_is_then_the_least() -> None:
         assert plan.measures["lag_bound"] <= best.heaviest
 
 
+def test_leave_to_skew_counts_makes_no_plan_heavier() -> None:
+    lags = [2, 354, 678479, 673812716, 594481, 1, 0]
+    fields: dict[str, Any] = {"topics": ["t"], "owned": {"t": [1, 4, 5, 6]}, "generation": 4}
+    group = apportion.read_group(
+        {"topics": {"t": [{"partition": p, "lag": lag} for p, lag in enumerate(lags)]},
+         "members": {"a": fields, "b": {"topics": ["t"]}}}
+    )  # fmt: skip
+    rng = random.Random(5)
+    groups = [group, *(random_group(rng, rng.random() < 0.5, rng.randint(5, 40), rng.randint(2, 4)) for _ in range(40))]
+    for each in groups:
+        heaviest = [apportion.plan(each, LagAware("group", skew)).measures["lag_max"] for skew in (0, 1, 3)]
+        assert heaviest[0] >= heaviest[1]
+        assert heaviest[0] >= heaviest[2]
+
+
 def test_without_the_search_through_all_plans_few_small_groups_miss_the_optimum(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,6 +74,14 @@ def test_the_least_of_each_column_is_marked_and_the_present_is_not() -> None:
     assert "501 *" in aware
 
 
+def test_programs_get_numbers_and_the_best_columns_by_name() -> None:
+    table = comparing.comparison_table(comparing.compare(SKEWED, ["range", "lag-aware"]), marks=False)
+    now, ranged, aware = table.records()
+    assert now["best"] is None
+    assert (ranged["moves"], ranged["best"]) == (0, "load moves cross_rack")
+    assert (aware["lag_max"], aware["best"]) == (501, "load lag_max cross_rack")
+
+
 def test_chosen_strategies_keep_the_order_of_the_asker() -> None:
     assert [p.assignor for p in comparing.compare(EVEN, ["sticky", "range", "sticky"]).plans] == ["sticky", "range"]
     with pytest.raises(UnknownName, match="Maybe you meant 'sticky'"):

@@ -28,7 +28,7 @@ class CooperativeSticky:
     order: tuple[str, ...] = GOALS
 
     def __post_init__(self) -> None:
-        check_order(self.order)
+        check_order(self.name, self.order)
 
     def assign(self, group: Group) -> Ints | Answer:
         """Return (P,) the member that owns each partition in the end, with the proof of each goal."""

@@ -8,7 +8,10 @@ from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables
 from apportion.cli.parser import PICTURES, Parser, add_output
 
-DETAILS = "A * marks the best of a column. A strategy that cannot plan the group says why below the table."
+DETAILS = (
+    "A * marks the best of a column; in CSV and NDJSON a column names those. A strategy that cannot plan the group\n"
+    "says why below the table."
+)
 EXAMPLES = (
     ("all strategies", "apportion compare group.json"),
     ("these three", "apportion compare group.json --assignor range --assignor sticky --assignor lag-aware"),
@@ -40,5 +43,6 @@ def run(args: argparse.Namespace) -> int:
     elif args.output == "json":
         emit_json(comparison.to_dict())
     else:
-        emit_tables([comparing.comparison_table(comparison)], args.output, comparing.advice(comparison))
+        table = comparing.comparison_table(comparison, marks=args.output in ("table", "wide"))
+        emit_tables([table], args.output, comparing.advice(comparison))
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -19,6 +19,8 @@ EFFORT_EACH = 15
 """Partitions that one local search looks at, at most: so many, and so many more for each partition of the group."""
 ROOTED = 4
 """So many times more where the search starts from past owners: what it does not reach costs moves."""
+FEW = 500
+"""Partitions up to which every start is searched, not the most promising alone."""
 TINY = 12
 """Partitions up to which a search through all plans is tried."""
 NODES = 20_000
@@ -104,6 +106,8 @@ def share(sharing: Sharing, tolerance: float, start: Ints | None = None) -> Shar
         # The bound alone shows that this is near enough: what the best plan looks like need not be known.
         return _keep(sharing, [rooted], stretched, bound)
     best = start if start is not None else _lightest(sharing, limits, bound)
+    if start is None and sharing.max_skew and len(sharing.lag) <= FEW and sharing.heaviest(best) > bound:
+        best = _no_worse_than_even(sharing, best)
     squares = int(np.sum(np.bincount(best, minlength=sharing.members) ** 2))
     if tiny and sharing.heaviest(best) > bound:
         search = _search(sharing, limits[0], squares)
@@ -116,6 +120,12 @@ def share(sharing: Sharing, tolerance: float, start: Ints | None = None) -> Shar
     limit = max(stretched, min(sharing.heaviest(best), int(rooted.held.max())))
     shared = _keep(sharing, [_relabelled(sharing, best, limits[0]), rooted], limit, bound)
     return _keep_exactly(sharing, limits[0], squares, shared, limit) if tiny and not shared.most_kept else shared
+
+
+def _no_worse_than_even(sharing: Sharing, best: Ints) -> Ints:
+    """Leave to skew counts makes no plan heavier: the best of fair counts, where the wider search missed it."""
+    even = share(replace(sharing, max_skew=0), 0.0).owner
+    return even if sharing.heaviest(even) < sharing.heaviest(best) else best
 
 
 def _rooted_draft(sharing: Sharing, limits: Limits, goal: int) -> Draft:
@@ -221,10 +231,10 @@ def _lightest(sharing: Sharing, limits: list[Limits], bound: int) -> Ints:
     """The start that a local search makes lightest; of many partitions only the lightest start is searched."""
     starts = [(owner, window) for window in limits for owner in _starts(sharing, window)]
     starts.sort(key=lambda start: sharing.heaviest(start[0]))
-    few = starts if len(sharing.lag) <= 500 else starts[:2]
+    few = starts if len(sharing.lag) <= FEW else starts[:2]
     drafts = [sharing.draft(_levelled(sharing, owner, bound), window) for owner, window in few]
     drafts.sort(key=lambda draft: int(draft.held.max()))
-    for draft in drafts if len(sharing.lag) <= 500 else drafts[:1]:
+    for draft in drafts if len(sharing.lag) <= FEW else drafts[:1]:
         settle(draft, bound, sharing.effort)
     return min(drafts, key=lambda draft: int(draft.held.max())).owner
 

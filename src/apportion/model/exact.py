@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, Ints
+from apportion.errors import BadInput
 from apportion.kernels import flow
 from apportion.kernels.exact import solve
 from apportion.kernels.prices import weights
@@ -23,10 +24,11 @@ from apportion.model.plan import Answer
 GOALS: Final = ("balance", "racks", "moves")
 
 
-def check_order(order: tuple[str, ...]) -> None:
-    """Raise ValueError unless the order names some of the goals, each once."""
+def check_order(name: str, order: tuple[str, ...]) -> None:
+    """Raise ``BadInput`` unless the order names some of the goals, each once."""
     if not isinstance(order, tuple) or not order or len(set(order)) < len(order) or set(order) - set(GOALS):
-        raise ValueError(f"order={','.join(map(str, order))}; it names some of {', '.join(GOALS)}, each once")
+        found = ",".join(map(str, order)) if isinstance(order, tuple) else order
+        raise BadInput(f"setting order of {name}", repr(found), f"some of {', '.join(GOALS)}, each once")
 
 
 def best(group: Group, order: tuple[str, ...] = GOALS) -> Answer:

@@ -56,8 +56,8 @@ def read_json(text: str | bytes, where: str = "text", *, finite: bool = True) ->
         raise BadInput(where, "values nested too deep", "a group as in the docs") from None
     except BadInput:
         raise
-    except ValueError as error:
-        raise BadInput(where, f"a number out of bounds ({error})", "JSON") from None
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        raise BadInput(where, "a number of thousands of digits", "numbers of at most 64 bits") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _object(where: str, value: Any, fields: dict[str, Check], required: tuple[st
             check(prefix + name, field)
     for name in required:
         if name not in value:
-            raise BadInput(where or "group", "no field " + repr(name), f"the field {name!r}")
+            raise BadInput(prefix + name, "nothing", f"the field {name!r}")
 
 
 def _short(value: Any) -> str:

@@ -20,6 +20,8 @@ from apportion.report.text import Cell, Table, count
 
 JUDGED: Final = ("load_squares", "moves", "lag_max", "rack_misses")
 """Measures of which less is better."""
+SHOWN: Final = {"load_squares": "load", "moves": "moves", "lag_max": "lag_max", "rack_misses": "cross_rack"}
+"""The column that shows each judged measure."""
 WORTH: Final = 0.8
 """Lag on the heaviest member must fall to this share before it is worth moves."""
 
@@ -93,38 +95,46 @@ def _racks_known(group: Group) -> bool:
     return group.racks is not None and group.racks.known
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """A row a strategy below one for the present owners; ``*`` marks the least of a column."""
+def comparison_table(comparison: Comparison, *, marks: bool = True) -> Table:
+    """A row a strategy below one for the present owners.
+
+    marks
+        ``*`` marks the least of a column; False leaves numbers to programs, and names those columns in one of its own.
+    """
     group = comparison.group
     now = measure(group, group.owner)
     # Of what can be had: the least among plans that leave nothing undone.
     least = {name: min(p.measures[name] for p in comparison.complete if name in p.measures)
              for name in JUDGED if any(name in p.measures for p in comparison.complete)}  # fmt: skip
-    rows = [_row("(now)", group, group.owner, now, {}, None)]
+    rows = [_row("(now)", group, group.owner, now, {}, None, marks)]
     whole = {id(p) for p in comparison.complete}
     for p in comparison.plans:
-        marks = {name: p.measures.get(name) == value for name, value in least.items()} if id(p) in whole else {}
-        rows.append(_row(p.assignor, group, p.owner, p.measures, marks, proof_in_words(p.proof) if p.proof else None))
-    columns = ("ASSIGNOR", "LOAD", "SQUARES", "MOVES", "LAG-MAX", "LAG-BOUND", "CROSS-RACK", "UNOWNED", "PROOF")
+        best = {name: p.measures.get(name) == value for name, value in least.items()} if id(p) in whole else {}
+        proof = proof_in_words(p.proof) if p.proof else None
+        rows.append(_row(p.assignor, group, p.owner, p.measures, best, proof, marks))
+    columns = ["ASSIGNOR", "LOAD", "SQUARES", "MOVES", "LAG-MAX", "LAG-BOUND", "CROSS-RACK", "UNOWNED", "PROOF"]
     extra = {"SQUARES", "LAG-BOUND"}
     extra |= {"LAG-MAX"} if "lag_max" not in now else set()
     extra |= {"CROSS-RACK"} if not _racks_known(group) else set()
     extra |= {"UNOWNED"} if not any(row[7] for row in rows) else set()
-    return Table(columns, rows, extra=frozenset(extra))
+    if not marks:
+        columns.append("BEST")
+    return Table(tuple(columns), rows, extra=frozenset(extra))
 
 
 def _row(
-    name: str, group: Group, owner: Ints, m: dict[str, int], best: dict[str, bool], proof: str | None
+    name: str, group: Group, owner: Ints, m: dict[str, int], best: dict[str, bool], proof: str | None, marks: bool
 ) -> tuple[Cell, ...]:
     def marked(measure: str, shown: Cell = None) -> Cell:
         value = m.get(measure) if shown is None else shown
-        return f"{value} *" if best.get(measure) else value
+        return f"{value} *" if marks and best.get(measure) else value
 
     load = f"{m['load_min']}-{m['load_max']}" if m["load_min"] != m["load_max"] else str(m["load_min"])
     unowned = int((group.wanted & (owner == NOBODY)).sum())
     return (
         name, marked("load_squares", load), m["load_squares"], marked("moves"), marked("lag_max"), m.get("lag_bound"),
         marked("rack_misses"), unowned, proof,
+        *(() if marks else (" ".join(column for measure, column in SHOWN.items() if best.get(measure)) or None,)),
     )  # fmt: skip
 
 
