@@ -1,30 +1,38 @@
-"""A group under fire: members that join, leave, freeze and die, a broker that is killed, and the log of it all.
+"""Groups under fire: members that join, leave, freeze and die, a broker that is killed, and the log of it all.
 
-Two groups read the same topics under the same events: one with ``cooperative-sticky``, one with ``sticky``. Every
-member is a process of its own. ``judge.py`` reads the log afterwards.
+Three groups read the same topics, and every event of one script (``script.py``) befalls all of them at once:
+
+* ``cooperative`` (cooperative-sticky) and ``eager`` (sticky) have members of the same clients in the same slots, which
+  run the same application; so what they read twice compares.
+* ``mixed`` has aiokafka members among them and is cooperative-sticky too, the harder case: that client gives up all at
+  every join. It is judged like the others but compared with none, for no group without aiokafka is like it.
+
+The application: it commits every ``COMMIT_MS`` what it has read, and when it leaves; when partitions are revoked its
+work on them is not finished, so it commits nothing. Every member is a process of its own. ``judge.py`` reads the log.
 """
 
 from __future__ import annotations
 
-import random
 import signal
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from apportion.errors import Unavailable
 from apportion.testing.broker import Broker
 from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaMember
 
+from .script import KINDS, TOPICS, Event, Script
+
 SESSION_MS = 3000
-COMMIT_MS = 1000
-TOPICS = ("views", "sales")
-KINDS = ("kafka-python", "confluent", "aiokafka", "java")
-Event = dict[str, Any]
+COMMIT_MS = 2000
+STRATEGY = {"cooperative": "cooperative-sticky", "eager": "sticky", "mixed": "cooperative-sticky"}
+MIXED = ("aiokafka", "java", "kafka-python", "confluent")
 
 
 @dataclass
@@ -33,11 +41,10 @@ class One:
 
     name: str
     kind: str
+    slot: int
     member: PythonMember | JavaMember
-    topics: list[str]
     frozen: bool = False
     ended: float | None = None
-    wrote: list[Event] = field(default_factory=list)
 
     @property
     def generation(self) -> int:
@@ -58,7 +65,9 @@ class Producer:
 
         self._trouble = KafkaException
 
-        self._client = Client({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60_000})
+        self._client = Client(
+            {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60_000, "log_level": 2}
+        )
         self._sizes, self._per_s, self._over = sizes, per_s, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -82,25 +91,24 @@ class Producer:
 
 
 class Arena:
-    """One broker, two groups, one producer, and the events that befall them."""
+    """One broker, three groups, one producer, and the events that befall them."""
 
-    def __init__(self, logs: Path, seed: int) -> None:
-        self.logs, self.random = logs, random.Random(seed)
+    def __init__(self, logs: Path, script: Script) -> None:
+        self.logs, self.script = logs, script
         self.stack = ExitStack()
-        self.sizes = {"views": 6, "sales": 4}
-        self.groups: dict[str, list[One]] = {"cooperative-sticky": [], "sticky": []}
+        self.sizes = dict(script.sizes)
+        self.groups: dict[str, list[One]] = {group: [] for group in STRATEGY}
         self.told: list[str] = []
-        self._made = 0
 
     def __enter__(self) -> Arena:
         self.broker = self.stack.enter_context(Broker(properties={"offsets.topic.num.partitions": "1"}))
+        self.pool = self.stack.enter_context(ThreadPoolExecutor(len(self.groups)))
         for topic, size in self.sizes.items():
             self.broker.create_topic(topic, size)
         self.producer = Producer(self.broker.bootstrap, self.sizes)
         self.stack.callback(self.producer.close)
-        for group in self.groups:
-            for kind in KINDS:
-                self.join(group, kind)
+        for slot, kind in enumerate(KINDS):
+            self._joined(Event(0, "joined", slot, kind))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,13 +120,11 @@ class Arena:
         """Members whose process lives, frozen ones too."""
         return [o for name, all_ in self.groups.items() if group in (None, name) for o in all_ if o.ended is None]
 
-    def join(self, group: str, kind: str) -> One:
-        self._made += 1
-        name = f"{kind}-{self._made}"
+    def _join(self, group: str, slot: int, kind: str) -> None:
+        kind = MIXED[slot % len(MIXED)] if group == "mixed" else kind
+        name = f"{group}-{slot}-{kind}"
         member = self._java(group) if kind == "java" else self._python(group, kind, name)
-        one = One(name, kind, member, list(TOPICS))
-        self.groups[group].append(one)
-        return one
+        self.groups[group].append(One(name, kind, slot, member))
 
     def _python(self, group: str, kind: str, name: str) -> PythonMember:
         return PythonMember(
@@ -128,9 +134,10 @@ class Arena:
             bootstrap=self.broker.bootstrap,
             group=group,
             topics=TOPICS,
-            strategies=[group],
+            strategies=[STRATEGY[group]],
             session_ms=SESSION_MS,
             commit_ms=COMMIT_MS,
+            auto_commit=group == "mixed",  # there GroupConsumer's own commits are under fire
         )
 
     def _java(self, group: str) -> JavaMember:
@@ -138,75 +145,48 @@ class Arena:
             "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": SESSION_MS // 5,
             "metadata.max.age.ms": 1000,
-            "enable.auto.commit": "true",
-            "auto.commit.interval.ms": COMMIT_MS,
         }
-        return JavaMember(self.broker.bootstrap, group, TOPICS, told, strategy=group)
+        return JavaMember(self.broker.bootstrap, group, TOPICS, told, strategy=STRATEGY[group], commit_ms=COMMIT_MS)
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def befall(self, what: str) -> None:
-        """One event for both groups."""
-        self.told.append(what)
-        getattr(self, f"_{what}")()
+    def befall(self, event: Event) -> None:
+        """One event for all groups, at one time."""
+        time.sleep(event.wait_s)
+        self.told.append(event.what)
+        getattr(self, f"_{event.what}")(event)
 
-    def _pick(self, group: str, *, keep: int = 2) -> One | None:
-        awake = [one for one in self.living(group) if not one.frozen]
-        return self.random.choice(awake) if len(awake) > keep else None
+    def _each(self, event: Event, do: Callable[[One], None]) -> None:
+        """To the members in that slot of all groups at once, so that none of them has the event earlier."""
+        list(self.pool.map(do, [one for one in self.living() if one.slot == event.slot]))
 
-    def _grown(self) -> None:
-        topic = self.random.choice(TOPICS)
-        if self.sizes[topic] < 12:
+    def _grown(self, event: Event) -> None:
+        for topic in event.topics:
             self.broker.grow_topic(topic, self.sizes[topic] + 1)
             self.sizes[topic] += 1
 
-    def _joined(self) -> None:
-        kind = self.random.choice(KINDS)
+    def _joined(self, event: Event) -> None:
         for group in self.groups:
-            if len(self.living(group)) < 6:
-                self.join(group, kind)
+            self._join(group, event.slot, event.kind)
 
-    def _left(self) -> None:
-        for group in self.groups:
-            if one := self._pick(group):
-                try:
-                    one.member.leave()
-                except Unavailable:  # it could not say good-bye in time: then it dies
-                    one.member.kill()
-                one.ended = time.time()
+    def _left(self, event: Event) -> None:
+        self._each(event, leave)
 
-    def _killed(self) -> None:
-        for group in self.groups:
-            if one := self._pick(group):
-                one.ended = time.time()
-                one.member.kill()
+    def _killed(self, event: Event) -> None:
+        self._each(event, kill)
 
-    def _froze(self) -> None:
+    def _froze(self, event: Event) -> None:
         """Stopped beyond the session, then let go on: it wakes as a zombie."""
-        for group in self.groups:
-            if one := self._pick(group):
-                one.frozen = True
-                freeze(one, signal.SIGSTOP)
-                timer = threading.Timer(SESSION_MS / 1000 + 2, self._thaw, [one])
-                timer.daemon = True
-                timer.start()
+        self._each(event, freeze)
 
-    def _thaw(self, one: One) -> None:
-        if one.ended is None:
-            freeze(one, signal.SIGCONT)
-        one.frozen = False
+    def _thawed(self, event: Event) -> None:
+        self._each(event, thaw)
 
-    def _resubscribed(self) -> None:
-        """One member takes less or all again; everybody else keeps both topics, so that each has a reader."""
-        for group in self.groups:
-            if one := self._pick(group):
-                one.topics = ["views"] if len(one.topics) == 2 else list(TOPICS)
-                if isinstance(one.member, JavaMember):
-                    one.member.subscribe(one.topics)
-                else:
-                    one.member.say("topics " + ",".join(one.topics))
+    def _resubscribed(self, event: Event) -> None:
+        """To fewer topics, or all again."""
+        self._each(event, lambda one: resubscribe(one, event.topics))
 
-    def _broker_killed(self) -> None:
+    def _broker_killed(self, event: Event) -> None:
         self.broker.kill()
         time.sleep(1)
         self.broker.start()
@@ -224,7 +204,7 @@ class Arena:
         return held == wanted and len({one.generation for one in members}) == 1
 
     def settle(self, patience_s: float = 40) -> None:
-        """Wait until both groups are settled and stay so for a second."""
+        """Wait until all groups are settled and stay so for a second."""
         until, since = time.monotonic() + patience_s, None
         while time.monotonic() < until:
             calm = not any(one.frozen for one in self.living()) and all(map(self.settled, self.groups))
@@ -263,6 +243,31 @@ class Arena:
         raise AssertionError(f"not caught up after {patience_s} s: {behind}")
 
 
-def freeze(one: One, number: int) -> None:
-    """SIGSTOP or SIGCONT to a member's process."""
-    one.member.process.send_signal(number)
+def leave(one: One) -> None:
+    try:
+        one.member.leave()
+    except Unavailable:  # it could not say good-bye in time: then it dies
+        one.member.kill()
+    one.ended = time.time()
+
+
+def kill(one: One) -> None:
+    one.ended = time.time()
+    one.member.kill()
+
+
+def freeze(one: One) -> None:
+    one.frozen = True
+    one.member.process.send_signal(signal.SIGSTOP)
+
+
+def thaw(one: One) -> None:
+    one.member.process.send_signal(signal.SIGCONT)
+    one.frozen = False
+
+
+def resubscribe(one: One, topics: tuple[str, ...]) -> None:
+    if isinstance(one.member, JavaMember):
+        one.member.subscribe(topics)
+    else:
+        one.member.say("topics " + ",".join(topics))

@@ -48,6 +48,7 @@ class Life:
     cooperative: bool
     events: list[Event]
     ended: float | None
+    kind: str = ""
     held: list[Held] = field(default_factory=list)
 
     def live(self) -> Life:
@@ -144,9 +145,11 @@ def read_again(lives: Iterable[Life]) -> dict[str, int]:
     """How many records were read that somebody had read before, by the kind of member that did so, in time order."""
     seen: dict[Partition, set[int]] = defaultdict(set)
     again: dict[str, int] = defaultdict(int)
+    lives = list(lives)
+    kind = {life.name: life.kind for life in lives}
     for _at, name, partition, first, last in sorted(reads(lives)):
         offsets = set(range(first, last + 1))
-        again[name.rsplit("-", 1)[0]] += len(offsets & seen[partition])
+        again[kind[name]] += len(offsets & seen[partition])
         seen[partition] |= offsets
     return {kind: count for kind, count in sorted(again.items()) if count}
 
