@@ -15,7 +15,8 @@ import pytest
 import apportion
 from apportion.model.text import read_group
 from apportion.report import page
-from apportion.report.data import MOST_ROWS, group_data, member_label
+from apportion.report.data import MOST_ROWS, group_data
+from apportion.report.words import member_label
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "</script><script>alert(1)</script>&<b>"
@@ -93,7 +94,7 @@ def test_the_browser_shows_the_numbers_of_the_json(
     texts = {html.unescape(text) for text in re.findall(r">([^<>]+)<", document)}
     total = sum(data["lag"])
     assert f"{total:,}" in texts
-    assert {"roundrobin", "range", "pod-0", "pod-1", "pod-2", "clicks-0", "3 m"} <= texts
+    assert {"roundrobin", "range", "pod-0", "pod-1", "pod-2", "clicks-0", "00:02:00"} <= texts
     assert "clicks-0, generation 3: pod-1, moved from pod-0" in texts
     for plan in data["plans"]:
         assert f"{plan['measures']['lag_max']:,}" in texts

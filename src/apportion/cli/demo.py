@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     tell("== 2/3 groups: how they stand, and what each strategy would have done")
     groups = _show(read_from)
     tell("== 3/3 the page")
-    page = _page(folder, groups, str(dump))
+    page = _page(folder, groups, args.dump)
     tell(f"== done in {monotonic() - began:.0f} s")
     emit(f"\nThe page: {page}\n")
     return 0
@@ -82,11 +82,12 @@ def _show(path: Path) -> list[Remembered]:
     return groups
 
 
-def _page(folder: Path, groups: list[Remembered], name: str) -> Path:
+def _page(folder: Path, groups: list[Remembered], given: str | None) -> Path:
     from apportion.cli import pages, source
     from apportion.inputs.dump import observed
 
     data = [pages.of_remembered(group, observed(group)) for group in groups]
+    name = pages.origin(given if given is not None else "recorded dump that ships with apportion", data)
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "report.html"
     source.write_whole(str(page), pages.page_of(data, "The recorded cluster", name))

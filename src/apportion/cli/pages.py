@@ -30,12 +30,13 @@ QUICK: Final = ("range", "roundrobin", "sticky")
 def of_observed(observed: Observed) -> dict[str, Any]:
     """One group of which only the present is known."""
     group = build(observed.raw)
-    return group_data(group, plans(group), facts=facts(observed, group))
+    made = plans(group)
+    return group_data(group, made, facts=facts(observed, group, made))
 
 
 def of_plans(observed: Observed, made: Sequence[Plan]) -> dict[str, Any]:
     """One group with these plans of it."""
-    return group_data(observed.group, made, facts=facts(observed, observed.group))
+    return group_data(observed.group, made, facts=facts(observed, observed.group, made))
 
 
 def of_remembered(remembered: Remembered, observed: Observed) -> dict[str, Any]:
@@ -43,18 +44,24 @@ def of_remembered(remembered: Remembered, observed: Observed) -> dict[str, Any]:
     group = build(observed.raw)
     told = replayed(remembered)
     past, others = history(remembered, told), replays(remembered, told)
-    return group_data(group, plans(group), facts=facts(observed, group), history=past, replays=others)
+    made = plans(group)
+    return group_data(group, made, facts=facts(observed, group, made), history=past, replays=others)
 
 
-def facts(observed: Observed, group: Group) -> dict[str, Any]:
-    """State, strategy, and a verdict with its reason."""
+def facts(observed: Observed, group: Group, made: Sequence[Plan]) -> dict[str, Any]:
+    """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
+    from apportion.report.comparing import Comparison, advice
+
+    # What compare says: each strategy once, at its default settings.
+    asked = list({plan.assignor: plan for plan in reversed(made)}.values())[::-1]
     odd = [*oddities(group, observed.state), *observed.says]
     return {
         "state": observed.state or "",
         "protocol": observed.protocol or "",
         "generation": observed.generation,
         "verdict": verdict(group, odd),
-        "why": " ".join(odd),
+        "why": odd,
+        "advice": advice(Comparison(group, asked, {})) if len(asked) > 1 else [],
     }
 
 
@@ -119,7 +126,8 @@ def replays(remembered: Remembered, told: Mapping[str, Mapping[str, Any]]) -> li
     offsets = [one.source_offset for one in remembered.rebalances]
     rows = []
     for name, moves in told.items():
-        rows.append({"assignor": name, "moves": [moves["by_offset"].get(offset, 0) for offset in offsets]})
+        skews = {key: moves[key] for key in ("skew_max", "skew_max_then")}
+        rows.append({"assignor": name, "moves": [moves["by_offset"].get(offset, 0) for offset in offsets], **skews})
     return rows
 
 
@@ -156,6 +164,13 @@ def page_of(groups: list[dict[str, Any]], title: str, name: str) -> str:
         raise BadInput("SOURCE_DATE_EPOCH", repr(fixed[:40]), "seconds since 1970")
     now = datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)
     return page.render(groups, title=title, source=name, at=now.isoformat(timespec="seconds").replace("+00:00", "Z"))
+
+
+def origin(path: str, groups: Sequence[Mapping[str, Any]]) -> str:
+    """How a page calls a folder: by its own name, not by where it lies, and how far its records go."""
+    newest = max((one["at"] or "" for group in groups for one in group["history"]["rebalances"]), default="")
+    name = os.path.basename(os.path.abspath(path))
+    return f"{name}, records up to {newest[:16].replace('T', ' ')} UTC" if newest else name
 
 
 def title_of(groups: Sequence[Mapping[str, Any]]) -> str:

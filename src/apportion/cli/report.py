@@ -37,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
     from apportion.cli import pages
 
     groups = _groups(args)
-    text = pages.page_of(groups, args.title or pages.title_of(groups), source.input_name(args))
+    folder = args.file is not None and os.path.isdir(args.file)
+    name = pages.origin(args.file, groups) if folder else source.input_name(args)
+    text = pages.page_of(groups, args.title or pages.title_of(groups), name)
     if args.output == "-":
         emit(text)
         return 0

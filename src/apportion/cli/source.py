@@ -103,7 +103,11 @@ def _content(path: str) -> bytes:
 
 def input_name(args: argparse.Namespace) -> str:
     """How a page calls where its groups came from."""
-    return called(args.file) if args.file else args.bootstrap_server or "standard input"
+    if args.file and args.file != "-":
+        return os.path.basename(os.path.abspath(args.file))
+    if args.bootstrap_server:
+        return str(args.bootstrap_server)
+    return "live cluster" if not args.file and _live_is_meant(args) else "standard input"
 
 
 def called(path: str) -> str:

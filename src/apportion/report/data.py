@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -12,6 +13,7 @@ from apportion.arrays import NOBODY, Ints
 from apportion.model.group import Group
 from apportion.model.measures import measure, rack_misses
 from apportion.model.plan import Plan
+from apportion.report.words import member_label
 
 MOST_ROWS: Final = 240
 """Partitions that a heat map shows; movers come first, the page says how many are left out."""
@@ -30,13 +32,14 @@ def group_data(
     plans
         What each strategy would do now.
     facts
-        What else is known: ``state``, ``protocol``, ``generation``, ``verdict``, ``why``.
+        What else is known: ``state``, ``protocol``, ``generation``, ``verdict``, ``why`` and ``advice`` (sentences).
     history
         The group's rebalances in order, each with ``generation``, ``at`` (ISO 8601), ``cause``, ``members``
         (a count), ``moved``, ``kept``, ``given``, ``needless``, and ``owners``: (topic, partition) to member label.
         ``moves_then`` counts a cooperative move in the round that ends it, as ``replays`` do.
     replays
-        The same history under other strategies: ``assignor`` and ``moves`` (one a rebalance).
+        The same history under other strategies: ``assignor``, ``moves`` (one a rebalance), ``skew_max`` (most less
+        fewest partitions, at worst) and ``skew_max_then``, what it really was.
     """
     lag = group.lag if group.offsets is not None else np.zeros(group.P, dtype=np.int64)
     return {
@@ -45,7 +48,8 @@ def group_data(
         "protocol": "",
         "generation": None,
         "verdict": "",
-        "why": "",
+        "why": [],
+        "advice": [],
         **dict(facts or {}),
         "members": [member_label(group, m) for m in range(group.M)],
         "topics": list(group.topics),
@@ -59,17 +63,6 @@ def group_data(
         "history": _history(history),
         "replays": [dict(replay) for replay in replays],
     }
-
-
-def member_label(group: Group, m: int) -> str:
-    """How a picture calls a member: its instance id, else its client id where that tells members apart, else its id."""
-    instance = group.instance_ids[m]
-    if instance:
-        return instance
-    client = group.client_ids[m] if group.client_ids else None
-    if client and group.client_ids.count(client) == 1:
-        return client
-    return group.members[m]
 
 
 def plan_label(plan: Plan) -> str:
@@ -95,12 +88,13 @@ def _summary(
 
 def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The rebalances, and a partition x generation matrix of owners with the movers first."""
-    labels: dict[str, int] = {}
+    everybody = {owner for rebalance in rebalances for owner in rebalance.get("owners", {}).values()}
+    labels = {label: i for i, label in enumerate(sorted(everybody, key=_natural))}
     rows = sorted({key for rebalance in rebalances for key in rebalance.get("owners", {})})
     matrix: dict[Any, list[int]] = {}
     for key in rows:
         owners = [rebalance.get("owners", {}).get(key) for rebalance in rebalances]
-        matrix[key] = [NOBODY if o is None else labels.setdefault(o, len(labels)) for o in owners]
+        matrix[key] = [NOBODY if o is None else labels[o] for o in owners]
     movers = [key for key in rows if _moves(matrix[key])]
     shown = set((movers + [key for key in rows if not _moves(matrix[key])])[:MOST_ROWS])
     kept = [key for key in rows if key in shown]
@@ -112,6 +106,12 @@ def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "owners": [matrix[key] for key in kept],
         "left_out": len(rows) - len(kept),
     }
+
+
+def _natural(label: str) -> tuple[list[tuple[int, str]], str]:
+    """An order in which ``pod-2`` comes before ``pod-10``."""
+    parts = re.split(r"([0-9]{1,18})", label)
+    return [(int(part), "") if i % 2 else (-1, part) for i, part in enumerate(parts)], label
 
 
 def _moves(owners: list[int]) -> int:

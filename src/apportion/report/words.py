@@ -81,7 +81,7 @@ def _about_lag(group: Group) -> Iterator[str]:
         m = int(held.argmax())
         part = int(held[m]) / total
         if part >= CONCENTRATED:
-            name, its = group.members[m], int(held[m])
+            name, its = member_label(group, m), int(held[m])
             yield f"One member carries {percent(part)} of the lag: {name}, {its:,} of {total:,} messages."
 
 
@@ -114,7 +114,7 @@ def _about_members(group: Group) -> Iterator[str]:
     held = loads(group.owner, group.M)
     idle: Ints = np.flatnonzero(held == 0)
     if len(idle) and held.any():
-        who = ", ".join(group.members[m] for m in idle[:3].tolist()) + (", ..." if len(idle) > 3 else "")
+        who = ", ".join(member_label(group, m) for m in idle[:3].tolist()) + (", ..." if len(idle) > 3 else "")
         wanted = int(group.wanted.sum())
         spare = f"with {count(wanted, 'partition')} for {count(group.M, 'member')}"
         why = spare if wanted < group.M else "though there are partitions enough"
@@ -127,6 +127,17 @@ def _about_members(group: Group) -> Iterator[str]:
     far = int(rack_misses(group, group.owner).sum())
     if far:
         yield f"{count(far, 'partition is', 'partitions are')} read across racks."
+
+
+def member_label(group: Group, m: int) -> str:
+    """How a person calls a member: its instance id, else its client id where that tells members apart, else its id."""
+    instance = group.instance_ids[m]
+    if instance:
+        return instance
+    client = group.client_ids[m] if group.client_ids else None
+    if client and group.client_ids.count(client) == 1:
+        return client
+    return group.members[m]
 
 
 def percent(share: float) -> str:

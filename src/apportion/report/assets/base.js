@@ -1,0 +1,100 @@
+// What every picture needs: elements, colours, tables, and a figure that is drawn anew where its width changes.
+"use strict";
+const NOBODY = -1;
+const $ = (id) => document.getElementById(id);
+const grouped = new Intl.NumberFormat("en-US");
+const number = (n) => n === null || n === undefined ? "–" : grouped.format(n);
+const count = (n, thing, things = thing + "s") => `${number(n)} ${n === 1 ? thing : things}`;
+const sum = (values) => values.reduce((a, b) => a + b, 0);
+const clamp = (n, least, most) => Math.max(least, Math.min(most, n));
+// What tells one name from the next mostly stands at its end.
+const short = (text, most = 22) => text.length <= most ? text : text.slice(0, Math.max(1, Math.ceil(most / 2) - 1)) + "…" + text.slice(-Math.floor(most / 2));
+const LETTER = 6.7; // pixels that a letter of a picture takes on average
+const places = (text) => Math.ceil(text.length * LETTER);
+
+// Okabe and Ito's colours, told apart by colour-blind readers; further members repeat them, lighter, then darker.
+const COLOURS = [[0, 114, 178], [230, 159, 0], [0, 158, 115], [204, 121, 167], [86, 180, 233], [213, 94, 0], [184, 168, 0], [125, 125, 125]];
+function shade(m) {
+  const turn = Math.floor(m / COLOURS.length) % 3, towards = turn === 1 ? 255 : 0;
+  return COLOURS[m % COLOURS.length].map((part) => Math.round(turn ? part * .6 + towards * .4 : part));
+}
+const colour = (m) => m === NOBODY ? "var(--empty)" : `rgb(${shade(m).join(" ")})`;
+const inkOn = (m) => { const [r, g, b] = shade(m); return .299 * r + .587 * g + .114 * b > 125 ? "#000" : "#fff"; };
+// A letter beside each colour, because colours alone do not reach everybody: A to Z, AA, AB, ...
+const letter = (m) => (m >= 26 ? letter(Math.floor(m / 26) - 1) : "") + String.fromCharCode(65 + m % 26);
+
+function element(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== undefined) node.setAttribute(key, value);
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+function svg(name, attributes = {}, text = null) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== undefined) node.setAttribute(key, value);
+  if (text !== null) node.textContent = text;
+  return node;
+}
+const canvas = (width, height, label) => svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+const hint = (node, text) => { node.append(svg("title", {}, text)); return node; };
+const words = (x, y, text, look = {}) => svg("text", { x, y, ...look }, text);
+
+// Cells are texts, numbers, or {text, best}: the best of a column wears a star.
+function table(head, rows, caption) {
+  const bare = (cell) => cell !== null && typeof cell === "object" ? cell.text : cell;
+  const numeric = head.map((_, i) => rows.every((row) => typeof bare(row[i]) === "number" || bare(row[i]) === "–" || bare(row[i]) === null));
+  const shown = (value) => typeof value === "number" ? number(value) : String(value ?? "–");
+  const cell = (value, i, tag) => {
+    const looks = [numeric[i] ? "n" : "", value?.best ? "best" : "", String(bare(value) ?? "").length > 40 ? "long" : ""].join(" ").trim();
+    const star = value?.best ? element("span", { title: "best of this column" }, " *") : null;
+    return element(tag, { class: looks || null, scope: tag === "th" ? "col" : null }, shown(bare(value)), star);
+  };
+  const line = (cells, tag) => element("tr", {}, ...cells.map((value, i) => cell(value, i, tag)));
+  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    element("table", {}, element("thead", {}, line(head, "th")), element("tbody", {}, ...rows.map((row) => line(row, "td")))));
+}
+
+const drawn = new WeakMap();
+const resized = new ResizeObserver((entries) => entries.forEach((entry) => drawn.get(entry.target)?.()));
+// What it shows, the picture, its key, and the same numbers as a table for who cannot see or wants to copy.
+// draw(width) gives the picture; says, key, head and rows are asked again whenever something is chosen.
+function figure({ id, title, says, draw, head, rows, tools = [], key = () => [], wide = false }) {
+  const picture = element("div", { class: "picture" }), told = element("p"), colours = element("ul", { class: "key" });
+  const more = element("details", {}, element("summary", {}, "The numbers"));
+  const box = element("figure", { class: wide ? "wide" : null, id: "picture-" + id, "aria-labelledby": "title-" + id },
+    element("figcaption", {}, element("h3", { id: "title-" + id }, title), told),
+    tools.length ? element("p", { class: "tools" }, ...tools) : null, picture, colours, more);
+  let width = 0;
+  const paint = () => {
+    picture.replaceChildren(draw(width));
+    const over = picture.scrollWidth > picture.clientWidth + 1 || picture.scrollHeight > picture.clientHeight + 1;
+    for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", title + ", scrolls"]]) {
+      if (over) picture.setAttribute(name, value); else picture.removeAttribute(name);
+    }
+  };
+  const numbers = () => { while (more.children.length > 1) more.lastChild.remove(); if (more.open) more.append(table(head(), rows(), title)); };
+  more.addEventListener("toggle", numbers);
+  box.refresh = () => {
+    told.textContent = says();
+    colours.replaceChildren(...key().map(([label, ground, mark]) => {
+      const dot = element("i", { "aria-hidden": "true" }, mark ?? ""); dot.style.background = ground;
+      if (mark) dot.style.color = "#000";
+      return element("li", { title: label }, dot, short(label, 44));
+    }));
+    width = Math.max(260, picture.clientWidth);
+    paint(); numbers();
+  };
+  drawn.set(picture, () => { const now = Math.max(260, picture.clientWidth); if (now !== width) { width = now; paint(); } });
+  resized.observe(picture);
+  return box;
+}
+function selection(label, names, chosen, change) {
+  const choice = element("select", {}, ...names.map(([value, name]) => element("option", { value, selected: value === chosen ? "" : null }, name)));
+  choice.addEventListener("change", () => change(Number(choice.value)));
+  return element("label", {}, label + " ", choice);
+}
+function perMember(group, owner, weight) {
+  const held = new Array(group.members.length).fill(0);
+  owner.forEach((m, p) => { if (m !== NOBODY) held[m] += weight(p); });
+  return held;
+}
