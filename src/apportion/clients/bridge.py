@@ -18,7 +18,8 @@ from apportion.arrays import NOBODY, Bools
 from apportion.assignors import Assignor, find
 from apportion.clients.memory import Claim, Holding, Memory, memory_of
 from apportion.clients.rebalance import Causes, OnPlan, record
-from apportion.model.names import build, owners_to_names
+from apportion.model.names import build
+from apportion.model.naming import owners_to_names
 from apportion.model.plan import Plan
 from apportion.planning import plan as make_plan
 from apportion.wire.assignment import Assignment

@@ -19,6 +19,22 @@ NO_PRIORITY: Final = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, eq=False)
+class Said:
+    """The claims as the members said them, where plans may hand their lists on.
+
+    shares
+        (M,) each member's topic to ids, or None.
+    lists, counts
+        (L,) all their lists, member by member, and how many ids each has: at least one. Together, in this order, they
+        say just the pairs of ``Claims``.
+    """
+
+    shares: tuple[Mapping[str, list[int]] | None, ...]
+    lists: list[list[int]]
+    counts: Ints
+
+
+@dataclass(frozen=True, eq=False)
 class Claims:
     """What members say they held after the last rebalance that they saw.
 
@@ -27,13 +43,13 @@ class Claims:
     strays
         Claims on what does not exist: (member, topic name, partition id).
     said
-        (M,) the claims as each member said them, topic to ids, where plans may hand those lists on; else empty.
+        The claims as the members said them, where plans may hand those lists on; else None.
     """
 
     member: Ints
     partition: Ints
     strays: tuple[tuple[int, str, int], ...] = ()
-    said: tuple[Mapping[str, list[int]] | None, ...] = ()
+    said: Said | None = None
 
 
 @dataclass(frozen=True, eq=False)

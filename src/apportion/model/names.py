@@ -1,20 +1,17 @@
-"""Names to arrays and back: the only door into a group and out of a plan."""
+"""Names to arrays: the only door into a group; ``naming`` is the way out."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import chain, islice
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, ints
-from apportion.model.group import NO_PRIORITY, Claims, Group, Offsets, Racks, java_order
+from apportion.model.group import NO_PRIORITY, Claims, Group, Offsets, Racks, Said, java_order
+from apportion.model.naming import collector_paused
 
-Assignment = dict[str, dict[str, list[int]]]
-"""Member to topic to ascending partition ids."""
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
 NO_CLAIMS: Final = Claims(ints([]), ints([]))
@@ -30,7 +27,7 @@ def build(raw: Raw, *, share: bool = False) -> Group:
         Plans may hand the lists of ``owned`` on where nothing changed; they are lists, and the caller leaves ``raw``
         alone from now on.
     """
-    with _collector_paused():
+    with collector_paused():
         ids, rows, told = _in_member_order(raw["members"])
         wishes = _Wishes(rows)
         topics, described = _topics(raw["topics"], wishes)
@@ -185,8 +182,8 @@ def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, 
         member, partition = member[~lost], partition[~lost]
     once, partition_once = _once(member, partition, len(number))
     # Only lists that say exactly what stands in the arrays may be handed on.
-    whole = not unknown and len(once) == len(claimed) and counts.all()
-    said = tuple(owned) if share and whole else ()
+    whole = lists and not unknown and len(once) == len(claimed) and counts.all()
+    said = Said(tuple(owned), lists, counts) if share and whole else None
     return Claims(once, partition_once, tuple(sorted(set(unknown))), said)
 
 
@@ -253,88 +250,3 @@ def _racks(entries: _Entries, partitions: int, of_member: list[Any]) -> Racks | 
         set_of=set_of,
         sets=tuple(sets),
     )
-
-
-def owners_to_names(group: Group, owner: Ints) -> Assignment:
-    """Member to topic to ids of an owner array (P,); every member has an entry, if only ``{}``."""
-    with _collector_paused():
-        order = _by_owner(owner, group.M)
-        held = np.bincount(owner + 1, minlength=group.M + 1)[1:]
-        if not group.claims.said:
-            return dict(zip(group.members, _named(group, order, owner[order], group.M), strict=True))
-        same = _unchanged(group, order, held)
-        order = order[~same[owner[order]]]
-        fresh = _named(group, order, owner[order], group.M)
-        said = group.claims.said
-        shares = [dict(old) if kept and old else new for kept, old, new in zip(same.tolist(), said, fresh, strict=True)]
-        return dict(zip(group.members, shares, strict=True))
-
-
-def _by_owner(owner: Ints, members: int) -> Ints:
-    """The owned partitions by member, then ascending; by counting, since 16 bits at a time sort without comparing."""
-    key = owner + 1
-    order = np.argsort(key.astype(np.uint16), kind="stable")
-    if members >= 1 << 16:
-        order = order[np.argsort((key >> 16)[order].astype(np.uint16), kind="stable")]
-    nobodys = len(owner) - int(np.count_nonzero(key))
-    return order[nobodys:]
-
-
-def _unchanged(group: Group, order: Ints, held: Ints) -> Bools:
-    """(M,) whether a member is to hold exactly what it said it held, in the order in which it said it.
-
-    order
-        The owned partitions by member.
-    held
-        (M,) how many each member is to hold.
-    """
-    member, partition = group.claims.member, group.claims.partition
-    claimed = np.bincount(member, minlength=group.M)
-    same: Bools = claimed == held
-    # The n-th claim of a member against the n-th partition that it is to hold.
-    shift = np.cumsum(held) - np.cumsum(claimed) - held + claimed
-    compared = np.flatnonzero(same[member])
-    differs = order[compared + shift[member[compared]]] != partition[compared]
-    same[member[compared[differs]]] = False
-    return same
-
-
-def _named(group: Group, partition: Ints, holder: Ints, holders: int) -> list[dict[str, list[int]]]:
-    """Topic to ids for each holder.
-
-    partition, holder
-        Partitions by holder, then ascending, and who holds each.
-    """
-    if not len(partition):
-        return [{} for _ in range(holders)]
-    topic, number = group.topic_of[partition], group.number[partition].tolist()
-    begins = np.ones(len(partition), dtype=np.bool_)
-    begins[1:] = (holder[1:] != holder[:-1]) | (topic[1:] != topic[:-1])
-    starts = np.flatnonzero(begins)
-    names = np.array(group.topics, dtype=object)[topic[starts]].tolist()
-    lists: list[list[int]]
-    if len(starts) == len(number):
-        lists = [[n] for n in number]
-    else:
-        cuts = starts.tolist()
-        lists = [number[a:b] for a, b in zip(cuts, [*cuts[1:], len(number)], strict=True)]
-    pairs = zip(names, lists, strict=True)
-    return [dict(islice(pairs, n)) for n in np.bincount(holder[starts], minlength=holders).tolist()]
-
-
-def partitions_to_names(group: Group, chosen: Bools) -> dict[str, list[int]]:
-    """Topic to ids of the chosen partitions (P,), topics sorted, ids ascending."""
-    partition = np.flatnonzero(chosen)
-    return _named(group, partition, np.zeros_like(partition), 1)[0]
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector: building many small lists makes it look at all of them again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

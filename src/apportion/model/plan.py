@@ -13,7 +13,7 @@ import numpy as np
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.model.group import Group
 from apportion.model.measures import measure
-from apportion.model.names import Assignment, owners_to_names, partitions_to_names
+from apportion.model.naming import Assignment, owners_to_names, partitions_to_names
 from apportion.model.notebook import plan_to_html
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Longs
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads
-from apportion.model.names import owners_to_names
+from apportion.model.naming import owners_to_names
 from apportion.report.text import Cell, Table, count, partitions_in_words, shorten
 from apportion.report.words import oddities
 

@@ -1,0 +1,181 @@
+"""Arrays to names: the only door out of a plan.
+
+Nearly all of the time goes into the lists, one for each member and topic, and into fresh memory for them. So the ids in
+them are objects that exist already, what a member said before is handed on where nothing changed, and members are named
+some thousand partitions at a time, while the lists are still in the processor's cache when the dicts take them.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice, pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.arrays import NOBODY, Bools, Ints
+from apportion.model.group import Group, Said
+
+Assignment = dict[str, dict[str, list[int]]]
+"""Member to topic to ascending partition ids."""
+BLOCK: Final = 16_384
+"""Partitions that are named at a time: their lists and dicts fit into a megabyte or two."""
+
+
+def owners_to_names(group: Group, owner: Ints) -> Assignment:
+    """Member to topic to ids of an owner array (P,); every member has an entry, if only ``{}``."""
+    with collector_paused():
+        order = _by_owner(owner, group.M)
+        holder, held = owner[order], np.bincount(owner + 1, minlength=group.M + 1)[1:]
+        said = group.claims.said
+        if said is None:
+            return dict(zip(group.members, _Naming(group, len(order)).shares(order, holder, held), strict=True))
+        same = _unchanged(group, order, held)
+        differs = ~same[holder]
+        fresh = _Naming(group, len(order), said).shares(order[differs], holder[differs], np.where(same, 0, held))
+        shares = [
+            dict(old) if kept and old else new for kept, old, new in zip(same.tolist(), said.shares, fresh, strict=True)
+        ]
+        return dict(zip(group.members, shares, strict=True))
+
+
+def partitions_to_names(group: Group, chosen: Bools) -> dict[str, list[int]]:
+    """Topic to ids of the chosen partitions (P,), topics sorted, ids ascending."""
+    partition = np.flatnonzero(chosen)
+    one = np.array([len(partition)])
+    return next(_Naming(group, len(partition)).shares(partition, np.zeros_like(partition), one))
+
+
+def _by_owner(owner: Ints, members: int) -> Ints:
+    """The owned partitions by member, then ascending; by counting, since 16 bits at a time sort without comparing."""
+    key = owner + 1
+    order = np.argsort(key.astype(np.uint16), kind="stable")
+    if members >= 1 << 16:
+        order = order[np.argsort((key >> 16)[order].astype(np.uint16), kind="stable")]
+    nobodys = len(owner) - int(np.count_nonzero(key))
+    return order[nobodys:]
+
+
+def _unchanged(group: Group, order: Ints, held: Ints) -> Bools:
+    """(M,) whether a member is to hold exactly what it said it held, in the order in which it said it.
+
+    order
+        The owned partitions by member.
+    held
+        (M,) how many each member is to hold.
+    """
+    member, partition = group.claims.member, group.claims.partition
+    claimed = np.bincount(member, minlength=group.M)
+    same: Bools = claimed == held
+    # The n-th claim of a member against the n-th partition that it is to hold.
+    shift = np.cumsum(held) - np.cumsum(claimed) - held + claimed
+    compared = np.flatnonzero(same[member])
+    differs = order[compared + shift[member[compared]]] != partition[compared]
+    same[member[compared[differs]]] = False
+    return same
+
+
+class _Naming:
+    """What stays the same while the members of a group are named, block by block."""
+
+    def __init__(self, group: Group, named: int, said: Said | None = None) -> None:
+        self.group = group
+        self.topics = np.array(group.topics, dtype=object)
+        # Topics have the same ids: an object that is there already is quicker to come by than a new one.
+        most = int(group.number.max(initial=0))
+        self.ids = np.arange(most + 1).astype(object) if most < named else None
+        self.before = _Before(group, said) if said else None
+
+    def shares(self, partition: Ints, holder: Ints, held: Ints) -> Iterator[dict[str, list[int]]]:
+        """Topic to ids for each holder.
+
+        partition, holder
+            Partitions by holder, then ascending, and who holds each.
+        held
+            How many each holder has.
+        """
+        last = np.cumsum(held)
+        cuts = np.searchsorted(last, np.arange(BLOCK, len(partition), BLOCK)) + 1
+        ends = [0, *last.tolist()]
+        for low, high in pairwise([0, *cuts.tolist(), len(held)]):
+            block = slice(ends[low], ends[high])
+            yield from self._block(partition[block], holder[block], low, high)
+
+    def _block(self, partition: Ints, holder: Ints, low: int, high: int) -> list[dict[str, list[int]]]:
+        """The same for the holders from ``low`` to ``high`` alone."""
+        if not len(partition):
+            return [{} for _ in range(low, high)]
+        topic = self.group.topic_of[partition]
+        begins = np.ones(len(partition), dtype=np.bool_)
+        begins[1:] = (holder[1:] != holder[:-1]) | (topic[1:] != topic[:-1])
+        starts = np.flatnonzero(begins)
+        holders = holder[starts]
+        lists = self._lists(partition, holders, starts)
+        pairs = zip(_taken(self.topics, topic[starts]), lists, strict=True)
+        return [dict(islice(pairs, n)) for n in np.bincount(holders - low, minlength=high - low).tolist()]
+
+    def _fresh(self, partition: Ints, starts: Ints) -> list[list[int]]:
+        """A list of ids for each run of partitions that begins at ``starts``."""
+        number = self.group.number[partition]
+        ids: list[int] = number.tolist() if self.ids is None else _taken(self.ids, number)
+        if len(starts) == len(ids):
+            return [[n] for n in ids]
+        cuts = starts.tolist()
+        return [ids[a:b] for a, b in zip(cuts, [*cuts[1:], len(ids)], strict=True)]
+
+    def _lists(self, partition: Ints, holders: Ints, starts: Ints) -> list[list[int]]:
+        """The same, where the run's holder said just that list before: that list."""
+        if self.before is None:
+            return self._fresh(partition, starts)
+        at = self.before.find(partition, holders, starts)
+        new = at == NOBODY
+        size = np.diff(starts, append=len(partition))
+        fresh = self._fresh(partition[np.repeat(new, size)], np.cumsum(size[new]) - size[new])
+        lists = self.before.lists.take(at, mode="clip")
+        lists[new] = np.fromiter(fresh, dtype=object, count=len(fresh))
+        told: list[list[int]] = lists.tolist()
+        return told
+
+
+class _Before:
+    """The lists that members said they held, and which of them says a run of partitions."""
+
+    def __init__(self, group: Group, said: Said) -> None:
+        self.claims = group.claims
+        self.lists = np.fromiter(said.lists, dtype=object, count=len(said.lists))
+        self.size = said.counts
+        self.begin = np.cumsum(said.counts) - said.counts
+        self.with_partition = np.full(group.P, NOBODY, dtype=np.int64)
+        self.with_partition[group.claims.partition] = np.repeat(np.arange(len(said.counts)), said.counts)
+
+    def find(self, partition: Ints, holders: Ints, starts: Ints) -> Ints:
+        """(S,) the list that says just the run that begins at each of ``starts``, by its holder; -1 where none does."""
+        size = np.diff(starts, append=len(partition))
+        at = self.with_partition[partition[starts]]
+        begin = self.begin[at]
+        same = (at != NOBODY) & (self.size[at] == size) & (self.claims.member[begin] == holders)
+        # The n-th partition of each run against the n-th that was said; where sizes differ, whatever stands there.
+        place = np.arange(len(partition)) + np.repeat(begin - starts, size)
+        differs = self.claims.partition.take(place, mode="clip") != partition
+        return np.where(same & ~np.logical_or.reduceat(differs, starts), at, NOBODY)
+
+
+def _taken(objects: NDArray[np.object_], at: Ints) -> list[Any]:
+    """The objects at these places; told to clip, NumPy neither checks the places first nor copies: twice as fast."""
+    taken: list[Any] = objects.take(at, mode="clip").tolist()
+    return taken
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector: building many small lists makes it look at all of them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

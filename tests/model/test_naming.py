@@ -1,0 +1,93 @@
+"""Plans in names: what a plain loop would write, with lists that did not change handed on and no list in two places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import apportion
+from apportion.arrays import NOBODY, Ints
+from apportion.model import naming
+from apportion.model.group import Group
+from apportion.model.names import build
+from apportion.model.naming import Assignment, owners_to_names, partitions_to_names
+from apportion.testing.groups import groups
+
+
+def plainly(group: Group, owner: Ints) -> Assignment:
+    """The same, partition by partition."""
+    told: Assignment = {member: {} for member in group.members}
+    for p, m in enumerate(owner.tolist()):
+        if m != NOBODY:
+            topic, number = group.name_of(p)
+            told[group.members[m]].setdefault(topic, []).append(number)
+    return told
+
+
+def in_order(told: Assignment) -> list[Any]:
+    """The assignment with the order of its members and topics."""
+    return [(member, list(held.items())) for member, held in told.items()]
+
+
+def lists(told: Assignment) -> Iterator[list[int]]:
+    """All lists of an assignment."""
+    return (ids for held in told.values() for ids in held.values())
+
+
+@pytest.fixture(autouse=True, params=[2, naming.BLOCK], ids=["small blocks", "blocks"], scope="module")
+def block(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Members are named few at a time, then as always."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(naming, "BLOCK", request.param)
+        yield
+
+
+@given(groups(), st.randoms(use_true_random=False), st.booleans())
+def test_any_owners_are_named_as_a_plain_loop_names_them(raw: dict[str, Any], rng: Any, share: bool) -> None:
+    group = build(raw, share=share)
+    changed = group.owner.copy()
+    for p in range(group.P):
+        if rng.random() < 0.3:
+            changed[p] = rng.randrange(-1, group.M)
+    for owner in (group.owner, changed, np.full(group.P, NOBODY)):
+        told = owners_to_names(group, owner)
+        assert in_order(told) == in_order(plainly(group, owner))
+        everything = list(lists(told))
+        assert len(set(map(id, everything))) == len(everything), "a list in two places"
+
+
+def test_lists_that_did_not_change_are_handed_on_and_others_are_new() -> None:
+    owned = {"a": {"t": [0, 1], "u": [0]}, "b": {"t": [3, 2], "u": [1]}}
+    raw = {
+        "topics": {"t": 4, "u": 3},
+        "members": {m: {"topics": ["t", "u"], "owned": held} for m, held in owned.items()},
+    }
+    told = owners_to_names(build(raw, share=True), np.array([0, 0, 1, 1, 0, 1, 1]))
+    assert told == {"a": {"t": [0, 1], "u": [0]}, "b": {"t": [2, 3], "u": [1, 2]}}
+    assert told["a"]["t"] is owned["a"]["t"]
+    assert told["a"] is not owned["a"]
+    assert owned["b"] == {"t": [3, 2], "u": [1]}
+    told = owners_to_names(build(raw, share=True), np.array([0, 0, 0, 1, 0, 1, 1]))
+    assert told == {"a": {"t": [0, 1, 2], "u": [0]}, "b": {"t": [3], "u": [1, 2]}}
+    assert told["a"]["u"] is owned["a"]["u"]
+    assert owned["a"] == {"t": [0, 1], "u": [0]}
+    copied = owners_to_names(build(raw), np.array([0, 0, 1, 1, 0, 1, 1]))
+    assert copied["a"]["t"] is not owned["a"]["t"], "nobody said that lists may be handed on"
+
+
+def test_ids_with_gaps_are_named_as_the_broker_gave_them() -> None:
+    raw = {"topics": {"t": [{"partition": p} for p in (7, 1_000_000, 3)]}, "members": {"a": {"topics": ["t"]}}}
+    group = build(raw)
+    assert owners_to_names(group, np.array([0, 0, 0])) == {"a": {"t": [3, 7, 1_000_000]}}
+    assert partitions_to_names(group, np.array([True, False, True])) == {"t": [3, 1_000_000]}
+
+
+def test_a_callers_list_may_be_changed_without_changing_another() -> None:
+    plan = apportion.plan({"topics": {"t": 2, "u": 2}, "members": {"a": {"topics": ["t", "u"]}}}, "range")
+    plan.assignment["a"]["t"].append(9)
+    assert plan.assignment["a"]["u"] == [0, 1]
