@@ -10,7 +10,7 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads, rack_misses
-from apportion.model.names import partitions_to_names
+from apportion.model.naming import partitions_to_names
 from apportion.report.text import count, partitions_in_words, shorten
 
 CONCENTRATED: Final = 0.5
