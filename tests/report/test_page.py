@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import html
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.browser import binary
 
 import apportion
 from apportion.model.text import read_group
@@ -18,7 +17,6 @@ from apportion.report import page
 from apportion.report.data import MOST_ROWS, group_data
 from apportion.report.words import member_label
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "</script><script>alert(1)</script>&<b>"
 
 
@@ -67,13 +65,9 @@ def page_data(name: str) -> dict[str, Any]:
 
 def in_browser(path: Path, profile: Path) -> tuple[str, str]:
     """The document after its script ran, and what the browser logged."""
-    if CHROMIUM is None:
-        if os.environ.get("APPORTION_REQUIRE_BROKER"):
-            pytest.fail("headless Chromium is needed here: apt-get install chromium")
-        pytest.skip("no Chromium on this machine: apt-get install chromium")
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
     quiet = "--disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=8000 --dump-dom"
-    command = [CHROMIUM, *flags.split(), *quiet.split(), f"--user-data-dir={profile}", path.as_uri()]
+    command = [binary(), *flags.split(), *quiet.split(), f"--user-data-dir={profile}", path.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     return done.stdout, done.stderr
 

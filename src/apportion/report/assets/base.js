@@ -9,8 +9,15 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
 const clamp = (n, least, most) => Math.max(least, Math.min(most, n));
 // What tells one name from the next mostly stands at its end.
 const short = (text, most = 22) => text.length <= most ? text : text.slice(0, Math.max(1, Math.ceil(most / 2) - 1)) + "…" + text.slice(-Math.floor(most / 2));
-const LETTER = 6.7; // pixels that a letter of a picture takes on average
+const LETTER = 7.1; // pixels that a letter of a picture takes on average
 const places = (text) => Math.ceil(text.length * LETTER);
+
+// Round whole numbers from 0 up to the most, five at the most.
+function ticks(most) {
+  const ten = 10 ** Math.floor(Math.log10(Math.max(1, most / 4)));
+  const step = [1, 2, 5, 10].map((n) => n * ten).find((n) => most / n <= 4);
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
+}
 
 // Okabe and Ito's colours, told apart by colour-blind readers; further members repeat them, lighter, then darker.
 const COLOURS = [[0, 114, 178], [230, 159, 0], [0, 158, 115], [204, 121, 167], [86, 180, 233], [213, 94, 0], [184, 168, 0], [125, 125, 125]];

@@ -101,23 +101,24 @@ function overview(groups) {
 
 function drawGroup(group) {
   const fact = (label, value, look = null) => element("li", { class: look }, label + " ", element("b", {}, value));
-  const box = element("div", { class: "figures" }), figures = [];
-  if (group.members.length && group.plans.length) figures.push(strategies(group));
-  if (group.members.length) figures.push(lagBars(group));
-  if (group.members.length && group.plans.length) figures.push(tradeOff(group), crossRack(group));
-  const past = group.history.rebalances;
+  const box = element("div", { class: "figures" }), figures = [], past = group.history.rebalances;
+  const some = group.members.length && group.number.length, planned = some && group.plans.length;
+  if (planned) figures.push(strategies(group));
+  if (some) figures.push(lagBars(group));
+  if (planned) figures.push(tradeOff(group), crossRack(group));
   if (past.length > 1 && group.history.rows.length) figures.push(handOver(group));
   if (past.length) figures.push(timeline(group));
   if (group.history.rows.length) figures.push(heatMap(group));
   const drawn = figures.filter(Boolean), narrow = drawn.filter((f) => !f.classList.contains("wide"));
   if (narrow.length % 2) narrow.at(-1).classList.add("wide"); // no hole beside the last one
-  const nothing = group.members.length ? [] : [element("p", {}, past.length ? "It has no members now, so there is nothing to plan; its history is below." : "No members and no history: this group only commits, or it is empty.")];
+  const nothing = group.members.length ? "Its members hold no partitions of topics, so there is nothing to plan."
+    : past.length ? "It has no members now, so there is nothing to plan; its history is below." : "No members and no history: this group only commits, or it is empty.";
   $("group").replaceChildren(
     element("h2", { id: "name", tabindex: "-1" }, group.group || "(no name)"),
     element("ul", { class: "facts" }, fact("Verdict", group.verdict || "–", MOOD[group.verdict]), fact("State", group.state || "–"), fact("Strategy", group.protocol || "–"),
       fact("Generation", number(group.generation)), fact("Members", number(group.members.length)), fact("Partitions", number(group.number.length)), fact("Lag", number(lagOf(group)))),
     ...(group.why.length ? [element("ul", { class: "odd" }, ...group.why.map((sentence) => element("li", {}, sentence)))] : []),
-    ...nothing, box);
+    some ? "" : element("p", {}, nothing), box);
   box.append(...drawn);
   for (const f of drawn) f.refresh?.();
 }

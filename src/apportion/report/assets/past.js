@@ -18,10 +18,10 @@ function timeline(group) {
     const slot = clamp((width - left) / shown.length, 74, 150), deep = Math.max(...shown.map((r) => causes(r).length));
     const full = Math.max(width, left + shown.length * slot);
     const picture = canvas(full, base + 66 + deep * 14, "Partitions moved by each rebalance, as it was and under other strategies");
-    for (const part of most > 1 ? [0, .5, 1] : [0, 1]) {
-      const y = base - tall * part;
+    for (const n of ticks(most)) {
+      const y = base - tall * n / most;
       picture.append(svg("line", { x1: left, x2: full, y1: y, y2: y, stroke: "var(--grid)" }));
-      picture.append(words(left - 8, y + 4, number(Math.round(most * part)), { "text-anchor": "end", class: "soft" }));
+      picture.append(words(left - 8, y + 4, number(n), { "text-anchor": "end", class: "soft" }));
     }
     const rows = [["generation", base + 18], ["members", base + 34], ["time, UTC", base + 50], ["cause", base + 66]];
     for (const [name, y] of rows) picture.append(words(left - 8, y, name, { "text-anchor": "end", class: "soft small" }));
@@ -72,7 +72,7 @@ function heatMap(group) {
     shown.forEach((rebalance, i) => picture.append(words(left + i * cell + cell / 2, 14, String(rebalance.generation ?? "?"), { "text-anchor": "middle", class: "soft small" })));
     rows.forEach((row, r) => {
       const y = top + r * tall;
-      if (tall >= 12 || r % 2 === 0) picture.append(hint(words(left - 8, y + tall * .72, short(row, Math.floor(left / LETTER)), { "text-anchor": "end", class: tall < 12 ? "tiny" : null }), row));
+      if (tall >= 12 || r % 2 === 0) picture.append(hint(words(left - 8, y + tall * .72, short(row, Math.floor((left - 8) / LETTER)), { "text-anchor": "end", class: tall < 12 ? "tiny" : null }), row));
       for (const { m, before, first, last } of stays(owners[r], from)) {
         const moved = isMove(before, m) && first >= from, x = left + (Math.max(first, from) - from) * cell, end = left + (last + 1 - from) * cell;
         const when = first === last ? `generation ${rebalances[first].generation}` : `generations ${rebalances[first].generation} to ${rebalances[last].generation}`;

@@ -54,7 +54,7 @@ function lagBars(group) {
     }
     const mine = sides().map(([, plan]) => { const held = group.members.map(() => []); plan.owner.forEach((m, p) => { if (m !== NOBODY) held[m].push(p); }); return held; });
     members.forEach((m, i) => {
-      const y0 = top + i * step + (above ? 16 : 0), name = short(group.members[m], Math.floor((above ? width : label) / LETTER));
+      const y0 = top + i * step + (above ? 16 : 0), name = short(group.members[m], Math.floor((above ? width : label - 8) / LETTER));
       picture.append(hint(above ? words(0, y0 - 4, name) : words(label - 8, y0 + sides().length * (bar + 3) / 2 + 2, name, { "text-anchor": "end" }), group.members[m]));
       sides().forEach(([side, plan], s) => {
         const y = y0 + s * (bar + 3), parts = mine[s][m].sort((a, b) => weight(b) - weight(a)), total = sum(parts.map(weight));
@@ -103,11 +103,16 @@ function lines(names, most) {
 }
 function labelled(picture, spot, taken, width, bottom) {
   const text = lines(spot.points.map((p) => p.name), 30), w = Math.max(...text.map(places)), h = text.length * 14;
-  const free = ([x, y]) => x >= 0 && x + w <= width && y >= 0 && y + h <= bottom && !taken.some((t) => x < t.x + t.w && t.x < x + w && y < t.y + t.h && t.y < y + h);
-  const sides = [[spot.x + 11, spot.y - h / 2], [spot.x - 11 - w, spot.y - h / 2], [spot.x + 6, spot.y - h - 9], [spot.x + 6, spot.y + 9], [spot.x - w - 6, spot.y - h - 9], [spot.x - w - 6, spot.y + 9], [spot.x - w / 2, spot.y - h - 11], [spot.x - w / 2, spot.y + 11]];
-  if (spot.points.some((p) => p.best)) sides.unshift(...sides.splice(2, 1)); // the line leaves such a point to the right
-  const [x, y] = sides.find(free) ?? [clamp(spot.x + 11, 0, width - w), clamp(spot.y + 9, 0, bottom - h)];
+  const free = ([x, y]) => x >= 0 && x + w <= width && y >= 16 && y + h <= bottom && !taken.some((t) => x < t.x + t.w && t.x < x + w && y < t.y + t.h && t.y < y + h);
+  // The dashed line leaves a point of it to the right, so its label goes above first.
+  const first = spot.points.some((p) => p.best) ? [[.5, -.8], [1, 0]] : [[1, 0], [.5, -.8]];
+  const sides = [...first, [-1, 0], [.5, .8], [-.5, -.8], [-.5, .8]];
+  const tried = [11, 28, 46, 66].flatMap((d) => sides.map(([dx, dy]) => [spot.x + dx * d - (dx < 0 ? w : 0), spot.y + dy * (d + h / 2) - h / 2]));
+  const place = tried.find(free) ?? [clamp(spot.x + 11, 0, width - w), clamp(spot.y + 9, 0, bottom - h)], [x, y] = place;
   taken.push({ x, y, w, h });
+  if (tried.indexOf(place) >= sides.length) {
+    picture.append(svg("line", { x1: spot.x, y1: spot.y, x2: clamp(spot.x, x, x + w), y2: clamp(spot.y, y, y + h), stroke: "var(--soft)", "stroke-width": .8 }));
+  }
   text.forEach((line, i) => picture.append(words(x, y + 11 + i * 14, line, { class: "halo" })));
 }
 function tradeOff(group) {
@@ -126,11 +131,11 @@ function tradeOff(group) {
     const X = (v) => left + 12 + v / mostX * (width - left - right - 24), Y = (v) => 36 + (1 - v / mostY) * (bottom - 48);
     const picture = canvas(width, tall, "Strategies as points: partitions moved to the right, imbalance upwards; the table below has the numbers");
     picture.append(words(0, 12, (width < 460 ? "" : "imbalance: ") + `${lag ? "messages" : "partitions"} between heaviest and lightest member`, { class: "soft" }));
-    for (const part of mostY > 1 ? [0, .5, 1] : [0, 1]) {
-      picture.append(svg("line", { x1: left, x2: width - right, y1: Y(mostY * part), y2: Y(mostY * part), stroke: "var(--grid)" }));
-      picture.append(words(left - 8, Y(mostY * part) + 4, number(Math.round(mostY * part)), { "text-anchor": "end", class: "soft" }));
+    for (const n of ticks(mostY)) {
+      picture.append(svg("line", { x1: left, x2: width - right, y1: Y(n), y2: Y(n), stroke: "var(--grid)" }));
+      picture.append(words(left - 8, Y(n) + 4, number(n), { "text-anchor": "end", class: "soft" }));
     }
-    for (const part of mostX > 1 ? [0, .5, 1] : [0, 1]) picture.append(words(X(Math.round(mostX * part)), bottom + 18, number(Math.round(mostX * part)), { "text-anchor": "middle", class: "soft" }));
+    for (const n of ticks(mostX)) picture.append(words(X(n), bottom + 18, number(n), { "text-anchor": "middle", class: "soft" }));
     picture.append(words((left + width - right) / 2, tall - 6, "partitions moved", { "text-anchor": "middle", class: "soft" }));
     const steps = best.map((p, i) => i ? `H${X(p.x)} V${Y(p.y)}` : `M${X(p.x)} ${Y(p.y)}`).join(" ");
     if (best.length > 1) picture.append(svg("path", { d: steps, fill: "none", stroke: "var(--accent)", "stroke-dasharray": "4 4" }));
@@ -161,7 +166,7 @@ function rowsOfBars(width, rows, label, paint) {
   const picture = canvas(width, rows.length * 24 + 4, label);
   rows.forEach(([name, amount, text], i) => {
     const y = 4 + i * 24;
-    picture.append(hint(words(names - 8, y + 13, short(name, Math.floor(names / LETTER)), { "text-anchor": "end" }), name));
+    picture.append(hint(words(names - 8, y + 13, short(name, Math.floor((names - 8) / LETTER)), { "text-anchor": "end" }), name));
     picture.append(svg("rect", { x: names, y, width: Math.max(1, amount * scale), height: 16, fill: paint(i) }));
     picture.append(words(names + amount * scale + 6, y + 13, text, { class: "soft" }));
   });
