@@ -192,6 +192,8 @@ def _once(member: Ints, partition: Ints, partitions: int) -> tuple[Ints, Ints]:
     if not len(partition) or np.bincount(partition).max() == 1:
         return member, partition
     key = np.unique(member * partitions + partition)
+    if len(key) == len(partition):  # several claim one partition, but nobody twice: what was said keeps its order
+        return member, partition
     return key // partitions, key % partitions
 
 
