@@ -20,6 +20,7 @@ from apportion.assignors import Assignor, find
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.names import build
+from apportion.model.naming import Shares, owners_to_shares
 from apportion.model.plan import Answer, Plan
 from bench import peers
 from bench.cells import CELLS, Cell
@@ -56,39 +57,40 @@ def quick_cells() -> list[Cell]:
     return [cell for cell in CELLS if cell.members == 100]
 
 
-def planned(raw: dict[str, Any], strategy: Assignor) -> Plan:
-    """Names to names, as the consumers' adapters do it."""
+def planned(raw: dict[str, Any], strategy: Assignor) -> tuple[Plan, Shares]:
+    """Names to names, as the consumers' adapters do it; with the plan that was made on the way."""
     group = build(raw, share=True)
     answer = strategy.assign(group)
     answer = answer if isinstance(answer, Answer) else Answer(answer)
     plan = Plan(group, strategy.name, {}, answer, bool(getattr(strategy, "cooperative", False)))
-    _ = plan.assignment  # made when it is first asked for
-    return plan
+    return plan, owners_to_shares(group, plan.owner_now)
 
 
 def timed(raw: dict[str, Any], calls: int, name: str = "cooperative-sticky") -> tuple[Plan, float, float]:
     """The plan, and the medians of CPU and wall milliseconds; a fresh input for each call, one call to warm up."""
     spent, strategy = [], find(name)
-    plan: Plan | None = None
+    made: tuple[Plan, Shares] | None = None
     for _ in range(calls + 1):
-        plan = None  # taking the last one apart is not this one's time
+        made = None  # taking the last one apart is not this one's time
         fresh = copy.deepcopy(raw)
         gc.collect()
         wall, cpu = time.perf_counter(), time.process_time()
-        plan = planned(fresh, strategy)
+        made = planned(fresh, strategy)
         spent.append((time.process_time() - cpu, time.perf_counter() - wall))
     cpus, walls = zip(*spent[1:], strict=True)
-    if plan is None:
+    if made is None:
         raise ValueError("no calls")
-    return plan, median(cpus) * 1000, median(walls) * 1000
+    return made[0], median(cpus) * 1000, median(walls) * 1000
 
 
 def parts(raw: dict[str, Any], calls: int) -> tuple[float, float, float]:
     """Medians of CPU milliseconds for reading, planning and naming."""
     spent, strategy = [], find("cooperative-sticky")
     made: list[Any] = []
+    group = answer = plan = None
     for _ in range(calls):
         made.clear()
+        group = answer = plan = None  # taking the last one apart is not this one's time
         fresh = copy.deepcopy(raw)
         gc.collect()
         at = [time.process_time()]
@@ -96,11 +98,12 @@ def parts(raw: dict[str, Any], calls: int) -> tuple[float, float, float]:
         at.append(time.process_time())
         answer = strategy.assign(group)
         at.append(time.process_time())
-        made.append(Plan(group, "", {}, answer if isinstance(answer, Answer) else Answer(answer), True).assignment)
+        plan = Plan(group, "", {}, answer if isinstance(answer, Answer) else Answer(answer), True)
+        made.append(owners_to_shares(group, plan.owner_now))
         at.append(time.process_time())
         spent.append([(b - a) * 1000 for a, b in pairwise(at)])
-    read, plan, name = (median(part) for part in zip(*spent, strict=True))
-    return read, plan, name
+    read, solve, name = (median(part) for part in zip(*spent, strict=True))
+    return read, solve, name
 
 
 def run(cell: Cell, folder: Path, calls: int, java_s: float, python_s: int) -> Row:

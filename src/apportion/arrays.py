@@ -27,6 +27,18 @@ CELLS: Final = 10_000_000
 """The most cells of a members x topics matrix that is ever built dense."""
 
 
+def distinct(values: Ints) -> Ints:
+    """The values in ascending order, each once; for this alone ``np.unique`` would import masked arrays, a slow start.
+
+    >>> distinct(np.array([3, 1, 3]))
+    array([1, 3])
+    """
+    ordered = np.sort(values)
+    fresh = np.ones(len(ordered), dtype=np.bool_)
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    return ordered[fresh]
+
+
 def ints(values: object) -> Ints:
     """The values as a fresh array of 64-bit integers."""
     return np.array(values, dtype=np.int64)

@@ -15,7 +15,7 @@ from apportion.arrays import NOBODY, Ints
 from apportion.model import naming
 from apportion.model.group import Group
 from apportion.model.names import build
-from apportion.model.naming import Assignment, owners_to_names, partitions_to_names
+from apportion.model.naming import Assignment, owners_to_names, owners_to_shares, partitions_to_names
 from apportion.testing.groups import groups
 
 
@@ -32,6 +32,11 @@ def plainly(group: Group, owner: Ints) -> Assignment:
 def in_order(told: Assignment) -> list[Any]:
     """The assignment with the order of its members and topics."""
     return [(member, list(held.items())) for member, held in told.items()]
+
+
+def said(raw: dict[str, Any], member: str) -> dict[str, list[int]]:
+    """What the member said it held."""
+    return raw["members"][member].get("owned") or {}
 
 
 def lists(told: Assignment) -> Iterator[list[int]]:
@@ -59,6 +64,11 @@ def test_any_owners_are_named_as_a_plain_loop_names_them(raw: dict[str, Any], rn
         assert in_order(told) == in_order(plainly(group, owner))
         everything = list(lists(told))
         assert len(set(map(id, everything))) == len(everything), "a list in two places"
+        shares = owners_to_shares(group, owner)
+        assert {m: {t: list(ids) for t, ids in held.items()} for m, held in shares.items()} == told
+        assert [list(held) for held in shares.values()] == [list(held) for held in told.values()]
+        new = [ids for m, held in shares.items() for t, ids in held.items() if ids is not said(raw, m).get(t)]
+        assert all(isinstance(ids, tuple) for ids in new), "what is shared cannot be changed"
 
 
 def test_lists_that_did_not_change_are_handed_on_and_others_are_new() -> None:

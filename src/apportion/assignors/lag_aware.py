@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from apportion.arrays import CELLS, NOBODY, Bools, Ints, Longs
+from apportion.arrays import CELLS, NOBODY, Bools, Ints, Longs, distinct
 from apportion.errors import BadInput
 from apportion.kernels.lag_deal import deal_rounds, deal_skewed
 from apportion.kernels.lag_share import Shared, Sharing, lower_bound, share
@@ -131,7 +131,7 @@ def _sharing(group: Group, partitions: Ints, max_skew: int) -> _Part | None:
     """The partitions with their wishes, in numbers of their own; None where there is nothing to share."""
     if not len(partitions):
         return None
-    kind_of_topic, may = _kinds(group, np.unique(group.topic_of[partitions]))
+    kind_of_topic, may = _kinds(group, distinct(group.topic_of[partitions]))
     members = np.flatnonzero(may.any(axis=0))
     place = np.full(group.M + 1, NOBODY, dtype=np.int64)
     place[members] = np.arange(len(members))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Bools, Ints
+from apportion.arrays import NOBODY, Bools, Ints, distinct
 from apportion.kernels.fair_keep import fair_keep, most_kept
 from apportion.kernels.keep import judge
 from apportion.model.group import Group
@@ -90,7 +90,7 @@ def _past_owner(group: Group, joined: Bools, numbers: Ints, joins: Bools) -> Int
     partition, member = group.claims.partition, group.claims.member
     place = np.minimum(np.searchsorted(numbers, group.number[partition]), len(numbers) - 1)
     counts = joined[group.topic_of[partition]] & (numbers[place] == group.number[partition])
-    pairs = np.unique(member[counts] * len(numbers) + place[counts])
+    pairs = distinct(member[counts] * len(numbers) + place[counts])
     claimant, number = pairs // len(numbers), pairs % len(numbers)
     return judge(claimant, number, group.generation, len(numbers), lambda m, _: joins[m]).owner
 

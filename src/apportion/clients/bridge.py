@@ -19,7 +19,7 @@ from apportion.assignors import Assignor, find
 from apportion.clients.memory import Claim, Holding, Memory, memory_of
 from apportion.clients.rebalance import Causes, OnPlan, record
 from apportion.model.names import build
-from apportion.model.naming import owners_to_names
+from apportion.model.naming import owners_to_shares
 from apportion.model.plan import Plan
 from apportion.planning import plan as make_plan
 from apportion.wire.assignment import Assignment
@@ -137,7 +137,7 @@ class Bridge:
         raw = self._group(members, claims, cluster, group)
         plan = make_plan(build(raw, share=True), self.strategy)
         held_back = withheld(plan, np.array([claims[m].held for m in plan.group.members], dtype=np.bool_))
-        shares = owners_to_names(plan.group, np.where(held_back, NOBODY, plan.owner))
+        shares = owners_to_shares(plan.group, np.where(held_back, NOBODY, plan.owner))
         data = self.memory.tell(plan)
         told = {member: Assignment(held(share), data) for member, share in shares.items()}
         self._report(plan, int(held_back.sum()), generation, (time.perf_counter() - began) * 1000)

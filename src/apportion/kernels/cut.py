@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, distinct
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class Cut:
 
 def needs_racks(cut: Cut) -> bool:
     """Whether racks can make a difference: they meet, and not every partition has a replica in all of them."""
-    sets = np.unique(cut.set_of)
+    sets = distinct(cut.set_of)
     racks_of = cut.near[:, sets[sets != UNKNOWN]]
     present: Bools = np.any(racks_of, axis=1)
     meet = bool(present[cut.rack[cut.rack != UNKNOWN]].any())
@@ -58,7 +58,7 @@ def needs_racks(cut: Cut) -> bool:
 def deal_near(cut: Cut) -> None:
     """Each member in turn takes the first partitions in its rack that are left; one without a rack takes any."""
     told = np.flatnonzero(cut.set_of != UNKNOWN)
-    racks = np.unique(cut.rack[cut.rack != UNKNOWN]).tolist()
+    racks = distinct(cut.rack[cut.rack != UNKNOWN]).tolist()
     left = {rack: deque(told[cut.near[rack, cut.set_of[told]]].tolist()) for rack in racks}
     left[UNKNOWN] = deque(range(len(cut.owner)))
     for s, rack in enumerate(cut.rack.tolist()):

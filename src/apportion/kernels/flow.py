@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.arrays import Bools, Ints
+from apportion.arrays import Bools, Ints, distinct
 from apportion.kernels.near import cheapest
 from apportion.kernels.transport import spread
 
@@ -123,7 +123,7 @@ class _Network:
         self, supply: Ints, claimed: Claimed, open: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
     ) -> None:
         rows, columns = open.shape
-        people = np.unique(claimed.member)
+        people = distinct(claimed.member)
         sink = rows + columns + len(people)
         place = rows + columns + np.searchsorted(people, claimed.member)
         i, j = np.nonzero(open & (supply > 0)[:, None])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apportion.arrays import Bools, Ints
+from apportion.arrays import Bools, Ints, distinct
 from apportion.kernels.transport import Filling
 
 
@@ -111,5 +111,5 @@ def components(rows: Ints, columns: Ints, open: Bools) -> Iterator[tuple[Ints, I
         if (fresh == label).all():
             break
         label = fresh
-    for piece in np.unique(row_label).tolist():
+    for piece in distinct(row_label).tolist():
         yield rows[row_label == piece], columns[label == piece]

@@ -39,9 +39,7 @@ def best(group: Group, order: tuple[str, ...] = GOALS) -> Answer:
     if group.P <= SMALL and len(group.subscriptions) == 1 and "racks" not in order and order[:1] == ("balance",):
         owner = _small(group, "moves" in order)
     elif _is_one_deal(group, order):
-        owner = np.full(group.P, NOBODY, dtype=np.int64)
-        wanted = group.wanted
-        owner[wanted] = np.arange(np.count_nonzero(wanted)) % group.M
+        owner = _one_deal(group)
     elif group.P * group.M <= TINY:
         owner = _tiny(group, order)
     elif len(group.subscriptions) * group.T > CELLS:
@@ -49,6 +47,17 @@ def best(group: Group, order: tuple[str, ...] = GOALS) -> Answer:
     else:
         owner, proof = _solve(group, order)
     return Answer(owner, proof, certificate=Exactness(group, owner, proof))
+
+
+def _one_deal(group: Group) -> Ints:
+    """The wanted partitions round and round the members."""
+    wanted = group.wanted
+    dealt = np.resize(np.arange(group.M), np.count_nonzero(wanted))
+    if len(dealt) == group.P:
+        return dealt
+    owner = np.full(group.P, NOBODY, dtype=np.int64)
+    owner[wanted] = dealt
+    return owner
 
 
 def _is_one_deal(group: Group, order: tuple[str, ...]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -29,8 +29,8 @@ class Said:
         say just the pairs of ``Claims``.
     """
 
-    shares: tuple[Mapping[str, list[int]] | None, ...]
-    lists: list[list[int]]
+    shares: tuple[Mapping[str, Sequence[int]] | None, ...]
+    lists: Sequence[Sequence[int]]
     counts: Ints
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, ints
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, distinct, ints
 from apportion.model.group import NO_PRIORITY, Claims, Group, Offsets, Racks, Said, java_order
 from apportion.model.naming import collector_paused
 
@@ -134,7 +134,8 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _E
     whats = [described.get(topic, 0) for topic in topics]
     start = np.zeros(len(topics) + 1, dtype=np.int64)
     np.cumsum([what if isinstance(what, int) else len(what) for what in whats], out=start[1:])
-    number = np.arange(start[-1]) - np.repeat(start[:-1], np.diff(start))
+    number = np.arange(start[-1])
+    number -= np.repeat(start[:-1], np.diff(start))
     rows: list[Raw] = []
     at: list[Ints] = []
     for what, first in zip(whats, start.tolist(), strict=False):
@@ -191,7 +192,7 @@ def _once(member: Ints, partition: Ints, partitions: int) -> tuple[Ints, Ints]:
     """The pairs without repetition: a claim said twice counts once."""
     if not len(partition) or np.bincount(partition).max() == 1:
         return member, partition
-    key = np.unique(member * partitions + partition)
+    key = distinct(member * partitions + partition)
     if len(key) == len(partition):  # several claim one partition, but nobody twice: what was said keeps its order
         return member, partition
     return key // partitions, key % partitions
@@ -199,10 +200,12 @@ def _once(member: Ints, partition: Ints, partitions: int) -> tuple[Ints, Ints]:
 
 def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> Ints:
     """The place of each (topic, id) in the (P,) arrays; -1 where no such partition exists."""
-    first, stop = start[topic], start[topic + 1]
-    at = first + number
-    fits = (number >= 0) & (at < stop)
-    at = np.where(fits, at, 0)
+    at = start[topic]
+    at += number
+    fits = number >= 0
+    fits &= at < start[1:][topic]
+    if not fits.all():
+        at = np.where(fits, at, 0)
     if len(numbers):
         fits &= numbers[at] == number
     if fits.all():
@@ -219,7 +222,10 @@ def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> In
 
 def _offsets(entries: _Entries, partitions: int) -> Offsets | None:
     """What the entries tell of the logs; None where they tell nothing."""
-    table = {name: np.full(partitions, UNKNOWN, dtype=np.int64) for name in ("begin", "end", "committed", "lag")}
+    fields = ("begin", "end", "committed", "lag")
+    if entries.told.isdisjoint(fields):
+        return None
+    table = {name: np.full(partitions, UNKNOWN, dtype=np.int64) for name in fields}
     told = False
     for name in entries.told & set(table):
         values = entries.column(name)

@@ -80,7 +80,7 @@ class Plan:
     @cached_property
     def withheld(self) -> Bools:
         """(P,) partitions that somebody else than the new owner claims, so that nobody gets them this round."""
-        if not self.cooperative:
+        if not self.cooperative or not len(self.group.claims.member):
             return np.zeros(self.group.P, dtype=np.bool_)
         keeps = (self.owner != NOBODY) & (self.owner == self.group.owner)
         claimed = self.group.contested
@@ -92,7 +92,7 @@ class Plan:
     @cached_property
     def owner_now(self) -> Ints:
         """(P,) who owns each partition this round."""
-        return np.where(self.withheld, NOBODY, self.owner) if self.cooperative else self.owner
+        return np.where(self.withheld, NOBODY, self.owner) if self.withheld.any() else self.owner
 
     @cached_property
     def assignment(self) -> Assignment:
