@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from apportion.errors import Unavailable
@@ -37,7 +37,7 @@ MIXED = ("aiokafka", "java", "kafka-python", "confluent")
 
 @dataclass
 class One:
-    """A member, what it is, and when its process ended (None: it lives)."""
+    """A member, what it is, when its process ended (None: it lives), and when it was killed or frozen."""
 
     name: str
     kind: str
@@ -45,6 +45,7 @@ class One:
     member: PythonMember | JavaMember
     frozen: bool = False
     ended: float | None = None
+    fell: list[float] = field(default_factory=list)
 
     @property
     def generation(self) -> int:
@@ -57,7 +58,11 @@ class One:
 
 
 class Producer:
-    """Writes steadily to all partitions; restarts of the broker only delay it."""
+    """Writes steadily to all partitions, and waits while the broker is away.
+
+    What it would write meanwhile is left out: read at once when the broker is back, it would be most of what a
+    rebalance then finds uncommitted, and one moment would decide what the groups read twice.
+    """
 
     def __init__(self, bootstrap: str, sizes: dict[str, int], per_s: int = 300) -> None:
         from confluent_kafka import KafkaException
@@ -65,9 +70,8 @@ class Producer:
 
         self._trouble = KafkaException
 
-        self._client = Client(
-            {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60_000, "log_level": 2}
-        )
+        settings = {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60_000, "log_level": 2}
+        self._client = Client({**settings, "queue.buffering.max.messages": per_s // 2})
         self._sizes, self._per_s, self._over = sizes, per_s, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -78,8 +82,8 @@ class Producer:
             for _ in range(self._per_s // 20):
                 topic = TOPICS[n % len(TOPICS)]
                 n += 1
-                # A partition that was just added is unknown to this client for a moment.
-                with suppress(self._trouble):
+                # A partition that was just added is unknown to this client for a moment; a full queue is said above.
+                with suppress(self._trouble, BufferError):
                     self._client.produce(topic, b"%d" % n, partition=(n // len(TOPICS)) % self._sizes[topic])
             self._client.poll(0)
             time.sleep(0.05)
@@ -246,18 +250,20 @@ class Arena:
 def leave(one: One) -> None:
     try:
         one.member.leave()
+        one.ended = time.time()
     except Unavailable:  # it could not say good-bye in time: then it dies
-        one.member.kill()
-    one.ended = time.time()
+        kill(one)
 
 
 def kill(one: One) -> None:
     one.ended = time.time()
+    one.fell.append(one.ended)
     one.member.kill()
 
 
 def freeze(one: One) -> None:
     one.frozen = True
+    one.fell.append(time.time())
     one.member.process.send_signal(signal.SIGSTOP)
 
 

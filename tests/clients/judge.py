@@ -42,13 +42,18 @@ class Held:
 
 @dataclass
 class Life:
-    """All that one member told, in one form for all clients."""
+    """All that one member told, in one form for all clients.
+
+    fell
+        When it was killed or frozen: what it had read and not committed by then, somebody reads again.
+    """
 
     name: str
     cooperative: bool
     events: list[Event]
     ended: float | None
     kind: str = ""
+    fell: tuple[float, ...] = ()
     held: list[Held] = field(default_factory=list)
 
     def live(self) -> Life:
@@ -141,17 +146,34 @@ def unread(lives: Iterable[Life], ends: dict[Partition, int]) -> list[str]:
     return missing
 
 
+OF_THE_FALLEN = " of the fallen"
+
+
 def read_again(lives: Iterable[Life]) -> dict[str, int]:
-    """How many records were read that somebody had read before, by the kind of member that did so, in time order."""
-    seen: dict[Partition, set[int]] = defaultdict(set)
-    again: dict[str, int] = defaultdict(int)
+    """How many records were read that somebody had read before, by the kind of member that did so.
+
+    ``java of its own``: it had read them itself, last of all. ``java of the fallen``: the last reader was killed,
+    frozen or expelled before it had committed, which no strategy can help. ``java``: it took over from a living one.
+    """
     lives = list(lives)
     kind = {life.name: life.kind for life in lives}
-    for _at, name, partition, first, last in sorted(reads(lives)):
-        offsets = set(range(first, last + 1))
-        again[kind[name]] += len(offsets & seen[partition])
-        seen[partition] |= offsets
-    return {kind: count for kind, count in sorted(again.items()) if count}
+    fell = {life.name: [*life.fell, *(e["at"] for e in life.events if e["event"] == "lost")] for life in lives}
+    newest: dict[Partition, dict[int, tuple[str, float]]] = defaultdict(dict)
+    again: dict[str, int] = defaultdict(int)
+    for at, name, partition, first, last in sorted(reads(lives)):
+        readers = newest[partition]
+        for offset in range(first, last + 1):
+            if offset in readers:
+                before, then = readers[offset]
+                own = " of its own" if before == name else ""
+                again[kind[name] + (OF_THE_FALLEN if any(then < t <= at for t in fell[before]) else own)] += 1
+            readers[offset] = name, at
+    return dict(sorted(again.items()))
+
+
+def of_the_living(again: dict[str, int]) -> int:
+    """What was read again because a rebalance took it from, or interrupted, a member that lived."""
+    return sum(count for what, count in again.items() if not what.endswith(OF_THE_FALLEN))
 
 
 def reads(lives: Iterable[Life]) -> Iterator[tuple[float, str, Partition, int, int]]:

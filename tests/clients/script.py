@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 TOPICS = ("views", "sales")
 KINDS = ("java", "java", "kafka-python", "confluent")
-"""Of the slots at first, and what a new one is drawn from: Java twice, as the only one whose eager mode forgets."""
+"""Of the slots at first, and of each four that join: Java twice, as the only one of them whose eager mode forgets."""
 BAG = ("joined", "joined", "left", "killed", "froze", "resubscribed", "grown")
 MOST_SLOTS, FEWEST_AWAKE, MOST_PARTITIONS = 5, 2, 12
 
@@ -54,6 +54,7 @@ class Script:
         self.narrow = -1
         self.now = 0.0
         self._made = len(KINDS)
+        self._next_kinds: list[str] = []
 
     def __iter__(self) -> Iterator[Event]:
         for n, what in enumerate(self._bags(), 1):
@@ -104,7 +105,8 @@ class Script:
         if len(self.living) >= MOST_SLOTS:
             return None
         slot, self._made = self._made, self._made + 1
-        self.living[slot] = self.random.choice(KINDS)
+        self._next_kinds = self._next_kinds or self.random.sample(KINDS, len(KINDS))
+        self.living[slot] = self._next_kinds.pop()
         return Event(wait_s, "joined", slot, self.living[slot])
 
     def _left(self, wait_s: float) -> Event | None:

@@ -14,20 +14,22 @@ from pathlib import Path
 import pytest
 
 from .chaos import SESSION_MS, STRATEGY, Arena, One
-from .judge import Life, backwards, read_again, two_owners, unread
+from .judge import Life, backwards, of_the_living, read_again, two_owners, unread
 from .script import Script
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 LONG = os.environ.get("APPORTION_CHAOS") == "long"
 SEED = int(os.environ.get("APPORTION_CHAOS_SEED", "7"))
-REBALANCES, EVENTS = 300, 18
+REBALANCES, EVENTS = 300, 16
 
 
 @pytest.mark.timeout(3600 if LONG else 280)
 def test_nothing_is_doubled_or_lost_in_chaos(jars: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Three groups, Java, kafka-python, confluent-kafka and aiokafka, under the same events and a killed broker.
 
-    Of the two groups of the same members the cooperative one reads fewer records twice than the eager one.
+    Of the two groups of the same members the cooperative one reads fewer records twice than the eager one. What the
+    fallen had read and not committed is left out of that: it is read again whatever the strategy, and how much it is
+    depends on how long ago each happened to have committed.
     """
     began = time.monotonic()
     script = Script(SEED, frozen_s=SESSION_MS / 1000 + 2, broker_every=30 if LONG else 8)
@@ -44,19 +46,19 @@ def test_nothing_is_doubled_or_lost_in_chaos(jars: str, tmp_path: Path, capsys: 
         twice = {group: read_again(of_group) for group, of_group in lives.items()}
         back = backwards(arena.broker.bootstrap, arena.groups)
         records = sum(arena.ends.values())
-    total = {group: sum(by_kind.values()) for group, by_kind in twice.items()}
+    living = {group: of_the_living(by_kind) for group, by_kind in twice.items()}
     with capsys.disabled():
         print(
             f"\nchaos: seed {SEED}, {time.monotonic() - began:.0f} s, {len(arena.told)} events, {records} records, "
             f"rebalances {generations}, rounds to settle after the last event {rounds}"
         )
         for group, by_kind in twice.items():
-            print(f"read again, {group}: {total[group]} {by_kind}")
+            print(f"read again, {group}: {sum(by_kind.values())}, {living[group]} of them of the living: {by_kind}")
     assert not any(doubled.values()), doubled
     assert not any(missing.values()), missing
     assert not back
     assert all(1 <= count <= 2 for count in rounds.values()), rounds
-    assert total["cooperative"] < total["eager"], twice
+    assert living["cooperative"] < living["eager"], twice
 
 
 def shake(arena: Arena) -> None:
@@ -84,4 +86,4 @@ def last_leaves(arena: Arena) -> dict[str, int]:
 def lived(group: str, one: One) -> Life:
     """A member's events; the listener's clean-up at the end of the test is no part of its life."""
     keeps = STRATEGY[group] == "cooperative-sticky" and one.kind != "aiokafka"
-    return Life(one.name, keeps, list(one.member.events), one.ended, one.kind).live()
+    return Life(one.name, keeps, list(one.member.events), one.ended, one.kind, tuple(one.fell)).live()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from apportion.testing.members.common import (
@@ -13,7 +12,6 @@ from apportion.testing.members.common import (
     Teller,
     by_topic,
     consumer_settings,
-    spoken,
     strategies,
 )
 
@@ -37,12 +35,12 @@ async def live(config: Config, tell: Teller, orders: Orders) -> None:
                 consumer.subscribe(topics=order[7:].split(","), listener=watch)
             for partition, records in (await consumer.getmany(timeout_ms=100, max_records=200)).items():
                 done.read(partition, records)
-            await commit(consumer, done.due(), tell)
+            await commit(consumer, done, tell)
             await asyncio.sleep(config.get("pause_ms", 0) / 1000)
         except KafkaError as error:
             tell("error", why=f"{type(error).__name__}: {error}")
             await asyncio.sleep(0.2)
-    await commit(consumer, done.due(last=True), tell)
+    await commit(consumer, done, tell, last=True)
     await consumer.stop()
     tell("left")
 
@@ -84,14 +82,15 @@ def watcher(consumer: Any, done: Done, tell: Teller) -> Any:
     return Watch()
 
 
-async def commit(consumer: Any, offsets: Mapping[Any, int], tell: Teller) -> None:
-    """Commit, and tell how it went."""
+async def commit(consumer: Any, done: Done, tell: Teller, *, last: bool = False) -> None:
+    """Commit what is due, and tell how it went."""
     from aiokafka.errors import KafkaError
 
+    offsets = done.due(last=last)
     if not offsets:
         return
     try:
-        await consumer.commit(dict(offsets))
-        tell("committed", offsets=spoken(offsets))
+        await consumer.commit(offsets)
+        done.committed(offsets)
     except KafkaError as error:
         tell("refused", why=type(error).__name__)

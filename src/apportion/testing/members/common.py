@@ -73,9 +73,15 @@ class Done:
         """What to commit now, by partition: all where it is time for it or the last one, unless it never commits."""
         if self._every_s < 0 or (not last and time.monotonic() < self._next):
             return {}
+        return dict(self._offsets)
+
+    def committed(self, offsets: Mapping[Any, int]) -> None:
+        """These are safe; what was refused instead stays due, and is tried again after the next poll."""
         self._next = time.monotonic() + self._every_s
-        taken, self._offsets = self._offsets, {}
-        return taken
+        for partition, offset in offsets.items():
+            if self._offsets.get(partition) == offset:
+                del self._offsets[partition]
+        self._tell("committed", offsets={f"{part.topic}-{part.partition}": at for part, at in offsets.items()})
 
 
 def consumer_settings(config: Config, name: str) -> dict[str, Any]:
@@ -132,8 +138,3 @@ def by_topic(partitions: Iterable[Any]) -> dict[str, list[int]]:
     for topic, partition in sorted(partitions):
         found.setdefault(topic, []).append(partition)
     return found
-
-
-def spoken(offsets: Mapping[Any, int]) -> dict[str, int]:
-    """Offsets as an event tells them: ``{"clicks-0": 5}``."""
-    return {f"{partition.topic}-{partition.partition}": offset for partition, offset in offsets.items()}

@@ -76,9 +76,9 @@ class Commits:
 
         if self._never or not self._news:
             return
-        self._next, self._news = time.monotonic() + self._every_s, False
         try:
             self._consumer.commit()
+            self._next, self._news = time.monotonic() + self._every_s, False
         except KafkaError as error:
             self._tell("refused", why=f"{type(error).__name__}: {error}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from apportion.testing.members.common import (
@@ -13,7 +12,6 @@ from apportion.testing.members.common import (
     Teller,
     by_topic,
     consumer_settings,
-    spoken,
     strategies,
 )
 
@@ -32,12 +30,12 @@ def run(config: Config, tell: Teller, orders: Orders) -> None:
                 consumer.subscribe(topics=order[7:].split(","), listener=watch)
             for partition, records in consumer.poll(timeout_ms=config.get("poll_ms", 100)).items():
                 done.read(partition, records)
-            commit(consumer, done.due(), tell)
+            commit(consumer, done, tell)
             time.sleep(config.get("pause_ms", 0) / 1000)
         except KafkaError as error:
             tell("error", why=f"{type(error).__name__}: {error}")
             time.sleep(0.2)
-    commit(consumer, done.due(last=True), tell)
+    commit(consumer, done, tell, last=True)
     consumer.close(autocommit=False)
     tell("left")
 
@@ -94,15 +92,16 @@ def tell_assignments(consumer: Any, tell: Teller) -> None:
     coordinator._on_join_complete_async = tells
 
 
-def commit(consumer: Any, offsets: Mapping[Any, int], tell: Teller) -> None:
-    """Commit, and tell how it went."""
+def commit(consumer: Any, done: Done, tell: Teller, *, last: bool = False) -> None:
+    """Commit what is due, and tell how it went."""
     from kafka.errors import KafkaError
     from kafka.structs import OffsetAndMetadata
 
+    offsets = done.due(last=last)
     if not offsets:
         return
     try:
-        consumer.commit({part: OffsetAndMetadata(at, "", -1) for part, at in offsets.items()}, timeout_ms=5000)
-        tell("committed", offsets=spoken(offsets))
+        consumer.commit({part: OffsetAndMetadata(at, "", -1) for part, at in offsets.items()}, timeout_ms=2000)
+        done.committed(offsets)
     except KafkaError as error:
         tell("refused", why=type(error).__name__)

@@ -39,15 +39,14 @@ final class Pending {
 
     void commitIfDue() {
         if (System.currentTimeMillis() < next) return;
-        next = System.currentTimeMillis() + everyMs;
         commit();
     }
 
-    /** Throws what the client throws; what it could not commit is not tried again. */
+    /** Throws what the client throws; what it could not commit stays due, and is tried again after the next poll. */
     void commit() {
         if (everyMs == 0 || read.isEmpty()) return;
-        Map<TopicPartition, OffsetAndMetadata> now = new HashMap<>(read);
+        consumer.commitSync(new HashMap<>(read), Duration.ofSeconds(5));
         read.clear();
-        consumer.commitSync(now, Duration.ofSeconds(5));
+        next = System.currentTimeMillis() + everyMs;
     }
 }
