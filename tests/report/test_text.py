@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from apportion.report.text import Table, partitions_in_words, printable, render, shorten, to_csv
+from apportion.report.text import Table, fold, partitions_in_words, printable, render, shorten, to_csv
 
 TABLE = Table(("NAME", "LAG", "NOTE"), [("a", 5, None), ("日本", 1200, "x\ny"), ("e\u0301", None, "z")])
 
@@ -42,3 +42,10 @@ def test_runs_of_partitions_are_drawn_together() -> None:
 def test_what_is_too_long_is_cut() -> None:
     assert shorten("abcdefgh", 6) == "abc..."
     assert shorten("abc", 6) == "abc"
+
+
+def test_a_long_sentence_breaks_between_words_and_a_name_never() -> None:
+    name = "consumer-1-" + "f" * 40
+    folded = fold(f"! One member carries 77% of the lag: {name}, 6 of 8.", 40)
+    assert folded.splitlines() == ["! One member carries 77% of the lag:", f"  {name},", "  6 of 8."]
+    assert fold("short", 40) == "short"

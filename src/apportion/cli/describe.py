@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from apportion.cli import source
-from apportion.cli.output import emit_json, emit_tables
+from apportion.cli.output import emit_json, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, add_output
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.output == "html":
         pages.emit_page([pages.of_observed(group) for group in found], source.input_name(args))
+        return 0
+    if not found:
+        tell("the cluster has no consumer groups: nobody has joined one or committed yet")
         return 0
     standings = [standing(group) for group in found]
     if args.offsets or args.members or args.state or args.output in ("csv", "ndjson"):

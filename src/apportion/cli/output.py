@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from shutil import get_terminal_size
 from typing import Any
 
-from apportion.report.text import Table, printable, records_to_ndjson, render, to_csv, wants_style
+from apportion.report.text import Table, fold, printable, records_to_ndjson, render, to_csv, wants_style
 
 
 def emit(text: str) -> None:
@@ -36,7 +37,9 @@ def emit_tables(tables: Sequence[Table], form: str, notes: Iterable[str] = ()) -
     else:
         bold = wants_style(sys.stdout)
         shown = [render(table if form == "wide" else table.narrow(), bold) for table in tables]
-        said = "".join(printable(note) + "\n" for note in notes)
+        # A terminal breaks lines within words; a pipe gets each sentence on one line.
+        width = get_terminal_size().columns if sys.stdout.isatty() else 10**9
+        said = "".join(fold(printable(note), width) + "\n" for note in notes)
         emit("\n".join([*shown, said] if said else shown))
 
 

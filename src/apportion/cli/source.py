@@ -104,7 +104,7 @@ def _content(path: str) -> bytes:
 def input_name(args: argparse.Namespace) -> str:
     """How a page calls where its groups came from."""
     if args.file and args.file != "-":
-        return os.path.basename(os.path.abspath(args.file))
+        return os.path.basename(os.path.abspath(str(args.file)))
     if args.bootstrap_server:
         return str(args.bootstrap_server)
     return "live cluster" if not args.file and _live_is_meant(args) else "standard input"

@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 import time
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, NoReturn
 
 from apportion.cli import source
@@ -56,11 +57,12 @@ def _look(cluster: Cluster, name: str, view: View) -> None:
 
 def _print(cluster: Cluster, args: argparse.Namespace, view: View) -> int:
     """Pictures one below the other, for a pipe; or just one."""
-    emit(view.text(width=100))
+    width = get_terminal_size().columns if sys.stdout.isatty() else 100
+    emit(view.text(width))
     while not args.once:
         time.sleep(args.interval)
         _look(cluster, args.groups[0], view)
-        emit("\n" + view.text(width=100))
+        emit("\n" + view.text(width))
     return 0
 
 

@@ -11,6 +11,7 @@ from apportion.report.text import Cell, Table, count
 
 LAST: Final = 3
 """Rebalances that are told."""
+SKEW: Final = "skew: partitions of the fullest member less those of the emptiest"
 
 
 def tables(standing: Standing, rebalances: Sequence[Any]) -> list[Table]:
@@ -33,19 +34,22 @@ def last(rebalances: Sequence[Any]) -> Table:
         for one in rebalances[-LAST:]
     ]  # fmt: skip
     more = len(rebalances) - len(rows)
-    title = "Last rebalances:" if not more else f"Last rebalances ({count(more, 'earlier one', 'earlier ones')}):"
+    title = "Last rebalances, UTC" + (f" ({count(more, 'earlier one', 'earlier ones')}):" if more else ":")
     return Table(("GENERATION", "AT", "CAUSE", "#MEMBERS", "MOVED", "NEEDLESS", "KEPT", "GIVEN"), rows, title)
 
 
 def notes(standing: Standing, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What is odd, and in one line what each strategy would have moved over the whole history."""
     said = [f"! {sentence}" for sentence in standing.odd]
-    if replayed:
-        really = next(iter(replayed.values()))["moves_then"]
-        order = sorted(replayed.items(), key=lambda item: (item[1]["moves"], item[0]))
+    really = next((total["moves_then"] for total in replayed.values()), 0)
+    if any(total["moves"] for total in replayed.values()) or really:
+        # Evenness first: who leaves all work to one member moves nothing.
+        order = sorted(replayed.items(), key=lambda item: (item[1]["skew_max"], item[1]["moves"], item[0]))
         each = ", ".join(f"{name} {total['moves']:,} (skew {total['skew_max']})" for name, total in order)
         widest = next(iter(replayed.values()))["skew_max_then"]
         said.append(f"Moved over its history: {really:,} (skew {widest}). It would have been: {each}.")
+    elif replayed:
+        said.append("Nothing moved over its history, nor would it have under any strategy.")
     return said
 
 
@@ -58,4 +62,8 @@ def totals(stories: Sequence[Mapping[str, Mapping[str, Any]]]) -> Table:
     for name in names:
         mine = [story[name] for story in stories if name in story]
         rows.append((name, len(mine), sum(t["moves"] for t in mine), max(t["skew_max"] for t in mine)))
-    return Table(("ASSIGNOR", "GROUPS", "MOVES", "WIDEST-SKEW"), rows, "All groups under each strategy:")
+    return Table(
+        ("ASSIGNOR", "GROUPS", "MOVES", "WIDEST-SKEW"),
+        rows,
+        "All groups under each strategy (skew: partitions of the fullest member less those of the emptiest):",
+    )

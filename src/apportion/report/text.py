@@ -117,6 +117,22 @@ def shorten(text: str, places: int) -> str:
     return text if len(text) <= places else text[: max(places - 3, 0)] + "..."
 
 
+def fold(sentence: str, width: int) -> str:
+    """A long sentence broken between words, its further lines indented.
+
+    >>> print(fold("! The lag is local: clicks-0 has 90% of it.", 24))
+    ! The lag is local:
+      clicks-0 has 90% of it.
+    """
+    if cell_width(sentence) <= width:
+        return sentence
+    import textwrap
+
+    return textwrap.fill(
+        sentence, max(width, 20), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
 def partitions_in_words(topics: Mapping[str, Sequence[int]], runs: bool = True) -> str:
     """Partitions as Kafka's tool writes them, runs drawn together: ``clicks(0-3,7), orders(1)``."""
     return ", ".join(f"{topic}({','.join(_runs(ids) if runs else map(str, ids))})" for topic, ids in topics.items())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from textwrap import wrap
 from typing import Final
 
 from apportion.arrays import NOBODY
 from apportion.model.measures import lag_held, loads
 from apportion.report.describing import Standing
 from apportion.report.text import cell_width, count, printable, shorten
+from apportion.report.words import member_label
 
 BAR: Final = 30
 MOST_CHANGES: Final = 8
@@ -39,8 +41,9 @@ class View:
         """The picture, at most so many places wide and lines high."""
         if self.standing is None:
             return ""
-        lines = [f"{_clock(self.at)}  {self.standing.heading}{self._trend()}", "", *bars(self.standing, width)]
-        lines += ["", *(f"! {sentence}" for sentence in self.standing.odd)] if self.standing.odd else []
+        lines = [f"{_clock(self.at)} UTC  {self.standing.heading}{self._trend()}", "", *bars(self.standing, width)]
+        odd = [line for sentence in self.standing.odd for line in wrap(f"! {sentence}", width, subsequent_indent="  ")]
+        lines += ["", *odd] if odd else []
         lines += ["", "Changes since the first look:", *(self.changes or ["none"])]
         if height is not None and len(lines) > height - 1:
             lines = [*lines[: height - 2], f"... {len(lines) - height + 2} more lines"]
@@ -60,7 +63,7 @@ def bars(standing: Standing, width: int) -> list[str]:
         return []
     lag, held = lag_held(group, group.owner).tolist(), loads(group.owner, group.M).tolist()
     most = max(max(lag), 1)
-    names = [_name(standing, m) for m in range(group.M)]
+    names = [member_label(group, m) for m in range(group.M)]
     room = min(max(map(cell_width, names)), max(width - BAR - 32, 12))
     lines = []
     for m, name in enumerate(names):
@@ -72,7 +75,8 @@ def bars(standing: Standing, width: int) -> list[str]:
     return lines
 
 
-def _name(standing: Standing, m: int) -> str:
+def _identity(standing: Standing, m: int) -> str:
+    """What stays the same from one look to the next, unlike a label: a second member can take a client id."""
     group = standing.group
     return group.instance_ids[m] or group.members[m]
 
@@ -80,8 +84,8 @@ def _name(standing: Standing, m: int) -> str:
 def difference(before: Standing, now: Standing) -> str:
     """What changed between two looks, in a sentence; "" where owners, members and state are as before."""
     said = []
-    came = sorted(set(now.group.members) - set(before.group.members))
-    gone = sorted(set(before.group.members) - set(now.group.members))
+    came = _labels(now, set(now.group.members) - set(before.group.members))
+    gone = _labels(before, set(before.group.members) - set(now.group.members))
     if came:
         said.append(f"joined: {_list(came)}")
     if gone:
@@ -100,8 +104,13 @@ def difference(before: Standing, now: Standing) -> str:
 
 def _owners(standing: Standing) -> Owners:
     group = standing.group
-    names = [_name(standing, m) for m in range(group.M)]
+    names = [_identity(standing, m) for m in range(group.M)]
     return {group.name_of(p): names[m] for p, m in enumerate(group.owner.tolist()) if m != NOBODY}
+
+
+def _labels(standing: Standing, members: set[str]) -> list[str]:
+    group = standing.group
+    return sorted(member_label(group, m) for m, member in enumerate(group.members) if member in members)
 
 
 def _list(names: list[str]) -> str:

@@ -1,0 +1,36 @@
+"""The live view names members as people do, and tells a move from a new name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apportion.model.text import read_group
+from apportion.report.describing import Standing
+from apportion.report.watching import View
+
+
+def standing(members: dict[str, Any]) -> Standing:
+    topics = {"clicks": [{"partition": p, "begin": 0, "end": 100, "committed": 10} for p in range(4)]}
+    return Standing(read_group({"group": "g", "topics": topics, "members": members}), {"state": "Stable"})
+
+
+def member(client: str, *owned: int) -> dict[str, Any]:
+    return {"client_id": client, "topics": ["clicks"], "owned": {"clicks": list(owned)}, "generation": 1}
+
+
+def test_a_second_member_of_the_same_client_id_moves_nothing() -> None:
+    view = View()
+    view.take(standing({"pod-1111": member("pod", 0, 1, 2, 3)}), 0.0)
+    assert "\npod  #" in view.text()
+    view.take(standing({"pod-1111": member("pod", 0, 1, 2, 3), "pod-2222": member("pod")}), 2.0)
+    assert view.changes == ["00:00:02  joined: pod-2222"]
+    assert "\npod-1111  #" in view.text()
+
+
+def test_what_is_odd_is_told_to_the_end_however_narrow_the_terminal_is() -> None:
+    view = View()
+    view.take(standing({"a" * 30: member("a" * 30, 0, 1, 2, 3), "b" * 30: member("b" * 30)}), 0.0)
+    told = " ".join(view.text(width=60).split())
+    assert view.standing is not None
+    assert all(sentence in told for sentence in view.standing.odd)
+    assert all(len(line) <= 60 for line in view.text(width=60).splitlines())
