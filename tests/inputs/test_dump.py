@@ -48,6 +48,14 @@ def whole_numbers_for_times(folder: Path) -> None:
     pq.write_table(table.set_column(5, "at", table["at"].cast(pa.int64())), folder / "ends.parquet")
 
 
+def put_first(folder: Path, name: str, value: object, kind: pa.DataType) -> None:
+    """The first row's value of a column, changed."""
+    table = pq.read_table(records(folder))
+    place = table.column_names.index(name)
+    changed = pa.array([value, *table[name].to_pylist()[1:]], kind)
+    pq.write_table(table.set_column(place, name, changed), records(folder))
+
+
 def racks_as_text(folder: Path) -> None:
     table = pq.read_table(folder / "topics.parquet")
     texts = pa.array([",".join(racks) for racks in table["racks"].to_pylist()])
@@ -67,6 +75,9 @@ def racks_as_text(folder: Path) -> None:
         (text_keys, "column key: found type string; needed binary"),
         (no_offsets, "column offset: found no such column; needed one of type bigint"),
         (whole_numbers_for_times, "column at: found type int64; needed timestamp"),
+        (lambda folder: put_first(folder, "offset", None, pa.int64()), "column offset: found null in 1 rows"),
+        (lambda folder: put_first(folder, "partition", 2**40, pa.int64()), "column partition: found 1099511627776"),
+        (lambda folder: put_first(folder, "offset", 2**63, pa.uint64()), "column offset: found 9223372036854775808"),
         (racks_as_text, "column racks: found type string; needed array<string>"),
     ],
 )

@@ -325,6 +325,10 @@ def test_java_errors_become_sentences() -> None:
         ("java.io.IOException: No space left on device", "is full"),
         ("org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics", "may not read"),
         ("java.nio.file.AccessDeniedException: /x", "may not be written"),
+        (
+            "[FAILED_READ_FILE.NO_HINT] error while reading file file:///d/a%20b.parquet. SQLSTATE",
+            "/d/a%20b.parquet cannot",
+        ),
         ("x\nCaused by: java.lang.Foo: the inner reason\n\tat y", "the inner reason"),
     ):
         assert words in trouble.sentence(RuntimeError(text), "/out")

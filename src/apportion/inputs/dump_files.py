@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,8 +59,9 @@ def find(path: str | Path) -> DumpFiles:
         raise BadInput(str(path), "no ends.parquet", NEEDED)
     samples = [file for file in parquet.files(folder / "samples") if file.name.startswith("ends-")]
     topics = parquet.files(folder / "topics.parquet")
-    return DumpFiles(_all(records, RECORDS), _all(ends, ENDS), _all(samples, ENDS), _all(topics, TOPICS))
+    whole = _all(records, RECORDS, ("partition", "offset", "timestamp"))
+    return DumpFiles(whole, _all(ends, ENDS), _all(samples, ENDS), _all(topics, TOPICS))
 
 
-def _all(files: list[Path], columns: Mapping[str, Check]) -> Forms:
-    return {file: parquet.check(file, columns) for file in files}
+def _all(files: list[Path], columns: Mapping[str, Check], filled: Collection[str] = ()) -> Forms:
+    return {file: parquet.check(file, columns, filled) for file in files}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,18 +58,38 @@ def _newest_version(table: Path) -> list[Path]:
         raise _broken(table / "_delta_log", error) from None
 
 
-def check(file: Path, columns: Mapping[str, Check]) -> dict[str, str]:
+def check(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ()) -> dict[str, str]:
     """What the file stores each column as: the Arrow type's name, or ``INT96``.
+
+    filled
+        Columns that must have a value in each row.
 
     Reads the footer alone; raises unless the file is a whole Parquet file that has these columns, with these types.
     """
     try:
         with pq.ParquetFile(file) as whole:
-            schema, stored = whole.schema_arrow, whole.schema
+            schema, stored, footer = whole.schema_arrow, whole.schema, whole.metadata
             old = {one.path for one in map(stored.column, range(len(stored))) if one.physical_type == "INT96"}
     except Exception as error:  # whatever Arrow finds wrong with foreign bytes
         raise _broken(file, error) from None
-    return {name: INT96 if name in old else _form(file, schema, name, *columns[name]) for name in columns}
+    forms = {name: INT96 if name in old else _form(file, schema, name, *columns[name]) for name in columns}
+    for number in range(len(stored)):
+        name = stored.column(number).path
+        if name in columns:
+            groups = [footer.row_group(group).column(number).statistics for group in range(footer.num_row_groups)]
+            _check_values(file, name, columns[name][0], name in filled, [said for said in groups if said is not None])
+    return forms
+
+
+def _check_values(file: Path, name: str, needed: str, filled: bool, groups: list[Any]) -> None:
+    """Refuse nulls where none can be, and numbers too large for their column; without statistics all is believed."""
+    nulls = sum(said.null_count or 0 for said in groups)
+    if filled and nulls:
+        raise BadInput(f"{file}, column {name}", f"null in {nulls} rows", "a value in each row")
+    limit = 2 ** {INT[0]: 31, BIGINT[0]: 63}.get(needed, 999)
+    for value in [value for said in groups if said.has_min_max and limit < 2**64 for value in (said.min, said.max)]:
+        if isinstance(value, int) and not -limit <= value < limit:
+            raise BadInput(f"{file}, column {name}", str(value), f"a number below {limit}")
 
 
 def _form(file: Path, schema: Any, name: str, needed: str, fits: Callable[[Any], bool]) -> str:

@@ -36,7 +36,7 @@ _KNOWN: Final = (
     (r"OutOfMemoryError|Java heap space", "Spark ran out of memory; give it more with APPORTION_SPARK_MEMORY=4g"),
     (
         r"is not a Parquet file|Could not read footer|CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE|Can not read value",
-        "a Parquet file cannot be read to its end; copy it again",
+        "{file} cannot be read to its end; copy it again",
     ),
 )
 
@@ -66,7 +66,9 @@ def sentence(error: BaseException, where: Path | str) -> str:
         return str(ours[-1])
     for pattern, words in _KNOWN:
         if re.search(pattern, said):
-            return words.format(where=where, scratch=tempfile.gettempdir())
+            file = re.search(r"file:(?://)?(/[^\s\"']+\.parquet)", said)
+            named = file[1] if file else "a Parquet file"
+            return words.format(where=where, scratch=tempfile.gettempdir(), file=named)
     return f"Spark gave up: {_innermost(said)}"
 
 
