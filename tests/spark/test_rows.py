@@ -11,6 +11,7 @@ import pytest
 from tests.spark import made
 
 from apportion.spark import rows
+from apportion.testing import records as write
 
 THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
 
@@ -31,6 +32,22 @@ def test_the_fast_decoder_gives_the_plain_ones_rows_in_its_order() -> None:
     for start, size in ((0, 0), (1, 1), (7, 100), (4000, 1000)):
         piece = whole.slice(start, size)
         assert rows.commit_rows(piece).equals(rows.plain_commit_rows(piece))
+
+
+@pytest.mark.parametrize("views", [True, False])
+def test_texts_of_every_length_come_out_whole(monkeypatch: pytest.MonkeyPatch, views: bool) -> None:
+    """Short ones lie inside Arrow's views, long ones do not; an older Arrow has no such views at all."""
+    monkeypatch.setattr(rows, "_casts_views", lambda: views)
+    pairs: list[made.Pair] = []
+    for size in range(40):
+        key = write.commit_key("gruppe"[:size] + "ü" * max(0, size - 6), "t" * (39 - size), size)
+        ids = None if size % 3 == 0 else bytes([size % 5]) * 16
+        pairs.append((key, write.commit_value(size, metadata="m" * size, topic_id=ids)))
+        pairs.append((key, None))
+    for part in (pairs, pairs[:1], pairs[1:2], pairs[2:3], pairs[-2:]):
+        whole = made.batch(part)
+        assert rows.commit_rows(whole).equals(rows.plain_commit_rows(whole))
+        assert rows.not_done(whole).size == 0
 
 
 def test_large_and_fixed_binaries_read_the_same() -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from apportion.errors import UnreadableBytes
 from apportion.spark import schemas
-from apportion.wire.commits import Column, Commits, decode_commits, packed, topic_id_texts
+from apportion.wire.commits import Column, Commits, decode_commits, packed, sixteens, text_views, topic_id_texts
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Member, Other, Record, decode
 from apportion.wire.partitions import Held
 
@@ -139,19 +139,39 @@ def _times(millis: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Arra
 def _text(
     source: Column, at: np.ndarray[Any, Any], size: np.ndarray[Any, Any], valid: np.ndarray[Any, Any] | None = None
 ) -> pa.Array:
-    offsets, data = packed(source.data, at, size)
     mask = None if valid is None or valid.all() else pa.array(valid).buffers()[1]
+    if not size.any():
+        return pa.StringArray.from_buffers(at.size, pa.py_buffer(bytes(4 * at.size + 4)), pa.py_buffer(b""), mask)
+    views = text_views(source.data, at, size) if _casts_views() else None
+    if views is not None:
+        # Arrow copies texts out of views at half the price of gathering them byte by byte here.
+        buffers = [mask, pa.py_buffer(views), pa.py_buffer(source.data)]
+        return pa.Array.from_buffers(pa.string_view(), at.size, buffers).cast(pa.string())
+    offsets, data = packed(source.data, at, size)
     return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(data), mask)
+
+
+@cache
+def _casts_views() -> bool:
+    """Whether this pyarrow makes texts of views; older ones do not."""
+    try:
+        pa.array([], pa.string_view()).cast(pa.string())
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def _topic_ids(values: Column, at: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Array:
     if not valid.any():
         return pa.nulls(at.size, pa.string())
-    letters = np.ascontiguousarray(topic_id_texts(values.data, at[valid]))
-    offsets = np.zeros(at.size + 1, np.int32)
-    offsets[1:] = np.cumsum(np.where(valid, 22, 0))
+    # Few topics in many commits: each id is written out once.
     mask = None if valid.all() else pa.array(valid).buffers()[1]
-    return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(letters), mask)
+    raw = pa.py_buffer(sixteens(values.data, np.where(valid, at, 0)))
+    ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), at.size, [mask, raw]).dictionary_encode()
+    distinct = np.frombuffer(ids.dictionary.buffers()[1], np.uint8)[: 16 * len(ids.dictionary)]
+    letters = np.ascontiguousarray(topic_id_texts(distinct, np.arange(len(ids.dictionary)) * 16))
+    ends = pa.py_buffer(np.arange(len(letters) + 1, dtype=np.int32) * 22)
+    return pa.StringArray.from_buffers(len(letters), ends, pa.py_buffer(letters)).take(ids.indices)
 
 
 def _commits_one_by_one(

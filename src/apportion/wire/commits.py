@@ -233,6 +233,37 @@ def packed(data: Octets, at: Ints, size: Ints) -> tuple[NDArray[np.int32], Octet
     return offsets, data[where]
 
 
+def text_views(data: Octets, at: Ints, size: Ints) -> NDArray[np.int32] | None:
+    """(n, 4) the slices as Arrow's string views: the size and the first bytes; for long ones buffer 0 and the place.
+
+    None where the data is 2 GiB or more, or too short to read a view's 12 bytes at once.
+    """
+    if not 12 <= data.size <= np.iinfo(np.int32).max:
+        return None
+    views = np.zeros((at.size, 4), np.int32)
+    views[:, 0] = size
+    long = np.flatnonzero(size > 12)
+    views[long, 1] = np.ndarray((data.size - 3,), np.int32, data.data, strides=(1,))[at[long]]
+    views[long, 3] = at[long]
+    short = np.flatnonzero((size > 0) & (size <= 12))
+    if short.size:
+        places = np.arange(12)
+        where = np.minimum(at[short, None] + places, data.size - 1)
+        inside = np.where(places < size[short, None], data[where], 0).astype(np.uint8)
+        views[short, 1:] = inside.view(np.int32)
+    return views
+
+
+def sixteens(data: Octets, at: Ints) -> Octets:
+    """(16 n,) the 16 bytes at each place, one after the other; every place must have them."""
+    halves = np.empty((at.size, 2), np.int64)
+    if data.size < 16:
+        raise ValueError(f"16 bytes at each place, of {data.size}")
+    eights = np.ndarray((data.size - 7,), np.int64, data.data, strides=(1,))
+    halves[:, 0], halves[:, 1] = eights[at], eights[at + 8]
+    return halves.view(np.uint8).reshape(-1)
+
+
 def topic_id_texts(data: Octets, at: Ints) -> Octets:
     """(n, 22) the letters of the ids that begin at ``at``: Kafka's base64url, as ASCII."""
     raw = np.zeros((at.size, 18), np.int64)
