@@ -13,6 +13,14 @@ __version__: Final = "0.1.0"
 
 if TYPE_CHECKING:
     from apportion.assignors import Assignor, find, known
+    from apportion.assignors.cooperative_sticky import CooperativeSticky
+    from apportion.assignors.failover import Failover
+    from apportion.assignors.lag_aware import LagAware
+    from apportion.assignors.range import Range
+    from apportion.assignors.roundrobin import RoundRobin
+    from apportion.assignors.sticky import Sticky
+    from apportion.assignors.sticky_stream_join import StickyStreamJoin
+    from apportion.assignors.streams import Streams
     from apportion.errors import ApportionError, BadInput, BrokenAssignor, MissingExtra, Unavailable, UnknownName
     from apportion.model.group import Group
     from apportion.model.measures import measure
@@ -26,9 +34,17 @@ _ROOMS: Final = {
     "Assignor": "apportion.assignors",
     "BadInput": "apportion.errors",
     "BrokenAssignor": "apportion.errors",
+    "CooperativeSticky": "apportion.assignors.cooperative_sticky",
+    "Failover": "apportion.assignors.failover",
     "Group": "apportion.model.group",
+    "LagAware": "apportion.assignors.lag_aware",
     "MissingExtra": "apportion.errors",
     "Plan": "apportion.model.plan",
+    "Range": "apportion.assignors.range",
+    "RoundRobin": "apportion.assignors.roundrobin",
+    "Sticky": "apportion.assignors.sticky",
+    "StickyStreamJoin": "apportion.assignors.sticky_stream_join",
+    "Streams": "apportion.assignors.streams",
     "Unavailable": "apportion.errors",
     "UnknownName": "apportion.errors",
     "find": "apportion.assignors",
@@ -45,9 +61,17 @@ __all__ = [
     "Assignor",
     "BadInput",
     "BrokenAssignor",
+    "CooperativeSticky",
+    "Failover",
     "Group",
+    "LagAware",
     "MissingExtra",
     "Plan",
+    "Range",
+    "RoundRobin",
+    "Sticky",
+    "StickyStreamJoin",
+    "Streams",
     "Unavailable",
     "UnknownName",
     "__version__",

@@ -9,7 +9,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.assignors import Assignor, changed_settings, find
-from apportion.errors import BrokenAssignor
+from apportion.errors import BadInput, BrokenAssignor
 from apportion.model.group import Group
 from apportion.model.plan import Answer, Plan
 from apportion.model.text import read_group
@@ -34,14 +34,26 @@ def plan(
     """
     if not isinstance(group, Group):
         group = read_group(dict(group) if isinstance(group, Mapping) else group)
-    if isinstance(assignor, str):
-        assignor = find(assignor, settings)
+    assignor = _strategy(assignor, settings)
     answer = assignor.assign(group)
     if not isinstance(answer, Answer):
         answer = Answer(answer)
     check_owners(assignor.name, group, answer.owner)
     cooperative = bool(getattr(assignor, "cooperative", False))
     return Plan(group, assignor.name, changed_settings(assignor), answer, cooperative)
+
+
+def _strategy(assignor: str | Assignor, settings: Mapping[str, Any] | None) -> Assignor:
+    """The strategy of that name, or the one that was made by hand."""
+    if isinstance(assignor, str):
+        return find(assignor, settings)
+    if isinstance(assignor, type):
+        raise BadInput("assignor", f"the class {assignor.__name__}", f"a strategy made of it, {assignor.__name__}()")
+    if not callable(getattr(assignor, "assign", None)):
+        raise BadInput("assignor", f"a {type(assignor).__name__}", "a strategy, such as LagAware(), or its name")
+    if settings:
+        raise BadInput("settings", f"{', '.join(settings)} beside a strategy made by hand", "them where it is made")
+    return assignor
 
 
 def check_owners(name: str, group: Group, owner: Ints) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
+from typing import Any
 
 import pytest
 
@@ -48,3 +49,25 @@ def test_a_strategy_made_by_hand_refuses_the_settings_that_its_name_would_refuse
         LagAware(scope="nope")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="max_skew"):
         LagAware(max_skew=1.5)  # type: ignore[arg-type]
+
+
+def test_every_strategy_is_a_public_class_by_its_own_name() -> None:
+    for strategy in assignors.known().values():
+        assert getattr(apportion, strategy.__name__) is strategy
+        assert getattr(assignors, strategy.__name__) is strategy
+    with pytest.raises(AttributeError, match="NoSuch"):
+        assignors.NoSuch  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "said"),
+    [
+        (LagAware, None, r"found the class LagAware; needed a strategy made of it, LagAware\(\)"),
+        (5, None, "found a int; needed a strategy"),
+        (None, None, "found a NoneType"),
+        (LagAware(), {"max_skew": 1}, "found max_skew beside a strategy made by hand"),
+    ],
+)
+def test_what_is_no_strategy_is_refused_in_a_sentence(given: Any, settings: Any, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        apportion.plan({"topics": {"t": 1}, "members": {"a": {"topics": ["t"]}}}, given, settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -119,6 +120,13 @@ BAD: list[tuple[Any, str, str]] = [
     ("[" * 100_000, "text", "nested too deep"),
     ('{"topics": {"t": ' + "9" * 5000 + "}}", "text", "a number of thousands of digits"),
 ]
+
+
+def test_ordered_dicts_are_dicts_and_a_tuple_is_shown_as_one() -> None:
+    made = OrderedDict(topics=OrderedDict(t=1), members=OrderedDict(a=OrderedDict(topics=["t"])))
+    assert apportion.plan(made).assignment == {"a": {"t": [0]}}
+    with pytest.raises(apportion.BadInput, match=r"found \('t',\); needed a list of names"):
+        apportion.plan({"topics": {"t": 1}, "members": {"a": {"topics": ("t",)}}})
 
 
 @pytest.mark.parametrize(("given", "where", "found"), BAD, ids=range(len(BAD)))

@@ -17,6 +17,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Final,
@@ -58,6 +59,16 @@ class Assignor(Protocol):
     def assign(self, group: Group) -> Ints | Answer:
         """Return (P,) the member that owns each partition, -1 nobody; alone, or in an ``Answer`` with its proof."""
         ...
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type[Assignor]:
+        """A known strategy by its class's name: ``from apportion.assignors import LagAware``."""
+        for strategy in known().values() if name[:1].isupper() else ():
+            if strategy.__name__ == name:
+                return strategy
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @cache

@@ -140,7 +140,8 @@ def whole(low: int = 0, high: int = 2**63 - 1) -> Callable[[str], int]:
     def read(text: str) -> int:
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20 and low <= int(text) <= high):
-            needed = f"of at least {low}" if high == 2**63 - 1 else f"from {low} to {high}"
+            too_big = digits.isdecimal() and not text.startswith("-")
+            needed = f"of at least {low}" if high == 2**63 - 1 and not too_big else f"from {low} to {high}"
             raise argparse.ArgumentTypeError(f"found {text[:60]!r}; needed a whole number {needed}")
         return int(text)
 

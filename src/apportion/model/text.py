@@ -185,7 +185,7 @@ def _range(where: str, value: int, low: int, high: int) -> None:
 
 
 def _is(where: str, value: Any, kind: type, needed: str) -> None:
-    if type(value) is not kind:
+    if not isinstance(value, kind):
         raise BadInput(where or "group", _short(value), needed)
 
 
@@ -210,7 +210,7 @@ def _short(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**30:
         return f"an integer of {value.bit_length()} bits"
     try:
-        text = json.dumps(value, ensure_ascii=True, default=repr)
+        text = repr(value) if isinstance(value, tuple) else json.dumps(value, ensure_ascii=True, default=repr)
     except (TypeError, ValueError, RecursionError):
         text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
