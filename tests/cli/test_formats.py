@@ -190,6 +190,13 @@ def test_a_report_is_written_whole_and_the_same_at_the_same_moment(
     assert run("report", "group.json", "-o", "page.html").code == 2
 
 
+def test_a_title_or_a_file_name_that_is_no_text_stands_in_the_page_as_its_bytes(run: Runner, folder: Path) -> None:
+    (folder / "g\udcff.json").write_bytes((folder / "group.json").read_bytes())
+    done = run("report", "g\udcff.json", "--title", "t\udcfe", "-o", "-")
+    assert (done.code, done.err) == (0, "")
+    assert "t\\udcfe" in done.out
+
+
 def test_an_unknown_form_of_output_gets_a_hint(run: Runner, folder: Path) -> None:
     done = run("plan", "group.json", "-o", "jsn")
     assert done.code == 2

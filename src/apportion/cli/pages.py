@@ -163,6 +163,8 @@ def page_of(groups: list[dict[str, Any]], title: str, name: str) -> str:
     if fixed and not (fixed.isascii() and fixed.isdecimal() and len(fixed) < 12):
         raise BadInput("SOURCE_DATE_EPOCH", repr(fixed[:40]), "seconds since 1970")
     now = datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)
+    # Bytes of an argument or a file's name that are no UTF-8 come as lone surrogates, which no page can hold.
+    title, name = (text.encode("utf-8", "backslashreplace").decode() for text in (title, name))
     return page.render(groups, title=title, source=name, at=now.isoformat(timespec="seconds").replace("+00:00", "Z"))
 
 
