@@ -112,6 +112,33 @@ def test_commit_waits_and_poll_counts_as_done_what_it_gave_out(broker: Broker, t
     assert first == left
 
 
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+def test_what_was_fetched_ahead_of_poll_goes_to_the_new_owner(broker: Broker, topic: str, strategy: str):
+    """One joins while the other polls one message at a time: what poll had in store of a lost partition is dropped."""
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": new_name("ahead"), "auto.offset.reset": "earliest"}
+    read: list[tuple[int, int]] = []
+
+    def take(consumer: GroupConsumer, count: int) -> None:
+        for message in [consumer.poll(0.1) for _ in range(count)]:
+            if message is not None:
+                read.append((message.partition(), message.offset()))
+
+    with GroupConsumer(settings, [topic], strategy) as first:
+        while len(read) < 150:
+            take(first, 1)
+        with GroupConsumer(settings, [topic], strategy) as second:
+            until = time.monotonic() + 60
+            while len(second.assignment().get(topic, ())) < SIZE // 2:
+                assert time.monotonic() < until, (first, second)
+                take(second, 1)
+                take(first, 5)
+            assert len(read) < RECORDS  # there was something left to hand over
+            while len(read) < RECORDS and time.monotonic() < until:
+                take(first, 50)
+                take(second, 50)
+    assert sorted(read) == [(p, offset) for p in range(SIZE) for offset in range(RECORDS // SIZE)]
+
+
 def test_settings_are_said_once_and_secrets_stay_out_of_reprs():
     told = member_settings(
         {"bootstrap.servers": "a:1,b:2", "group.id": "g", "session.timeout.ms": "6000", "security.protocol": "sasl_ssl"}

@@ -11,11 +11,13 @@ commits. A confluent-kafka consumer, told by ``assign()`` what to read, fetches.
 * Membership moves only inside ``poll``, ``consume`` and ``commit``, in the caller's own thread. So nobody works on a
   record of a partition while it is handed over, and none of it is given out after the member has let go.
 * What ``poll`` gave out counts as done when the next call comes; that is what is committed, as with Java's client.
+* ``poll`` takes some messages ahead from librdkafka, which is quicker; those of a partition that goes are dropped.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from types import TracebackType
@@ -43,6 +45,8 @@ TEND_S: Final = 0.2
 """Seconds between two looks at the group, at most."""
 JOIN_S: Final = 0.05
 """Seconds that one look may last while the group rebalances."""
+AHEAD: Final = 100
+"""Messages that ``poll`` takes from librdkafka at a time, at most; the caller gets them one by one."""
 
 _SAME: Final = {
     "bootstrap.servers": "bootstrap_servers",
@@ -104,7 +108,8 @@ class GroupConsumer:
             **member_settings(config), auto_offset_reset=reset, partition_assignment_strategy=[strategy]
         )
         self._fetcher = Consumer({**config, "enable.auto.commit": False, "enable.auto.offset.store": False})
-        self._poll, self._next = self._fetcher.poll, 0.0
+        self._next = 0.0
+        self._ahead: deque[Any] = deque()
         self._reading: set[Part] = set()
         self._restart: set[Part] = set()
         self._seen: dict[Part, int] = {}
@@ -119,17 +124,20 @@ class GroupConsumer:
         """One ``confluent_kafka.Message``, or None after ``timeout`` seconds."""
         if monotonic() >= self._next:
             self._tend()
-        message = self._poll(timeout if timeout < TEND_S else TEND_S)
-        return message if message is not None or timeout <= TEND_S else self._wait(timeout - TEND_S)
+        return self._ahead.popleft() if self._ahead else self._wait(timeout)
 
     def _wait(self, timeout: float) -> Any:
-        """Poll on, with an eye on the group."""
+        """Fetch, with an eye on the group: what is there already at once, else the first that comes."""
         until = monotonic() + timeout
-        message = None
-        while message is None and (left := until - monotonic()) > 0:
+        while True:
+            self._ahead.extend(self._fetcher.consume(AHEAD, 0))
+            if self._ahead:
+                return self._ahead.popleft()
+            left = until - monotonic()
+            message = self._fetcher.poll(max(0.0, min(left, TEND_S)))
+            if message is not None or left <= TEND_S:
+                return message
             self._tend()
-            message = self._poll(min(left, TEND_S))
-        return message
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[Any]:
         """Up to ``num_messages`` messages; fewer, or none, after ``timeout`` seconds."""
@@ -140,8 +148,11 @@ class GroupConsumer:
                 if got:  # what was got here is not done yet, so nobody may take its partition
                     return got
                 self._tend()
+            while self._ahead and len(got) < num_messages:
+                got.append(self._ahead.popleft())
             left = until - monotonic()
-            got += self._fetcher.consume(num_messages - len(got), max(0.0, min(left, TEND_S)))
+            if len(got) < num_messages:
+                got += self._fetcher.consume(num_messages - len(got), max(0.0, min(left, TEND_S)))
             if len(got) >= num_messages or left <= 0:
                 return got
 
@@ -187,11 +198,15 @@ class GroupConsumer:
         self._next = monotonic() + (TEND_S if calm else 0)
 
     def _positions(self) -> dict[Part, int]:
-        """Next offset of every partition of which something was given out."""
+        """Next offset of every partition of which something was fetched: the first that was not given out."""
         if not self._reading:
             return {}
         asked = [TopicPartition(part.topic, part.partition) for part in self._reading]
-        return {Part(at.topic, at.partition): at.offset for at in self._fetcher.position(asked) if at.offset >= 0}
+        found = {Part(at.topic, at.partition): at.offset for at in self._fetcher.position(asked) if at.offset >= 0}
+        for message in reversed(self._ahead):  # so that the oldest of each partition has the last word
+            if message.error() is None:
+                found[Part(message.topic(), message.partition())] = message.offset()
+        return found
 
     def _remember(self) -> None:
         """Tell the member how far we are: it commits that."""
@@ -204,11 +219,12 @@ class GroupConsumer:
     def _follow(self) -> None:
         """Have the fetcher read exactly what the member owns, from the committed offset on."""
         owned = set(self._member.assignment())
-        gone = [part for part in self._reading if part not in owned or part in self._restart]
+        gone = {part for part in self._reading if part not in owned or part in self._restart}
         self._restart.clear()
         if gone:
             self._fetcher.incremental_unassign([TopicPartition(part.topic, part.partition) for part in gone])
             self._reading.difference_update(gone)
+            self._ahead = deque(m for m in self._ahead if Part(m.topic(), m.partition()) not in gone)
         new = sorted(owned - self._reading)
         starts = {part: self._member.position(part, timeout_ms=5000) for part in new}
         known = [part for part in new if starts[part] is not None]
