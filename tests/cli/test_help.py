@@ -104,3 +104,13 @@ def test_bash_completes_with_the_script(folder: Path) -> None:
 @pytest.mark.parametrize("shell", SCRIPTS)
 def test_every_shell_gets_its_script(run: Runner, shell: str) -> None:
     assert "__complete" in run("completion", shell).out
+
+
+def test_report_takes_a_format_for_the_file_it_is_not(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("report", "group.json", "-o", "html")
+    assert done.code == 2
+    assert "-o page.html" in done.err
+    assert list(tmp_path.iterdir()) == []

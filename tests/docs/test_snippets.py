@@ -1,8 +1,8 @@
 """Every command and every piece of Python in the README and the docs is run, and what it prints is compared.
 
-A comment ``<!-- file: NAME`` holds the content of a file; ``<!-- not run: WHY -->`` stands before a block that needs
-what is not here, of which only the imports are run if it is Python. In expected output ``...`` alone on a line stands
-for any lines.
+A comment ``<!-- file: NAME -->`` stands before the content of a file; ``<!-- not run: WHY -->`` before a block that
+needs what is not here, of which only the imports are run if it is Python. In expected output ``...`` alone on a line
+stands for any lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PIECE = re.compile(
-    r"^<!-- file: (?P<file>\S+)\n(?P<content>.*?)^-->$"
+    r"^<!-- file: (?P<file>\S+) -->\n```[a-z]*\n(?P<content>.*?)^```$"
     r"|^<!-- not run: (?P<why>[^\n]+?) -->$"
     r"|^```(?P<kind>[a-z]*)[^\n]*\n(?P<body>.*?)^```$",
     re.DOTALL | re.MULTILINE,
@@ -108,6 +108,12 @@ def matches(found: str, expected: str) -> bool:
     tidy = ["\n".join(line.rstrip() for line in text.rstrip().splitlines()) for text in (found, expected)]
     pattern = re.escape(tidy[1]).replace(r"\.\.\.\n", "(?:.*\n)*?").replace("\n" + r"\.\.\.", "(?:\n.*)*")
     return re.fullmatch(pattern, tidy[0]) is not None
+
+
+def test_no_file_that_a_page_uses_is_hidden_from_its_reader() -> None:
+    for page in PAGES:
+        hidden = re.findall(r"<!--(?! (?:file: \S+|not run: [^\n]+?) -->)", page.read_text(encoding="utf-8"))
+        assert not hidden, f"{page.relative_to(ROOT)} has a comment that a rendered page does not show"
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:

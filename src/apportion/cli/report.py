@@ -8,7 +8,7 @@ from typing import Any
 
 from apportion.cli import source
 from apportion.cli.output import emit, tell
-from apportion.cli.parser import Parser
+from apportion.cli.parser import PICTURES, Parser, Usage
 from apportion.errors import BadInput
 from apportion.report.text import count
 
@@ -36,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
     """Write the page, and say where it is; ``-o -`` writes it to standard output."""
     from apportion.cli import pages
 
+    if args.output in PICTURES:
+        raise Usage("apportion report", f"-o names the file of the page, and found {args.output!r}: -o page.html")
     groups = _groups(args)
     folder = args.file is not None and os.path.isdir(args.file)
     name = pages.origin(args.file, groups) if folder else source.input_name(args)
