@@ -84,7 +84,8 @@ def test_a_claim_of_twenty_million_partitions_and_one_more_is_refused(run: Runne
 
 
 def test_wrong_usage_reads_no_line(run: Runner) -> None:
-    for args in (["--assignor", "nobody"], ["--set", "x=1"], ["-o", "csv"], ["--explain"]):
+    single = (["--group", "g"], ["--bootstrap-server", "localhost:9092"], ["--context", "c"], ["--command-config", "f"])
+    for args in (["--assignor", "nobody"], ["--set", "x=1"], ["-o", "csv"], ["--explain"], *single):
         done = run("plan", "--batch", *args, stdin=line())
         assert (done.code, done.out) == (2, "")
 

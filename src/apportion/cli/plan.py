@@ -77,9 +77,10 @@ def _batch(args: argparse.Namespace) -> int:
     """One group a line in, one plan a line out; memory holds one line."""
     from apportion.cli.batch import answer_lines
 
-    for name, wrong in (("--explain", args.explain), ("--diff", args.diff), ("--save", args.save)):
-        if wrong:
-            raise Usage("apportion plan", f"{name} is for a single group, not for --batch")
+    for name in ("explain", "diff", "save", "groups", "bootstrap_server", "command_config", "context"):
+        if getattr(args, name):
+            option = "--group" if name == "groups" else "--" + name.replace("_", "-")
+            raise Usage("apportion plan", f"{option} is for a single group, not for --batch")
     if args.output not in ("table", "json", "ndjson"):
         raise Usage("apportion plan", f"--batch gives one plan.json a line, not {args.output}")
     with source.open_bytes(args.file or "-") as lines:
