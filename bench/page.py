@@ -48,7 +48,8 @@ HOW = """How it is measured:
 - franz-go in brackets: with reading the bytes that members sent. It needs a client to know racks, so in the rack cells
   it plans without them. apportion starts from decoded names, as Java does.
 - kafka-python: one call, given up after the seconds of CPU time that the cell says, not tried above 10,000 partitions.
-- Lists of partitions that did not change are handed on, not copied, as in the consumers' adapters.
+- As in the consumers' adapters, lists of partitions that did not change are handed on, not copied, and new ids are
+  tuples, one and the same where members hold a single partition of equal ids. `Plan.assignment` makes lists instead.
 - The past of a cell is the plan that apportion made before the event. Quality is that of the target, the plan once
   every hand-over is done: rack misses / moves, and a `!` where the load is not as even as it can be.
 - The goal is what Python can hope for: making the answer's lists alone costs 100 to 300 ns a partition."""

@@ -236,22 +236,22 @@ def _offsets(entries: _Entries, partitions: int) -> Offsets | None:
 
 def _racks(entries: _Entries, partitions: int, of_member: list[Any]) -> Racks | None:
     """Racks of members and of partitions; None where nobody names one."""
-    told = [tuple(racks or ()) for racks in entries.column("racks")] if "racks" in entries.told else []
-    as_told = dict.fromkeys(told)
-    by_told = {racks: frozenset(rack for rack in racks if rack) for racks in as_told}
-    distinct = set(by_told.values()) - {frozenset()}
-    names: set[str] = set().union(*distinct, filter(None, set(of_member)))
+    # Each distinct list as told is looked at once, and every entry hashed once.
+    as_told: dict[tuple[str, ...], int] = {}
+    listed = entries.column("racks") if "racks" in entries.told else []
+    which = [as_told.setdefault(tuple(racks) if racks else (), len(as_told)) for racks in listed]
+    held = [frozenset(rack for rack in racks if rack) for racks in as_told]
+    different = set(held) - {frozenset()}
+    names: set[str] = set().union(*different, filter(None, set(of_member)))
     if not names:
         return None
     number = {rack: r for r, rack in enumerate(sorted(names, key=java_order))}
-    sets = sorted(tuple(sorted(number[rack] for rack in racks)) for racks in distinct)
+    sets = sorted(tuple(sorted(number[rack] for rack in racks)) for racks in different)
     place = {key: s for s, key in enumerate(sets)}
     set_of = np.full(partitions, UNKNOWN, dtype=np.int64)
-    if told:
-        by_racks = {
-            racks: place.get(tuple(sorted(number[rack] for rack in held)), UNKNOWN) for racks, held in by_told.items()
-        }
-        set_of[entries.at] = list(map(by_racks.__getitem__, told))
+    if which:
+        sets_told = ints([place.get(tuple(sorted(number[rack] for rack in racks)), UNKNOWN) for racks in held])
+        set_of[entries.at] = sets_told[which]
     return Racks(
         names=tuple(number),
         of_member=ints([number[rack] if rack else UNKNOWN for rack in of_member]),

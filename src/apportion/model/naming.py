@@ -52,7 +52,10 @@ def _named(group: Group, owner: Ints, kind: Kind) -> Shares:
             return dict(zip(group.members, _Naming(group, kind, len(order)).shares(order, holder, held), strict=True))
         same = _unchanged(group, order, held)
         differs = ~same[holder]
-        fresh = _Naming(group, kind, len(order), said).shares(order[differs], holder[differs], np.where(same, 0, held))
+        order, holder, changed = order[differs], holder[differs], np.where(same, 0, held)
+        # To look for single lists that stayed pays off only where much changes, and new lists would need fresh memory.
+        many = len(order) > max(BLOCK, len(differs) // 4)
+        fresh = _Naming(group, kind, len(order), said if many else None).shares(order, holder, changed)
         shares: list[dict[str, Sequence[int]]] = [
             dict(old) if kept and old else new for kept, old, new in zip(same.tolist(), said.shares, fresh, strict=True)
         ]
@@ -184,6 +187,8 @@ class _Before:
         at = self.with_partition[partition[starts]]
         begin = self.begin[at]
         same = (at != NOBODY) & (self.size[at] == size) & (self.claims.member[begin] == holders)
+        if len(starts) == len(partition):
+            return np.where(same & (self.claims.partition[begin] == partition), at, NOBODY)
         # The n-th partition of each run against the n-th that was said; where sizes differ, whatever stands there.
         place = np.arange(len(partition)) + np.repeat(begin - starts, size)
         differs = self.claims.partition.take(place, mode="clip") != partition
