@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from apportion.spark import decode, rows, schemas, session, sources
 from apportion.testing import records as write
-from bench.pipeline import cpu_seconds
+from bench.meter import cpu_seconds
 
 CHUNK = 100_000
 

@@ -1,191 +1,173 @@
-"""How fast the pipeline's stages are, and what they cost, on a made-up log with the skew of real clusters.
+"""What the pipeline's stages cost, on a made-up log with the skew of real clusters; a section of markdown.
 
     python -m bench.pipeline [commits] [groups] [partitions]      1,000,000 20,000 1,000,000 by default
 
-One group has a twentieth of all partitions; the others' sizes fall off as 1/rank. Each stage is timed by the wall and
-by the CPU seconds of Spark's JVM and its Python workers together, since a busy machine makes the wall say little.
+A real broker is loaded with the log, captured through Spark's connector, and every table is made; first at half the
+size, then at the whole, so that the ratio shows what twice the input costs. CPU seconds are those of Spark's JVM, its
+Python workers and this process together, since a busy machine makes the wall say little.
 """
 
 from __future__ import annotations
 
 import os
-import random
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from itertools import islice
+from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from apportion.errors import Unavailable
+from apportion.spark import decode, job, session, sources
+from bench.made_log import OFFSETS_PARTITIONS, Size, load, write_dump, write_ends
+from bench.meter import Cost, Meter, cpu_seconds
 
-from apportion.spark import decode, job, schemas, session, sources
-from apportion.testing import records as write
-from apportion.wire.assignment import Assignment, write_assignment
-from apportion.wire.coordinator import GroupGeneration, Member
-from apportion.wire.subscription import Subscription, write_subscription
-
-START_MS = 1_763_730_000_000
-CHUNK = 50_000
-Pair = tuple[bytes, bytes | None]
+STAGES = ("capture", "decode alone", "silver", "gold", "what-if")
+GOLD = ("commits", "groups", "rebalances", "lag", "group_state", "verdicts")
+QUIET_TURNS = 3
 
 
-def sizes(groups: int, partitions: int) -> list[int]:
-    """Partitions of each group: one with a twentieth of all, the rest as 1/rank, each at least one."""
-    big = max(1, partitions // 20)
-    weights = [1 / (rank + 10) for rank in range(groups - 1)]
-    scale = (partitions - big - (groups - 1)) / sum(weights)
-    return [big, *(1 + int(weight * scale) for weight in weights)]
+def measured(size: Size, spark: object, turns: int) -> dict[str, Cost]:
+    """Stage -> its cost, and each gold table's beside."""
+    meter = Meter()
+    with meter.watching(), tempfile.TemporaryDirectory() as name:
+        dump = Path(name) / "dump"
+        _capture(size, dump, spark, meter)
+        _decode(size, dump, spark, meter, turns)
+        stage = "silver"
+
+        def progress(line: str) -> None:
+            nonlocal stage
+            table = line.removeprefix("making gold/")
+            if table != line:
+                stage = "what-if" if table == "whatif" else table
+                meter.begin(stage)
+            print(f"    {time.strftime('%X')} {line}", file=sys.stderr, flush=True)
+
+        meter.begin("silver")
+        made = job.build(dump, Path(name) / "out", spark=spark, progress=progress)  # type: ignore[arg-type]
+        meter.begin("")
+    expected = {"gold/group_state": size.groups, "gold/lag": min(sum(size.held()), size.commits)}
+    if short := {name: made.rows[name] for name, rows in expected.items() if made.rows[name] < rows}:
+        raise RuntimeError(f"rows are missing: {short}, needed {expected}")
+    costs = meter.costs
+    costs["gold"] = sum((costs[table] for table in GOLD), Cost())
+    return costs
 
 
-def generations(held: list[int]) -> Iterator[Pair]:
-    """Three generations of each group: two members, then three, then two again."""
-    for number, count in enumerate(held):
-        for turn, members in enumerate((2, 3, 2)):
-            yield _generation(number, count, turn + 1, min(members + count // 500, 200))
+def _capture(size: Size, dump: Path, spark: object, meter: Meter) -> None:
+    """A broker's log read through the connector; where there is no broker, the dump is just written."""
+    try:
+        from apportion.testing.broker import Broker
+
+        settings = {"offsets.topic.num.partitions": str(OFFSETS_PARTITIONS), "log.cleaner.enable": "false"}
+        with Broker(properties=settings) as broker:
+            broker.create_topic("made", 1)
+            load(broker.bootstrap, size)
+            meter.begin("capture")
+            job.capture(broker.bootstrap, dump, source="connector", spark=spark)  # type: ignore[arg-type]
+            meter.begin("")
+        write_ends(dump, size)
+    except Unavailable as error:
+        print(f"No capture: {error}", file=sys.stderr)
+        write_dump(dump, size)
 
 
-def _generation(number: int, count: int, turn: int, members: int) -> Pair:
-    name, topic = group(number), f"topic-{number}"
-    seats = []
-    for place in range(members):
-        own = ((topic, tuple(range(place, count, members))),)
-        said = write_subscription(Subscription((topic,), None, own, turn - 1, None, 3))
-        told = write_assignment(Assignment(own, None, 3))
-        seats.append(
-            Member(f"{name}-{place}", None, name, "/10.0.0.1", 60000, 45000, subscription=said, assignment=told)
-        )
-    time_ms = START_MS + turn * 1000
-    value = GroupGeneration(name, False, 3, turn, "consumer", "range", seats[0].member_id, time_ms, tuple(seats))
-    return write.group_key(name), write.group_value(value, 3)
+def _decode(size: Size, dump: Path, spark: object, meter: Meter, turns: int) -> None:
+    """Commits decoded to nowhere; the median of some turns after a first one."""
+    records = sources.read_dump(spark, dump).records  # type: ignore[arg-type]
+    costs = []
+    for turn in range(turns + 1):
+        meter.begin("decode alone" if turn else "")
+        began, cpu = time.perf_counter(), cpu_seconds()
+        decode.commits(records).write.format("noop").mode("overwrite").save()
+        costs.append((time.perf_counter() - began, cpu_seconds() - cpu))
+    meter.begin("")
+    cost = meter.costs["decode alone"]
+    cost.wall_s, cost.cpu_s = (statistics.median(which) for which in zip(*costs[1:], strict=True))
 
 
-def commits(held: list[int], count: int) -> Iterator[Pair]:
-    """Commits dealt over all partitions in a fixed disorder, so each is committed at least once where they suffice."""
-    owners = [(number, p) for number, size in enumerate(held) for p in range(size)]
-    random.Random(1).shuffle(owners)  # noqa: S311 - the same each time
-    for n in range(count):
-        number, p = owners[n % len(owners)]
-        key = write.commit_key(group(number), f"topic-{number}", p)
-        yield key, write.commit_value(n, leader_epoch=5, commit_time=START_MS + n, topic_id=topic_id(number))
+# -- the page --------------------------------------------------------------------------------------------------------
 
 
-def group(number: int) -> str:
-    """A name of a usual length."""
-    return f"team-{number % 40}.service-{number}"
-
-
-def topic_id(number: int) -> bytes:
-    """16 bytes that differ from topic to topic."""
-    return b"topic-id" + number.to_bytes(8, "big")
-
-
-def make_dump(folder: Path, count: int, groups: int, partitions: int) -> None:
-    """Commits and generations as a dump, with log ends a little ahead of the commits."""
-    held = sizes(groups, partitions)
-    (folder / "records").mkdir(parents=True)
-    pairs = (pair for some in (generations(held), commits(held, count)) for pair in some)
-    at = 0
-    with pq.ParquetWriter(folder / "records" / "part-0.parquet", schemas.arrow_schema(schemas.RECORDS)) as out:
-        while chunk := list(islice(pairs, CHUNK)):
-            out.write_table(_records(chunk, at), row_group_size=CHUNK)
-            at += len(chunk)
-    rows = [(f"topic-{number}", topic_id(number), size) for number, size in enumerate(held)]
-    _write_ends(folder, rows, count)
-
-
-def _records(pairs: list[Pair], at: int) -> pa.Table:
-    numbers = range(at, at + len(pairs))
-    columns = [
-        pa.array([key for key, _ in pairs], pa.binary()),
-        pa.array([value for _, value in pairs], pa.binary()),
-        pa.array(["__consumer_offsets"] * len(pairs)),
-        # By the group, as Kafka does it: all records of a group are in one partition.
-        pa.array([sum(key[4 : 4 + int.from_bytes(key[2:4], "big")]) % 50 for key, _ in pairs], pa.int32()),
-        pa.array(numbers, pa.int64()),
-        pa.array([(START_MS + n) * 1000 for n in numbers], pa.timestamp("us", tz="UTC")),
-        pa.array([0] * len(pairs), pa.int32()),
+def page(half: dict[str, Cost], whole: dict[str, Cost], size: Size, load_before: float) -> str:
+    """The section."""
+    machine = f"{session.cores()} cores{_cpu()}, {_memory_gb():.0f} GB, load {load_before:.1f} before"
+    when = datetime.now(UTC).strftime("%Y-%m-%d")
+    what = (
+        f"{size.commits:,} commits (v4) and {3 * size.groups:,} generations of {size.groups:,} groups with "
+        f"{size.partitions:,} partitions in all, one of them with {size.held()[0]:,}"
+    )
+    lines = [
+        "## What it costs",
+        "",
+        f"Measured by `python -m bench.pipeline` on {when}: {machine}.",
+        f"{what}; {'captured from a real broker' if 'capture' in whole else 'not captured, for want of a broker'}.",
+        "",
+        "| stage | wall s | CPU s | by the wall | a CPU second | JVM MB | workers MB | twice the input: wall, CPU |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    return pa.Table.from_arrays(columns, schema=schemas.arrow_schema(schemas.RECORDS))
+    for stage in STAGES:
+        if stage in whole:
+            lines.append(_line(stage, half[stage], whole[stage], size))
+    lines += ["", "Of gold: " + ", ".join(f"{t} {whole[t].wall_s:.1f} s ({whole[t].cpu_s:.1f} CPU)" for t in GOLD)]
+    return "\n".join([*lines, "", *_estimate(whole, size)])
 
 
-def _write_ends(folder: Path, rows: list[tuple[str, bytes, int]], end: int) -> None:
-    from apportion.wire.primitives import uuid_text
-
-    names = [(name, uuid_text(raw), p) for name, raw, size in rows for p in range(size)]
-    n = len(names)
-    parts = pa.array([p for _, _, p in names], pa.int32())
-    topics = pa.array([name for name, _, _ in names])
-    whole = pa.array([end + 100] * n, pa.int64())
-    at = pa.array([(START_MS + end) * 1000] * n, pa.timestamp("us", tz="UTC"))
-    ends = [topics, parts, pa.array([0] * n, pa.int64()), whole, whole, at]
-    pq.write_table(pa.Table.from_arrays(ends, schema=schemas.arrow_schema(schemas.ENDS)), folder / "ends.parquet")
-    racks = pa.array([["a", "b"][p % 2 :] for _, _, p in names], pa.list_(pa.string()))
-    known = [topics, pa.array([said for _, said, _ in names]), parts, racks]
-    pq.write_table(pa.Table.from_arrays(known, schema=schemas.arrow_schema(schemas.TOPICS)), folder / "topics.parquet")
+def _line(stage: str, half: Cost, cost: Cost, size: Size) -> str:
+    count, unit = {
+        "decode alone": (size.commits, "commits"),
+        "gold": (size.partitions, "partitions"),
+        "what-if": (size.groups, "groups"),
+    }.get(stage, (size.records, "records"))
+    rates = f"{count / cost.wall_s:,.0f} {unit}/s | {count / cost.cpu_s:,.0f}"
+    memory = f"{cost.jvm / 2**20:,.0f} | {cost.workers / 2**20:,.0f}"
+    twice = f"{cost.wall_s / half.wall_s:.1f}, {cost.cpu_s / half.cpu_s:.1f}"
+    return f"| {stage} | {cost.wall_s:.1f} | {cost.cpu_s:.1f} | {rates} | {memory} | {twice} |"
 
 
-def cpu_seconds() -> float:
-    """CPU spent by this process's children and theirs, those that have ended included."""
-    parents: dict[int, list[int]] = {}
-    spent: dict[int, float] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        pid = int(stat.parent.name)
-        parents.setdefault(int(fields[1]), []).append(pid)
-        spent[pid] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    todo, total = list(parents.get(os.getpid(), [])), 0.0
-    while todo:
-        pid = todo.pop()
-        total += spent.get(pid, 0.0)
-        todo += parents.get(pid, [])
-    return total
+BROKERS, GROUPS_A_BROKER, PARTITIONS_A_GROUP, COMMITS_A_BROKER = 10_000, 50, 50, 100
 
 
-class Clock:
-    """Prints what each stage took, by the lines that a build reports."""
+def _estimate(cost: dict[str, Cost], size: Size) -> list[str]:
+    """On paper: what a fleet of 10,000 brokers needs, by CPU seconds a record and a group."""
+    commits_s, groups = BROKERS * COMMITS_A_BROKER, BROKERS * GROUPS_A_BROKER
+    hour = commits_s * 3600
+    record_s = (cost["silver"].cpu_s + (cost["capture"].cpu_s if "capture" in cost else 0.0)) / size.records
+    per_partition, per_group = cost["gold"].cpu_s / size.partitions, cost["what-if"].cpu_s / size.groups
+    gold_h = groups * PARTITIONS_A_GROUP * per_partition / 3600
+    said = (
+        f"On paper, {BROKERS:,} brokers: assume {GROUPS_A_BROKER} groups a broker with {PARTITIONS_A_GROUP} partitions "
+        f"each, and {COMMITS_A_BROKER} commits a second a broker. That is {groups:,} groups, "
+        f"{groups * PARTITIONS_A_GROUP:,} partitions and {hour / 1e9:,.1f} billion commits an hour. By the CPU seconds "
+        f"above an hour of commits takes {hour * record_s / 3600:,.0f} core-hours to capture and decode, one gold "
+        f"{gold_h:,.1f} core-hours and one what-if {groups * per_group / 3600:,.1f}. Clusters do not know each other, "
+        "so the work parts into as many pieces as there are clusters; nothing of it was tried on more than one machine."
+    )
+    return [said]
 
-    def __init__(self) -> None:
-        self.stage, self.began, self.cpu = "", 0.0, 0.0
 
-    def __call__(self, line: str) -> None:
-        """The stage before this line is over."""
-        now, cpu = time.perf_counter(), cpu_seconds()
-        if self.stage:
-            print(f"  {self.stage:28s} {now - self.began:8.1f} s wall {cpu - self.cpu:8.1f} s CPU", flush=True)
-        self.stage, self.began, self.cpu = line, now, cpu
+def _cpu() -> str:
+    try:
+        names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    except OSError:
+        return ""
+    return f" ({names[0].partition(': ')[2]})" if names else ""
+
+
+def _memory_gb() -> float:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
 def main() -> None:
-    """A dump, its decoding alone, and a whole build."""
+    """Print the section."""
     given = [int(word) for word in sys.argv[1:]]
-    count, groups, partitions = (*given, *(1_000_000, 20_000, 1_000_000)[len(given) :])
-    with tempfile.TemporaryDirectory() as name:
-        dump = Path(name) / "dump"
-        make_dump(dump, count, groups, partitions)
-        size = sum(file.stat().st_size for file in (dump / "records").iterdir()) / 1e6
-        print(
-            f"{count:,} commits, {groups:,} groups, {partitions:,} partitions, {size:.0f} MB; {session.cores()} cores"
-        )
-        with session.session(quick=False) as spark:
-            records = sources.read_dump(spark, dump).records
-            for turn in range(3):
-                began, cpu = time.perf_counter(), cpu_seconds()
-                decode.commits(records).write.format("noop").mode("overwrite").save()
-                took, spent = time.perf_counter() - began, cpu_seconds() - cpu
-                print(
-                    f"  decode, turn {turn}: {count / took:,.0f} rows/s wall, {count / spent:,.0f} rows/s a core",
-                    flush=True,
-                )
-            clock = Clock()
-            began, cpu = time.perf_counter(), cpu_seconds()
-            job.build(dump, Path(name) / "out", spark=spark, progress=clock)
-            clock("")
-            print(f"  {'whole build':28s} {time.perf_counter() - began:8.1f} s wall {cpu_seconds() - cpu:8.1f} s CPU")
+    size = Size(*given, *(1_000_000, 20_000, 1_000_000)[len(given) :])
+    load_before = os.getloadavg()[0]
+    with session.session(quick=False, kafka=bool(session.connector_jars())) as spark:
+        half = measured(size // 2, spark, QUIET_TURNS)
+        whole = measured(size, spark, QUIET_TURNS)
+    print(page(half, whole, size, load_before))
 
 
 if __name__ == "__main__":
