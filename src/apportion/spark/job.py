@@ -176,7 +176,13 @@ def _make(place: Sink, source: Dump, steps: Mapping[str, Make], progress: Progre
         tables[name] = place.write(name, steps[name](tables), TABLES[name], files)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(make, [name for name in steps if name in FROM_BRONZE]))
+        try:
+            list(pool.map(make, [name for name in steps if name in FROM_BRONZE]))
+        except BaseException:
+            # The others are not waited for: not after Ctrl-C, nor when the disk is full.
+            pool.shutdown(wait=False, cancel_futures=True)
+            source.records.sparkSession.sparkContext.cancelAllJobs()
+            raise
     for name in steps:
         if name not in FROM_BRONZE:
             make(name)
@@ -309,7 +315,12 @@ def _remembered(out: Path) -> tuple[Path, dict[str, Any]]:
     tables.check_version(out)
     try:
         said = json.loads((out / tables.SOURCE).read_text())
-        return (out / str(said["dump"])).resolve(), dict(said["settings"])
+        dump, settings = (out / str(said["dump"])).resolve(), dict(said["settings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         needed = "a folder that a build made, or the dump to build from"
         raise BadInput(str(out), f"no {tables.SOURCE} that tells where the records are", needed) from error
+    known: dict[str, Any] = {"allowed_lag": int, "personal_days": (int, type(None)), "personal": str, "delta": bool}
+    for name, value in settings.items():
+        if not isinstance(value, known.get(name, ())):
+            raise BadInput(f"{out / tables.SOURCE}: {name}", repr(value), "the settings of a build, as it wrote them")
+    return dump, settings

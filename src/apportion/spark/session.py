@@ -9,9 +9,11 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -59,12 +61,14 @@ def session(given: SparkSession | None = None, *, quick: bool = True, kafka: boo
         return
     scratch = _scratch()
     try:
-        spark = local(scratch, quick=quick, kafka=kafka)
-        try:
-            yield spark
-        finally:
-            with suppress(Exception):  # a JVM that died has stopped already
-                spark.stop()
+        with _interrupts_left_alone():
+            spark = local(scratch, quick=quick, kafka=kafka)
+        with _py4j_quiet():
+            try:
+                yield spark
+            finally:
+                with suppress(Exception):  # a JVM that died has stopped already
+                    spark.stop()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -169,6 +173,30 @@ def _connector_settings() -> dict[str, str]:
     import pyspark
 
     return {"spark.jars.packages": f"{CONNECTOR}:{pyspark.__version__}"}
+
+
+@contextmanager
+def _interrupts_left_alone() -> Iterator[None]:
+    """Ctrl-C stays what it was before: PySpark's own handler calls the JVM in the middle of another call to it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _py4j_quiet() -> Iterator[None]:
+    """Py4J logs a traceback of its own for each call that was interrupted; the interrupt itself is raised anyway."""
+
+    def ours(record: logging.LogRecord) -> bool:
+        return "py4j" not in record.pathname
+
+    root = logging.getLogger()
+    root.addFilter(ours)
+    try:
+        yield
+    finally:
+        root.removeFilter(ours)
 
 
 def _scratch() -> Path:
