@@ -84,6 +84,7 @@ class Browser:
         """The page at that width, once it is drawn."""
         phone = width < 600
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=phone)
+        self.call("Emulation.setScrollbarsHidden", hidden=True)
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=page.as_uri() + fragment)
         end = monotonic() + 60
