@@ -192,6 +192,10 @@ def test_a_stream_joins_memory_comes_back_with_any_tail(ids: list[int], epoch: i
         assert read_epoch(write_epoch(epoch) + tail) == epoch
 
 
+def test_a_member_that_claims_the_last_epoch_makes_no_rebalance_fail() -> None:
+    assert read_epoch(write_epoch(2**31 - 1 + 1)) == 2**31 - 1
+
+
 @given(st.none() | st.integers(-(2**63), 2**63 - 1), helds, st.none() | numbers, st.binary(max_size=9))
 def test_a_failovers_memory_comes_back_with_any_tail(
     priority: int | None, owned: Held, generation: int | None, tail: bytes

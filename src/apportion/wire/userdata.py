@@ -22,6 +22,8 @@ M = TypeVar("M")
 
 OWN_VERSION: Final = 1
 """The version that our own layouts carry today."""
+MOST_EPOCH: Final = 2**31 - 1
+"""That an int32 holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +149,11 @@ def read_epoch(raw: bytes | None) -> int | None:
 
 
 def write_epoch(epoch: int) -> bytes:
-    """The leader's side of ``read_epoch``."""
-    return Writer().int16(OWN_VERSION).int32(epoch).done()
+    """The leader's side of ``read_epoch``; what one int32 holds at most stands for every later epoch.
+
+    A member's word alone could carry it there, and no member may make the group's rebalances fail.
+    """
+    return Writer().int16(OWN_VERSION).int32(min(epoch, MOST_EPOCH)).done()
 
 
 # -- failover --------------------------------------------------------------------------------------------------------
