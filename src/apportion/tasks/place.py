@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Floats, Ints, ints
+
+LARGE: Final = 100_000
+"""From so many cells (tasks x processes) on a flow, and the import of its solver, take long enough to go round them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +49,48 @@ def place(placing: Placing) -> tuple[Ints, bool]:
         return chosen, True
     kind = None if placing.kind is None else placing.kind[movable]
     part = Placing(placing.eligible[movable], placing.cost[movable], placing.threads, placing.load, kind)
-    owner = _solve(part)
+    owner = _most_stay(part)
+    if owner is None:
+        owner = _solve(part)
     chosen[movable] = _deal(part) if owner is None else owner
     return chosen, owner is not None
+
+
+def _most_stay(placing: Placing) -> Ints | None:
+    """The best placing where all processes are empty, a task may go anywhere, and all moves cost the same; else None.
+
+    Balance alone says how many tasks each process gets: its threads times the whole share, and of what is left at most
+    one more a thread. So the cheapest placing is one in which most tasks stay at home, which takes no flow.
+    """
+    if placing.eligible.size < LARGE or placing.kind is not None or placing.load.any() or not placing.eligible.all():
+        return None
+    usual = placing.cost.max(axis=1)
+    cheaper = placing.cost < usual[:, None]
+    homes = cheaper.sum(axis=1)
+    home = np.where(homes == 1, cheaper.argmax(axis=1), NOBODY)
+    away = homes == 1
+    gain = usual[away] - placing.cost[away, home[away]]
+    if homes.max() > 1 or (gain != gain[:1]).any():
+        return None
+    share, left = divmod(len(home), int(placing.threads.sum()))
+    low = share * placing.threads
+    lived = np.bincount(home[away], minlength=len(low))
+    extra = _up_to(left, np.clip(lived - low, 0, placing.threads))
+    stay = np.minimum(lived, low + extra)
+    extra += _up_to(left - int(extra.sum()), placing.threads - extra)
+    order = np.argsort(home, kind="stable")
+    rank = np.arange(len(home)) - np.searchsorted(home[order], home[order])
+    owner = np.full(len(home), NOBODY, dtype=np.int64)
+    keeps = order[(home[order] != NOBODY) & (rank < stay[home[order]])]
+    owner[keeps] = home[keeps]
+    owner[owner == NOBODY] = _deal_seats(np.arange(len(low)), low + extra - stay)
+    return owner
+
+
+def _up_to(total: int, room: Ints) -> Ints:
+    """(Q,) the total, first come first served."""
+    taken: Ints = np.clip(total - (np.cumsum(room) - room), 0, room)
+    return taken
 
 
 @dataclass

@@ -1,0 +1,65 @@
+"""Placing without a flow: where all moves cost the same, counting finds a placing as good as the flow's."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from apportion.arrays import Ints
+from apportion.tasks import place as placing
+from apportion.tasks.place import Placing, place
+
+pytest.importorskip("ortools", reason="the flow to compare with needs OR-tools")
+
+
+@pytest.fixture(autouse=True)
+def _large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small placings are large enough."""
+    monkeypatch.setattr(placing, "LARGE", 0)
+
+
+def worth(asked: Placing, owner: Ints) -> tuple[int, int]:
+    """Sum of squared loads of threads, a process sharing its tasks evenly among its own; sum of costs."""
+    squares = 0
+    for q, threads in enumerate(asked.threads.tolist()):
+        share, more = divmod(int((owner == q).sum()), threads)
+        squares += more * (share + 1) ** 2 + (threads - more) * share**2
+    return squares, int(asked.cost[np.arange(len(owner)), owner].sum())
+
+
+def random_placing(rng: Random) -> Placing:
+    """Tasks with one home, or none, and equal prices for moves."""
+    tasks, processes = rng.randint(1, 12), rng.randint(1, 5)
+    cost = np.full((tasks, processes), 7, dtype=np.int64)
+    for n in range(tasks):
+        if rng.random() < 0.7:
+            cost[n, min(rng.randrange(processes), rng.randrange(processes))] = 2
+    threads = np.array([rng.randint(1, 3) for _ in range(processes)])
+    return Placing(np.ones(cost.shape, dtype=np.bool_), cost, threads, np.zeros(processes, dtype=np.int64))
+
+
+def test_counting_is_as_good_as_the_flow() -> None:
+    rng = Random(1)  # tests need the same placings again, not secrets
+    for _ in range(2_000):
+        asked = random_placing(rng)
+        counted, flowed = placing._most_stay(asked), placing._solve(asked)
+        assert counted is not None
+        assert flowed is not None
+        assert worth(asked, counted) == worth(asked, flowed)
+        assert place(asked)[1]
+
+
+@pytest.mark.parametrize("kind", ["two prices", "two homes", "not everywhere", "loaded", "kinds"])
+def test_what_is_not_so_simple_is_left_to_the_flow(kind: str) -> None:
+    cost = np.array([[0, 7, 7], [7, 0, 7], [7, 7, 7]])
+    eligible, load = np.ones(cost.shape, dtype=np.bool_), np.zeros(3, dtype=np.int64)
+    if kind == "two prices":
+        cost[0, 0] = 3
+    if kind == "two homes":
+        cost[0, 1] = 0
+    eligible[0, 1] = kind != "not everywhere"
+    load[0] = kind == "loaded"
+    kinds = np.array([0, 0, 1]) if kind == "kinds" else None
+    assert placing._most_stay(Placing(eligible, cost, np.ones(3, dtype=np.int64), load, kinds)) is None
