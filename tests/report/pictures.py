@@ -9,8 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from apportion.demo import dump
 from tests.report.browser import Browser
+
+from apportion.demo import dump
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH: Final = 1160

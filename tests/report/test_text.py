@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from apportion.report.text import Table, fold, partitions_in_words, printable, render, shorten, to_csv
+from apportion.report.text import Table, fitted, fold, partitions_in_words, printable, render, shorten, to_csv
 
 TABLE = Table(("NAME", "LAG", "NOTE"), [("a", 5, None), ("日本", 1200, "x\ny"), ("e\u0301", None, "z")])
 
@@ -49,3 +49,14 @@ def test_a_long_sentence_breaks_between_words_and_a_name_never() -> None:
     folded = fold(f"! One member carries 77% of the lag: {name}, 6 of 8.", 40)
     assert folded.splitlines() == ["! One member carries 77% of the lag:", f"  {name},", "  6 of 8."]
     assert fold("short", 40) == "short"
+
+
+def test_a_table_fits_a_narrow_terminal_by_cutting_long_names_alone() -> None:
+    name = "orders-service-0-a7fc7ff8-7ed3-40d8-9381-a8a5b7bde3ff"
+    table = Table(("CONSUMER-ID", "LAG", "NOTE"), [(name, 123456789, "short"), (None, 1, "-")])
+    told = render(fitted(table, 40))
+    assert all(len(line) <= 40 for line in told.splitlines())
+    assert "orders-servic...bde3ff  123456789  short" in told
+    assert fitted(table, 200) == table
+    # What cannot be cut is left: a line too long is better than a number that is not there.
+    assert "123456789" in render(fitted(table, 5))

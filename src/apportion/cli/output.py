@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from shutil import get_terminal_size
 from typing import Any
 
-from apportion.report.text import Table, fold, printable, records_to_ndjson, render, to_csv, wants_style
+from apportion.report.text import Table, fitted, fold, printable, records_to_ndjson, render, to_csv, wants_style
 
 
 def emit(text: str) -> None:
@@ -36,9 +36,9 @@ def emit_tables(tables: Sequence[Table], form: str, notes: Iterable[str] = ()) -
         emit(records_to_ndjson(tables[0].records()))
     else:
         bold = wants_style(sys.stdout)
-        shown = [render(table if form == "wide" else table.narrow(), bold) for table in tables]
-        # A terminal breaks lines within words; a pipe gets each sentence on one line.
+        # A terminal breaks lines anywhere; in a pipe names stay whole, and each sentence is one line.
         width = get_terminal_size().columns if sys.stdout.isatty() else 10**9
+        shown = [render(table if form == "wide" else fitted(table.narrow(), width), bold) for table in tables]
         said = "".join(fold(printable(note), width) + "\n" for note in notes)
         emit("\n".join([*shown, said] if said else shown))
 

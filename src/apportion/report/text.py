@@ -11,10 +11,13 @@ import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 Cell = str | int | float | None
 """None is what is not known; it shows as Kafka's ``-``."""
+
+LEAST: Final = 14
+"""Places that a text keeps when a table is made to fit a terminal."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,36 @@ def printable(text: str) -> str:
 def shorten(text: str, places: int) -> str:
     """The text, cut with an ellipsis where it is longer than so many places."""
     return text if len(text) <= places else text[: max(places - 3, 0)] + "..."
+
+
+def fitted(table: Table, places: int) -> Table:
+    """The table with its longest texts cut until a line takes so many places; 14 of each stay."""
+    texts = [[_shown(row[i]) for row in table.rows] for i in range(len(table.columns))]
+    widths = [max([cell_width(name), *map(cell_width, each)]) for name, each in zip(table.columns, texts, strict=True)]
+    least = [width if _numeric(row[i] for row in table.rows) else min(width, max(LEAST, cell_width(table.columns[i])))
+             for i, width in enumerate(widths)]  # fmt: skip
+    room = list(widths)
+    while sum(room) + 2 * (len(room) - 1) > places:
+        loose = [i for i in range(len(room)) if room[i] > least[i]]
+        if not loose:
+            break
+        room[max(loose, key=lambda i: room[i])] -= 1
+    if room == widths:
+        return table
+    cut = [i for i in range(len(room)) if room[i] < widths[i]]
+    # Names differ at either end; the last column mostly holds words, which begin with what matters.
+    how = [_middle] * (len(room) - 1) + [shorten]
+    rows = [tuple(how[i](str(c), room[i]) if i in cut and c is not None else c for i, c in enumerate(row))
+            for row in table.rows]  # fmt: skip
+    return Table(table.columns, rows, table.title, table.extra)
+
+
+def _middle(text: str, places: int) -> str:
+    """The text with its middle left out where it is too long: what tells names apart stands at either end."""
+    if cell_width(text) <= places:
+        return text
+    tail = (places - 3) // 3
+    return text[: places - 3 - tail] + "..." + text[len(text) - tail :]
 
 
 def fold(sentence: str, width: int) -> str:
