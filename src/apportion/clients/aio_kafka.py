@@ -1,19 +1,18 @@
 """Strategies for aiokafka 0.14: ``AIOKafkaConsumer(..., partition_assignment_strategy=[assignor("sticky")])``.
 
 The client reads version 0 of what members say, forgets instance ids, and tells its strategies no generation. Each of
-ours therefore meets the coordinator that it is given to (one wrapped constructor, see ``_introduce``) and, on that one
-coordinator, reads the members' words itself; the plan then runs in a thread, so that the event loop goes on. What
-stays out of reach: the client gives up all partitions at every join, so a cooperative strategy works eagerly here.
+ours therefore meets the coordinator that it is given to (one wrapped constructor, see ``adapter.introduce``) and, on
+that one coordinator, reads the members' words itself; the plan then runs in a thread, so that the event loop goes on.
+What stays out of reach: the client gives up all partitions at every join, so a cooperative strategy works eagerly here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 try:
     from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -27,17 +26,16 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.aio_kafka", "aiokafka") from None
 
 from apportion.assignors import Assignor as Strategy
+from apportion.clients.adapter import Adapter, introduce
 from apportion.clients.bridge import Bridge, Joined, Offsets, Settings, rack_sets
 from apportion.clients.choice import refused
 from apportion.clients.rebalance import OnPlan
 from apportion.clients.rights import sentence
-from apportion.errors import BadInput, UnreadableBytes
+from apportion.errors import UnreadableBytes
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 
 log = logging.getLogger("apportion.clients")
-
-_MET: Final = "_apportion_met"
 
 
 def assignor(
@@ -58,17 +56,8 @@ def assignor(
     return AioKafkaAssignor(Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag), settings))
 
 
-class AioKafkaAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """One consumer's strategy in aiokafka's own interface; its memory is its own."""
-
-    def __init__(self, bridge: Bridge) -> None:
-        self.bridge = bridge
-        self._coordinator: weakref.ref[Any] | None = None
-
-    @property
-    def name(self) -> str:
-        """The strategy's name, as the group knows it."""
-        return self.bridge.name
+class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]
+    """One consumer's strategy in aiokafka's own interface."""
 
     def metadata(self, topics: Iterable[str]) -> bytes:
         """What this member says when it joins, as version 3; it has let go of everything by then."""
@@ -97,22 +86,10 @@ class AioKafkaAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             generation, group = int(coordinator.generation), str(coordinator.group_id)
         self.bridge.take(Assignment(partitions, assignment.user_data), generation, group)
 
-    @property
-    def coordinator(self) -> Any:
-        """The coordinator of the consumer that this strategy was given to; None before, and after its end."""
-        return None if self._coordinator is None else self._coordinator()
-
-    def meet(self, coordinator: Any) -> None:
-        """Learn whose strategy this is.
-
-        Raises
-            BadInput where another living consumer has it: two consumers must not share one memory.
-        """
-        other = self.coordinator
-        if other is not None and other is not coordinator and not other._closing.done():
-            found = f"an {self.name!r} assignor that another consumer has"
-            raise BadInput("partition_assignment_strategy", found, "one of its own for each consumer: call assignor()")
-        self._coordinator = weakref.ref(coordinator)
+    @staticmethod
+    def closed(coordinator: Any) -> bool:
+        """Whether it was told to end."""
+        return bool(coordinator._closing.done())
 
     async def lead(self, coordinator: Any, response: Any) -> dict[str, bytes]:
         """The leader's part of a join, from the members' own bytes; the plan runs in a thread."""
@@ -163,26 +140,7 @@ def _joined(member: Sequence[Any]) -> Joined:
 # -- the coordinator --------------------------------------------------------------------------------------------------
 
 
-def _introduce() -> None:
-    """Have every new coordinator meet its strategies, if they are ours; others notice nothing."""
-    made = GroupCoordinator.__init__
-    if hasattr(made, _MET):
-        return
-
-    @functools.wraps(made)
-    def init(self: Any, *args: Any, **configs: Any) -> None:
-        ours = [a for a in configs.get("assignors", ()) if isinstance(a, AioKafkaAssignor)]
-        made(self, *args, **configs)
-        for strategy in ours:
-            strategy.meet(self)
-        if ours:
-            _mend(self)
-
-    setattr(init, _MET, True)
-    GroupCoordinator.__init__ = init
-
-
-def _mend(coordinator: Any) -> None:
+def _mend(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
     """Mend on this one coordinator what would break a group (seen with aiokafka 0.14).
 
     * The leader's strategy gets the whole JoinGroup answer, not what version 0 leaves of it.
@@ -192,7 +150,7 @@ def _mend(coordinator: Any) -> None:
     * When replicas move to other racks, a leader with a rack rejoins (KIP-881): racks are part of what it watches.
     """
     self = weakref.ref(coordinator)
-    ranked = any(isinstance(a, AioKafkaAssignor) and a.bridge.settings.rack for a in coordinator._assignors)
+    ranked = any(strategy.bridge.settings.rack for strategy in ours)
     rejoin, send = type(coordinator)._do_rejoin_group, type(coordinator)._send_req
     joined: list[Any] = [None]
 
@@ -260,4 +218,4 @@ async def _refusal(coordinator: Any) -> str:
         return refused(coordinator.group_id, mine, "", [], "")
 
 
-_introduce()
+introduce(GroupCoordinator, AioKafkaAssignor, _mend)

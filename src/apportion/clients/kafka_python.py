@@ -2,17 +2,16 @@
 
 The client hands its strategies neither the generation at which they lead, nor what is still held at this moment, nor
 a way to ask for a rebalance. Each strategy of ours therefore meets the coordinator that it is given to (one wrapped
-constructor, see ``_introduce``), and mends two of the client's habits on that one coordinator: see ``_mend``.
+constructor, see ``adapter.introduce``), and mends two of the client's habits on that one coordinator: see ``_mend``.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 try:
     from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
@@ -26,18 +25,17 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.kafka_python", "kafka-python") from None
 
 from apportion.assignors import Assignor as Strategy
+from apportion.clients.adapter import Adapter, introduce
 from apportion.clients.bridge import Bridge, Joined, Offsets, Settings, rack_sets
 from apportion.clients.choice import refused
 from apportion.clients.rebalance import OnPlan
 from apportion.clients.rights import sentence
-from apportion.errors import BadInput, UnreadableBytes
+from apportion.errors import UnreadableBytes
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held, in_order
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 
 log = logging.getLogger("apportion.clients")
-
-_MET: Final = "_apportion_met"
 
 
 def assignor(
@@ -68,18 +66,12 @@ def assignor(
     return KafkaPythonAssignor(Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag), settings))
 
 
-class KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """One consumer's strategy in kafka-python's own interface; its memory is its own."""
+class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]
+    """One consumer's strategy in kafka-python's own interface."""
 
     def __init__(self, bridge: Bridge) -> None:
-        self.bridge = bridge
-        self._coordinator: weakref.ref[Any] | None = None
+        super().__init__(bridge)
         self._rack_map: Mapping[str, Mapping[int, Sequence[str]]] | None = None
-
-    @property
-    def name(self) -> str:
-        """The strategy's name, as the group knows it."""
-        return self.bridge.name
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
         """Cooperative strategies work eagerly too, so that a group can be switched to them in two bounces."""
@@ -117,22 +109,10 @@ class KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         group = None if coordinator is None else str(coordinator.group_id)
         self.bridge.take(Assignment(partitions, assignment.user_data), generation, group)
 
-    @property
-    def coordinator(self) -> Any:
-        """The coordinator of the consumer that this strategy was given to; None before, and after its end."""
-        return None if self._coordinator is None else self._coordinator()
-
-    def meet(self, coordinator: Any) -> None:
-        """Learn whose strategy this is: the first consumer's, until that one is closed.
-
-        Raises
-            BadInput where another living consumer has it: two consumers must not share one memory.
-        """
-        other = self.coordinator
-        if other is not None and other is not coordinator and not other._heartbeat_closed:
-            found = f"an {self.name!r} assignor that another consumer has"
-            raise BadInput("partition_assignment_strategy", found, "one of its own for each consumer: call assignor()")
-        self._coordinator = weakref.ref(coordinator)
+    @staticmethod
+    def closed(coordinator: Any) -> bool:
+        """Whether it has stopped beating."""
+        return bool(coordinator._heartbeat_closed)
 
     def racks_moved(self, cluster: Any) -> bool:
         """Whether replicas stand in other racks than at this leader's last plan (KIP-881: then it rejoins)."""
@@ -198,26 +178,6 @@ def _held(partitions: Iterable[Any]) -> Held:
 # -- the coordinator --------------------------------------------------------------------------------------------------
 
 
-def _introduce() -> None:
-    """Have every new coordinator meet its strategies, if they are ours; others notice nothing."""
-    made = ConsumerCoordinator.__init__
-    if hasattr(made, _MET):
-        return
-
-    @functools.wraps(made)
-    def init(self: Any, *args: Any, **configs: Any) -> None:
-        made(self, *args, **configs)
-        ours = [a for a in self._assignors.values() if isinstance(a, KafkaPythonAssignor)]
-        for strategy in ours:
-            strategy.meet(self)
-        if ours:
-            _mend(self, ours)
-            _say_why(self)
-
-    setattr(init, _MET, True)
-    ConsumerCoordinator.__init__ = init
-
-
 def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     """Mend on this one coordinator what would break a group (seen with kafka-python 3.0.12).
 
@@ -263,6 +223,7 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     coordinator.need_rejoin = needs
     coordinator._do_join_and_sync_async = join_and_sync
     coordinator._on_join_complete_async = join_complete
+    _say_why(coordinator)
 
 
 def _say_why(coordinator: Any) -> None:
@@ -312,4 +273,4 @@ def _readable(member: str, raw: bytes) -> bytes:
     return raw
 
 
-_introduce()
+introduce(ConsumerCoordinator, KafkaPythonAssignor, _mend)

@@ -1,0 +1,68 @@
+"""What the adapters of kafka-python and aiokafka share: whose strategy one is, and how coordinators meet theirs."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from apportion.clients.bridge import Bridge
+from apportion.errors import BadInput
+
+_MET: Final = "_apportion_met"
+
+
+class Adapter:
+    """One consumer's strategy in a client's interface; its memory is its own."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge = bridge
+        self._coordinator: weakref.ref[Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The strategy's name, as the group knows it."""
+        return self.bridge.name
+
+    @property
+    def coordinator(self) -> Any:
+        """The coordinator of the consumer that this strategy was given to; None before, and after its end."""
+        return None if self._coordinator is None else self._coordinator()
+
+    def meet(self, coordinator: Any) -> None:
+        """Learn whose strategy this is: the first consumer's, until that one is closed.
+
+        Raises
+            BadInput where another living consumer has it: two consumers must not share one memory.
+        """
+        other = self.coordinator
+        if other is not None and other is not coordinator and not self.closed(other):
+            found = f"an {self.name!r} assignor that another consumer has"
+            raise BadInput("partition_assignment_strategy", found, "one of its own for each consumer: call assignor()")
+        self._coordinator = weakref.ref(coordinator)
+
+    @staticmethod
+    def closed(coordinator: Any) -> bool:
+        """Whether this client's coordinator has ended."""
+        raise NotImplementedError
+
+
+def introduce(coordinators: type, adapter: type[Adapter], mend: Callable[[Any, list[Any]], None]) -> None:
+    """Have every new coordinator meet its strategies and be mended, if they are ours; others notice nothing."""
+    made = coordinators.__init__  # type: ignore[misc]  # the class itself is what we wrap
+    if hasattr(made, _MET):
+        return
+
+    @functools.wraps(made)
+    def init(self: Any, *args: Any, **configs: Any) -> None:
+        made(self, *args, **configs)
+        given = self._assignors
+        ours = [a for a in (given.values() if isinstance(given, Mapping) else given) if isinstance(a, adapter)]
+        for strategy in ours:
+            strategy.meet(self)
+        if ours:
+            mend(self, ours)
+
+    setattr(init, _MET, True)
+    coordinators.__init__ = init  # type: ignore[misc]
