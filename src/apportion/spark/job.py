@@ -175,14 +175,15 @@ def _make(place: Sink, source: Dump, steps: Mapping[str, Make], progress: Progre
         progress(f"making {name}")
         tables[name] = place.write(name, steps[name](tables), TABLES[name], files)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        try:
-            list(pool.map(make, [name for name in steps if name in FROM_BRONZE]))
-        except BaseException:
-            # The others are not waited for: not after Ctrl-C, nor when the disk is full.
-            pool.shutdown(wait=False, cancel_futures=True)
-            source.records.sparkSession.sparkContext.cancelAllJobs()
-            raise
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        list(pool.map(make, [name for name in steps if name in FROM_BRONZE]))
+    except BaseException:
+        source.records.sparkSession.sparkContext.cancelAllJobs()
+        raise
+    finally:
+        # After Ctrl-C, or on a full disk, the other tables are not waited for; the session's end ends them.
+        pool.shutdown(wait=False, cancel_futures=True)
     for name in steps:
         if name not in FROM_BRONZE:
             make(name)
