@@ -69,11 +69,11 @@ def assign_tasks(crew: Crew, settings: TaskSettings) -> TaskAnswer:
 
 def caught_up(crew: Crew, acceptable_lag: int) -> Bools:
     """(N, Q) where a task may run at once: within the lag, else where least is missing; stateless ones anywhere."""
-    has = crew.lag != UNKNOWN
-    near = has & (crew.lag <= acceptable_lag)
-    missing = np.where(has, crew.lag, np.iinfo(np.int64).max)
-    nearest = missing == missing.min(axis=1, keepdims=True)
-    may: Bools = np.where(near.any(axis=1, keepdims=True), near, nearest)
+    may = crew.lag <= acceptable_lag
+    may &= crew.lag != UNKNOWN
+    far = np.flatnonzero(~may.any(axis=1) & crew.stateful)
+    missing = np.where(crew.lag[far] != UNKNOWN, crew.lag[far], np.iinfo(np.int64).max)
+    may[far] = missing == missing.min(axis=1, keepdims=True)
     may[~crew.stateful] = True
     return may
 
@@ -85,7 +85,7 @@ def _place_active(crew: Crew, may_run: Bools, settings: TaskSettings) -> tuple[I
     active = np.full(len(crew.tasks), NOBODY, dtype=np.int64)
     load = np.zeros(len(crew.threads), dtype=np.int64)
     exact = True
-    for chosen in (crew.stateful, ~crew.stateful):
+    for chosen in (_rows(crew.stateful), _rows(~crew.stateful)):
         kind = crew.subtopology_of[chosen] if by_kind else None
         active[chosen], proved = place(Placing(may_run[chosen], cost[chosen], crew.threads, load, kind))
         load = np.bincount(active[active != NOBODY], minlength=len(crew.threads))
@@ -93,12 +93,19 @@ def _place_active(crew: Crew, may_run: Bools, settings: TaskSettings) -> tuple[I
     return active, exact
 
 
+def _rows(chosen: Bools) -> Bools | slice:
+    """The chosen rows of a table; all of them without a copy, which for many tasks and processes would be large."""
+    return slice(None) if chosen.all() else chosen
+
+
 def _active_cost(crew: Crew, settings: TaskSettings) -> Ints:
     """(N, Q) 1 for a move; or with a rack-aware strategy the prices of moves and of traffic."""
-    away = np.ones(crew.lag.shape, dtype=np.int64)
+    plain = settings.rack_aware_assignment_strategy == "none"
+    # A million numbers of 0 and 1 need not be wide, where nothing is added to them.
+    away = np.ones(crew.lag.shape, dtype=np.int8 if plain else np.int64)
     stayed = np.flatnonzero(crew.ran != NOBODY)
     away[stayed, crew.ran[stayed]] = 0
-    if settings.rack_aware_assignment_strategy == "none":
+    if plain:
         return away
     traffic = crew.misses * settings.rack_aware_assignment_traffic_cost
     return away * settings.rack_aware_assignment_non_overlap_cost + traffic
@@ -113,7 +120,7 @@ def _place_target(crew: Crew, active: Ints, settings: TaskSettings) -> tuple[Int
     if settings.rack_aware_assignment_strategy == "none" and balanced(active[stateful], crew.threads):
         return active.copy(), True  # balanced already, and to stay costs nothing: no other place is as cheap
     dear = len(stateful) + 1
-    cost = np.where(crew.lag[stateful] != UNKNOWN, dear, dear + 1)
+    cost = dear + (crew.lag[_rows(crew.stateful)] == UNKNOWN)
     cost[np.arange(len(stateful)), active[stateful]] = 0
     if settings.rack_aware_assignment_strategy != "none":
         cost = cost * settings.rack_aware_assignment_non_overlap_cost
