@@ -120,9 +120,11 @@ def _place_target(crew: Crew, active: Ints, settings: TaskSettings) -> tuple[Int
     if settings.rack_aware_assignment_strategy == "none" and balanced(active[stateful], crew.threads):
         return active.copy(), True  # balanced already, and to stay costs nothing: no other place is as cheap
     dear = len(stateful) + 1
-    cost = dear + (crew.lag[_rows(crew.stateful)] == UNKNOWN)
+    plain = settings.rack_aware_assignment_strategy == "none"
+    unknown = crew.lag[_rows(crew.stateful)] == UNKNOWN
+    cost = np.add(unknown, dear, dtype=np.int32 if plain else np.int64)
     cost[np.arange(len(stateful)), active[stateful]] = 0
-    if settings.rack_aware_assignment_strategy != "none":
+    if not plain:
         cost = cost * settings.rack_aware_assignment_non_overlap_cost
         cost += crew.misses[stateful] * settings.rack_aware_assignment_traffic_cost * dear
     kind = crew.subtopology_of[stateful] if settings.rack_aware_assignment_strategy == "balance_subtopology" else None

@@ -41,14 +41,17 @@ def place(placing: Placing) -> tuple[Ints, bool]:
     OR-tools tasks are dealt greedily and improved by single moves; then nothing is proved.
     """
     chosen = np.full(len(placing.eligible), NOBODY, dtype=np.int64)
-    movable = np.flatnonzero(placing.eligible.any(axis=1))
+    choices = placing.eligible.sum(axis=1)
+    movable = np.flatnonzero(choices)
     if not len(movable):
         return chosen, True
-    if (placing.eligible[movable].sum(axis=1) == 1).all():
-        chosen[movable] = placing.eligible[movable].argmax(axis=1)  # nothing to choose
+    if choices.max() == 1:
+        chosen[movable] = placing.eligible.argmax(axis=1)[movable]  # nothing to choose
         return chosen, True
-    kind = None if placing.kind is None else placing.kind[movable]
-    part = Placing(placing.eligible[movable], placing.cost[movable], placing.threads, placing.load, kind)
+    part = placing
+    if len(movable) < len(chosen):
+        kind = None if placing.kind is None else placing.kind[movable]
+        part = Placing(placing.eligible[movable], placing.cost[movable], placing.threads, placing.load, kind)
     owner = _most_stay(part)
     if owner is None:
         owner = _solve(part)
