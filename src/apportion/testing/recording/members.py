@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from apportion.testing.members.common import by_topic, consumer_settings
+
 Holding = dict[str, list[int]]
 
 
@@ -17,7 +19,9 @@ class PythonMember(threading.Thread):
 
     def __init__(self, bootstrap: str, group: str, topics: Sequence[str], client_id: str) -> None:
         super().__init__(daemon=True, name=client_id)
-        self.bootstrap, self.group, self.topics, self.client_id = bootstrap.split(","), group, list(topics), client_id
+        self.topics = list(topics)
+        config = {"bootstrap": bootstrap, "group": group, "session_ms": 10_000, "metadata_ms": 300_000}
+        self.settings = consumer_settings(config, client_id) | {"heartbeat_interval_ms": 300}
         self.events: list[dict[str, Any]] = []
         self.commands: queue.Queue[tuple[Callable[[Any], Any], threading.Event]] = queue.Queue()
         self.open = True
@@ -35,10 +39,7 @@ class PythonMember(threading.Thread):
 
     def assigned(self, generation: int, member_id: str, held: Any) -> None:
         """Note what it was given."""
-        holds: Holding = {}
-        for topic, partition in sorted(held):
-            holds.setdefault(topic, []).append(partition)
-        event = {"event": "assigned", "generation": generation, "member": member_id, "holds": holds}
+        event = {"event": "assigned", "generation": generation, "member": member_id, "holds": by_topic(held)}
         self.events.append({**event, "instance": None, "at": time.time()})
 
     def do(self, command: Callable[[Any], Any]) -> None:
@@ -47,6 +48,15 @@ class PythonMember(threading.Thread):
         self.commands.put((command, done))
         if not done.wait(30):
             raise TimeoutError(f"{self.name} did not answer")
+
+    def commit(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Commit these offsets."""
+        told = [(topic, p, offset) for topic, of_topic in offsets.items() for p, offset in of_topic.items()]
+        self.do(lambda consumer: self.commits(consumer, told))
+
+    def commits(self, consumer: Any, offsets: Sequence[tuple[str, int, int]]) -> Any:
+        """The client's own call for (topic, partition, offset)."""
+        raise NotImplementedError
 
     def leave(self) -> None:
         """Leave the group."""
@@ -63,16 +73,7 @@ class KafkaPythonMember(PythonMember):
         from kafka.coordinator.assignors.range import RangePartitionAssignor
 
         member = self
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=self.group,
-            client_id=self.client_id,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            heartbeat_interval_ms=300,
-            session_timeout_ms=10000,
-            partition_assignment_strategy=[RangePartitionAssignor],
-        )
+        consumer = KafkaConsumer(**self.settings, partition_assignment_strategy=[RangePartitionAssignor])
 
         class Told(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
             def on_partitions_revoked(self, revoked: Any) -> None:
@@ -91,17 +92,12 @@ class KafkaPythonMember(PythonMember):
                 done.set()
         consumer.close()
 
-    def commit(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit these offsets."""
+    def commits(self, consumer: Any, offsets: Sequence[tuple[str, int, int]]) -> Any:
+        """All in one request."""
         from kafka import TopicPartition
         from kafka.structs import OffsetAndMetadata
 
-        all_of = {
-            TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
-            for topic, partitions in offsets.items()
-            for partition, offset in partitions.items()
-        }
-        self.do(lambda consumer: consumer.commit(all_of))
+        return consumer.commit({TopicPartition(t, p): OffsetAndMetadata(offset, "", -1) for t, p, offset in offsets})
 
 
 class AioKafkaMember(PythonMember):
@@ -116,16 +112,7 @@ class AioKafkaMember(PythonMember):
         from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
         member = self
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=self.group,
-            client_id=self.client_id,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            heartbeat_interval_ms=300,
-            session_timeout_ms=10000,
-            partition_assignment_strategy=[RoundRobinPartitionAssignor],
-        )
+        consumer = AIOKafkaConsumer(**self.settings, partition_assignment_strategy=[RoundRobinPartitionAssignor])
 
         class Told(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
             def on_partitions_revoked(self, revoked: Any) -> None:
@@ -145,13 +132,8 @@ class AioKafkaMember(PythonMember):
                 done.set()
         await consumer.stop()
 
-    def commit(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit these offsets."""
+    def commits(self, consumer: Any, offsets: Sequence[tuple[str, int, int]]) -> Any:
+        """All in one request, to be awaited."""
         from aiokafka import TopicPartition
 
-        all_of = {
-            TopicPartition(topic, partition): offset
-            for topic, partitions in offsets.items()
-            for partition, offset in partitions.items()
-        }
-        self.do(lambda consumer: consumer.commit(all_of))
+        return consumer.commit({TopicPartition(t, p): offset for t, p, offset in offsets})
