@@ -93,7 +93,7 @@ class Racks:
             near[list(racks), s] = True
         return near
 
-    @property
+    @cached_property
     def known(self) -> bool:
         """Whether some member's and some partition's racks are known."""
         return bool((self.of_member != UNKNOWN).any() and (self.set_of != UNKNOWN).any())

@@ -23,19 +23,19 @@ def measure(group: Group, owner: Ints) -> dict[str, int]:
     past = group.owner
     moved = (past != NOBODY) & (owner != NOBODY) & (past != owner)
     result = {
-        "partitions": int(group.wanted.sum()),
+        "partitions": int(np.count_nonzero(group.wanted)),
         "members": group.M,
         "load_min": int(held.min()) if group.M else 0,
         "load_max": int(held.max(initial=0)),
         "load_squares": int(held @ held),
-        "kept": int(((past != NOBODY) & (past == owner)).sum()),
-        "moves": int(moved.sum()),
-        "rack_misses": int(rack_misses(group, owner).sum()),
+        "kept": int(np.count_nonzero((past != NOBODY) & (past == owner))),
+        "moves": int(np.count_nonzero(moved)),
+        "rack_misses": int(np.count_nonzero(rack_misses(group, owner))),
     }
     if group.offsets is not None and (group.lag_known & group.wanted).any():
         result["lag_max"] = int(lag_held(group, owner).max(initial=0))
         result["lag_bound"] = lag_bound(group, owner)
-        result["lag_unknown"] = int((group.wanted & ~group.lag_known).sum())
+        result["lag_unknown"] = int(np.count_nonzero(group.wanted & ~group.lag_known))
     return result
 
 
