@@ -19,7 +19,7 @@ from tests.spark import made
 from tests.spark.test_sinks import bytes_of
 
 from apportion.demo import dump as recorded
-from apportion.errors import BadInput
+from apportion.errors import BadInput, UnknownName
 from apportion.spark import job, schemas, sinks, sources, tables_page
 from apportion.spark.personal import Personal, nameless_body
 
@@ -243,3 +243,14 @@ def test_the_questions_of_the_docs_have_answers(out: Path, monkeypatch: pytest.M
     answers = [connection.execute(question).fetchall() for question in questions]
     assert len(answers) >= 6
     assert all(answers[number] for number in (0, 2, 3))
+
+
+def test_what_if_asks_only_the_strategies_that_were_named(spark: Any, tmp_path: Path) -> None:
+    """A rebuild asks them again; a name that nobody knows is refused before anything is made."""
+    with pytest.raises(UnknownName, match="no-such"):
+        job.build(recorded(), tmp_path, assignors=["range", "no-such"], spark=spark)
+    job.build(recorded(), tmp_path, assignors=["range"], spark=spark)
+    before = bytes_of(tmp_path)
+    assert {row["assignor"] for row in rows(tmp_path, "gold/whatif")} == {"range"}
+    job.rebuild(tmp_path, spark=spark)
+    assert bytes_of(tmp_path) == before

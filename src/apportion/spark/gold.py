@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from apportion.spark import commits, groups, histories, lag, verdicts, whatif
@@ -15,13 +15,17 @@ TASKS_A_CORE = 4
 """Pieces of ``gold/whatif`` per core: groups differ in size, so more pieces than cores."""
 
 
-def steps(records: DataFrame, allowed_lag: int = 0) -> dict[str, Callable[[Tables], DataFrame]]:
+def steps(
+    records: DataFrame, allowed_lag: int = 0, assignors: Sequence[str] | None = None
+) -> dict[str, Callable[[Tables], DataFrame]]:
     """Table -> how it is made from the silver tables and the gold ones before it.
 
     records
         Bronze, for groups of kinds whose records are only counted.
     allowed_lag
         Messages that count as none in ``gold/verdicts``.
+    assignors
+        Names of strategies in ``gold/whatif``; all known ones by default.
     """
     once = _Once(records)
     return {
@@ -33,7 +37,7 @@ def steps(records: DataFrame, allowed_lag: int = 0) -> dict[str, Callable[[Table
             once.present(t), t["gold/commits"], once.histories(t), lag.topic_rows(once.ends(t))
         ),
         "gold/verdicts": lambda t: verdicts.verdicts(t["silver/commits"], t["gold/lag"], once.ends(t), allowed_lag),
-        "gold/whatif": lambda t: once.whatif(t),
+        "gold/whatif": lambda t: once.whatif(t, assignors),
     }
 
 
@@ -62,10 +66,10 @@ class _Once:
     def ends(self, t: Tables) -> DataFrame:
         return self._keep("ends", lambda: lag.ends_now(t["silver/ends"], t["silver/topics"]))
 
-    def whatif(self, t: Tables) -> DataFrame:
+    def whatif(self, t: Tables, assignors: Sequence[str] | None) -> DataFrame:
         spark = t["gold/group_state"].sparkSession
         tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 2) * TASKS_A_CORE
-        return whatif.whatif(t["gold/group_state"], self.histories(t), tasks=tasks)
+        return whatif.whatif(t["gold/group_state"], self.histories(t), assignors, tasks=tasks)
 
     def _keep(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         if name not in self._kept:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,6 +113,7 @@ def build(
     personal_days: int | None = None,
     personal: str = "drop",
     delta: bool = False,
+    assignors: Sequence[str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = silent,
 ) -> Built:
@@ -121,15 +123,21 @@ def build(
         Messages that count as none in ``gold/verdicts``.
     personal_days, personal
         Client ids, hosts and user data in records older than this before the newest are dropped, or ``hash``-ed.
+    assignors
+        Strategies in ``gold/whatif``, which costs in proportion to their number; all known ones by default.
     Raises
-        BadInput: the dump is none, or is broken. Unavailable: the disk is full, the folder cannot be written.
+        UnknownName: no such strategy. BadInput: the dump is none, or is broken. Unavailable: the disk is full, the
+        folder cannot be written.
     """
     dump, out = Path(dump).absolute(), Path(out).absolute()
     _needs_libraries()
+    from apportion.assignors import find
     from apportion.inputs import tables
     from apportion.spark import session, sinks, sources, trouble
 
     settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
+    if assignors is not None:
+        settings["assignors"] = [find(name).name for name in assignors]
     if spark is None:
         session.java()  # where it is missing, no folder is made first
     with trouble.plainly(dump):
@@ -137,10 +145,16 @@ def build(
         tables.check_version(out)
         sinks.check_form(out, delta)
     progress("starting Spark")
-    with trouble.plainly(out), sinks.parquet(out) as sink, session.session(spark, quick=quick) as running:
+    with (
+        trouble.plainly(out),
+        sinks.parquet(out) as sink,
+        # Between the two: its threads end when the session has, and before their drafts are swept away.
+        ThreadPoolExecutor(AT_ONCE) as pool,
+        session.session(spark, quick=quick) as running,
+    ):
         source = sources.read_dump(running, dump)
         place: sinks.Sink = sinks.DeltaSink(sink) if delta else sink
-        _make(place, source, _steps(source, **settings), progress)
+        _make(pool, place, source, _steps(source, **settings), progress)
         place.keep(tables.SOURCE, _source(out, dump, settings | ({"delta": True} if delta else {})))
         place.publish()
     return Built(source.count, {state.name: state.rows for state in status(out)})
@@ -162,10 +176,8 @@ def rebuild(
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _make(place: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress) -> None:
+def _make(pool: ThreadPoolExecutor, place: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress) -> None:
     """Every table in its order; those that need no other one at the same time, for small ones keep one core busy."""
-    from concurrent.futures import ThreadPoolExecutor
-
     from apportion.spark.schemas import TABLES
 
     files = 1 + source.count // ROWS_A_FILE
@@ -175,21 +187,21 @@ def _make(place: Sink, source: Dump, steps: Mapping[str, Make], progress: Progre
         progress(f"making {name}")
         tables[name] = place.write(name, steps[name](tables), TABLES[name], files)
 
-    pool = ThreadPoolExecutor(AT_ONCE)
     try:
         list(pool.map(make, [name for name in steps if name in FROM_BRONZE]))
     except BaseException:
+        # After Ctrl-C, or on a full disk, no other table is begun; the session's end ends those that were.
+        pool.shutdown(wait=False, cancel_futures=True)
         source.records.sparkSession.sparkContext.cancelAllJobs()
         raise
-    finally:
-        # After Ctrl-C, or on a full disk, the other tables are not waited for; the session's end ends them.
-        pool.shutdown(wait=False, cancel_futures=True)
     for name in steps:
         if name not in FROM_BRONZE:
             make(name)
 
 
-def _steps(source: Dump, allowed_lag: int, personal_days: int | None, personal: str) -> dict[str, Make]:
+def _steps(
+    source: Dump, allowed_lag: int, personal_days: int | None, personal: str, assignors: Sequence[str] | None = None
+) -> dict[str, Make]:
     """Table -> how it is made from those before it."""
     from apportion.spark import decode, gold
     from apportion.spark.personal import Personal
@@ -207,7 +219,7 @@ def _steps(source: Dump, allowed_lag: int, personal_days: int | None, personal: 
         "silver/gaps": lambda t: decode.gaps(records),
         "silver/ends": lambda t: source.ends,
         "silver/topics": lambda t: source.topics,
-        **gold.steps(records, allowed_lag),
+        **gold.steps(records, allowed_lag, assignors),
     }
 
 
@@ -321,6 +333,7 @@ def _remembered(out: Path) -> tuple[Path, dict[str, Any]]:
         needed = "a folder that a build made, or the dump to build from"
         raise BadInput(str(out), f"no {tables.SOURCE} that tells where the records are", needed) from error
     known: dict[str, Any] = {"allowed_lag": int, "personal_days": (int, type(None)), "personal": str, "delta": bool}
+    known["assignors"] = list
     for name, value in settings.items():
         if not isinstance(value, known.get(name, ())):
             raise BadInput(f"{out / tables.SOURCE}: {name}", repr(value), "the settings of a build, as it wrote them")
