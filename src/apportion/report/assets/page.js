@@ -145,7 +145,7 @@ function drawGroup(group) {
   };
   overview(data.groups);
   addEventListener("hashchange", choose);
-  if (data.groups.length) choose(); else $("group").textContent = "No groups.";
-  if (data.groups.length === 1) document.documentElement.dataset.single = "";
+  if (data.groups.length) choose(); else $("group").textContent = "No consumer groups: nobody has joined one or committed yet.";
+  if (data.groups.length < 2) document.documentElement.dataset.single = "";
   document.documentElement.dataset.drawnMs = (performance.now() - started).toFixed(0);
 })();
