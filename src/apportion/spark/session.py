@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -67,7 +68,8 @@ def session(given: SparkSession | None = None, *, quick: bool = True, kafka: boo
             try:
                 yield spark
             finally:
-                with suppress(Exception):  # a JVM that died has stopped already
+                # A JVM that died has stopped already; one that was interrupted in a call ends with this process.
+                with suppress(Exception), warnings.catch_warnings(action="ignore"):
                     spark.stop()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
