@@ -5,6 +5,7 @@ python -m bench.decode [rows]
 
 from __future__ import annotations
 
+import statistics
 import sys
 import tempfile
 import time
@@ -18,6 +19,8 @@ from apportion.testing import records as write
 from bench.meter import cpu_seconds
 
 CHUNK = 100_000
+COLD, WARM = 3, 5
+"""Turns while the JVM still compiles, which do not count, and turns that do."""
 
 
 def log(folder: Path, count: int) -> None:
@@ -76,12 +79,18 @@ def main() -> None:
         print(f", plain {in_process(folder, True):,.0f} rows/s")
         with session.session(quick=False) as spark:
             records = sources.read_dump(spark, folder).records
-            for turn in range(4):
+            turns = []
+            for turn in range(COLD + WARM):
                 began, cpu = time.perf_counter(), cpu_seconds()
                 decode.commits(records).write.format("noop").mode("overwrite").save()
-                took, spent = time.perf_counter() - began, cpu_seconds() - cpu
-                rate = f"{count / took:,.0f} rows/s by the wall, {count / spent:,.0f} rows a CPU second"
-                print(f"Spark, {session.cores()} cores, turn {turn}: {took:.2f} s, {rate}", flush=True)
+                turns.append((count / (time.perf_counter() - began), count / (cpu_seconds() - cpu)))
+                print(f"Spark, {session.cores()} cores, turn {turn}: {_rates(*turns[-1])}", flush=True)
+            wall, spent = zip(*turns[COLD:], strict=True)
+            print(f"median of {WARM} turns after {COLD}: {_rates(statistics.median(wall), statistics.median(spent))}")
+
+
+def _rates(wall: float, spent: float) -> str:
+    return f"{wall:,.0f} rows/s by the wall, {spent:,.0f} rows a CPU second"
 
 
 if __name__ == "__main__":
