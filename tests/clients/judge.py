@@ -146,7 +146,7 @@ def unread(lives: Iterable[Life], ends: dict[Partition, int]) -> list[str]:
     return missing
 
 
-OF_THE_FALLEN = " of the fallen"
+OF_ITS_OWN, OF_THE_FALLEN = " of its own", " of the fallen"
 
 
 def read_again(lives: Iterable[Life]) -> dict[str, int]:
@@ -165,15 +165,15 @@ def read_again(lives: Iterable[Life]) -> dict[str, int]:
         for offset in range(first, last + 1):
             if offset in readers:
                 before, then = readers[offset]
-                own = " of its own" if before == name else ""
+                own = OF_ITS_OWN if before == name else ""
                 again[kind[name] + (OF_THE_FALLEN if any(then < t <= at for t in fell[before]) else own)] += 1
             readers[offset] = name, at
     return dict(sorted(again.items()))
 
 
-def of_the_living(again: dict[str, int]) -> int:
-    """What was read again because a rebalance took it from, or interrupted, a member that lived."""
-    return sum(count for what, count in again.items() if not what.endswith(OF_THE_FALLEN))
+def of_its_own(again: dict[str, int]) -> int:
+    """What living members read again that they had read themselves: a rebalance took it away and gave it back."""
+    return sum(count for what, count in again.items() if what.endswith(OF_ITS_OWN))
 
 
 def reads(lives: Iterable[Life]) -> Iterator[tuple[float, str, Partition, int, int]]:
