@@ -202,6 +202,59 @@ def test_no_permission_is_said_and_nothing_is_written(
         assert not list((tmp_path / source).rglob("*.parquet"))
 
 
+DEBUGGED = """
+import shutil, sys
+shutil.rmtree = lambda *a, **k: None
+from apportion.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("source", ["python", "connector"])
+def test_no_password_is_printed_though_everything_is(
+    kafka: Broker, certificates: Path, tmp_path: Path, source: str
+) -> None:
+    """Not in the traceback that APPORTION_DEBUG asks for, in no log or scratch file of Spark's, nor in the dump."""
+    if source == "connector" and not session.connector_jars():
+        pytest.skip("the connector's jars are not here")
+    commit(kafka, "secret", 1)
+    kafka.tool(
+        "org.apache.kafka.tools.AclCommand", "--add", "--allow-principal", "User:bob", "--operation", "Describe",
+        "--topic", "__consumer_offsets",
+    )  # fmt: skip
+    (tmp_path / "scratch").mkdir()
+    done = subprocess.run(
+        [
+            sys.executable, "-c", DEBUGGED, "pipeline", "capture", "--bootstrap-server",
+            f"127.0.0.1:{kafka.ports['port']}", "--command-config", str(login(tmp_path, certificates, "bob")),
+            "--source", source, "--to", str(tmp_path / "out"),
+        ],
+        env={**os.environ, "APPORTION_DEBUG": "1", "TMPDIR": str(tmp_path / "scratch")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" in done.stderr
+    assert "needs the ACL" in done.stderr
+    assert "s3cret" not in done.stdout + done.stderr
+    written = [file for part in ("scratch", "out") for file in (tmp_path / part).rglob("*") if file.is_file()]
+    assert any(file.name == "spark.log" for file in written)
+    assert [file for file in written if b"s3cret" in file.read_bytes()] == []
+
+
+def test_a_topic_that_was_given_more_partitions_is_refused(spark: Any, tmp_path: Path) -> None:
+    """For a group's records may now lie in two of them, and their order is lost."""
+    needs_java()
+    with Broker(properties={"offsets.topic.num.partitions": "2"}) as one:
+        one.create_topic("t", 3)
+        commit(one, "grown", 3)
+        job.capture(one.bootstrap, tmp_path, source="python", spark=spark)
+        before = records(tmp_path)
+        one.grow_topic("__consumer_offsets", 3)
+        with pytest.raises(BadInput, match=r"partitions of __consumer_offsets: found 2 when .* needed 3, as it is now"):
+            job.capture(one.bootstrap, tmp_path, spark=spark)
+    assert records(tmp_path).equals(before)
+
+
 def test_a_wrong_address_is_one_sentence(tmp_path: Path) -> None:
     """Before Spark starts, and before a folder is made."""
     began = time.monotonic()
@@ -232,6 +285,15 @@ def test_a_folder_of_something_else_is_refused(kafka: Broker, spark: Any, tmp_pa
     complains("found version 99; needed version 1", version=99)
     with pytest.raises(BadInput, match="source: found python"):
         job.capture(kafka.bootstrap, tmp_path / "ok", source="connector", spark=spark)
+    offsets = tmp_path / "ok" / "checkpoint" / "offsets" / "0"
+    told = offsets.read_text()
+    offsets.write_text(told.replace("v1", "v9", 1))
+    offsets.with_name(".0.crc").unlink(missing_ok=True)
+    with pytest.raises(Unavailable, match=r"v9|version") as raised:
+        job.capture(kafka.bootstrap, tmp_path / "ok", spark=spark)
+    assert "\n" not in str(raised.value)
+    assert records(tmp_path / "ok").equals(before)
+    offsets.write_text(told)
     shutil.rmtree(tmp_path / "ok" / "checkpoint")
     with pytest.raises(BadInput, match="checkpoint"):
         job.capture(kafka.bootstrap, tmp_path / "ok", spark=spark)
