@@ -7,8 +7,10 @@ Three groups read the same topics, and every event of one script (``script.py``)
 * ``mixed`` has aiokafka members among them and is cooperative-sticky too, the harder case: that client gives up all at
   every join. It is judged like the others but compared with none, for no group without aiokafka is like it.
 
-The application: it commits every ``COMMIT_MS`` what it has read, and when it leaves; when partitions are revoked its
-work on them is not finished, so it commits nothing. Every member is a process of its own. ``judge.py`` reads the log.
+The application: it works on a record for ``WORK_MS`` after it has read it, and commits what is done every
+``COMMIT_MS``, when partitions are revoked, and when it leaves. What it has in work when a partition is revoked,
+somebody reads again. What ``GroupConsumer`` gave out counts as done at the next call, in all groups. Every member is a
+process of its own. ``judge.py`` reads the log.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from .script import KINDS, TOPICS, Event, Script
 
 SESSION_MS = 3000
 COMMIT_MS = 2000
+WORK_MS = 1000
 STRATEGY = {"cooperative": "cooperative-sticky", "eager": "sticky", "mixed": "cooperative-sticky"}
 MIXED = ("aiokafka", "java", "kafka-python", "confluent")
 
@@ -141,7 +144,7 @@ class Arena:
             strategies=[STRATEGY[group]],
             session_ms=SESSION_MS,
             commit_ms=COMMIT_MS,
-            auto_commit=group == "mixed",  # there GroupConsumer's own commits are under fire
+            work_ms=WORK_MS,
         )
 
     def _java(self, group: str) -> JavaMember:
@@ -150,7 +153,9 @@ class Arena:
             "heartbeat.interval.ms": SESSION_MS // 5,
             "metadata.max.age.ms": 1000,
         }
-        return JavaMember(self.broker.bootstrap, group, TOPICS, told, strategy=STRATEGY[group], commit_ms=COMMIT_MS)
+        return JavaMember(
+            self.broker.bootstrap, group, TOPICS, told, strategy=STRATEGY[group], commit_ms=COMMIT_MS, work_ms=WORK_MS
+        )
 
     # -- events ------------------------------------------------------------------------------------------------------
 

@@ -171,9 +171,9 @@ def read_again(lives: Iterable[Life]) -> dict[str, int]:
     return dict(sorted(again.items()))
 
 
-def of_its_own(again: dict[str, int]) -> int:
-    """What living members read again that they had read themselves: a rebalance took it away and gave it back."""
-    return sum(count for what, count in again.items() if what.endswith(OF_ITS_OWN))
+def of_the_living(again: dict[str, int]) -> int:
+    """What was read again because a rebalance took it from, or interrupted, a member that lived."""
+    return sum(count for what, count in again.items() if not what.endswith(OF_THE_FALLEN))
 
 
 def reads(lives: Iterable[Life]) -> Iterator[tuple[float, str, Partition, int, int]]:

@@ -84,7 +84,7 @@ def test_two_bounces_each_way_without_a_stop(broker: Broker, tmp_path: Path):
 
 
 def test_cooperative_members_read_less_twice(broker: Broker, tmp_path: Path):
-    """The same joins and leaves, commits once a second: an eager client begins everything anew at the last commit.
+    """The same joins and leaves, a second of work on each record: an eager client begins all its work anew.
 
     That is aiokafka here. kafka-python keeps the positions of what stays with it even where it is eager.
     """
@@ -95,7 +95,7 @@ def test_cooperative_members_read_less_twice(broker: Broker, tmp_path: Path):
 
         def join(strategy: str) -> PythonMember:
             client = "aiokafka" if strategy == "sticky" else "kafka-python"
-            member = group.python(client, strategy, group=topic + strategy, commit_ms=1000)
+            member = group.python(client, strategy, group=topic + strategy, commit_ms=1000, work_ms=1000)
             lives[strategy].append(member)
             return member
 

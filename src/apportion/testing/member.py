@@ -4,11 +4,11 @@
                                          "topics": ["clicks"], "strategies": ["cooperative-sticky"]}'
 
 Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``settings`` (of the strategy),
-``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never; it commits when it leaves too, but not when
-partitions are revoked), ``auto_commit`` (false: so does confluent's member, which else commits by itself), ``poll_ms``
-(100), ``pause_ms`` (between polls), ``client`` ("kafka-python", "aiokafka", "confluent"), ``plain`` (true: the client's
-own strategies of those names), ``consumer`` (more of the client's own arguments), ``lag`` (true: a lag feed), ``admin``
-(the feed's arguments).
+``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never; it commits what is done when partitions are
+revoked and when it leaves, too), ``work_ms`` (0: how long it works on a record after it has read it; confluent's member
+ignores it), ``poll_ms`` (100), ``pause_ms`` (between polls), ``client`` ("kafka-python", "aiokafka", "confluent"),
+``plain`` (true: the client's own strategies of those names), ``consumer`` (more of the client's own arguments), ``lag``
+(true: a lag feed), ``admin`` (the feed's arguments).
 
 Lines out: ``{"at": seconds, "event": ..., "member": name, ...}`` with the events
 

@@ -179,8 +179,11 @@ class JavaMember(Peer):
     read
         Whether it reads records; without, it holds its partitions and its positions stay.
     commit_ms
-        Milliseconds between commits of what it read, which it also does when it leaves, but not when partitions are
-        revoked; 0: only when it is told.
+        Milliseconds between commits of what it has done, which it also does when partitions are revoked and when it
+        leaves; 0: only when it is told.
+    work_ms
+        Milliseconds that it works on a record after it has read it; what it has in work when a partition is revoked is
+        not done.
 
     ``events`` is all that happened to it, oldest first: ``assignment`` (the whole of it, whenever it, the generation or
     the member id changed), ``assigned`` (what is new, and all that it ``holds``), ``revoked``, ``lost``, ``records``,
@@ -202,6 +205,7 @@ class JavaMember(Peer):
         assign: Mapping[str, Sequence[int]] | None = None,
         read: bool = True,
         commit_ms: int = 0,
+        work_ms: int = 0,
     ) -> None:
         super().__init__()
         told: dict[str, object] = {"bootstrap.servers": bootstrap, "group.id": group}
@@ -209,7 +213,7 @@ class JavaMember(Peer):
             names = [strategy] if isinstance(strategy, str) else strategy
             told["partition.assignment.strategy"] = ",".join(STRATEGIES.get(name, name) for name in names)
         self.settings = {key: str(value) for key, value in (told | dict(properties or {})).items()}
-        spec: Json = {"properties": self.settings, "read": read, "commit_ms": commit_ms}
+        spec: Json = {"properties": self.settings, "read": read, "commit_ms": commit_ms, "work_ms": work_ms}
         spec |= {"assign": assign} if assign is not None else {"topics": list(topics), "pattern": pattern}
         self.events: list[Json] = []
         self.replies: queue.Queue[Json] = queue.Queue()

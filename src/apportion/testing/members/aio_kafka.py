@@ -71,7 +71,7 @@ def watcher(consumer: Any, done: Done, tell: Teller) -> Any:
 
     class Watch(ConsumerRebalanceListener):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
-            done.forget(revoked)
+            await hand_over(consumer, done, revoked, tell)
             if revoked:
                 tell("revoked", generation=consumer._coordinator.generation, partitions=by_topic(revoked))
 
@@ -80,6 +80,18 @@ def watcher(consumer: Any, done: Done, tell: Teller) -> Any:
             tell("assigned", generation=c.generation, member_id=c.member_id, partitions=by_topic(assigned))
 
     return Watch()
+
+
+async def hand_over(consumer: Any, done: Done, revoked: Any, tell: Teller) -> None:
+    """Commit what is done of these before they go."""
+    from aiokafka.errors import KafkaError
+
+    offsets = done.handed_over(revoked)
+    try:
+        if offsets:
+            await consumer.commit(offsets)
+    except KafkaError as error:
+        tell("refused", why=type(error).__name__)
 
 
 async def commit(consumer: Any, done: Done, tell: Teller, *, last: bool = False) -> None:

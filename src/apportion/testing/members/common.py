@@ -50,37 +50,52 @@ class Orders:
 
 
 class Done:
-    """What was read and not yet committed; what is revoked is no longer ours to commit."""
+    """What was read and not yet committed, by an application that works on a record for ``work_ms`` after reading it.
+
+    What is in work when a partition is revoked is not done: whoever gets the partition reads it again.
+    """
 
     def __init__(self, config: Config, tell: Teller) -> None:
-        self._every_s = config.get("commit_ms", 0) / 1000
+        self._every_s, self._work_s = config.get("commit_ms", 0) / 1000, config.get("work_ms", 0) / 1000
         self._tell = tell
         self._next = 0.0
-        self._offsets: dict[Any, int] = {}
+        self._read: dict[Any, list[tuple[float, int]]] = {}
 
     def read(self, partition: Any, records: Sequence[Any]) -> None:
         """Note one batch."""
         fields = {"first": records[0].offset, "last": records[-1].offset}
         self._tell("read", topic=partition.topic, partition=partition.partition, **fields)
-        self._offsets[partition] = records[-1].offset + 1
+        self._read.setdefault(partition, []).append((time.monotonic(), records[-1].offset + 1))
 
     def forget(self, partitions: Iterable[Any]) -> None:
         """They go to somebody else."""
         for partition in partitions:
-            self._offsets.pop(partition, None)
+            self._read.pop(partition, None)
+
+    def handed_over(self, partitions: Iterable[Any]) -> dict[Any, int]:
+        """What is done of these, to be committed now; nothing of them is ours any more."""
+        mine = [partition for partition in partitions if partition in self._read]
+        done = self._done(mine, self._work_s) if self._every_s > 0 else {}
+        self.forget(mine)
+        return done
 
     def due(self, *, last: bool = False) -> dict[Any, int]:
-        """What to commit now, by partition: all where it is time for it or the last one, unless it never commits."""
+        """What to commit now, by partition, if it is time; with ``last`` all, since the work is finished first."""
         if self._every_s < 0 or (not last and time.monotonic() < self._next):
             return {}
-        return dict(self._offsets)
+        return self._done(list(self._read), 0 if last else self._work_s)
+
+    def _done(self, partitions: Iterable[Any], work_s: float) -> dict[Any, int]:
+        until = time.monotonic() - work_s
+        done = {part: [offset for at, offset in self._read[part] if at <= until] for part in partitions}
+        return {part: offsets[-1] for part, offsets in done.items() if offsets}
 
     def committed(self, offsets: Mapping[Any, int]) -> None:
         """These are safe; what was refused instead stays due, and is tried again after the next poll."""
         self._next = time.monotonic() + self._every_s
         for partition, offset in offsets.items():
-            if self._offsets.get(partition) == offset:
-                del self._offsets[partition]
+            if partition in self._read:
+                self._read[partition] = [one for one in self._read[partition] if one[1] > offset]
         self._tell("committed", offsets={f"{part.topic}-{part.partition}": at for part, at in offsets.items()})
 
 

@@ -15,31 +15,31 @@ def run(config: Config, tell: Teller, orders: Orders) -> None:
 
     consumer = made(config, tell)
     tell_revoked(consumer, tell)
-    tell_assigned, commits = assignments(consumer, tell), Commits(consumer, config, tell)
+    tell_assigned = assignments(consumer, tell)
     while orders.next() != "leave":
         try:
             messages = [m for m in consumer.consume(200, 0.1) if m.error() is None]
             tell_assigned()
             for (topic, partition), offsets in batches(messages).items():
                 tell("read", topic=topic, partition=partition, first=offsets[0], last=offsets[-1])
-            commits.read(messages)
+            if messages and config.get("commit_ms", 0) == 0:
+                consumer.commit()
         except KafkaError as error:
             tell("refused", why=f"{type(error).__name__}: {error}")
             time.sleep(0.1)
-    commits.commit()
     consumer.close()
     tell("left")
 
 
 def made(config: Config, tell: Teller) -> Any:
-    """The consumer; it commits by itself every ``commit_ms`` unless it is told not to."""
+    """The consumer; it commits by itself every ``commit_ms`` where that is given."""
     session_ms, commit_ms = config.get("session_ms", 6000), config.get("commit_ms", 0)
     settings = {
         "bootstrap.servers": config["bootstrap"],
         "group.id": config["group"],
         "client.id": tell.name,
         "auto.offset.reset": "earliest",
-        "enable.auto.commit": by_itself(config),
+        "enable.auto.commit": commit_ms > 0,
         "auto.commit.interval.ms": max(commit_ms, 100),
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": session_ms // 5,
@@ -49,38 +49,6 @@ def made(config: Config, tell: Teller) -> Any:
     }
     strategy = config.get("strategies", ["cooperative-sticky"])[0]
     return ours("confluent").GroupConsumer(settings, config["topics"], strategy, **options(config, tell))
-
-
-def by_itself(config: Config) -> bool:
-    """Whether the client commits, and not the application."""
-    return bool(config.get("commit_ms", 0) > 0 and config.get("auto_commit", True))
-
-
-class Commits:
-    """Commits all that was read, where that is the application's business, every so often and at the end."""
-
-    def __init__(self, consumer: Any, config: Config, tell: Teller) -> None:
-        self._consumer, self._tell = consumer, tell
-        self._every_s, self._next, self._news = config.get("commit_ms", 0) / 1000, 0.0, False
-        self._never = by_itself(config) or self._every_s < 0
-
-    def read(self, messages: list[Any]) -> None:
-        """Note that something was read; commit if it is time."""
-        self._news = self._news or bool(messages)
-        if time.monotonic() >= self._next:
-            self.commit()
-
-    def commit(self) -> None:
-        """Commit if anything is new, and tell where that was refused."""
-        from kafka.errors import KafkaError
-
-        if self._never or not self._news:
-            return
-        try:
-            self._consumer.commit()
-            self._next, self._news = time.monotonic() + self._every_s, False
-        except KafkaError as error:
-            self._tell("refused", why=f"{type(error).__name__}: {error}")
 
 
 def tell_revoked(consumer: Any, tell: Teller) -> None:

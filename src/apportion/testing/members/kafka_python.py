@@ -63,7 +63,7 @@ def watcher(consumer: Any, done: Done, tell: Teller) -> Any:
 
     class Watch(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
-            done.forget(revoked)
+            hand_over(consumer, done, revoked)
             generation = consumer._coordinator._generation.generation_id
             tell("revoked", generation=generation, partitions=by_topic(revoked))
 
@@ -75,6 +75,15 @@ def watcher(consumer: Any, done: Done, tell: Teller) -> Any:
             """Only what is new, under cooperative; ``tell_assignments`` tells all."""
 
     return Watch()
+
+
+def hand_over(consumer: Any, done: Done, revoked: Any) -> None:
+    """Commit what is done of these without waiting: we are on the client's IO thread, and it goes out in order."""
+    from kafka.structs import OffsetAndMetadata
+
+    offsets = {part: OffsetAndMetadata(at, "", -1) for part, at in done.handed_over(revoked).items()}
+    if offsets:
+        consumer.commit_async(offsets)
 
 
 def tell_assignments(consumer: Any, tell: Teller) -> None:

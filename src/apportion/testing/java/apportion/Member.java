@@ -33,7 +33,7 @@ import java.util.regex.Pattern;
  * happens to it is told as one JSON event a line.
  *
  * <p>First line: {@code {"properties": {...}, "topics": [...], "read": true}}; for topics may stand
- * {@code "pattern": "..."} or {@code "assign": {"t": [0]}}; {@code "commit_ms"} is explained at {@link Pending}.
+ * {@code "pattern": "..."} or {@code "assign": {"t": [0]}}; {@code "commit_ms"} and {@code "work_ms"} are explained at {@link Pending}.
  * Commands: {@code commit} (optionally with {@code offsets} and {@code metadata}, or inside a transaction that is
  * committed or aborted), {@code subscribe}, {@code read}, {@code close}, {@code exit-hard}.
  */
@@ -65,7 +65,7 @@ public final class Member implements ConsumerRebalanceListener {
         spec.get("properties").fields().forEachRemaining(p -> properties.put(p.getKey(), p.getValue().asText()));
         read = spec.path("read").asBoolean(true);
         consumer = new KafkaConsumer<>(properties);
-        pending = new Pending(consumer, spec.path("commit_ms").asLong(0));
+        pending = new Pending(consumer, spec.path("commit_ms").asLong(0), spec.path("work_ms").asLong(0));
         if (spec.has("assign")) {
             consumer.assign(Assignors.partitions(spec.get("assign")));
             polls = !consumer.assignment().isEmpty();
@@ -181,7 +181,7 @@ public final class Member implements ConsumerRebalanceListener {
 
     private void close() {
         try {
-            pending.commit();
+            pending.close();
         } catch (Exception refused) {
             // the group has gone on without us: somebody reads it again
         }
@@ -200,7 +200,7 @@ public final class Member implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-        pending.forget(partitions);
+        pending.handOver(partitions);
         tellPartitions("revoked", partitions);
     }
 
