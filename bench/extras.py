@@ -63,7 +63,7 @@ def _million_raw() -> Row:
 def _million_joined() -> Row:
     raw = _million_raw()
     newest = raw["members"].pop("member1999")
-    for name, held in planned(raw, find("cooperative-sticky")).target.items():
+    for name, held in planned(raw, find("cooperative-sticky"))[0].target.items():
         raw["members"][name] |= {"owned": held, "generation": 5}
     names = raw["members"]["member0"]["topics"]
     del newest["topics"]
@@ -76,7 +76,7 @@ def million_one(path: str) -> list[Row]:
     raw = json.loads(Path(path).read_text()) if there else _million_raw()
     strategy, before = find("cooperative-sticky"), _peak_mb()
     wall, cpu = time.perf_counter(), time.process_time()
-    plan = planned(raw, strategy)
+    plan, _ = planned(raw, strategy)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     peak = _peak_mb()
     row = _row("one joins (read from JSON)" if there else "at first", plan, cpu * 1000, wall * 1000)
@@ -182,7 +182,7 @@ def _joined(name: str, total: int) -> Row:
     }
     members: Row = {f"member{m}": {"topics": topics} for m in range(total // 100)}
     raw: Row = {"topics": described, "members": members}
-    for member, held in planned(raw, find(name)).target.items():
+    for member, held in planned(raw, find(name))[0].target.items():
         members[member] |= {"owned": held, "generation": 5}
     members["newcomer"] = {"topics": topics}
     return raw
