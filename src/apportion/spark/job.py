@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -113,6 +113,7 @@ def build(
     personal_days: int | None = None,
     personal: str = "drop",
     delta: bool = False,
+    assignors: Sequence[str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = silent,
 ) -> Built:
@@ -122,15 +123,21 @@ def build(
         Messages that count as none in ``gold/verdicts``.
     personal_days, personal
         Client ids, hosts and user data in records older than this before the newest are dropped, or ``hash``-ed.
+    assignors
+        Strategies in ``gold/whatif``, which costs in proportion to their number; all known ones by default.
     Raises
-        BadInput: the dump is none, or is broken. Unavailable: the disk is full, the folder cannot be written.
+        UnknownName: no such strategy. BadInput: the dump is none, or is broken. Unavailable: the disk is full, the
+        folder cannot be written.
     """
     dump, out = Path(dump).absolute(), Path(out).absolute()
     _needs_libraries()
+    from apportion.assignors import find
     from apportion.inputs import tables
     from apportion.spark import session, sinks, sources, trouble
 
     settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
+    if assignors is not None:
+        settings["assignors"] = [find(name).name for name in assignors]
     if spark is None:
         session.java()  # where it is missing, no folder is made first
     with trouble.plainly(dump):
@@ -192,7 +199,9 @@ def _make(pool: ThreadPoolExecutor, place: Sink, source: Dump, steps: Mapping[st
             make(name)
 
 
-def _steps(source: Dump, allowed_lag: int, personal_days: int | None, personal: str) -> dict[str, Make]:
+def _steps(
+    source: Dump, allowed_lag: int, personal_days: int | None, personal: str, assignors: Sequence[str] | None = None
+) -> dict[str, Make]:
     """Table -> how it is made from those before it."""
     from apportion.spark import decode, gold
     from apportion.spark.personal import Personal
@@ -210,7 +219,7 @@ def _steps(source: Dump, allowed_lag: int, personal_days: int | None, personal: 
         "silver/gaps": lambda t: decode.gaps(records),
         "silver/ends": lambda t: source.ends,
         "silver/topics": lambda t: source.topics,
-        **gold.steps(records, allowed_lag),
+        **gold.steps(records, allowed_lag, assignors),
     }
 
 
@@ -324,6 +333,7 @@ def _remembered(out: Path) -> tuple[Path, dict[str, Any]]:
         needed = "a folder that a build made, or the dump to build from"
         raise BadInput(str(out), f"no {tables.SOURCE} that tells where the records are", needed) from error
     known: dict[str, Any] = {"allowed_lag": int, "personal_days": (int, type(None)), "personal": str, "delta": bool}
+    known["assignors"] = list
     for name, value in settings.items():
         if not isinstance(value, known.get(name, ())):
             raise BadInput(f"{out / tables.SOURCE}: {name}", repr(value), "the settings of a build, as it wrote them")
