@@ -98,7 +98,7 @@ async def commit(consumer: Any, done: Done, tell: Teller, *, last: bool = False)
     """Commit what is due, and tell how it went."""
     from aiokafka.errors import KafkaError
 
-    offsets = done.due(last=last)
+    offsets = done.due(consumer.assignment(), last=last)
     if not offsets:
         return
     try:

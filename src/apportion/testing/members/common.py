@@ -79,8 +79,15 @@ class Done:
         self.forget(mine)
         return done
 
-    def due(self, *, last: bool = False) -> dict[Any, int]:
-        """What to commit now, by partition, if it is time; with ``last`` all, since the work is finished first."""
+    def due(self, held: Iterable[Any], *, last: bool = False) -> dict[Any, int]:
+        """What to commit now, by partition, if it is time; with ``last`` all, since the work is finished first.
+
+        held
+            The member's partitions. A client may still give out a batch of one that was just revoked; a commit that
+            names it would be refused whole.
+        """
+        mine = set(held)
+        self.forget([partition for partition in self._read if partition not in mine])
         if self._every_s < 0 or (not last and time.monotonic() < self._next):
             return {}
         return self._done(list(self._read), 0 if last else self._work_s)

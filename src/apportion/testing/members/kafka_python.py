@@ -106,7 +106,7 @@ def commit(consumer: Any, done: Done, tell: Teller, *, last: bool = False) -> No
     from kafka.errors import KafkaError
     from kafka.structs import OffsetAndMetadata
 
-    offsets = done.due(last=last)
+    offsets = done.due(consumer.assignment(), last=last)
     if not offsets:
         return
     try:
