@@ -19,22 +19,6 @@ NO_PRIORITY: Final = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
-    """The claims as the members said them, where plans may hand their lists on.
-
-    shares
-        (M,) each member's topic to ids, or None.
-    lists, counts
-        (L,) all their lists, member by member, and how many ids each has: at least one. Together, in this order, they
-        say just the pairs of ``Claims``.
-    """
-
-    shares: tuple[Mapping[str, Sequence[int]] | None, ...]
-    lists: Sequence[Sequence[int]]
-    counts: Ints
-
-
-@dataclass(frozen=True, eq=False)
 class Claims:
     """What members say they held after the last rebalance that they saw.
 
@@ -43,13 +27,14 @@ class Claims:
     strays
         Claims on what does not exist: (member, topic name, partition id).
     said
-        The claims as the members said them, where plans may hand those lists on; else None.
+        (M,) the claims as each member said them, topic to ids, where plans may hand those lists on; else empty.
+        Together, in this order, they say just the pairs, and no list is empty.
     """
 
     member: Ints
     partition: Ints
     strays: tuple[tuple[int, str, int], ...] = ()
-    said: Said | None = None
+    said: tuple[Mapping[str, Sequence[int]] | None, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, distinct, ints
-from apportion.model.group import NO_PRIORITY, Claims, Group, Offsets, Racks, Said, java_order
+from apportion.model.group import NO_PRIORITY, Claims, Group, Offsets, Racks, java_order
 from apportion.model.naming import collector_paused
 
 Raw = Mapping[str, Any]
@@ -186,7 +186,7 @@ def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, 
     once, partition_once = _once(member, partition, len(number))
     # Only lists that say exactly what stands in the arrays may be handed on.
     whole = lists and not unknown and len(once) == len(claimed) and counts.all()
-    said = Said(tuple(owned), lists, counts) if share and whole else None
+    said = tuple(owned) if share and whole else ()
     return Claims(once, partition_once, tuple(sorted(set(unknown))), said)
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.model.group import Group, Said
+from apportion.model.group import Group
 
 Assignment = dict[str, dict[str, list[int]]]
 """Member to topic to ascending partition ids."""
@@ -48,16 +48,16 @@ def _named(group: Group, owner: Ints, kind: Kind) -> Shares:
         order, held = _by_owner(owner, group.M)
         holder = owner[order]
         said = group.claims.said
-        if said is None:
+        if not said:
             return dict(zip(group.members, _Naming(group, kind, len(order)).shares(order, holder, held), strict=True))
         same = _unchanged(group, order, held)
         differs = ~same[holder]
         order, holder, changed = order[differs], holder[differs], np.where(same, 0, held)
         # To look for single lists that stayed pays off only where much changes, and new lists would need fresh memory.
         many = len(order) > max(BLOCK, len(differs) // 4)
-        fresh = _Naming(group, kind, len(order), said if many else None).shares(order, holder, changed)
+        fresh = _Naming(group, kind, len(order), reuse=many).shares(order, holder, changed)
         shares: list[dict[str, Sequence[int]]] = [
-            dict(old) if kept and old else new for kept, old, new in zip(same.tolist(), said.shares, fresh, strict=True)
+            dict(old) if kept and old else new for kept, old, new in zip(same.tolist(), said, fresh, strict=True)
         ]
         return dict(zip(group.members, shares, strict=True))
 
@@ -104,7 +104,7 @@ def _unchanged(group: Group, order: Ints, held: Ints) -> Bools:
 class _Naming:
     """What stays the same while the members of a group are named, block by block."""
 
-    def __init__(self, group: Group, kind: Kind, named: int, said: Said | None = None) -> None:
+    def __init__(self, group: Group, kind: Kind, named: int, *, reuse: bool = False) -> None:
         self.group = group
         self.kind = kind
         self.topics = np.array(group.topics, dtype=object)
@@ -114,7 +114,7 @@ class _Naming:
         self.alone = None
         if self.ids is not None and kind is tuple:
             self.alone = np.fromiter(zip(self.ids.tolist(), strict=True), dtype=object, count=len(self.ids))
-        self.before = _Before(group, said) if said else None
+        self.before = _Before(group) if reuse else None
 
     def shares(self, partition: Ints, holder: Ints, held: Ints) -> Iterator[dict[str, Sequence[int]]]:
         """Topic to ids for each holder.
@@ -173,13 +173,14 @@ class _Naming:
 class _Before:
     """The lists that members said they held, and which of them says a run of partitions."""
 
-    def __init__(self, group: Group, said: Said) -> None:
+    def __init__(self, group: Group) -> None:
         self.claims = group.claims
-        self.lists = np.fromiter(said.lists, dtype=object, count=len(said.lists))
-        self.size = said.counts
-        self.begin = np.cumsum(said.counts) - said.counts
+        lists = list(chain.from_iterable([held.values() for held in self.claims.said if held]))
+        self.lists = np.fromiter(lists, dtype=object, count=len(lists))
+        self.size = np.fromiter(map(len, lists), np.int64, len(lists))
+        self.begin = np.cumsum(self.size) - self.size
         self.with_partition = np.full(group.P, NOBODY, dtype=np.int64)
-        self.with_partition[group.claims.partition] = np.repeat(np.arange(len(said.counts)), said.counts)
+        self.with_partition[group.claims.partition] = np.repeat(np.arange(len(lists)), self.size)
 
     def find(self, partition: Ints, holders: Ints, starts: Ints) -> Ints:
         """(S,) the list that says just the run that begins at each of ``starts``, by its holder; -1 where none does."""
