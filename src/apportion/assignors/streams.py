@@ -55,7 +55,8 @@ class Streams(TaskSettings):
         if not members or not any(partitions.values()):
             return Answer(np.full(group.P, NOBODY, dtype=np.int64), together=np.arange(group.P))
         task_of = _tasks_of_partitions(group, topology)
-        plan = plan_tasks(topology, partitions, self._processes(group, task_of, members), self, _racks(group))
+        racks = {} if self.rack_aware_assignment_strategy == "none" else _racks(group)  # else nobody asks for them
+        plan = plan_tasks(topology, partitions, self._processes(group, task_of, members), self, racks)
         owner = _owners(group, task_of, plan)
         extra = {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
         proof = dict(plan.answer.proof)
