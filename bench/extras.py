@@ -143,7 +143,7 @@ def startup() -> list[Row]:
         told["PYTHONPYCACHEPREFIX"] = folder  # compiled modules, as pip leaves them: made by the first run
         asked = (["plan", str(path), "-o", "json"], ["describe", str(path)], ["compare", str(path)])
         for words, goal in ((["--version"], 150), *((words, 1000) for words in asked)):
-            command = [sys.executable, "-m", "apportion.cli", *words]
+            command = [sys.executable, "-m", "apportion", *words]
             spent = [_process(command, told) for _ in range(6)][1:]
             cpu, wall = (median(part) for part in zip(*spent, strict=True))
             shown = " ".join(["apportion", *words]).replace(str(path), "group.json")

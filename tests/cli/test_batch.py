@@ -91,7 +91,7 @@ def test_wrong_usage_reads_no_line(run: Runner) -> None:
 
 
 def test_every_answer_is_written_before_the_next_group_is_read() -> None:
-    command = [sys.executable, "-m", "apportion.cli", "plan", "--batch", "--assignor", "range"]
+    command = [sys.executable, "-m", "apportion", "plan", "--batch", "--assignor", "range"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -105,7 +105,7 @@ def test_every_answer_is_written_before_the_next_group_is_read() -> None:
 
 def test_a_reader_that_goes_away_ends_it_quietly() -> None:
     read, write = os.pipe()
-    command = [sys.executable, "-m", "apportion.cli", "plan", "--batch", "--assignor", "range"]
+    command = [sys.executable, "-m", "apportion", "plan", "--batch", "--assignor", "range"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=write, stderr=subprocess.PIPE) as process:
         os.close(write)
         os.close(read)

@@ -54,7 +54,7 @@ def test_a_demo_that_was_killed_half_way_and_runs_again_is_as_if_nothing_had_bee
 ) -> None:
     folder, scratch = tmp_path / "demo", tmp_path / "scratch"
     scratch.mkdir()
-    command = [sys.executable, "-m", "apportion.cli", "demo", "--to", str(folder)]
+    command = [sys.executable, "-m", "apportion", "demo", "--to", str(folder)]
     env = {**os.environ, "TMPDIR": str(scratch)}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env) as process:
         assert process.stderr is not None

@@ -60,7 +60,7 @@ def in_shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     """Run the line as a person would, with ``apportion`` and a stand-in for Kafka's tool on the path."""
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
-    script(tools / "apportion", f'exec {shlex.quote(sys.executable)} -m apportion.cli "$@"')
+    script(tools / "apportion", f'exec {shlex.quote(sys.executable)} -m apportion "$@"')
     script(tools / "kafka-consumer-groups", f"cat {shlex.quote(str(PASTED / 'offsets.txt'))}")
     env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(folder)}
     (folder / ".config/fish/completions").mkdir(parents=True, exist_ok=True)

@@ -82,7 +82,7 @@ def test_a_full_disk_is_a_sentence() -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "apportion.cli", "assignors"]
+        command = [sys.executable, "-m", "apportion", "assignors"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
@@ -90,14 +90,14 @@ def test_a_full_disk_is_a_sentence() -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    shell = f"{sys.executable} -m apportion.cli --help | head -1; echo ${{PIPESTATUS[0]}}"
+    shell = f"{sys.executable} -m apportion --help | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert done.stdout.splitlines()[-1] in ("0", "141")
 
 
 def test_ctrl_c_ends_quietly_with_130() -> None:
-    command = [sys.executable, "-m", "apportion.cli", "plan", "--batch"]
+    command = [sys.executable, "-m", "apportion", "plan", "--batch"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -60,7 +60,7 @@ def test_the_entry_point_of_the_page_makes_the_strategy_known_to_the_command_lin
     command = [
         sys.executable,
         "-m",
-        "apportion.cli",
+        "apportion",
         "plan",
         "-",
         "--assignor",

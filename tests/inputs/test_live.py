@@ -173,7 +173,7 @@ def test_watching_leaves_the_terminal_as_it_was(cluster: Broker, number: int, co
     here, there = pty.openpty()
     words = ["watch", "--bootstrap-server", cluster.bootstrap, "--group", NEW, "--interval", "1"]
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
-    command = [sys.executable, "-m", "apportion.cli", *words]
+    command = [sys.executable, "-m", "apportion", *words]
     # A shell that starts the tests in the background has them ignore Ctrl-C; the watcher must not inherit that.
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     pipes: dict[str, Any] = {"stdin": there, "stdout": there, "stderr": subprocess.PIPE, "env": env, "preexec_fn": heed}

@@ -38,7 +38,7 @@ def draw(folder: Path) -> None:
     """Each picture as a PNG."""
     with TemporaryDirectory() as scratch:
         page = Path(scratch) / "page.html"
-        command = [sys.executable, "-m", "apportion.cli", "report", str(dump()), "-o", str(page)]
+        command = [sys.executable, "-m", "apportion", "report", str(dump()), "-o", str(page)]
         subprocess.run([*command, "--title", "The recorded cluster"], check=True)
         browser = Browser(Path(scratch) / "profile")
         try:

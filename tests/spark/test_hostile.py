@@ -29,7 +29,7 @@ PLAIN_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--i
 
 
 def pipeline(*words: str | Path, before: list[str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [*(before or []), sys.executable, "-m", "apportion.cli", "pipeline", *map(str, words)]
+    command = [*(before or []), sys.executable, "-m", "apportion", "pipeline", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
@@ -49,7 +49,7 @@ def test_ctrl_c_ends_a_build_and_leaves_the_earlier_tables(tmp_path: Path, momen
     dump = made.write_dump(tmp_path / "dump", made.every_kind())
     out = tmp_path / "out"
     written(out, "silver/commits", "earlier", publish=True)
-    command = [sys.executable, "-m", "apportion.cli", "pipeline", "build", "--from", str(dump), "--to", str(out)]
+    command = [sys.executable, "-m", "apportion", "pipeline", "build", "--from", str(dump), "--to", str(out)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as child:
         assert child.stderr is not None
         for line in child.stderr:
