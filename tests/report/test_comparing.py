@@ -56,6 +56,24 @@ def test_where_lag_is_skewed_the_advice_weighs_it_against_moves() -> None:
     )
 
 
+def test_lag_over_several_topics_is_shared_as_no_topic_alone_can() -> None:
+    lags = {"orders": [900, 10], "clicks": [10, 10], "pays": [400, 10], "views": [400, 10]}
+    topics = {
+        topic: [{"partition": p, "begin": 0, "end": lag, "committed": 0} for p, lag in enumerate(of)]
+        for topic, of in lags.items()
+    }
+    group = read_group({"topics": topics, "members": {m: {"topics": list(lags)} for m in "ab"}})
+    assert comparing.advice(comparing.compare(group))[0].startswith(
+        "Advice: lag-aware --set scope=group, while this lag lasts: the heaviest member has 930 messages"
+    )
+    assert "--set" not in comparing.advice(comparing.compare(group, ["sticky", "range"]))[0]
+
+
+def test_a_strategy_for_state_is_advised_only_where_no_other_was_compared() -> None:
+    assert "streams" not in comparing.advice(comparing.compare(EVEN))[0]
+    assert comparing.advice(comparing.compare(SKEWED, ["streams"]))[0].startswith("Advice: streams: ")
+
+
 def test_a_plan_that_leaves_partitions_without_an_owner_is_best_at_nothing() -> None:
     raw = {"topics": {"t": 3, "u": 1}, "members": {"a": {"topics": ["t", "u"]}}}
     compared = comparing.compare(read_group(raw))

@@ -24,6 +24,10 @@ SHOWN: Final = {"load_squares": "load", "moves": "moves", "lag_max": "lag_max", 
 """The column that shows each judged measure."""
 WORTH: Final = 0.8
 """Lag on the heaviest member must fall to this share before it is worth moves."""
+NEARLY: Final = 0.9
+"""The lightest plan is not worth more moves than one whose heaviest member it relieves by a tenth."""
+STATEFUL: Final = frozenset({"streams"})
+"""Strategies that place state: shown, but no advice for a group of which nobody knows that it has any."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ def _row(
 
 def advice(comparison: Comparison) -> list[str]:
     """One sentence that names a strategy and says why, and one for each that failed."""
-    fairest = min(comparison.complete, key=_rank)
+    fairest = min([p for p in comparison.complete if p.assignor not in STATEFUL] or comparison.complete, key=_rank)
     said = [_advise(comparison, fairest)]
     said += [f"{name} gave no plan: {why}" for name, why in comparison.failed.items()]
     partial = [p.assignor for p in comparison.plans if p not in comparison.complete]
@@ -151,12 +155,11 @@ def advice(comparison: Comparison) -> list[str]:
 
 def _advise(comparison: Comparison, fairest: Plan) -> str:
     m = fairest.measures
-    lightest = min((p for p in comparison.complete if "lag_max" in p.measures),
-                   key=lambda p: (p.measures["lag_max"], _rank(p)), default=None)  # fmt: skip
-    if lightest is not None and lightest.measures["lag_max"] < WORTH * m["lag_max"]:
-        its = lightest.measures
+    lighter = _lighter(comparison, m) if "lag_max" in m else None
+    if lighter is not None:
+        its = lighter.measures
         return (
-            f"Advice: {lightest.assignor}, while this lag lasts: the heaviest member has {its['lag_max']:,} messages "
+            f"Advice: {_asked_for(lighter)}, while this lag lasts: the heaviest member has {its['lag_max']:,} messages "
             f"to read instead of {m['lag_max']:,} under {fairest.assignor}, for {count(its['moves'], 'move')} "
             f"instead of {m['moves']:,}."
         )
@@ -172,6 +175,32 @@ def _advise(comparison: Comparison, fairest: Plan) -> str:
     if fairest.cooperative:
         why.append("members go on reading what they keep")
     return f"Advice: {fairest.assignor}: {'; '.join(why)}."
+
+
+def _lighter(comparison: Comparison, m: dict[str, int]) -> Plan | None:
+    """The plan to take while lag is worth moves: nearly the lightest there is, and of those the one that moves least.
+
+    Lag-aware is asked over all topics too, where it was compared at all.
+    m
+        Measures of the plan that would be taken if nothing lagged.
+    """
+    worth = WORTH * m["lag_max"]
+    if m["lag_bound"] >= worth:
+        return None
+    judged = [p for p in comparison.complete if "lag_max" in p.measures and p.assignor not in STATEFUL]
+    if any(p.assignor == "lag-aware" for p in judged):
+        judged.append(plan(comparison.group, "lag-aware", {"scope": "group"}))
+    least = min((p.measures["lag_max"] for p in judged), default=worth)
+    if least >= worth:
+        return None
+    return min(
+        (p for p in judged if p.measures["lag_max"] * NEARLY <= least), key=lambda p: (p.measures["moves"], _rank(p))
+    )
+
+
+def _asked_for(p: Plan) -> str:
+    """The strategy as the command line takes it."""
+    return " ".join([p.assignor, *(f"--set {key}={value}" for key, value in p.settings.items())])
 
 
 def _shared(m: dict[str, int]) -> str:
