@@ -75,7 +75,7 @@ def _capture(size: Size, dump: Path, spark: object, meter: Meter) -> None:
 
 def _decode(size: Size, dump: Path, spark: object, meter: Meter, turns: int) -> None:
     """Commits decoded to nowhere; the median of some turns after a first one."""
-    records = sources.read_dump(spark, dump).records  # type: ignore[arg-type]
+    records = sources.read_dump(session.by_rows(spark), dump).records  # type: ignore[arg-type]
     costs = []
     for turn in range(turns + 1):
         meter.begin("decode alone" if turn else "")

@@ -19,7 +19,7 @@ import pytest
 from tests.spark import made
 
 from apportion.errors import BadInput, MissingExtra, Unavailable
-from apportion.spark import decode, files, job, schemas, sinks, sources, trouble
+from apportion.spark import decode, files, job, schemas, session, sinks, sources, trouble
 
 
 def bytes_of(root: Path) -> dict[str, bytes]:
@@ -271,6 +271,30 @@ def test_records_that_stand_twice_count_once_unless_they_differ(spark: Any, tmp_
     shutil.copy(other / "records/part-0.parquet", dump / "records/copy.parquet")
     with pytest.raises(BadInput, match="two different records"):
         decode.once(sources.read_dump(spark, dump).records)
+
+
+@pytest.mark.spark
+def test_commits_are_light_unless_one_is_so_large_that_a_batch_of_them_would_not_fit(
+    spark: Any, tmp_path: Path
+) -> None:
+    """A group's record may be as large as it likes: only commits are dealt by rows alone. Both ways give one table."""
+    group = made.generation(1, members=[f"member-{i}" for i in range(200)])
+    light = [made.commit(i) for i in range(30)]
+    heavy = [made.commit(30 + i, metadata="x" * 30_000) for i in range(3)]
+    looked = {}
+    for name, records in (("light", [*light, group]), ("heavy", [*light, group, *heavy])):
+        dump = made.write_dump(tmp_path / name, records, files=2)
+        records_of = sources.read_dump(spark, dump).records
+        seen = looked[name] = decode.look(records_of)
+        roomy = decode.commits(sources.read_dump(session.by_rows(spark), dump).records)
+        assert sorted(map(tuple, roomy.collect())) == sorted(map(tuple, decode.commits(records_of).collect()))
+        assert seen.largest_commit == max(len(key) + len(value) for key, value in records if record_type(key) < 2)
+    assert looked["light"].light
+    assert not looked["heavy"].light
+
+
+def record_type(key: bytes) -> int:
+    return int.from_bytes(key[:2], "big")
 
 
 @pytest.mark.spark

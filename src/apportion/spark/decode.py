@@ -7,6 +7,7 @@ to ``rows.py``, and nothing but bytes and numbers crosses the border. A record l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,32 +22,62 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
+ROWS_A_BATCH = 10_000
+"""Spark's own: ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
+BATCH_BYTES = 64 << 20
+"""Spark's own: ``spark.sql.execution.arrow.maxBytesPerBatch``."""
+_PLACE = ("partition", "offset")
 _NEEDED = ("key", "value", "partition", "offset", "timestamp")
 
 
-def once(records: DataFrame) -> DataFrame:
-    """Each (partition, offset) once: records themselves, unless some stand twice.
+@dataclass(frozen=True)
+class Seen:
+    """What one look at all records tells.
+
+    twice
+        Some stand twice: a capture that was killed between two steps wrote them again.
+    largest_commit
+        Bytes of the largest record of a committed offset, key and value.
+    """
+
+    twice: bool
+    largest_commit: int
+
+    @property
+    def light(self) -> bool:
+        """Whether a batch of commits fits into memory however its rows are dealt."""
+        return self.largest_commit * ROWS_A_BATCH <= BATCH_BYTES
+
+
+def look(records: DataFrame) -> Seen:
+    """One look at all records.
 
     Raises
         BadInput: two records of one place differ, so the folder holds records of two clusters.
     """
-    place = ("partition", "offset")
-    twice = records.groupBy(*place).agg(
+    size = sql.length("key") + sql.coalesce(sql.length("value"), sql.lit(0))
+    places = records.groupBy(*_PLACE).agg(
         sql.count(sql.lit(1)).alias("n"),
         sql.min(sql.xxhash64("key", "value")).alias("a"),
         sql.max(sql.xxhash64("key", "value")).alias("b"),
+        sql.max(sql.when(_key_type(0, 1), size)).alias("size"),
     )
-    twice = twice.where("n > 1")
-    seen = twice.agg(
-        sql.count(sql.lit(1)).alias("n"), sql.sum((sql.col("a") != sql.col("b")).cast("int")).alias("differ")
-    ).first()
-    if seen is None or not seen["n"]:
-        return records
+    twice = sql.col("n") > 1
+    seen = places.agg(
+        sql.count(sql.when(twice, 1)).alias("twice"),
+        sql.count(sql.when(twice & (sql.col("a") != sql.col("b")), 1)).alias("differ"),
+        sql.coalesce(sql.max("size"), sql.lit(0)).alias("size"),
+    ).collect()[0]
     if seen["differ"]:
         raise BadInput(
             "records", f"{seen['differ']} offsets with two different records", "records of one cluster alone"
         )
-    return records.dropDuplicates(list(place))
+    return Seen(bool(seen["twice"]), seen["size"])
+
+
+def once(records: DataFrame, seen: Seen | None = None) -> DataFrame:
+    """Each (partition, offset) once: records themselves, unless some stand twice. Raises as ``look``."""
+    return records.dropDuplicates(list(_PLACE)) if (seen or look(records)).twice else records
 
 
 def commits(records: DataFrame) -> DataFrame:

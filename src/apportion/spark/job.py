@@ -153,6 +153,7 @@ def build(
         session.session(spark, quick=quick) as running,
     ):
         source = sources.read_dump(running, dump)
+        sink.reader = running
         place: sinks.Sink = sinks.DeltaSink(sink) if delta else sink
         _make(pool, place, source, _steps(source, **settings), progress)
         place.keep(tables.SOURCE, _source(out, dump, settings | ({"delta": True} if delta else {})))
@@ -203,13 +204,17 @@ def _steps(
     source: Dump, allowed_lag: int, personal_days: int | None, personal: str, assignors: Sequence[str] | None = None
 ) -> dict[str, Make]:
     """Table -> how it is made from those before it."""
-    from apportion.spark import decode, gold
+    from apportion.spark import decode, gold, session, sources
     from apportion.spark.personal import Personal
 
-    records = decode.once(source.records)
+    seen = decode.look(source.records)
+    records = committed = decode.once(source.records, seen)
+    if seen.light:
+        roomy = session.by_rows(records.sparkSession)
+        committed = decode.once(sources.read_dump(roomy, source.folder).records, seen)
     rule = Personal(personal_days, personal)
     return {
-        "silver/commits": lambda t: decode.commits(records),
+        "silver/commits": lambda t: decode.commits(committed),
         "silver/generations": lambda t: rule.generations(decode.generations(records), records),
         "silver/epochs": lambda t: rule.epochs(decode.epochs(records), records),
         "silver/rejects": lambda t: rule.rejects(decode.rejects(records), records),

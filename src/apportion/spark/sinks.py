@@ -119,6 +119,8 @@ class ParquetSink:
     def __init__(self, root: Path, staging: Path) -> None:
         self.root, self.staging = root, staging
         self.written: list[str] = []
+        self.reader: SparkSession | None = None
+        """The session that reads what was staged; that of the table by default."""
 
     def write(self, name: str, made: DataFrame, table: Table, files: int) -> DataFrame:
         """Stage a table of at most ``files`` files (a day) and give it back as it stands there."""
@@ -130,7 +132,7 @@ class ParquetSink:
         if not rows:
             write_empty(stage / "empty.parquet", schema)
         self.written.append(name)
-        return made.sparkSession.read.schema(table.schema).parquet(str(stage))
+        return (self.reader or made.sparkSession).read.schema(table.schema).parquet(str(stage))
 
     def keep(self, name: str, text: str) -> None:
         """Stage a file of text."""
