@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -352,20 +353,24 @@ def test_what_was_deleted_before_it_was_read_is_counted(tmp_path: Path) -> None:
 CHILD = """
 import sys
 from apportion.spark import job
-job.capture(sys.argv[1], sys.argv[2], source="python", rows_a_batch=40, progress=lambda line: print(line, flush=True))
+def say(line): print(line, flush=True)
+job.capture(sys.argv[1], sys.argv[2], source=sys.argv[3], rows_a_batch=40, progress=say)
 print("done", flush=True)
 """
 
 
 @pytest.mark.timeout(900)
-def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["python", "connector"])
+def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any, tmp_path: Path, source: str) -> None:
     """kill -9 at random moments, then once undisturbed: each record once, as in a capture that nobody killed."""
+    if source == "connector" and not session.connector_jars():
+        pytest.skip("the connector's jars are not here")
     commit(kafka, "killed", 300)
     rng = random.Random(7)
     folder = tmp_path / "killed"
     for _ in range(10 if THOROUGH else 1):
         child = subprocess.Popen(
-            [sys.executable, "-c", CHILD, kafka.bootstrap, str(folder)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", CHILD, kafka.bootstrap, str(folder), source], stdout=subprocess.PIPE, text=True
         )
         assert child.stdout is not None
         for line in child.stdout:
@@ -381,6 +386,29 @@ def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any
     job.capture(kafka.bootstrap, tmp_path / "calm", source="python", spark=spark)
     assert records(folder).equals(records(tmp_path / "calm"))
     assert not list(folder.glob(".staging-*"))
+
+
+@pytest.mark.timeout(300)
+def test_ctrl_c_ends_a_service_quietly_and_the_next_run_goes_on(kafka: Broker, spark: Any, tmp_path: Path) -> None:
+    """As a terminal does it: the signal goes to Spark's processes too."""
+    commit(kafka, "interrupted", 20)
+    words = ["pipeline", "capture", "--bootstrap-server", kafka.bootstrap, "--to", str(tmp_path), "--service"]
+    command = [sys.executable, "-m", "apportion", *words, "--interval", "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as child:
+        assert child.stderr is not None
+        for line in child.stderr:
+            if "next in" in line:
+                break
+        os.killpg(child.pid, signal.SIGINT)
+        rest = child.stderr.read()
+    assert child.returncode == 130
+    assert "Traceback" not in rest
+    assert "Error" not in rest
+    before = places(tmp_path)
+    commit(kafka, "interrupted", 5)
+    job.capture(kafka.bootstrap, tmp_path, spark=spark)
+    after = places(tmp_path)
+    assert len(after) == len(set(after)) >= len(before) + 5
 
 
 def test_a_source_that_sees_less_than_the_broker_has_is_an_error(

@@ -19,6 +19,10 @@ DETAILS = (
 EXAMPLES = (
     ("records of a cluster into a dump", "apportion pipeline capture --bootstrap-server localhost:9092 --to dump"),
     ("the tables of a dump", "apportion pipeline build --from dump --to tables"),
+    (
+        "the same in less time: what-ifs of two strategies alone",
+        "apportion pipeline build --from dump --to tables -A range -A cooperative-sticky",
+    ),
     ("how fresh are they?", "apportion pipeline status --to tables"),
 )
 
@@ -50,6 +54,10 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--hash-personal", action="store_true", help="build: hash them instead")
     parser.add_argument("--delta", action="store_true", help="build: Delta tables instead of plain Parquet")
+    parser.add_argument(
+        "-A", "--assignor", metavar="NAME", dest="assignors", action="append",
+        help="build: one of the strategies to try on each group; may be given more than once (default: all)",
+    )  # fmt: skip
     add_output(parser)
 
 
@@ -66,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
             raise Usage("apportion pipeline", "build needs --from DUMP")
         job.build(
             args.dump, args.to, allowed_lag=args.allowed_lag, personal_days=args.personal_days,
-            personal="hash" if args.hash_personal else "drop", delta=args.delta, progress=tell,
+            personal="hash" if args.hash_personal else "drop", delta=args.delta, assignors=args.assignors,
+            progress=tell,
         )  # fmt: skip
     elif args.action == "rebuild":
         job.rebuild(args.to, args.dump, progress=tell)
