@@ -49,7 +49,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--only", action="append", default=[])
-    parser.add_argument("--calls", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=9)
     parser.add_argument("--java-s", type=float, default=3)
     parser.add_argument("--python-s", type=int, default=20)
     parser.add_argument("--to", type=Path, default=Path(__file__).parents[1] / "BENCHMARKS.md")
