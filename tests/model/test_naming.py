@@ -104,6 +104,19 @@ def test_ids_with_gaps_are_named_as_the_broker_gave_them() -> None:
     assert partitions_to_names(group, np.array([True, False, True])) == {"t": [3, 1_000_000]}
 
 
+def test_lists_that_stay_beside_ids_with_gaps_are_handed_on_even_where_none_is_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Java's members say their topics in the order of a hash map: nothing moved, and yet it is said anew."""
+    monkeypatch.setattr(naming, "BLOCK", 2)
+    owned = {"z": [3, 1_000_000], "b": [0]}
+    topics = {"b": 1, "z": [{"partition": 3}, {"partition": 1_000_000}]}
+    group = build({"topics": topics, "members": {"a": {"topics": ["b", "z"], "owned": owned}}}, share=True)
+    told = owners_to_shares(group, np.zeros(3, dtype=np.int64))
+    assert told == {"a": owned}
+    assert list(told["a"]) == ["b", "z"]
+
+
 def test_a_callers_list_may_be_changed_without_changing_another() -> None:
     plan = apportion.plan({"topics": {"t": 2, "u": 2}, "members": {"a": {"topics": ["t", "u"]}}}, "range")
     plan.assignment["a"]["t"].append(9)

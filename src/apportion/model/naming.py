@@ -153,8 +153,7 @@ class _Naming:
         ids = self.kind(number.tolist() if self.ids is None else _taken(self.ids, number))
         if single and self.kind is list:
             return [[n] for n in ids]  # half the time of slices
-        cuts = starts.tolist()
-        return [ids[a:b] for a, b in zip(cuts, [*cuts[1:], len(ids)], strict=True)]
+        return [ids[a:b] for a, b in pairwise([*starts.tolist(), len(ids)])]
 
     def _lists(self, partition: Ints, holders: Ints, starts: Ints) -> Sequence[Sequence[int]]:
         """The same, where the run's holder said just that list before: that list."""
