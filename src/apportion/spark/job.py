@@ -322,7 +322,9 @@ def _source(out: Path, dump: Path, settings: Mapping[str, object]) -> str:
     """What a build leaves beside its tables, so that they can be made anew."""
     from apportion.inputs.tables import VERSION
 
-    said = {"version": VERSION, "dump": os.path.relpath(dump, out), "settings": settings}
+    # Both without symbolic links: ".." leads out of the folder that a link stands for, not out of the link's.
+    way = os.path.relpath(dump.resolve(), out.resolve())
+    said = {"version": VERSION, "dump": way, "settings": settings}
     return json.dumps(said) + "\n"
 
 
