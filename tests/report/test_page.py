@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -112,6 +115,17 @@ def test_the_page_may_load_nothing_and_names_no_address() -> None:
     assert "script-src 'sha256-" in text
     addresses = set(re.findall(r"https?://[^\s\"']+", text))
     assert addresses <= {"http://www.w3.org/2000/svg"}, addresses
+
+
+def test_names_that_look_like_gaps_of_the_page_stay_names() -> None:
+    text = page.render([page_data("{{SCRIPT}}")], title="{{DATA}}", source="{{POLICY}}", at="{{STYLE}}")
+    assert "<title>{{DATA}}</title>" in text
+    held = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
+    data = json.loads(held[0])
+    assert [data["groups"][0]["group"], data["title"], data["source"]] == ["{{SCRIPT}}", "{{DATA}}", "{{POLICY}}"]
+    script = text.rpartition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text
 
 
 def test_the_same_data_gives_the_same_page() -> None:

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import html
 import json
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, Final
@@ -15,6 +16,7 @@ PACK_ABOVE: Final = 1_000_000
 """Characters of JSON from which on the page carries it packed."""
 SCRIPTS: Final = ("base.js", "present.js", "past.js", "page.js")
 """One script in four files, in this order."""
+_GAP: Final = re.compile(r"\{\{([A-Z]+)\}\}")
 
 
 def render(groups: Sequence[dict[str, Any]], *, title: str, source: str, at: str) -> str:
@@ -39,11 +41,8 @@ def render(groups: Sequence[dict[str, Any]], *, title: str, source: str, at: str
         "DATA": pack(data) if packed else data,
         "SCRIPT": script,
     }
-    page = _asset("page.html")
-    for name, value in parts.items():
-        before, _, after = page.partition("{{" + name + "}}")
-        page = before + value + after
-    return page
+    # All at once: a name in the data may look like one of the gaps.
+    return _GAP.sub(lambda gap: parts[gap[1]], _asset("page.html"))
 
 
 def embed(data: Any) -> str:
