@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from kafka.structs import TopicPartition as Part
 
+from apportion.clients import confluent
 from apportion.clients.confluent import GroupConsumer, member_settings
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker
@@ -150,5 +152,46 @@ def test_settings_are_said_once_and_secrets_stay_out_of_reprs():
         "security_protocol": "SASL_SSL",
         "enable_auto_commit": True,
     }
+    assert member_settings({"metadata.broker.list": "a:1"})["bootstrap_servers"] == ["a:1"]
     with pytest.raises(BadInput, match=r"no 'group\.id'"):
         GroupConsumer({"bootstrap.servers": "a:1"}, ["t"])
+
+
+@pytest.mark.parametrize("said", ["false", "False", "f", "0", 0, False])
+def test_whatever_librdkafka_takes_for_no_keeps_the_member_from_committing(said: object):
+    assert member_settings({"enable.auto.commit": said})["enable_auto_commit"] is False
+
+
+class Alone:
+    """A member without a group, which has one partition from the start."""
+
+    def __init__(self, **settings: object) -> None:
+        self.settings = settings
+
+    def subscribe(self, **_: object) -> None: ...
+
+    def assignment(self) -> set[Part]:
+        return {Part("t", 0)}
+
+    def position(self, _: Part, **__: object) -> int:
+        return 7
+
+    def close(self) -> None: ...
+
+
+def test_no_offset_is_an_error_where_librdkafka_is_told_so(monkeypatch: pytest.MonkeyPatch):
+    """Not the latest, which would pass over what is there without a word."""
+    monkeypatch.setattr(confluent, "KafkaConsumer", Alone)
+    with GroupConsumer(
+        {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "auto.offset.reset": "error"}, ["t"]
+    ) as it:
+        assert it._member.settings["auto_offset_reset"] == "none"
+
+
+def test_closed_twice_is_closed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(confluent, "KafkaConsumer", Alone)
+    with GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, ["t"]) as consumer:
+        consumer._follow()
+        assert consumer.assignment() == {"t": [0]}
+        consumer.close()
+        assert consumer.assignment() == {}

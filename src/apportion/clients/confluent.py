@@ -49,6 +49,7 @@ AHEAD: Final = 100
 """Messages that ``poll`` takes from librdkafka at a time, at most; the caller gets them one by one."""
 
 _SAME: Final = {
+    "metadata.broker.list": "bootstrap_servers",
     "bootstrap.servers": "bootstrap_servers",
     "client.id": "client_id",
     "group.id": "group_id",
@@ -69,7 +70,7 @@ _SAME: Final = {
     "ssl.key.password": "ssl_password",
 }
 """librdkafka's setting to kafka-python's."""
-_RESETS: Final = {"earliest": "earliest", "smallest": "earliest", "beginning": "earliest"}
+_RESETS: Final = {"earliest": "earliest", "smallest": "earliest", "beginning": "earliest", "error": "none"}
 
 
 class GroupConsumer:
@@ -174,12 +175,16 @@ class GroupConsumer:
         return found
 
     def close(self) -> None:
-        """Commit (where that is automatic), leave the group, stop fetching."""
-        self._remember()
+        """Commit (where that is automatic), leave the group, stop fetching; a second time does nothing."""
         try:
-            self._member.close()
+            self._remember()
         finally:
-            self._fetcher.close()
+            try:
+                self._member.close()
+            finally:
+                self._reading.clear()
+                self._ahead.clear()
+                self._fetcher.close()
 
     def __enter__(self) -> Self:
         return self
@@ -271,5 +276,5 @@ def member_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     told = {name: int(value) if name.endswith("_ms") else value for name, value in told.items()}
     if "security_protocol" in told:
         told["security_protocol"] = str(told["security_protocol"]).upper()
-    auto = str(config.get("enable.auto.commit", True)).lower() != "false"
+    auto = str(config.get("enable.auto.commit", True)).lower() not in ("false", "f", "0")
     return {**told, "enable_auto_commit": auto}
