@@ -293,6 +293,37 @@ def test_commits_are_light_unless_one_is_so_large_that_a_batch_of_them_would_not
     assert not looked["heavy"].light
 
 
+@pytest.mark.spark
+def test_every_table_is_made_of_the_same_files_while_a_capture_goes_on(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits are read by another session, later: they must not have what no other table knows of."""
+    dump = made.write_dump(tmp_path / "d", [made.commit(i) for i in range(30)], files=1)
+    more = made.write_dump(tmp_path / "m", [made.commit(i) for i in range(40)], files=1)
+    look = decode.look
+
+    def look_while_captured(records: Any) -> decode.Seen:
+        shutil.copy(more / "records/part-0.parquet", dump / "records/part-1.parquet")
+        return look(records)
+
+    monkeypatch.setattr(decode, "look", look_while_captured)
+    steps = job._steps(sources.read_dump(spark, dump), 0, None, "drop")
+    assert steps["silver/commits"]({}).count() == 30
+
+
+@pytest.mark.spark
+def test_batches_by_rows_have_few_whatever_the_session_was_told(spark: Any) -> None:
+    """Of rows without a limit not even small ones fit."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    settings = spark.sparkContext._jsc.sc().conf()  # what a cluster's own file of settings fills
+    settings.set(name, "0")
+    try:
+        assert spark.newSession().conf.get(name) == "0"
+        assert session.by_rows(spark).conf.get(name) == "10000"
+    finally:
+        settings.remove(name)
+
+
 def record_type(key: bytes) -> int:
     return int.from_bytes(key[:2], "big")
 

@@ -17,13 +17,12 @@ from pyspark.sql.window import Window
 from apportion.errors import BadInput
 from apportion.spark import rows
 from apportion.spark.schemas import COMMITS, COUNTS, EPOCHS, GAPS, GENERATIONS, REJECTS
+from apportion.spark.session import ROWS_A_BATCH
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-ROWS_A_BATCH = 10_000
-"""Spark's own: ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
 BATCH_BYTES = 64 << 20
 """Spark's own: ``spark.sql.execution.arrow.maxBytesPerBatch``."""
 _PLACE = ("partition", "offset")

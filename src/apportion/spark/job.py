@@ -211,7 +211,7 @@ def _steps(
     records = committed = decode.once(source.records, seen)
     if seen.light:
         roomy = session.by_rows(records.sparkSession)
-        committed = decode.once(sources.read_dump(roomy, source.folder).records, seen)
+        committed = decode.once(sources.read_files(roomy, source.files).records, seen)
     rule = Personal(personal_days, personal)
     return {
         "silver/commits": lambda t: decode.commits(committed),

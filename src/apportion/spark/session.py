@@ -31,6 +31,8 @@ BRING: Final = (
     "brew install openjdk@17" if sys.platform == "darwin" else "sudo apt-get install -y openjdk-17-jre-headless"
 )
 
+ROWS_A_BATCH: Final = 10_000
+"""Spark's own: ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
 _SCRATCH: Final = "apportion-spark-"
 
 # What the tables need, whoever made the session: times in UTC and as Parquet's own type, no calendar of 1582.
@@ -82,13 +84,14 @@ def settle(spark: SparkSession) -> None:
 
 
 def by_rows(spark: SparkSession) -> SparkSession:
-    """A sibling of a session that cuts its Arrow batches by rows alone, 10,000 each.
+    """A sibling of a session that cuts its Arrow batches by rows alone, 10,000 each, whatever the session was told.
 
     Spark weighs a batch after every row that it adds to it, which is a third of what the JVM does to have commits
     decoded. Leave that out only for records of which so many are sure to fit.
     """
     sibling = spark.newSession()
     settle(sibling)
+    sibling.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_A_BATCH))
     sibling.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
     return sibling
 

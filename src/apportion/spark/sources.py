@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 
 from apportion.inputs import dump_files
-from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS, Forms
+from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS, DumpFiles, Forms
 from apportion.inputs.parquet import INT96, Check
 from apportion.spark import schemas
 
@@ -33,6 +33,8 @@ _NO_CHECKSUMS: Final = {
 class Dump:
     """A dump's tables, unread: Spark reads them when a result is asked for.
 
+    files
+        What they are read from; a capture may have put more beside them since.
     records
         (key, value, partition, offset, timestamp)
     ends
@@ -41,7 +43,7 @@ class Dump:
         Rows of ``records``.
     """
 
-    folder: Path
+    files: DumpFiles
     records: DataFrame
     ends: DataFrame
     topics: DataFrame
@@ -55,7 +57,11 @@ def check_dump(folder: Path) -> int:
 
 def read_dump(spark: SparkSession, folder: Path) -> Dump:
     """The tables of ``DUMP``; topics has no rows where the dump has no ``topics.parquet``. Raises as ``find``."""
-    files = dump_files.find(folder)
+    return read_files(spark, dump_files.find(folder))
+
+
+def read_files(spark: SparkSession, files: DumpFiles) -> Dump:
+    """The tables of files that were found before."""
     footers = [pq.read_metadata(file) for file in files.records]
     count = sum(footer.num_rows for footer in footers)
     records = _table(spark, files.records, RECORDS, schemas.RECORDS)
@@ -64,7 +70,7 @@ def read_dump(spark: SparkSession, folder: Path) -> Dump:
     pieces = -(-count // ROWS_A_TASK)
     if pieces > sum(footer.num_row_groups for footer in footers):
         records = records.repartition(pieces)
-    return Dump(folder, records, ends.distinct(), topics, count)
+    return Dump(files, records, ends.distinct(), topics, count)
 
 
 def _table(spark: SparkSession, files: Forms, columns: Mapping[str, Check], table: schemas.Table) -> DataFrame:
