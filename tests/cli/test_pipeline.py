@@ -48,3 +48,20 @@ def test_what_is_missing_is_a_sentence(run: Runner, folder: Path, words: list[st
     assert (done.code, done.out) == (2, "")
     assert done.err.strip().splitlines()[-1].startswith("apportion: ")
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), [
+        (["rebuild", "--personal-days", "0"], "--personal-days"), (["rebuild", "--hash-personal"], "--hash-personal"),
+        (["rebuild", "-A", "range"], "--assignor"), (["rebuild", "--delta"], "--delta"),
+        (["rebuild", "--allowed-lag", "0"], "--allowed-lag"), (["status", "--from", "d"], "--from"),
+        (["build", "--from", "d", "--service"], "--service"), (["build", "--from", "d", "--context", "c"], "--context"),
+        (["build", "--from", "d", "--hash-personal"], "--personal-days"),
+    ],
+)  # fmt: skip
+def test_no_option_is_passed_over_without_a_word(run: Runner, folder: Path, words: list[str], option: str) -> None:
+    """Least of all one that promises that names are dropped."""
+    done = run("pipeline", *words, "--to", "t")
+    assert (done.code, done.out) == (2, "")
+    assert option in done.err
+    assert not (folder / "t").exists()

@@ -44,6 +44,33 @@ def test_a_file_that_is_not_there_is_a_sentence(run: Runner, folder: Path) -> No
     assert (done.code, done.err) == (2, "apportion: cannot read 'nowhere.json': No such file or directory.\n")
 
 
+@pytest.mark.parametrize("command", ["describe", "report"])
+@pytest.mark.parametrize(
+    "option", [["--bootstrap-server", "localhost:9"], ["--command-config", "f"], ["--context", "c"], ["--all-groups"]]
+)
+def test_a_file_or_folder_beside_an_option_for_a_live_cluster_is_refused(
+    run: Runner, folder: Path, command: str, option: list[str]
+) -> None:
+    for given in ("group.json", "."):
+        done = run(command, given, *option)
+        assert (done.code, done.out) == (2, "")
+        assert f"{given!r} and {option[0]} were given" in done.err
+
+
+def test_one_group_and_all_groups_is_a_contradiction(run: Runner, folder: Path) -> None:
+    done = run("describe", "--bootstrap-server", "localhost:9", "--all-groups", "--group", "g")
+    assert (done.code, done.out) == (2, "")
+    assert "--group and --all-groups were given: choose one." in done.err
+
+
+@pytest.mark.parametrize("option", ["--diff", "--explain"])
+@pytest.mark.parametrize("form", ["csv", "ndjson", "html"])
+def test_what_a_form_cannot_show_is_refused(run: Runner, folder: Path, option: str, form: str) -> None:
+    done = run("plan", "group.json", option, "-o", form)
+    assert (done.code, done.out) == (2, "")
+    assert f"{option} is for table, wide and json, not for {form}." in done.err
+
+
 def test_a_folder_that_is_no_dump_is_a_sentence(run: Runner, folder: Path) -> None:
     done = run("describe", str(folder))
     assert done.code == 2

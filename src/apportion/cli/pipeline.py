@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables, tell
 from apportion.cli.parser import Parser, Usage, add_output, one_of, whole
 
 ACTIONS = ("capture", "build", "rebuild", "status")
+_OF: Final = {
+    **dict.fromkeys(("bootstrap_server", "command_config", "context", "service"), ("capture",)),
+    **dict.fromkeys(("allowed_lag", "personal_days", "hash_personal", "delta", "assignors"), ("build",)),
+    "dump": ("build", "rebuild"),
+}
+"""Options that only some actions have; beside another one they would be passed over without a word."""
+_SAID: Final = {"dump": "from", "assignors": "assignor"}
 SOURCES = ("auto", "connector", "python")
 DETAILS = (
     "capture  reads the records that were not read yet from a cluster into a dump\n"
@@ -46,9 +54,7 @@ def add_arguments(parser: Parser) -> None:
         default="auto",
         help="capture: auto, connector or python (default: auto)",
     )
-    parser.add_argument(
-        "--allowed-lag", metavar="N", type=whole(), default=0, help="build: messages that count as none"
-    )
+    parser.add_argument("--allowed-lag", metavar="N", type=whole(), help="build: messages that count as none")
     parser.add_argument(
         "--personal-days", metavar="N", type=whole(), help="build: client ids and hosts older than this are dropped"
     )
@@ -65,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     """Do it, with progress on standard error, and show what the folder holds then."""
     if args.to is None:
         raise Usage("apportion pipeline", f"{args.action} needs --to FOLDER")
+    _check_options(args)
     if args.action == "capture":
         return _capture(args)
     from apportion.spark import job
@@ -73,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         if args.dump is None:
             raise Usage("apportion pipeline", "build needs --from DUMP")
         job.build(
-            args.dump, args.to, allowed_lag=args.allowed_lag, personal_days=args.personal_days,
+            args.dump, args.to, allowed_lag=args.allowed_lag or 0, personal_days=args.personal_days,
             personal="hash" if args.hash_personal else "drop", delta=args.delta, assignors=args.assignors,
             progress=tell,
         )  # fmt: skip
@@ -81,6 +88,18 @@ def run(args: argparse.Namespace) -> int:
         job.rebuild(args.to, args.dump, progress=tell)
     _show(args)
     return 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    for name, actions in _OF.items():
+        value = getattr(args, name)
+        if value is None or value is False or args.action in actions:
+            continue
+        option = "--" + _SAID.get(name, name).replace("_", "-")
+        hint = "; it takes the settings of the last build" if args.action == "rebuild" and actions == ("build",) else ""
+        raise Usage("apportion pipeline", f"{option} is for {' and '.join(actions)}, not for {args.action}{hint}")
+    if args.hash_personal and args.personal_days is None:
+        raise Usage("apportion pipeline", "--hash-personal needs --personal-days, which says from which age on")
 
 
 def _capture(args: argparse.Namespace) -> int:

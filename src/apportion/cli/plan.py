@@ -37,6 +37,9 @@ def run(args: argparse.Namespace) -> int:
     """Plan, and show the plan."""
     if args.batch:
         return _batch(args)
+    for name in ("diff", "explain"):
+        if getattr(args, name) and args.output not in ("table", "wide", "json"):
+            raise Usage("apportion plan", f"--{name} is for table, wide and json, not for {args.output}")
     from apportion.planning import plan
     from apportion.report import tables
 

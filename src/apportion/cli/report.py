@@ -55,6 +55,7 @@ def _groups(args: argparse.Namespace) -> list[dict[str, Any]]:
     from apportion.cli import pages
 
     if args.file is not None and args.file != "-" and os.path.isdir(args.file):
+        source.choose(args)
         return of_folder(args.file, args.groups)
     return [pages.of_observed(observed) for observed in source.many(args)]
 

@@ -84,9 +84,16 @@ def _plan_in(content: bytes, name: str) -> dict[str, Any] | None:
 
 
 def _path(args: argparse.Namespace) -> str:
-    if args.file is not None and args.bootstrap_server:
-        raise Usage("apportion", f"{args.file!r} and --bootstrap-server were given: choose a file or a live cluster")
+    choose(args)
     return args.file if args.file is not None else _standard_input()
+
+
+def choose(args: argparse.Namespace) -> None:
+    """Refuse a file beside an option for a live cluster, which would mean nothing."""
+    for name in ("bootstrap_server", "command_config", "context", "all_groups"):
+        if args.file is not None and getattr(args, name, None):
+            option = "--" + name.replace("_", "-")
+            raise Usage("apportion", f"{args.file!r} and {option} were given: choose a file or a live cluster")
 
 
 def _is_folder(path: str) -> bool:
@@ -173,6 +180,8 @@ def _live(args: argparse.Namespace) -> list[Observed]:
     from apportion.inputs import live
 
     everything = getattr(args, "all_groups", False)
+    if everything and args.groups:
+        raise Usage("apportion", "--group and --all-groups were given: choose one")
     if not everything and not args.groups:
         raise Usage(
             "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
