@@ -6,10 +6,13 @@ import gzip
 import json
 import re
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -266,3 +269,41 @@ def test_what_if_asks_only_the_strategies_that_were_named(spark: Any, tmp_path: 
     assert {row["assignor"] for row in rows(tmp_path, "gold/whatif")} == {"range"}
     job.rebuild(tmp_path, spark=spark)
     assert bytes_of(tmp_path) == before
+
+
+def test_a_build_that_fails_ends_its_own_jobs_and_nobody_elses(spark: Any, tmp_path: Path) -> None:
+    """A session that was handed in may be at work for others."""
+    source = sources.read_dump(spark, made.write_dump(tmp_path / "dump", [made.commit(0)], files=1))
+
+    def pause(seconds: int) -> int:
+        time.sleep(seconds)
+        return seconds
+
+    def slow(seconds: int) -> list[int]:
+        done: list[int] = spark.sparkContext.parallelize([seconds], 1).map(pause).collect()
+        return done
+
+    def fail(tables: object) -> Any:
+        deadline = time.monotonic() + 30
+        while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        raise OSError("the disk is full")
+
+    ended: list[str] = []
+
+    def begun(tables: object) -> Any:
+        try:
+            slow(60)
+        except Exception as error:
+            ended.append(str(error))
+            raise
+
+    unused: Any = SimpleNamespace(write=None)
+    with ThreadPoolExecutor(3) as pool:
+        others = pool.submit(slow, 5)
+        steps = {"silver/topics": fail, "silver/ends": begun}
+        with pytest.raises(OSError, match="disk is full"):
+            job._make(pool, unused, source, steps, job.silent)
+        assert others.result() == [5]
+    assert len(ended) == 1
+    assert "cancelled" in ended[0]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from apportion.errors import BadInput, MissingExtra, UnknownName
 
@@ -183,17 +184,24 @@ def _make(pool: ThreadPoolExecutor, place: Sink, source: Dump, steps: Mapping[st
 
     files = 1 + source.count // ROWS_A_FILE
     tables: dict[str, DataFrame] = {}
+    spark = source.records.sparkSession.sparkContext
+    ours = f"apportion-{uuid4()}"
+
+    def make_of_ours(name: str) -> None:
+        spark.setJobGroup(ours, f"making {name}")
+        make(name)
 
     def make(name: str) -> None:
         progress(f"making {name}")
         tables[name] = place.write(name, steps[name](tables), TABLES[name], files)
 
     try:
-        list(pool.map(make, [name for name in steps if name in FROM_BRONZE]))
+        list(pool.map(make_of_ours, [name for name in steps if name in FROM_BRONZE]))
     except BaseException:
-        # After Ctrl-C, or on a full disk, no other table is begun; the session's end ends those that were.
+        # After Ctrl-C, or on a full disk, no other table is begun, and those that were end. Nothing else does: a
+        # session that was handed in may be at work for others.
         pool.shutdown(wait=False, cancel_futures=True)
-        source.records.sparkSession.sparkContext.cancelAllJobs()
+        spark.cancelJobGroup(ours)
         raise
     for name in steps:
         if name not in FROM_BRONZE:
