@@ -119,6 +119,8 @@ def test_gate_says_where_one_member_is_swamped(run: Runner, folder: Path) -> Non
 def test_gate_without_a_limit_or_with_what_the_plan_does_not_tell_is_wrong_usage(run: Runner, folder: Path) -> None:
     assert run("gate", "plan.json").code == 2
     assert run("gate", "plan.json", "--max-lag-share", "0.5").code == 2
+    for limit in (["--max-lag-share", "0.5"], ["--max-lag", "5"]):
+        assert run("gate", "-", *limit, stdin=PAIR.encode()).code == 2  # no lag is known, so nobody is cleared
 
 
 BAD = [

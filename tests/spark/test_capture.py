@@ -22,7 +22,7 @@ import pytest
 from apportion.errors import BadInput, Unavailable
 from apportion.inputs import cluster
 from apportion.spark import capture, job, session
-from apportion.spark.python_source import towards
+from apportion.spark.python_source import OffsetsStream, towards
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
 
@@ -438,3 +438,10 @@ def test_a_limit_moves_every_partition_its_share() -> None:
     assert towards({str(n): 0 for n in range(50)}, {str(n): 1000 for n in range(50)}, 1) == {
         str(n): 1 for n in range(50)
     }
+
+
+def test_a_partition_without_a_leader_stays_where_it_is() -> None:
+    """Else the next batch would begin it anew, and every record of it would be there twice."""
+    stream = OffsetsStream({"bootstrap": "nowhere:1"})
+    stream.target = {"0": 100}
+    assert stream.latestOffset({"0": 50, "1": 5000}) == {"0": 100, "1": 5000}

@@ -26,8 +26,10 @@ def facts_of_owners(group: Group) -> dict[str, Any]:
 
 
 def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
-    total = sum(group.lag.tolist())
-    share = int(lag_held(group, owner).max()) / total if total > 0 else 0.0
+    share: float | None = None  # where no lag is known nobody can tell that all is well
+    if group.lag_known.any():
+        total = sum(group.lag.tolist())
+        share = int(lag_held(group, owner).max()) / total if total > 0 else 0.0
     unowned = int((group.wanted & (owner == NOBODY)).sum())
     return {**_of_measures(m), "max-lag-share": share, "max-unowned": unowned}
 

@@ -78,7 +78,8 @@ class OffsetsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Position | None = None, limit: Any = None) -> Position:
         """The last stable offsets, or as far towards them as the limit lets."""
-        target = self.target or self._stable()
+        # A partition without a leader just now stays where it is: forgotten, it would be read anew from its start.
+        target = {**(start or {}), **(self.target or self._stable())}
         if start is None or ReadMaxRows is None or not isinstance(limit, ReadMaxRows):
             return target
         return towards(start, target, limit.max_rows)
