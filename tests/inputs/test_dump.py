@@ -33,6 +33,12 @@ def cut_records(folder: Path) -> None:
     records(folder).write_bytes(whole[: len(whole) // 2])
 
 
+def moved_away(file: Path) -> None:
+    """What is left is a link that leads nowhere."""
+    file.unlink()
+    file.symlink_to("gone")
+
+
 def text_keys(folder: Path) -> None:
     table = pq.read_table(records(folder))
     keys = pa.array([key.hex() for key in table["key"].to_pylist()])
@@ -69,6 +75,8 @@ def racks_as_text(folder: Path) -> None:
         (cut_records, "no whole Parquet file"),
         (lambda folder: records(folder).write_bytes(b""), "no whole Parquet file"),
         (lambda folder: records(folder).unlink(), "no Parquet file"),
+        (lambda folder: (folder / "records" / "b.parquet").symlink_to("gone"), "cannot read"),
+        (lambda folder: moved_away(folder / "topics.parquet"), "cannot read"),
         (lambda folder: shutil.rmtree(folder / "records"), "records/"),
         (lambda folder: (folder / "ends.parquet").unlink(), "no ends.parquet"),
         (lambda folder: (folder / "ends.parquet").write_text("not Parquet"), "no whole Parquet file"),

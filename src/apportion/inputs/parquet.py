@@ -37,10 +37,11 @@ def files(path: Path) -> list[Path]:
     """
     try:
         if not path.is_dir():
-            return [path] if path.exists() else []
+            # A link that leads nowhere is a file that is missing, which ``check`` says; so below.
+            return [path] if path.exists() or path.is_symlink() else []
         if (path / "_delta_log").is_dir():
             return _newest_version(path)
-        found = (file for file in path.rglob("*.parquet") if file.is_file())
+        found = (file for file in path.rglob("*.parquet") if file.is_file() or not file.exists())
         # Hidden files and folders are drafts and a desktop's own; Spark leaves them out too.
         return sorted(f for f in found if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts))
     except OSError as error:
