@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from apportion.errors import Unavailable
@@ -50,17 +52,37 @@ def test_what_asking_again_does_not_mend_is_said_at_once() -> None:
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "says"), [("Group", "look at a group"), ("Cluster", "look at the cluster"), ("Topic", "read a topic")]
+)
+def test_a_missing_right_is_named_by_what_it_is_for(kind: str, says: str) -> None:
+    from kafka import errors
+
+    def ask() -> str:
+        raise getattr(errors, f"{kind}AuthorizationFailedError")
+
+    with pytest.raises(Unavailable, match=says):
+        cluster.patiently("b:1", ask)
+
+
 @pytest.mark.broker
 def test_a_broker_that_just_came_back_is_read_while_its_coordinator_loads() -> None:
-    from kafka import KafkaConsumer
+    """Before it has begun to load it knows of no group at all, and says so as if that were all."""
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.structs import OffsetAndMetadata
 
     with Broker() as broker:
         broker.create_topic("clicks", 2)
-        reader = KafkaConsumer("clicks", group_id="readers", bootstrap_servers=broker.bootstrap)
-        while not reader.assignment():
-            reader.poll(timeout_ms=200)
+        reader = KafkaConsumer(group_id="readers", bootstrap_servers=broker.bootstrap)
+        reader.assign([TopicPartition("clicks", 0)])
+        reader.commit({TopicPartition("clicks", 0): OffsetAndMetadata(0, "", -1)})
         reader.close()
         broker.kill()
         broker.start()
-        found = live.groups(Connection(broker.bootstrap, Properties()), ["readers"])
+        found = []
+        for _ in range(120):
+            found = live.groups(Connection(broker.bootstrap, Properties()), None)
+            if found:
+                break
+            time.sleep(0.5)
     assert [group.name for group in found] == ["readers"]

@@ -219,6 +219,10 @@ def _plainly(bootstrap: str) -> Iterator[None]:
 
     try:
         yield
+    except (errors.GroupAuthorizationFailedError, errors.ClusterAuthorizationFailedError) as error:
+        group = isinstance(error, errors.GroupAuthorizationFailedError)
+        what = "a group that was asked for" if group else "the cluster itself"
+        raise Unavailable(f"{bootstrap}: this user may not look at {what}; it needs the ACL Describe") from error
     except errors.AuthorizationError as error:
         raise Unavailable(
             f"{bootstrap}: this user may not read {_named(error)}; it needs the ACLs Describe and Read"
