@@ -30,8 +30,8 @@ class Adapter:
         """The coordinator of the consumer that this strategy was given to; None before, and after its end."""
         return None if self._coordinator is None else self._coordinator()
 
-    def meet(self, coordinator: Any) -> None:
-        """Learn whose strategy this is: the first consumer's, until that one is closed.
+    def check_free(self, coordinator: Any) -> None:
+        """A strategy is the first consumer's, until that one is closed.
 
         Raises
             BadInput where another living consumer has it: two consumers must not share one memory.
@@ -40,6 +40,9 @@ class Adapter:
         if other is not None and other is not coordinator and not self.closed(other):
             found = f"an {self.name!r} assignor that another consumer has"
             raise BadInput("partition_assignment_strategy", found, "one of its own for each consumer: call assignor()")
+
+    def meet(self, coordinator: Any) -> None:
+        """Learn whose strategy this is."""
         self._coordinator = weakref.ref(coordinator)
 
     @staticmethod
@@ -59,6 +62,8 @@ def introduce(coordinators: type, adapter: type[Adapter], mend: Callable[[Any, l
         made(self, *args, **configs)
         given = self._assignors
         ours = [a for a in (given.values() if isinstance(given, Mapping) else given) if isinstance(a, adapter)]
+        for strategy in ours:  # all before any: else a consumer that is refused would keep some of them
+            strategy.check_free(self)
         for strategy in ours:
             strategy.meet(self)
         if ours:
