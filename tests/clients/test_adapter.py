@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
+from apportion.clients import kafka_python
 from apportion.clients.adapter import Adapter, introduce
 from apportion.clients.bridge import Bridge, Settings
 from apportion.errors import BadInput
+from apportion.wire.subscription import Subscription, write_subscription
 
 
 class Ours(Adapter):
@@ -63,3 +66,52 @@ def test_a_consumer_that_is_refused_keeps_none_of_its_strategies() -> None:
     assert free.coordinator is anew
     assert taken.coordinator is owner
     assert "sticky" in str(refused.value)
+
+
+class Leader:
+    """A leader of kafka-python's with two strategies of ours, for which alone nothing speaks for a rejoin."""
+
+    group_id, rejoining, _is_leader, config = "g", False, True, {"session_timeout_ms": 6000}
+
+    def __init__(self, protocol: str) -> None:
+        self._generation = SimpleNamespace(generation_id=1, member_id="m", protocol=protocol)
+        self._cluster = Racks()
+
+    def need_rejoin(self) -> bool:
+        return False
+
+    def unused(self) -> None: ...
+
+    _do_join_and_sync_async = _on_join_complete_async = unused
+    _handle_find_coordinator_response = _perform_assignment = unused
+
+
+class Racks:
+    """One topic of one partition, whose replica stands in a rack."""
+
+    rack = "a"
+    _partitions: ClassVar = {"t": {0: SimpleNamespace(replica_nodes=[1])}}
+
+    def partitions_for_topic(self, _: str) -> set[int]:
+        return {0}
+
+    def broker_metadata(self, _: int) -> SimpleNamespace:
+        return SimpleNamespace(rack=self.rack)
+
+
+def test_only_the_strategy_in_charge_watches_the_racks() -> None:
+    """One that planned before the group took another would see the old racks for ever, and rejoin for ever."""
+    before, now = (kafka_python.assignor(name, rack="a") for name in ("sticky", "range"))
+    leader = Leader("sticky")
+    kafka_python._mend(leader, [before, now])
+    said = kafka_python.ConsumerProtocolSubscription.decode(write_subscription(Subscription(("t",), rack="a")))
+    members = [SimpleNamespace(member_id="m", group_instance_id=None, metadata=said)]
+    before.assign(leader._cluster, members)
+    assert not leader.need_rejoin()
+    leader._cluster.rack = "b"
+    assert leader.need_rejoin()
+    leader._generation.protocol = "range"
+    now.assign(leader._cluster, members)
+    assert not leader.need_rejoin()
+    leader._cluster.rack = "c"
+    assert leader.need_rejoin()

@@ -200,7 +200,11 @@ def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         if c is None:
             return False
         pending = c.rejoining and c._subscription.partitions_auto_assigned()
-        return pending or need_rejoin(c) or (c._is_leader and any(a.racks_moved(c._cluster) for a in ours))
+        if pending or need_rejoin(c):
+            return True
+        # The strategy in charge alone: what another saw in its own time would have it rejoin for ever.
+        chosen = c._generation.protocol
+        return c._is_leader and any(a.racks_moved(c._cluster) for a in ours if a.name == chosen)
 
     async def join_and_sync() -> Any:
         c: Any = self()

@@ -77,9 +77,9 @@ def crew(
     racks
         Racks that hold a replica of a (topic, partition): of source topics and, by its name, of changelogs.
     """
-    tasks = topology.tasks(partitions)
     ordered = sorted(processes, key=lambda process: process.process_id)
-    _refuse(ordered, len(tasks))
+    _refuse(ordered, sum(topology.counts(partitions)))
+    tasks = topology.tasks(partitions)
     place = {task: n for n, task in enumerate(tasks)}
     return Crew(
         tasks=tuple(tasks),

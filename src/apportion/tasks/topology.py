@@ -71,11 +71,11 @@ class Topology:
 
     def tasks(self, partitions: Mapping[str, int]) -> list[Task]:
         """Every task, in order: as many as the widest source topic has partitions (Kafka, ``PartitionGrouper``)."""
-        tasks: list[Task] = []
-        for s, subtopology in enumerate(self.subtopologies):
-            count = max((partitions.get(topic, 0) for topic in subtopology.topics), default=0)
-            tasks.extend(Task(s, p) for p in range(count))
-        return tasks
+        return [Task(s, p) for s, count in enumerate(self.counts(partitions)) for p in range(count)]
+
+    def counts(self, partitions: Mapping[str, int]) -> list[int]:
+        """Tasks of each sub-topology: a foreign id alone may ask for more of them than any memory holds."""
+        return [max((partitions.get(topic, 0) for topic in one.topics), default=0) for one in self.subtopologies]
 
     def partitions_of(self, task: Task, partitions: Mapping[str, int]) -> list[tuple[str, int]]:
         """The (topic, partition) pairs that the task reads: each source topic's own p, if it exists."""
