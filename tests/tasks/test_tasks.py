@@ -173,6 +173,14 @@ def test_a_text_that_names_no_task_is_refused(text: str) -> None:
         Task.read(text)
 
 
+def test_one_huge_id_is_refused_before_a_task_is_made_of_each_below_it() -> None:
+    """A group.json may name it, and every comparison asks streams too: two thousand million tasks fill any memory."""
+    topics = {"t": [{"partition": 0}, {"partition": 2**31 - 1}]}
+    group = {"topics": topics, "members": {"a": {"topics": ["t"]}}}
+    with pytest.raises(BadInput, match="found 2147483648 tasks on 1 processes"):
+        apportion.plan(group, "streams")
+
+
 def test_impossible_input_is_refused_in_words() -> None:
     with pytest.raises(BadInput, match="at least one"):
         plan_tasks(STORE, {"words": 1}, [])
