@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import apportion
+from apportion.assignors.sticky import Sticky
 from apportion.errors import BadInput
 from apportion.kernels import flow
 from apportion.kernels.exact import solve
@@ -49,6 +50,8 @@ def test_an_order_that_is_none_is_named_with_what_would_be_one() -> None:
         with pytest.raises(BadInput, match="needed some of balance, racks, moves, each once") as caught:
             apportion.find("sticky", {"order": order})
         assert (caught.value.where, caught.value.found) == ("setting order of sticky", repr(order))
+    with pytest.raises(BadInput, match="setting order of sticky"):
+        Sticky(order=(["balance"],))  # type: ignore[arg-type]
 
 
 def some(seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -26,7 +26,8 @@ GOALS: Final = ("balance", "racks", "moves")
 
 def check_order(name: str, order: tuple[str, ...]) -> None:
     """Raise ``BadInput`` unless the order names some of the goals, each once."""
-    if not isinstance(order, tuple) or not order or len(set(order)) < len(order) or set(order) - set(GOALS):
+    goals = isinstance(order, tuple) and all(goal in GOALS for goal in order)
+    if not goals or not order or len(set(order)) < len(order):
         found = ",".join(map(str, order)) if isinstance(order, tuple) else order
         raise BadInput(f"setting order of {name}", repr(found), f"some of {', '.join(GOALS)}, each once")
 
