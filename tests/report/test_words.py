@@ -8,7 +8,7 @@ import pytest
 
 from apportion.model.names import build
 from apportion.report.describing import Standing
-from apportion.report.words import oddities
+from apportion.report.words import member_labels, oddities
 
 
 def group(topics: dict[str, Any], members: dict[str, Any], **more: Any) -> Any:
@@ -77,3 +77,9 @@ def test_a_rebalance_under_way_is_said_first() -> None:
 def test_a_sum_of_lags_beyond_64_bits_is_exact() -> None:
     huge = group({"t": [{"partition": p, "lag": 2**63 - 1} for p in range(3)]}, {"a": holder({"t": [0, 1, 2]})})
     assert Standing(huge, {}).total_lag == 3 * (2**63 - 1)
+
+
+@pytest.mark.timeout(5)
+def test_twenty_thousand_members_are_called_by_their_names_at_once() -> None:
+    members = {f"m{i}": {"topics": ["t"], "client_id": f"c{max(i, 1)}"} for i in range(20_000)}
+    assert sorted(member_labels(group({"t": 1}, members))) == sorted(["m0", "m1", *(f"c{i}" for i in range(2, 20_000))])

@@ -13,7 +13,7 @@ from apportion.arrays import NOBODY, Ints
 from apportion.model.group import Group
 from apportion.model.measures import measure, rack_misses
 from apportion.model.plan import Plan
-from apportion.report.words import member_label
+from apportion.report.words import member_labels
 
 MOST_ROWS: Final = 240
 """Partitions that a heat map shows; movers come first, the page says how many are left out."""
@@ -51,7 +51,7 @@ def group_data(
         "why": [],
         "advice": [],
         **dict(facts or {}),
-        "members": [member_label(group, m) for m in range(group.M)],
+        "members": member_labels(group),
         "topics": list(group.topics),
         "topic_of": group.topic_of.tolist(),
         "number": group.number.tolist(),

@@ -11,7 +11,7 @@ from apportion.arrays import NOBODY
 from apportion.model.measures import lag_held, loads
 from apportion.report.describing import Standing
 from apportion.report.text import cell_width, count, printable, shorten
-from apportion.report.words import member_label
+from apportion.report.words import member_labels
 
 BAR: Final = 30
 MOST_CHANGES: Final = 8
@@ -63,7 +63,7 @@ def bars(standing: Standing, width: int) -> list[str]:
         return []
     lag, held = lag_held(group, group.owner).tolist(), loads(group.owner, group.M).tolist()
     most = max(max(lag), 1)
-    names = [member_label(group, m) for m in range(group.M)]
+    names = member_labels(group)
     room = min(max(map(cell_width, names)), max(width - BAR - 32, 12))
     lines = []
     for m, name in enumerate(names):
@@ -110,7 +110,7 @@ def _owners(standing: Standing) -> Owners:
 
 def _labels(standing: Standing, members: set[str]) -> list[str]:
     group = standing.group
-    return sorted(member_label(group, m) for m, member in enumerate(group.members) if member in members)
+    return sorted(member_labels(group, [m for m, member in enumerate(group.members) if member in members]))
 
 
 def _list(names: list[str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -131,13 +132,18 @@ def _about_members(group: Group) -> Iterator[str]:
 
 def member_label(group: Group, m: int) -> str:
     """How a person calls a member: its instance id, else its client id where that tells members apart, else its id."""
-    instance = group.instance_ids[m]
-    if instance:
-        return instance
-    client = group.client_ids[m] if group.client_ids else None
-    if client and group.client_ids.count(client) == 1:
-        return client
-    return group.members[m]
+    return member_labels(group, [m])[0]
+
+
+def member_labels(group: Group, members: Iterable[int] | None = None) -> list[str]:
+    """The same of these members, or of all; their client ids are counted once, not for each."""
+    clients = group.client_ids or (None,) * group.M
+    times = Counter(clients)
+    found = []
+    for m in range(group.M) if members is None else members:
+        client = clients[m]
+        found.append(group.instance_ids[m] or (client if client and times[client] == 1 else group.members[m]))
+    return found
 
 
 def percent(share: float) -> str:
