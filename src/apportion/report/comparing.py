@@ -185,7 +185,7 @@ def _lighter(comparison: Comparison, m: dict[str, int]) -> Plan | None:
         Measures of the plan that would be taken if nothing lagged.
     """
     worth = WORTH * m["lag_max"]
-    if m["lag_bound"] >= worth:
+    if m.get("lag_bound", 0) >= worth:
         return None
     judged = [p for p in comparison.complete if "lag_max" in p.measures and p.assignor not in STATEFUL]
     if any(p.assignor == "lag-aware" for p in judged):

@@ -54,11 +54,12 @@ def look(records: DataFrame) -> Seen:
     Raises
         BadInput: two records of one place differ, so the folder holds records of two clusters.
     """
+    said = sql.xxhash64("key", "value", sql.isnull("key"))  # a hash passes over nulls
     size = sql.length("key") + sql.coalesce(sql.length("value"), sql.lit(0))
     places = records.groupBy(*_PLACE).agg(
         sql.count(sql.lit(1)).alias("n"),
-        sql.min(sql.xxhash64("key", "value")).alias("a"),
-        sql.max(sql.xxhash64("key", "value")).alias("b"),
+        sql.min(said).alias("a"),
+        sql.max(said).alias("b"),
         sql.max(sql.when(_key_type(0, 1), size)).alias("size"),
     )
     twice = sql.col("n") > 1
