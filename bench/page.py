@@ -44,7 +44,8 @@ HOW = """How it is measured:
 
 - CPU milliseconds of the planning thread, medians, a fresh input for each call, names in and names out. Java's and Go's
   garbage collectors and Java's compiler work on other threads and are not counted; Python's collector works on the
-  same one and is on as in production. Wall time, which other programs on the machine lengthen, stands beside.
+  same one and is on as in production. Wall time, which other programs on the machine lengthen, stands beside. Everybody
+  has a process of its own for each cell.
 - Java in brackets: the first call of a fresh JVM, which is what a consumer sees, since rebalances are rare.
 - franz-go in brackets: with reading the bytes that members sent. It needs a client to know racks, so in the rack cells
   it plans without them. apportion starts from decoded names, as Java does.
