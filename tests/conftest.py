@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 pytest_plugins = ["apportion.testing.plugin"]
 
 SKIPPED: list[str] = []
+
+
+@pytest.fixture
+def prometheus() -> Iterator[Any]:
+    """The official client, whose one registry holds afterwards what it held before: no metric can be made twice."""
+    client = pytest.importorskip("prometheus_client")
+    before = set(client.REGISTRY._collector_to_names)
+    yield client
+    for made in set(client.REGISTRY._collector_to_names) - before:
+        client.REGISTRY.unregister(made)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

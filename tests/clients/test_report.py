@@ -68,8 +68,8 @@ def test_a_hook_that_fails_is_logged_and_harms_nobody(caplog: pytest.LogCaptureF
     assert "the on_plan hook failed" in caplog.text
 
 
-def test_the_prometheus_example_of_the_docs_counts():
-    client = pytest.importorskip("prometheus_client")
+def test_the_prometheus_example_of_the_docs_counts(prometheus):
+    client = prometheus
     code = re.search(r"### Prometheus\n\n```python\n(.*?)```", (DOCS / "live.md").read_text(), re.DOTALL)
     assert code
     scope: dict[str, Any] = {}

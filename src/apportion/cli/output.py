@@ -44,5 +44,5 @@ def emit_tables(tables: Sequence[Table], form: str, notes: Iterable[str] = ()) -
 
 
 def tell(sentence: str) -> None:
-    """A hint or a step of progress, on standard error."""
-    print(printable(sentence), file=sys.stderr, flush=True)
+    """A hint or a step of progress, on standard error; in one piece, since several threads may tell at once."""
+    print(printable(sentence) + "\n", end="", file=sys.stderr, flush=True)
