@@ -37,6 +37,20 @@ def test_newcomers_want_what_most_want_and_bring_no_past(group: apportion.Group)
     assert rest == group_to_dict(group)["members"]
 
 
+def test_every_step_keeps_capacities_weights_and_topic_ids() -> None:
+    raw: dict[str, Any] = {
+        "topics": {"t": [{"partition": 0, "weight": 0.5}, {"partition": 1}, {"partition": 2, "weight": 7}]},
+        "members": {"a": {"topics": ["t"], "capacity": 4, "rack": "r"}, "b": {"topics": ["t"], "capacity": 2}},
+        "topic_ids": {"t": "bOmQsP9PQ0yLJEFIoTdiHg", "other": "A_-4jDCdQ1mBCTWq5Y1hWw"},
+    }
+    for step in ("join 1", "leave b", "grow t:4", "lag t:0=9"):
+        after = group_to_dict(whatif.change(read_group(raw), step))
+        assert after["members"]["a"]["capacity"] == 4, step
+        assert [entry.get("weight") for entry in after["topics"]["t"]][:3] == [0.5, None, 7], step
+        assert after["topic_ids"] == raw["topic_ids"], step
+    assert group_to_dict(whatif.lose_rack(read_group(raw), "r"))["members"]["b"]["capacity"] == 2
+
+
 def test_names_of_newcomers_that_are_taken_are_passed_over(group: apportion.Group) -> None:
     twice = whatif.join(whatif.join(group))
     assert {"join-1", "join-2"} <= set(twice.members)

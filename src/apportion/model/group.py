@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints, Longs
+from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
 from apportion.kernels.keep import Verdict, judge
 from apportion.kernels.lag import lag_of
 from apportion.model.notebook import group_to_html
 
 NO_PRIORITY: Final = np.iinfo(np.int64).min
 """A member without a priority: it comes after every member that has one."""
+CAPACITY_MAX: Final = 1_000_000
+WEIGHT_MAX: Final = 2**53
+"""The largest weight of a partition: up to here floats hold every whole number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +107,12 @@ class Group:
         (M,) of the last rebalance that the member saw; -1 none.
     priority
         (M,) for failover, highest first; ``NO_PRIORITY`` where unset.
+    capacity
+        (M,) how much each member can take beside the others, from 1 to ``CAPACITY_MAX``.
+    weight
+        (P,) work that each partition brings in a second, NaN where unknown; None where no weight is known.
+    topic_ids
+        Topic to id, as Kafka prints it; topics whose id is unknown are not there.
     """
 
     name: str
@@ -118,11 +127,14 @@ class Group:
     generation: Ints
     claims: Claims
     priority: Ints
+    capacity: Ints
     offsets: Offsets | None = None
     racks: Racks | None = None
     auto_offset_reset: str = "latest"
     client_ids: tuple[str | None, ...] = ()
     hosts: tuple[str | None, ...] = ()
+    weight: Floats | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         wants = [[self.topics[t] for t in self.subscriptions[k]] for k in self.subscription_of.tolist()]
@@ -147,6 +159,11 @@ class Group:
     def M(self) -> int:
         """How many members."""
         return len(self.members)
+
+    @cached_property
+    def has_capacities(self) -> bool:
+        """Whether some member's capacity is not 1."""
+        return bool((self.capacity != 1).any())
 
     @cached_property
     def topic_of(self) -> Ints:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, distinct, ints
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, distinct, ints
 from apportion.model.group import NO_PRIORITY, Claims, Group, Offsets, Racks, java_order
 from apportion.model.naming import collector_paused
 
@@ -49,11 +49,14 @@ def build(raw: Raw, *, share: bool = False) -> Group:
             generation=_whole(rows, told, "generation", -1),
             claims=_claims(_column(rows, told, "owned"), index, start, number, share) if "owned" in told else NO_CLAIMS,
             priority=_whole(rows, told, "priority", NO_PRIORITY),
+            capacity=_whole(rows, told, "capacity", 1),
             offsets=_offsets(entries, len(number)),
             racks=_racks(entries, len(number), _column(rows, told, "rack")),
             auto_offset_reset=raw.get("auto_offset_reset") or "latest",
             client_ids=tuple(_column(rows, told, "client_id")),
             hosts=tuple(_column(rows, told, "host")),
+            weight=_weights(entries, len(number)),
+            topic_ids=dict(raw.get("topic_ids") or {}),
         )
 
 
@@ -234,6 +237,15 @@ def _offsets(entries: _Entries, partitions: int) -> Offsets | None:
         told = told or any(value is not None for value in values)
         table[name][entries.at] = [UNKNOWN if value is None else value for value in values]
     return Offsets(**table) if told else None
+
+
+def _weights(entries: _Entries, partitions: int) -> Floats | None:
+    """(P,) the work that each partition brings; None where no entry tells any."""
+    if "weight" not in entries.told:
+        return None
+    weight = np.full(partitions, np.nan)
+    weight[entries.at] = [np.nan if value is None else value for value in entries.column("weight")]
+    return None if np.isnan(weight).all() else weight
 
 
 def _racks(entries: _Entries, partitions: int, of_member: list[Any]) -> Racks | None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput
 from apportion.kernels.lag import RESETS
-from apportion.model.group import Group, Racks
+from apportion.model.group import CAPACITY_MAX, WEIGHT_MAX, Group, Racks
 from apportion.model.names import build
 
 MOST_PARTITIONS: Final = 20_000_000
 """In one group, so that one line of text cannot exhaust the memory."""
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
+_TOPIC_ID: Final = re.compile("[A-Za-z0-9_-]{22}")
 MOST_RACK_CELLS: Final = 100_000_000
 """Racks x distinct sets of racks, a byte each."""
 Check = Callable[[str, Any], None]
@@ -41,7 +43,7 @@ def read_json(text: str | bytes, where: str = "text", *, finite: bool = True) ->
     """JSON without its freedoms: no NaN, no name twice, no lone surrogates, UTF-8 only.
 
     finite
-        False lets NaN and infinities through to ``check_group``, which refuses every float and names its place.
+        False lets NaN and infinities through to ``check_group``, which refuses them and names their place.
     """
     try:
         if isinstance(text, bytes | bytearray):
@@ -76,6 +78,7 @@ def _no_constant(name: str) -> NoReturn:
 def check_group(raw: Any) -> None:
     """Raise ``BadInput`` at the first place where the dict is not a group of version 1."""
     _object("", raw, _GROUP, required=("topics", "members"))
+    _distinct_ids(raw.get("topic_ids") or {})
     if not raw["members"]:
         raise BadInput("members", "no member at all", "at least one")
     _instances(raw["members"])
@@ -124,6 +127,30 @@ def _instances(members: dict[str, Any]) -> None:
         if instance and seen.setdefault(instance, member) != member:
             at = f"members.{member}.instance_id"
             raise BadInput(at, f"{_short(instance)}, which {seen[instance]} has too", "an instance id of one member")
+
+
+def _topic_ids(where: str, value: Any) -> None:
+    _is(where, value, dict, "an object of topic ids")
+    for topic, topic_id in value.items():
+        at = f"{where}.{topic}"
+        _text(at, topic)
+        _text(at, topic_id)
+        if not _TOPIC_ID.fullmatch(topic_id):
+            raise BadInput(at, _short(topic_id), "an id as Kafka prints it: 22 of A-Z, a-z, 0-9, - and _")
+
+
+def _distinct_ids(topic_ids: dict[str, str]) -> None:
+    """No topic id stands for two topics."""
+    topic_of: dict[str, str] = {}
+    for topic, topic_id in topic_ids.items():
+        if topic_of.setdefault(topic_id, topic) != topic:
+            found = f"{_short(topic_id)}, which {topic_of[topic_id]} has too"
+            raise BadInput(f"topic_ids.{topic}", found, "an id of one topic")
+
+
+def _weight(where: str, value: Any) -> None:
+    if type(value) not in (int, float) or not 0 <= value <= WEIGHT_MAX:  # NaN compares false
+        raise BadInput(where, _short(value), "a number from 0 to 2^53")
 
 
 def _owned(where: str, value: Any) -> None:
@@ -224,6 +251,7 @@ _PARTITION: Final[dict[str, Check]] = {
     "end": _OFFSET,
     "committed": _OFFSET,
     "lag": _OFFSET,
+    "weight": _weight,
 }
 _MEMBER: Final[dict[str, Check]] = {
     "instance_id": _text,
@@ -234,6 +262,7 @@ _MEMBER: Final[dict[str, Check]] = {
     "owned": _owned,
     "generation": _integer(-1, _INT32),
     "priority": _integer(-(2**31), _INT32),
+    "capacity": _integer(1, CAPACITY_MAX),
 }
 _GROUP: Final[dict[str, Check]] = {
     "version": _version,
@@ -241,6 +270,7 @@ _GROUP: Final[dict[str, Check]] = {
     "auto_offset_reset": _reset,
     "topics": _topics,
     "members": _members,
+    "topic_ids": _topic_ids,
 }
 
 
@@ -261,7 +291,8 @@ def group_to_dict(group: Group) -> dict[str, Any]:
             fields["owned"] = {topic: sorted(ids) for topic, ids in sorted(fields["owned"].items())}
     topics = {topic: _topic_to_dict(group, t) for t, topic in enumerate(group.topics) if group.described[t]}
     reset = group.auto_offset_reset
-    return {"version": 1, "group": group.name, "auto_offset_reset": reset, "topics": topics, "members": members}
+    raw = {"version": 1, "group": group.name, "auto_offset_reset": reset, "topics": topics, "members": members}
+    return {**raw, "topic_ids": dict(sorted(group.topic_ids.items()))} if group.topic_ids else raw
 
 
 def _member_to_dict(group: Group, m: int) -> dict[str, Any]:
@@ -274,6 +305,7 @@ def _member_to_dict(group: Group, m: int) -> dict[str, Any]:
         "topics": [group.topics[t] for t in group.subscriptions[group.subscription_of[m]]],
         "generation": int(group.generation[m]) if group.generation[m] >= 0 else None,
         "priority": int(group.priority[m]) if group.priority[m] >= -(2**31) else None,
+        "capacity": int(group.capacity[m]) if group.capacity[m] != 1 else None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -288,6 +320,10 @@ def _topic_to_dict(group: Group, t: int) -> int | list[dict[str, Any]]:
             for entry, value in zip(entries, getattr(group.offsets, name)[place].tolist(), strict=True):
                 if value != UNKNOWN:
                     entry[name] = value
+    if group.weight is not None:
+        for entry, weight in zip(entries, group.weight[place].tolist(), strict=True):
+            if weight == weight:  # NaN, the unknown one, is not equal to itself  # noqa: PLR0124
+                entry["weight"] = int(weight) if weight.is_integer() else weight
     if all(entry == {"partition": p} for p, entry in enumerate(entries)):
         return len(entries)
     return entries
