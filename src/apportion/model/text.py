@@ -322,7 +322,7 @@ def _topic_to_dict(group: Group, t: int) -> int | list[dict[str, Any]]:
                     entry[name] = value
     if group.weight is not None:
         for entry, weight in zip(entries, group.weight[place].tolist(), strict=True):
-            if weight == weight:  # NaN, the unknown one, is not equal to itself  # noqa: PLR0124
+            if weight == weight:  # NaN, the unknown one, is not equal to itself
                 entry["weight"] = int(weight) if weight.is_integer() else weight
     if all(entry == {"partition": p} for p, entry in enumerate(entries)):
         return len(entries)
