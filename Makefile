@@ -38,7 +38,7 @@ broker: setup ## a real Kafka broker on this machine until Ctrl-C
 	@$(PY) -m apportion.testing.broker
 
 record: setup ## run the scripted workload on a real broker and write the demo's dump anew
-	@$(PY) -m apportion.testing.record
+	@$(PY) -m tools.record
 
 bench: setup ## compare with Kafka's own assignors, franz-go and kafka-python side by side; writes BENCHMARKS.md
 	@$(PY) -m bench

@@ -18,9 +18,9 @@ from itertools import pairwise
 from typing import Any
 
 from apportion.assignors import find
-from apportion.model.names import build
-from apportion.model.naming import Shares, owners_to_shares
+from apportion.model.build import build
 from apportion.model.plan import Answer, Plan
+from apportion.model.to_names import Shares, owners_to_shares
 
 RACKS = ("rack0", "rack1", "rack2")
 BUCKETS = 5
@@ -138,7 +138,7 @@ CELLS = [
 def run(raw: dict[str, Any]) -> tuple[Plan, Shares, list[float]]:
     """The plan, what the members are told, and the CPU milliseconds of reading, planning and naming."""
     at = [time.process_time()]
-    group = build(raw, share=True)
+    group = build(raw, reuse_lists=True)
     at.append(time.process_time())
     answer = find("cooperative-sticky").assign(group)
     at.append(time.process_time())

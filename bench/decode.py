@@ -78,7 +78,7 @@ def main() -> None:
         print(f"{count} commits, v4; one core in process: fast {in_process(folder, False):,.0f} rows/s", end="")
         print(f", plain {in_process(folder, True):,.0f} rows/s")
         with session.session(quick=False) as spark:
-            look = decode.look(sources.read_dump(spark, folder).records)
+            look = decode.scan(sources.read_dump(spark, folder).records)
             records = sources.read_dump(session.by_rows(spark) if look.light else spark, folder).records
             turns = []
             for turn in range(COLD + WARM):

@@ -89,8 +89,8 @@ def _peak_mb() -> float:
 
 def tiny() -> list[Row]:
     """6 partitions, 3 members, a past: from arrays, from the trusted form, from a dict whose fields are checked."""
-    from apportion.model.names import build
-    from apportion.model.text import read_group
+    from apportion.model.build import build
+    from apportion.model.group_json import read_group
 
     raw = {
         "topics": {"clicks": 6},
@@ -190,7 +190,7 @@ def _joined(name: str, total: int) -> Row:
 
 def tasks() -> list[Row]:
     """Stateful tasks with one standby each, as ``bench/tasks.py`` makes them; seconds."""
-    from apportion.tasks.crew import Process
+    from apportion.tasks.application_state import Process
     from bench.tasks import application, as_after, seconds
 
     rows = []

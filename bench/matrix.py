@@ -19,11 +19,11 @@ import numpy as np
 
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, find
+from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.measures import measure
-from apportion.model.names import build
-from apportion.model.naming import Shares, owners_to_shares
 from apportion.model.plan import Answer, Plan
+from apportion.model.to_names import Shares, owners_to_shares
 from bench import peers
 from bench.cells import CELLS, Cell
 
@@ -61,7 +61,7 @@ def quick_cells() -> list[Cell]:
 
 def planned(raw: dict[str, Any], strategy: Assignor) -> tuple[Plan, Shares]:
     """Names to names, as the consumers' adapters do it; with the plan that was made on the way."""
-    group = build(raw, share=True)
+    group = build(raw, reuse_lists=True)
     answer = strategy.assign(group)
     answer = answer if isinstance(answer, Answer) else Answer(answer)
     plan = Plan(group, strategy.name, {}, answer, bool(getattr(strategy, "cooperative", False)))
@@ -96,7 +96,7 @@ def parts(raw: dict[str, Any], calls: int) -> tuple[float, float, float]:
         fresh = copy.deepcopy(raw)
         gc.collect()
         at = [time.process_time()]
-        group = build(fresh, share=True)
+        group = build(fresh, reuse_lists=True)
         at.append(time.process_time())
         answer = strategy.assign(group)
         at.append(time.process_time())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from apportion.tasks.crew import Process
+from apportion.tasks.application_state import Process
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
@@ -39,7 +39,7 @@ def application(tasks: int) -> tuple[Topology, dict[str, int]]:
 def as_after(plan: TaskPlan) -> list[Process]:
     """The processes once the plan is carried out and every copy is restored."""
     there = []
-    for process in plan.crew.processes:
+    for process in plan.application.processes:
         name = process.process_id
         active = {task: consumer for consumer, tasks in plan.active[name].items() for task in tasks}
         copies = [task for role in (plan.standby, plan.warmup) for tasks in role[name].values() for task in tasks]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import apportion
-from apportion.tasks.crew import Process
+from apportion.tasks.application_state import Process
 from apportion.tasks.plan import plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
@@ -129,7 +129,7 @@ class Run:
             for task in tasks
         }
         self.coming = {
-            plan.crew.tasks[n].partition: plan.crew.processes[int(plan.answer.target[n])].process_id
+            plan.application.tasks[n].partition: plan.application.processes[int(plan.answer.target[n])].process_id
             for n in range(self.world.tasks)
             if plan.answer.active[n] != plan.answer.target[n]
         }

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from apportion.assignors.streams import Streams
     from apportion.errors import ApportionError, BadInput, BrokenAssignor, MissingExtra, Unavailable, UnknownName
     from apportion.model.group import Group
+    from apportion.model.group_json import group_to_dict, read_group
     from apportion.model.measures import measure
     from apportion.model.plan import Answer, Plan
-    from apportion.model.text import group_to_dict, read_group
     from apportion.planning import plan
 
 _ROOMS: Final = {
@@ -48,11 +48,11 @@ _ROOMS: Final = {
     "Unavailable": "apportion.errors",
     "UnknownName": "apportion.errors",
     "find": "apportion.assignors",
-    "group_to_dict": "apportion.model.text",
+    "group_to_dict": "apportion.model.group_json",
     "known": "apportion.assignors",
     "measure": "apportion.model.measures",
     "plan": "apportion.planning",
-    "read_group": "apportion.model.text",
+    "read_group": "apportion.model.group_json",
 }
 
 __all__ = [

@@ -11,8 +11,8 @@ from apportion.arrays import NOBODY, Ints
 from apportion.assignors import Assignor, changed_settings, find
 from apportion.errors import BadInput, BrokenAssignor
 from apportion.model.group import Group
+from apportion.model.group_json import read_group
 from apportion.model.plan import Answer, Plan
-from apportion.model.text import read_group
 
 
 def plan(

@@ -15,10 +15,10 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs
 from apportion.assignors import Assignor
 from apportion.errors import BadInput, UnknownName
+from apportion.model.build import build
 from apportion.model.group import Claims, Group, Offsets
-from apportion.model.names import build
+from apportion.model.group_json import MOST_PARTITIONS, group_to_dict
 from apportion.model.plan import Plan
-from apportion.model.text import MOST_PARTITIONS, group_to_dict
 from apportion.planning import plan
 
 MOST_MEMBERS: Final = 100_000
@@ -45,11 +45,6 @@ def leave(group: Group, member: str) -> Group:
     """One member is gone, and its claims with it: named by member id, instance id or a client id of its own."""
     gone = member_named(group, member)
     return _without(group, {gone}, f"leave {member}")
-
-
-def crash(group: Group, member: str) -> Group:
-    """A member that dies is a member that leaves: only the time until the group notices differs."""
-    return leave(group, member)
 
 
 def grow(group: Group, topic: str, n: int) -> Group:
@@ -182,7 +177,7 @@ def steps(
     steps
         Texts: ``join N``, ``leave MEMBER``, ``grow TOPIC:N``, ``lose-rack RACK``, ``lag TOPIC:PARTITION=N``.
 
-    >>> from apportion.model.text import read_group
+    >>> from apportion.model.group_json import read_group
     >>> pair = read_group({"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}})
     >>> [(step, p.assignment) for step, p in steps(pair, ["leave a", "join"], "roundrobin")]
     [('leave a', {'b': {'t': [0, 1, 2, 3]}}), ('join', {'b': {'t': [0, 2]}, 'join-1': {'t': [1, 3]}})]

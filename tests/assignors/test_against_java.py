@@ -94,7 +94,7 @@ def test_on_many_groups_sticky_is_never_worse_than_kafka_pythons_own() -> None:
     assert sum(rows.values(), Counter())["as good"] > SMALLER // 4
 
 
-class Cluster:
+class BrokerCluster:
     """As much of kafka-python's cluster metadata as an assignor asks for."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
@@ -125,7 +125,7 @@ def kafka_python(raw: Mapping[str, Any]) -> Assignment | None:
             )
 
     try:
-        given = StickyPartitionAssignor().assign(Cluster(raw), [Member(*item) for item in raw["members"].items()])
+        given = StickyPartitionAssignor().assign(BrokerCluster(raw), [Member(*item) for item in raw["members"].items()])
     except Exception:  # whatever it throws is its answer
         return None
     plan: dict[str, dict[str, list[int]]] = {}

@@ -19,7 +19,7 @@ from apportion.errors import BadInput
 from apportion.kernels import flow
 from apportion.kernels.exact import solve
 from apportion.model import classes, exact
-from apportion.model.names import build
+from apportion.model.build import build
 from apportion.model.plan import Plan
 
 from . import sticky_judge as judge

@@ -12,7 +12,7 @@ import pytest
 import apportion
 from apportion.assignors import find
 from apportion.model import exact
-from apportion.model.names import build
+from apportion.model.build import build
 from apportion.model.plan import Answer
 
 from . import sticky_judge as judge

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from apportion.clients import kafka_python
-from apportion.clients.adapter import Adapter, introduce
+from apportion.clients.adapter import Adapter, patch_coordinators
 from apportion.clients.bridge import Bridge, Settings
 from apportion.errors import BadInput
 from apportion.wire.subscription import Subscription, write_subscription
@@ -33,8 +33,8 @@ class Coordinator:
 
 
 mended: list[int] = []
-introduce(Coordinator, Ours, lambda _, ours: mended.append(len(ours)))
-introduce(Coordinator, Ours, lambda _, ours: mended.append(-len(ours)))
+patch_coordinators(Coordinator, Ours, lambda _, ours: mended.append(len(ours)))
+patch_coordinators(Coordinator, Ours, lambda _, ours: mended.append(-len(ours)))
 
 
 def test_each_coordinator_meets_its_own_once() -> None:
@@ -103,7 +103,7 @@ def test_only_the_strategy_in_charge_watches_the_racks() -> None:
     """One that planned before the group took another would see the old racks for ever, and rejoin for ever."""
     before, now = (kafka_python.assignor(name, rack="a") for name in ("sticky", "range"))
     leader = Leader("sticky")
-    kafka_python._mend(leader, [before, now])
+    kafka_python._patch(leader, [before, now])
     said = kafka_python.ConsumerProtocolSubscription.decode(write_subscription(Subscription(("t",), rack="a")))
     members = [SimpleNamespace(member_id="m", group_instance_id=None, metadata=said)]
     before.assign(leader._cluster, members)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from apportion.clients.rebalance import Rebalance
+from apportion.clients.rebalance import PlannedRebalance
 from apportion.testing.broker import Broker
 
 from .groups import new_name
@@ -23,7 +23,7 @@ MEMBERS, PARTITIONS, PATIENCE_S = 40, 400, 120
 def test_forty_members_settle_and_keep_what_they_have(broker: Broker, capsys: pytest.CaptureFixture[str]):
     topic = new_name("big")
     broker.create_topic(topic, PARTITIONS)
-    plans: list[Rebalance] = []
+    plans: list[PlannedRebalance] = []
     told = asyncio.run(live(broker.bootstrap, topic, plans))
     largest = max(plans, key=lambda plan: plan.members)
     with capsys.disabled():
@@ -39,7 +39,7 @@ def test_forty_members_settle_and_keep_what_they_have(broker: Broker, capsys: py
     assert plans[-1].kept >= PARTITIONS - PARTITIONS // MEMBERS
 
 
-async def live(bootstrap: str, topic: str, plans: list[Rebalance]) -> dict[str, Any]:
+async def live(bootstrap: str, topic: str, plans: list[PlannedRebalance]) -> dict[str, Any]:
     """Start all at once, wait, let one leave, wait again; what each held before and after."""
     members = {f"m{n:02}": member(bootstrap, topic, f"m{n:02}", plans) for n in range(MEMBERS)}
     began = time.monotonic()
@@ -53,7 +53,7 @@ async def live(bootstrap: str, topic: str, plans: list[Rebalance]) -> dict[str, 
         await asyncio.gather(*(one.stop() for one in members.values()))
 
 
-def member(bootstrap: str, topic: str, name: str, plans: list[Rebalance]) -> Any:
+def member(bootstrap: str, topic: str, name: str, plans: list[PlannedRebalance]) -> Any:
     """An aiokafka consumer, since many of them share one thread."""
     from aiokafka import AIOKafkaConsumer
 

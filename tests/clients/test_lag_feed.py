@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apportion.clients.bridge import Bridge, Joined, Settings
+from apportion.clients.bridge import Bridge, JoiningMember, Settings
 from apportion.clients.lag_feed import LagFeed, folder_offsets, kafka_offsets
 from apportion.testing.broker import Broker
 from apportion.wire.subscription import Subscription
@@ -34,7 +34,7 @@ def plan(feed: LagFeed, caplog: pytest.LogCaptureFixture) -> tuple[Any, str]:
     seen: list[Any] = []
     bridge = Bridge("lag-aware", Settings(lag=feed, on_plan=seen.append))
     with caplog.at_level("INFO", logger="apportion.clients"):
-        bridge.share_out([Joined("a", None, Subscription(("t",)))], Topics())
+        bridge.assign([JoiningMember("a", None, Subscription(("t",)))], Topics())
     return seen[0].plan.measures, caplog.text
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apportion.testing.broker import Broker, Cluster
+from apportion.testing.broker import Broker, BrokerCluster
 
 from .groups import Members, new_name, owned, settle
 
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.broker
 
 
 @pytest.fixture(scope="module")
-def cluster(jars: str) -> Iterator[Cluster]:
-    with Cluster(["a", "b"]) as both:
+def cluster(jars: str) -> Iterator[BrokerCluster]:
+    with BrokerCluster(["a", "b"]) as both:
         yield both
 
 
-def move(cluster: Cluster, topic: str, brokers: list[int]) -> None:
+def move(cluster: BrokerCluster, topic: str, brokers: list[int]) -> None:
     """Put each partition's only replica on one broker; new partitions are made with it there too."""
     from kafka import TopicPartition
 
@@ -30,7 +30,7 @@ def move(cluster: Cluster, topic: str, brokers: list[int]) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_readers_follow_replicas_that_move_to_another_rack(cluster: Cluster, client: str, tmp_path: Path):
+def test_readers_follow_replicas_that_move_to_another_rack(cluster: BrokerCluster, client: str, tmp_path: Path):
     """Four partitions, two in each rack: everybody reads at home, before and after they change places."""
     topic = new_name("racks")
     cluster.create_topic(topic, 4)

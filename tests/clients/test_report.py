@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apportion.clients.bridge import Bridge, Joined, Settings, withheld
-from apportion.clients.memory import Claim, Nothing
-from apportion.clients.rebalance import Rebalance
-from apportion.model.names import build
+from apportion.clients.bridge import Bridge, JoiningMember, Settings, withheld
+from apportion.clients.rebalance import PlannedRebalance
+from apportion.clients.user_data import Claim, Stateless
+from apportion.model.build import build
 from apportion.planning import plan
 from apportion.wire.subscription import Subscription
 
@@ -33,18 +33,18 @@ class Topics:
         return {}
 
 
-def joined(name: str, owned: tuple[int, ...] = (), generation: int | None = None) -> Joined:
-    return Joined(name, None, Subscription(("t",), None, (("t", owned),) if owned else (), generation))
+def joined(name: str, owned: tuple[int, ...] = (), generation: int | None = None) -> JoiningMember:
+    return JoiningMember(name, None, Subscription(("t",), None, (("t", owned),) if owned else (), generation))
 
 
 def test_every_plan_leaves_one_line_and_calls_the_hook(caplog: pytest.LogCaptureFixture):
-    seen: list[Rebalance] = []
+    seen: list[PlannedRebalance] = []
     bridge = Bridge("cooperative-sticky", Settings(on_plan=seen.append))
     with caplog.at_level("INFO", logger="apportion.clients"):
-        bridge.share_out([joined("a")], Topics(), "g", 1)
-        bridge.share_out([joined("a", (0, 1, 2, 3), 1), joined("b")], Topics(), "g", 2)
-        bridge.share_out([joined("a", (0, 1), 2), joined("b")], Topics(), "g", 3)
-        bridge.share_out([joined("a", (0, 1), 3), joined("b", (2, 3), 3)], Topics(5), "g", 4)
+        bridge.assign([joined("a")], Topics(), "g", 1)
+        bridge.assign([joined("a", (0, 1, 2, 3), 1), joined("b")], Topics(), "g", 2)
+        bridge.assign([joined("a", (0, 1), 2), joined("b")], Topics(), "g", 3)
+        bridge.assign([joined("a", (0, 1), 3), joined("b", (2, 3), 3)], Topics(5), "g", 4)
     lines = [record for record in caplog.records if record.getMessage().startswith("rebalance ")]
     assert [line.apportion for line in lines] == [rebalance.to_dict() for rebalance in seen]  # type: ignore[attr-defined]
     assert [(r.generation, r.moved, r.kept, r.given, r.withheld) for r in seen] == [
@@ -63,7 +63,7 @@ def test_every_plan_leaves_one_line_and_calls_the_hook(caplog: pytest.LogCapture
 
 def test_a_hook_that_fails_is_logged_and_harms_nobody(caplog: pytest.LogCaptureFixture):
     bridge = Bridge("range", Settings(on_plan=lambda rebalance: 1 / 0))
-    told = bridge.share_out([joined("a")], Topics())
+    told = bridge.assign([joined("a")], Topics())
     assert told["a"].partitions == (("t", (0, 1, 2, 3)),)
     assert "the on_plan hook failed" in caplog.text
 
@@ -75,7 +75,7 @@ def test_the_prometheus_example_of_the_docs_counts(prometheus):
     scope: dict[str, Any] = {}
     exec(code[1], scope)  # noqa: S102 - our own page
     bridge = Bridge("cooperative-sticky", Settings(on_plan=scope["to_prometheus"]))
-    bridge.share_out([joined("a", (0, 1, 2, 3), 1), joined("b")], Topics(), "g", 2)
+    bridge.assign([joined("a", (0, 1, 2, 3), 1), joined("b")], Topics(), "g", 2)
     value = client.REGISTRY.get_sample_value
     assert value("apportion_rebalances_total", {"group": "g"}) == 1
     assert value("apportion_moved_partitions_total", {"group": "g"}) == 2
@@ -100,7 +100,7 @@ def test_what_is_withheld_is_what_the_plan_withholds_where_all_claims_are_held(s
 
 
 def test_a_strategy_of_your_own_brings_its_own_memory():
-    class Loud(Nothing):
+    class Loud(Stateless):
         def read(self, said: Subscription) -> Claim:
             return Claim({"t": [3]}, 1)
 
@@ -112,5 +112,5 @@ def test_a_strategy_of_your_own_brings_its_own_memory():
         def assign(self, group: Any) -> Any:
             return group.owner
 
-    told = Bridge(Mine(), Settings()).share_out([joined("a")], Topics())
+    told = Bridge(Mine(), Settings()).assign([joined("a")], Topics())
     assert told["a"].partitions == (("t", (3,)),)

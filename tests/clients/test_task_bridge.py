@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.clients.bridge import Joined
+from apportion.clients.bridge import JoiningMember
 from apportion.clients.task_bridge import PROTOCOL, TaskBridge
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
@@ -19,7 +19,7 @@ TOPOLOGY = Topology.of(Subtopology(("clicks", "views"), "joins"), Subtopology(("
 TASKS = {(0, p) for p in range(4)} | {(1, p) for p in range(5)}
 
 
-class Cluster:
+class BrokerCluster:
     def partitions(self, topic: str) -> Iterable[int] | None:
         return range(SIZES[topic]) if topic in SIZES else None
 
@@ -36,14 +36,14 @@ class Member:
         self.held: Held = ()
         self.nonsense: bytes | None = None
 
-    def says(self) -> Joined:
+    def says(self) -> JoiningMember:
         orders = self.bridge.orders
         lag = {task: lag for task, lag in self.disk.items() if task not in orders.active}
         self.bridge.memory_now = TaskMemory(self.process, 0, orders.active, orders.standby, lag)
-        said = self.bridge.say(SIZES, keeps=True, holds=self.held)
+        said = self.bridge.subscription(SIZES, keeps=True, holds=self.held)
         if self.nonsense is not None:
             said = type(said)(said.topics, self.nonsense, said.owned, said.generation, said.rack)
-        return Joined(self.name, None, said)
+        return JoiningMember(self.name, None, said)
 
 
 class Group:
@@ -61,7 +61,7 @@ class Group:
         """One rebalance, led by the first member; whether anybody has to ask for another one."""
         self.generation += 1
         joined = [member.says() for member in self.members]
-        shares = self.members[0].bridge.share_out(joined, Cluster(), "g", self.generation)
+        shares = self.members[0].bridge.assign(joined, BrokerCluster(), "g", self.generation)
         assert set(shares) == {member.name for member in self.members}
         given = [(t, p) for share in shares.values() for t, ids in share.partitions for p in ids]
         assert len(given) == len(set(given)), "no partition goes to two"
@@ -75,7 +75,7 @@ class Group:
             for other in self.members:
                 theirs = {(t, p) for t, ids in shares[other.name].partitions for p in ids}
                 assert other is member or not lost & theirs, "nothing is given before it is let go"
-            member.bridge.take(share, self.generation, "g")
+            member.bridge.on_assignment(share, self.generation, "g")
             member.held = share.partitions
             orders = member.bridge.orders
             again |= bool(lost) or orders.probe_ms is not None
@@ -142,9 +142,9 @@ def test_the_protocol_has_a_name_that_no_java_application_has() -> None:
 def test_a_member_that_does_not_read_the_sources_gets_nothing_and_breaks_nothing() -> None:
     group = Group(TaskSettings())
     group.join("p")
-    stranger = TaskBridge(TOPOLOGY, TaskSettings()).say(["other"], keeps=True)
+    stranger = TaskBridge(TOPOLOGY, TaskSettings()).subscription(["other"], keeps=True)
     mine = group.members[0]
-    shares = mine.bridge.share_out([mine.says(), Joined("stranger", None, stranger)], Cluster())
+    shares = mine.bridge.assign([mine.says(), JoiningMember("stranger", None, stranger)], BrokerCluster())
     assert shares["stranger"].partitions == ()
     assert sum(len(ids) for _, ids in shares[mine.name].partitions) == sum(SIZES.values())
 
@@ -157,5 +157,5 @@ def test_who_missed_a_rebalance_has_no_claim_on_what_others_run_now() -> None:
     group.settle()
     late, current = group.members
     late.bridge.last = type(late.bridge.last)(late.held, 0, keeps=True)
-    shares = current.bridge.share_out([late.says(), current.says()], Cluster())
+    shares = current.bridge.assign([late.says(), current.says()], BrokerCluster())
     assert set(current.held) <= set(shares[current.name].partitions), "the newer claim stands"

@@ -14,8 +14,8 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from apportion.clients.folder import StateFolder
 from apportion.clients.restore import EPOCH
+from apportion.clients.state_dir import StateFolder
 from apportion.clients.stores import SqliteStore
 from apportion.clients.tasks import TaskRunner
 from apportion.errors import Unavailable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from apportion.history.memory import Memory, Remembered
+from apportion.history.group_history import GroupHistories, GroupHistory
 
 Words = tuple[str, ...]
 
@@ -32,7 +32,7 @@ def their_offsets(text: str) -> dict[Words, Words]:
     }
 
 
-def our_offsets(memory: Memory) -> dict[Words, Words]:
+def our_offsets(memory: GroupHistories) -> dict[Words, Words]:
     return {
         (name, row.topic, str(row.partition)): (dash(row.committed), dash(row.end), dash(row.raw_lag))
         for name, group in memory.groups.items()
@@ -49,7 +49,7 @@ def their_owners(text: str) -> dict[Words, str]:
     }
 
 
-def our_owners(groups: Iterable[Remembered]) -> dict[Words, str]:
+def our_owners(groups: Iterable[GroupHistory]) -> dict[Words, str]:
     return {
         (group.name, topic, str(p)): seat.member_id
         for group in groups
@@ -65,7 +65,7 @@ def their_members(text: str) -> set[Words]:
     return {tuple(row.get(column, "-") for column in columns) for row in printed(text)}
 
 
-def our_members(groups: Iterable[Remembered]) -> set[Words]:
+def our_members(groups: Iterable[GroupHistory]) -> set[Words]:
     found = set()
     for group in groups:
         for seat in group.present.members if group.present else ():
@@ -80,7 +80,7 @@ def their_states(text: str) -> dict[str, Words]:
     return {row["GROUP"]: (row["ASSIGNMENT-STRATEGY"], row["STATE"], row["#MEMBERS"]) for row in printed(text)}
 
 
-def our_states(groups: Iterable[Remembered]) -> dict[str, Words]:
+def our_states(groups: Iterable[GroupHistory]) -> dict[str, Words]:
     return {
         group.name: (dash(group.present.protocol), group.present.state, str(len(group.present.members)))
         for group in groups

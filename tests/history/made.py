@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from apportion.history.records import Event
+from apportion.history.records import GroupRecord
 from apportion.wire.coordinator import EpochRecord, GroupGeneration, Member
 
 Held = Mapping[str, Sequence[int]]
@@ -29,26 +29,26 @@ def classic(
     started: int | None = None,
     at: int | None = None,
     holes: int = 0,
-) -> Event:
+) -> GroupRecord:
     """A key-2 record, one second after the one before it, 300 ms after the join was complete."""
     at = offset * 1000 if at is None else at
     protocol = "range" if members else None
     record = GroupGeneration(
         "g", False, 3, generation, protocol_type, protocol, None, at - 300 if started is None else started, members
     )
-    return Event(offset, at, record, holes)
+    return GroupRecord(offset, at, record, holes)
 
 
-def gone(offset: int) -> Event:
+def gone(offset: int) -> GroupRecord:
     """The group's tombstone."""
-    return Event(offset, offset * 1000, GroupGeneration("g", True))
+    return GroupRecord(offset, offset * 1000, GroupGeneration("g", True))
 
 
-def epoch(offset: int, key_type: int, body: Mapping[str, Any] | None, member_id: str | None = None) -> Event:
+def epoch(offset: int, key_type: int, body: Mapping[str, Any] | None, member_id: str | None = None) -> GroupRecord:
     """A record of a KIP-848 group."""
     numbers = {3: "epoch", 6: "assignmentEpoch", 8: "memberEpoch"}
     number = body[numbers[key_type]] if body is not None and key_type in numbers else None
-    return Event(
+    return GroupRecord(
         offset,
         offset * 1000,
         EpochRecord("g", key_type, body is None, member_id, number, None if body is None else dict(body)),

@@ -9,7 +9,7 @@ import pytest
 from tests.history import kafka_says
 
 import apportion.demo
-from apportion.history.memory import Memory
+from apportion.history.group_history import GroupHistories
 from apportion.history.records import CONSUMER
 from apportion.inputs import dump
 
@@ -18,15 +18,15 @@ TRUTH = DUMP / "truth"
 
 
 @pytest.fixture(scope="module")
-def memory() -> Memory:
-    return dump.remember(DUMP)
+def memory() -> GroupHistories:
+    return dump.load_histories(DUMP)
 
 
 def said(name: str) -> str:
     return (TRUTH / name).read_text(encoding="utf-8")
 
 
-def test_every_offset_end_and_lag_is_as_the_tool_says(memory: Memory) -> None:
+def test_every_offset_end_and_lag_is_as_the_tool_says(memory: GroupHistories) -> None:
     ours, theirs = kafka_says.our_offsets(memory), kafka_says.their_offsets(said("offsets.txt"))
     assert len(theirs) > 200
     assert {place: ours.get(place) for place in theirs} == theirs
@@ -34,22 +34,22 @@ def test_every_offset_end_and_lag_is_as_the_tool_says(memory: Memory) -> None:
     assert {ours[place][0] for place in ours.keys() - theirs.keys()} <= {"-"}
 
 
-def test_every_partition_has_the_owner_that_the_tool_names(memory: Memory) -> None:
+def test_every_partition_has_the_owner_that_the_tool_names(memory: GroupHistories) -> None:
     assert kafka_says.our_owners(memory.living) == kafka_says.their_owners(said("offsets.txt"))
 
 
-def test_every_member_is_as_the_tool_says(memory: Memory) -> None:
+def test_every_member_is_as_the_tool_says(memory: GroupHistories) -> None:
     theirs = kafka_says.their_members(said("members.txt"))
     listed = [memory.groups[name] for name in {row[0] for row in theirs}]
     assert kafka_says.our_members(listed) == theirs
 
 
-def test_every_state_and_strategy_is_as_the_tool_says(memory: Memory) -> None:
+def test_every_state_and_strategy_is_as_the_tool_says(memory: GroupHistories) -> None:
     theirs = kafka_says.their_states(said("state.txt"))
     assert kafka_says.our_states(memory.groups[name] for name in theirs) == theirs
 
 
-def test_the_same_groups_live(memory: Memory) -> None:
+def test_the_same_groups_live(memory: GroupHistories) -> None:
     listed = {row["GROUP"]: (row["TYPE"], row["STATE"]) for row in kafka_says.printed(said("list.txt"))}
     kinds = {"simple": "Classic", "classic": "Classic", "consumer": "Consumer", "share": "Share"}
     ours = {g.name: (kinds[g.present.type], g.present.state) for g in memory.living if g.present}
@@ -58,7 +58,7 @@ def test_the_same_groups_live(memory: Memory) -> None:
     assert all(not memory.groups[name].present.readable for name in ours.keys() - listed.keys())  # type: ignore[union-attr]
 
 
-def test_every_generation_that_a_member_logged_has_the_same_owners(memory: Memory) -> None:
+def test_every_generation_that_a_member_logged_has_the_same_owners(memory: GroupHistories) -> None:
     classic = {
         (name, generation.number, seat.member_id): {topic: list(ids) for topic, ids in seat.assigned.items() if ids}
         for name, group in memory.groups.items()
@@ -87,7 +87,7 @@ def places(held: dict[str, list[int]]) -> list[tuple[str, int]]:
     return [(topic, p) for topic, ids in held.items() for p in ids]
 
 
-def _currents(memory: Memory) -> dict[tuple[str, int, str], list[dict[str, list[int]]]]:
+def _currents(memory: GroupHistories) -> dict[tuple[str, int, str], list[dict[str, list[int]]]]:
     """What the key-8 records gave each member in each epoch: it may change while others give up what they had."""
     found: dict[tuple[str, int, str], list[dict[str, list[int]]]] = {}
     for name, group in memory.groups.items():
@@ -111,23 +111,23 @@ def _currents(memory: Memory) -> dict[tuple[str, int, str], list[dict[str, list[
         ("legacy-reader", "topic gone"),
     ],
 )
-def test_what_was_done_to_a_group_is_recognised(memory: Memory, group: str, cause: str) -> None:
+def test_what_was_done_to_a_group_is_recognised(memory: GroupHistories, group: str, cause: str) -> None:
     assert cause in [row.cause for row in memory.groups[group].rebalances]
 
 
-def test_a_crash_is_no_leave_and_a_leave_no_crash(memory: Memory) -> None:
+def test_a_crash_is_no_leave_and_a_leave_no_crash(memory: GroupHistories) -> None:
     crashed = {name for name, group in memory.groups.items() for row in group.rebalances if "crash" in row.cause}
     assert crashed == {"prices-crash"}
 
 
-def test_cooperative_sticky_replayed_moves_as_it_did(memory: Memory) -> None:
+def test_cooperative_sticky_replayed_moves_as_it_did(memory: GroupHistories) -> None:
     """The strategy that ruled, replayed, balances no worse and never moves more than Kafka's own did."""
     for name in ("search-sticky", "fraud-storm", "feed-cooperative", "inventory-grows"):
         total = memory.groups[name].replay("sticky")["total"]
         assert total["moves"] <= total["moves_then"], name
 
 
-def test_range_replayed_is_what_happened(memory: Memory) -> None:
+def test_range_replayed_is_what_happened(memory: GroupHistories) -> None:
     done = memory.groups["ads-range"].replay("range")
     assert [row["moves"] for row in done["generations"]] == [row["moves_then"] for row in done["generations"]]
     assert done["total"]["generations"] == 5

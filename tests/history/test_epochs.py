@@ -6,10 +6,10 @@ from tests.history.made import NAMES, classic, current, epoch, gone, joined, mem
 
 from apportion.history.fold import DEFAULT_ASSIGNOR, Folded, fold
 from apportion.history.rebalances import rebalances
-from apportion.history.records import Event
+from apportion.history.records import GroupRecord
 
 
-def folded(*events: Event) -> Folded:
+def folded(*events: GroupRecord) -> Folded:
     return fold(events, NAMES)
 
 

@@ -12,7 +12,7 @@ from tests.history.made import epoch, joined
 from apportion.history.fold import fold
 from apportion.history.present import group_json
 from apportion.history.rebalances import rebalances
-from apportion.history.records import Event
+from apportion.history.records import GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import what_if
 from apportion.wire.coordinator import GroupGeneration, Member
@@ -34,13 +34,13 @@ def member(r: random.Random) -> Member:
     return Member(name, instance, "", "", timeout, timeout, r.choice((None, "r")), topics, held(r), 3, held(r))
 
 
-def event(r: random.Random, offset: int) -> Event:
+def event(r: random.Random, offset: int) -> GroupRecord:
     at = r.choice((0, 5_000, 2**50, -(2**50)))
     if r.random() < 0.7:
         members = tuple(member(r) for _ in range(r.randrange(4)))
         kind = r.choice(("consumer", "consumer", "", "connect"))
         said = GroupGeneration("g", r.random() < 0.1, 3, r.choice(NUMBERS), kind, "x", None, r.choice(TIMES), members)
-        return Event(offset, at, said, r.randrange(3))
+        return GroupRecord(offset, at, said, r.randrange(3))
     key_type = r.choice((3, 4, 5, 6, 7, 8))
     lists = [{"topicId": r.choice(TOPICS), "partitions": r.choices(IDS, k=3)} for _ in range(r.randrange(3))]
     body: dict[str, Any] = {
@@ -48,7 +48,7 @@ def event(r: random.Random, offset: int) -> Event:
         "topicPartitions": lists, "assignedPartitions": lists, "topics": [], **joined(r.choices(TOPICS, k=2)),
     }  # fmt: skip
     name = r.choice(("a", "b")) if key_type in (5, 7, 8) else None
-    return Event(offset, at, epoch(offset, key_type, body if r.random() < 0.85 else None, name).record)
+    return GroupRecord(offset, at, epoch(offset, key_type, body if r.random() < 0.85 else None, name).record)
 
 
 def fits(row: dict[str, Any], wide: tuple[str, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apportion.history.lags import lag_of_commit
-from apportion.history.verdicts import Commit, verdict, worst
+from apportion.history.verdicts import CommitSample, verdict, worst
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,14 @@ from apportion.history.verdicts import Commit, verdict, worst
         (90, None, None, {"same_topic": False, "wanted": False}, (None, None, "unknown_topic")),
     ],
 )
-def test_the_first_status_that_fits_counts(committed, begin, end, fields, expected) -> None:  # type: ignore[no-untyped-def]
+        CommitSample(1000 * i, o, lag)
+        for i, (o, lag) in enumerate(zip(offsets, lags or [None] * len(offsets), strict=True))
     assert lag_of_commit(committed, begin, end, **fields) == expected
 
 
-def window(*offsets: int, lags: list[int | None] | None = None) -> list[Commit]:
+def window(*offsets: int, lags: list[int | None] | None = None) -> list[CommitSample]:
     return [
-        Commit(1000 * i, o, lag) for i, (o, lag) in enumerate(zip(offsets, lags or [None] * len(offsets), strict=True))
+        CommitSample(1000 * i, o, lag) for i, (o, lag) in enumerate(zip(offsets, lags or [None] * len(offsets), strict=True))
     ]
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from tests.history.made import classic, epoch, gone, member
 
-from apportion.history.cause import Commits, Habits
+from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import fold
 from apportion.history.rebalances import Rebalance, rebalances
-from apportion.history.records import Event
+from apportion.history.records import GroupRecord
 
 
-def rows(*events: Event, habits: Habits | None = None) -> list[Rebalance]:
+def rows(*events: GroupRecord, habits: CommitCadence | None = None) -> list[Rebalance]:
     return rebalances(fold(events).generations, habits)
 
 
-def one(*events: Event, habits: Habits | None = None) -> Rebalance:
+def one(*events: GroupRecord, habits: CommitCadence | None = None) -> Rebalance:
     found = rows(*events, habits=habits)
     assert len(found) == 1
     return found[0]
@@ -141,7 +141,7 @@ def test_another_protocol_type_gives_rows_without_partitions() -> None:
 def died(silent_ms: int, every_ms: int = 1_000, n: int = 5) -> str:
     first = 10_000
     last = first + (n - 1) * every_ms
-    habits = Habits([Commits(1, "t", 2, n, first, last)])
+    habits = CommitCadence([CommitInterval(1, "t", 2, n, first, last)])
     at = last + silent_ms
     return one(classic(1, 1, A, B, at=5_000), classic(9, 2, A4, at=at + 100, started=at), habits=habits).cause
 
@@ -170,7 +170,7 @@ def test_without_commits_a_member_that_is_gone_left() -> None:
 
 def test_one_may_crash_while_another_leaves() -> None:
     three = [member("a", {"t": [0]}), member("b", {"t": [1]}), member("c", {"t": [2]})]
-    habits = Habits([Commits(1, "t", 1, 9, 1_000, 9_000), Commits(1, "t", 2, 15, 1_000, 15_000)])
+    habits = CommitCadence([CommitInterval(1, "t", 1, 9, 1_000, 9_000), CommitInterval(1, "t", 2, 15, 1_000, 15_000)])
     row = one(
         classic(1, 1, *three, at=1_000),
         classic(9, 2, member("a", {"t": [0, 1, 2]}), at=15_500, started=15_400),

@@ -11,12 +11,12 @@ from tests.history.made import classic, gone, member
 from apportion.arrays import Ints
 from apportion.assignors import known
 from apportion.history.fold import fold
-from apportion.history.records import Event, counts_after
+from apportion.history.records import GroupRecord, counts_after
 from apportion.history.replay import replay, replay_to_dict
 from apportion.model.group import Group
 
 
-def walked(assignor: str, *events: Event) -> dict[str, object]:
+def walked(assignor: str, *events: GroupRecord) -> dict[str, object]:
     return replay_to_dict("g", assignor, replay("g", fold(events).generations, assignor))
 
 

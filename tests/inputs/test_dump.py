@@ -12,7 +12,7 @@ import pytest
 
 import apportion.demo
 from apportion.errors import ApportionError
-from apportion.inputs import dump, past
+from apportion.inputs import dump, load_history
 
 DEMO = Path(apportion.demo.__file__).parent / "dump"
 
@@ -92,7 +92,7 @@ def racks_as_text(folder: Path) -> None:
 def test_a_spoilt_dump_is_said_in_one_sentence(folder: Path, spoil: Callable[[Path], None], says: str) -> None:
     spoil(folder)
     with pytest.raises(ApportionError, match=says.replace("<", r"\<")) as caught:
-        dump.remember(folder)
+        dump.load_histories(folder)
     assert "\n" not in str(caught.value)
 
 
@@ -102,13 +102,13 @@ def test_a_page_spoilt_in_the_middle_is_said_too(folder: Path) -> None:
     data[100:4000] = bytes(3900)
     records(folder).write_bytes(data)
     with pytest.raises(ApportionError, match="no whole Parquet file"):
-        dump.remember(folder)
+        dump.load_histories(folder)
 
 
 @pytest.mark.parametrize("name", ["no-such-folder", "a-file"])
 def test_what_is_no_folder_is_no_dump(tmp_path: Path, name: str) -> None:
     (tmp_path / "a-file").write_text("text")
-    for read in (dump.remember, past.remember):
+    for read in (dump.load_histories, load_history.load_histories):
         with pytest.raises(ApportionError, match=r"no such folder|a file"):
             read(tmp_path / name)
 
@@ -132,7 +132,7 @@ def test_order_doubles_and_types_do_not_matter(folder: Path) -> None:
     )
     pq.write_table(wide.slice(0, 500), folder / "records" / "z.parquet")
     pq.write_table(table, folder / "records" / "a.parquet")
-    expected, found = dump.remember(DEMO), dump.remember(folder)
+    expected, found = dump.load_histories(DEMO), dump.load_histories(folder)
     assert found.groups.keys() == expected.groups.keys()
     for name, group in expected.groups.items():
         assert found.groups[name].rebalances == group.rebalances
@@ -146,7 +146,7 @@ def test_what_lies_below_records_is_left_alone(folder: Path) -> None:
     place = table.column_names.index("offset")
     pq.write_table(table.set_column(place, "offset", far), folder / "records" / "old" / "x.parquet")
     (folder / "records" / "._a.parquet").write_text("a desktop's own")
-    expected, found = dump.remember(DEMO), dump.remember(folder)
+    expected, found = dump.load_histories(DEMO), dump.load_histories(folder)
     assert {name: group.events for name, group in found.groups.items()} == {
         name: group.events for name, group in expected.groups.items()
     }
@@ -161,7 +161,7 @@ def test_ends_and_topics_may_be_folders_as_spark_writes_them(folder: Path) -> No
         (folder / f"{name}.parquet" / "_temporary" / "part-1.snappy.parquet").write_text("half")
         pq.write_table(table.slice(0, rows), folder / f"{name}.parquet" / "part-0.snappy.parquet")
         pq.write_table(table.slice(rows), folder / f"{name}.parquet" / "part-1.snappy.parquet")
-    assert dump.remember(folder).world == dump.remember(DEMO).world
+    assert dump.load_histories(folder).world == dump.load_histories(DEMO).world
 
 
 def test_a_column_of_nulls_alone_has_no_type_and_is_read(folder: Path) -> None:
@@ -169,21 +169,21 @@ def test_a_column_of_nulls_alone_has_no_type_and_is_read(folder: Path) -> None:
     table = pq.read_table(folder / "topics.parquet")
     place = table.column_names.index("topic_id")
     pq.write_table(table.set_column(place, "topic_id", pa.nulls(table.num_rows)), folder / "topics.parquet")
-    assert dump.remember(folder).world.topics == dump.remember(DEMO).world.topics
+    assert dump.load_histories(folder).world.topics == dump.load_histories(DEMO).world.topics
 
 
 def test_a_sample_without_a_time_tells_no_log_end(folder: Path) -> None:
     table = pq.read_table(folder / "ends.parquet")
     lost = [{**row, "at": None} if row["topic"] == "clicks" else row for row in table.to_pylist()]
     pq.write_table(pa.Table.from_pylist(lost, table.schema), folder / "ends.parquet")
-    statuses = {(lag.topic, lag.status) for lag in dump.remember(folder).groups["ads-range"].lags}
+    statuses = {(lag.topic, lag.status) for lag in dump.load_histories(folder).groups["ads-range"].lags}
     assert ("clicks", "unknown_topic") in statuses
     assert ("clicks", "ok") not in statuses
 
 
 def test_without_topics_ids_are_named_by_commits(folder: Path) -> None:
     (folder / "topics.parquet").unlink()
-    memory = dump.remember(folder)
+    memory = dump.load_histories(folder)
     present = memory.groups["profiles-kip848"].present
     assert present is not None
     assert sum(len(ids) for seat in present.members for ids in seat.assigned.values()) == 26
@@ -202,4 +202,4 @@ def test_a_group_is_read_as_group_json() -> None:
 
 def test_an_unknown_group_is_met_with_the_nearest_name() -> None:
     with pytest.raises(ApportionError, match="Maybe you meant 'ads-range'"):
-        past.remember(DEMO).group("ads-rang")
+        load_history.load_histories(DEMO).group("ads-rang")

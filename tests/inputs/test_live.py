@@ -22,7 +22,7 @@ from apportion.cli.parser import COMMANDS, command
 from apportion.errors import Unavailable, UnknownName
 from apportion.inputs import live, pasted
 from apportion.inputs.config import Connection
-from apportion.inputs.observed import Observed
+from apportion.inputs.described_group import Observed
 from apportion.inputs.properties import Properties
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember

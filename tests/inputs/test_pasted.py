@@ -9,7 +9,7 @@ import pytest
 
 from apportion.demo import dump as recorded
 from apportion.errors import BadInput
-from apportion.inputs.observed import Observed
+from apportion.inputs.described_group import Observed
 from apportion.inputs.pasted import groups_in, looks_pasted, subscriptions
 
 HERE = Path(__file__).parent / "pasted"

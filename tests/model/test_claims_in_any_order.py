@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from apportion.model.names import build
-from apportion.model.naming import owners_to_names
+from apportion.model.build import build
+from apportion.model.to_names import owners_to_names
 
 
 def some_group(draw: random.Random) -> dict[str, object]:
@@ -27,7 +27,7 @@ def test_shared_lists_say_just_what_the_owners_are(seed: int):
     """Seen in a group of Java members, whose ids are not in order, beside one with an old claim."""
     draw = random.Random(seed)
     for _ in range(40):
-        group = build(some_group(draw), share=True)
+        group = build(some_group(draw), reuse_lists=True)
         owner = np.array([draw.randrange(-1, group.M) if draw.random() < 0.4 else o for o in group.owner])
         named = {
             (member, topic, p)

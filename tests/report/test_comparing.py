@@ -8,7 +8,7 @@ import pytest
 
 import apportion
 from apportion.errors import UnknownName
-from apportion.model.text import read_group
+from apportion.model.group_json import read_group
 from apportion.report import comparing, gating
 from apportion.report.text import render
 

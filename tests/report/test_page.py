@@ -15,10 +15,10 @@ import pytest
 from tests.report.browser import binary
 
 import apportion
-from apportion.model.text import read_group
+from apportion.model.group_json import read_group
 from apportion.report import page
 from apportion.report.data import MOST_ROWS, group_data
-from apportion.report.words import member_label
+from apportion.report.oddities import member_label
 
 HOSTILE = "</script><script>alert(1)</script>&<b>"
 

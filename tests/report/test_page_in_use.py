@@ -11,7 +11,7 @@ from tests.report.browser import Browser
 from tests.report.test_page import one_group, page_data
 
 import apportion
-from apportion.model.text import read_group
+from apportion.model.group_json import read_group
 from apportion.report import page
 from apportion.report.data import group_data
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from apportion.model.text import read_group
-from apportion.report.describing import Standing
+from apportion.model.group_json import read_group
+from apportion.report.describing import ShownGroup
 from apportion.report.watching import View
 
 
-def standing(members: dict[str, Any]) -> Standing:
+def standing(members: dict[str, Any]) -> ShownGroup:
     topics = {"clicks": [{"partition": p, "begin": 0, "end": 100, "committed": 10} for p in range(4)]}
-    return Standing(read_group({"group": "g", "topics": topics, "members": members}), {"state": "Stable"})
+    return ShownGroup(read_group({"group": "g", "topics": topics, "members": members}), {"state": "Stable"})
 
 
 def member(client: str, *owned: int) -> dict[str, Any]:

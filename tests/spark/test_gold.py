@@ -12,7 +12,7 @@ import pytest
 from tests.spark import traps
 
 from apportion.assignors import known
-from apportion.history.memory import Memory
+from apportion.history.group_history import GroupHistories
 from apportion.inputs import dump, tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -167,7 +167,7 @@ def test_whatif_answers_for_every_strategy_and_scenario(made: Made) -> None:
 
 
 def test_the_present_without_spark_is_the_same(made: Made) -> None:
-    for memory in (dump.remember(made.source), tables.remember(made.out)):
+    for memory in (dump.load_histories(made.source), tables.load_histories(made.out)):
         assert {group.name for group in memory.living} == {row["group"] for row in made.rows("gold/groups")}
         for group in memory.groups.values():
             told = [
@@ -178,7 +178,7 @@ def test_the_present_without_spark_is_the_same(made: Made) -> None:
             same_rebalances(made, group.name, memory)
 
 
-def same_rebalances(made: Made, name: str, memory: Memory) -> None:
+def same_rebalances(made: Made, name: str, memory: GroupHistories) -> None:
     rows = sorted(made.rows("gold/rebalances", group=name), key=lambda row: row["source_offset"])
     for row in rows:
         row.pop("group")
@@ -191,7 +191,7 @@ def same_rebalances(made: Made, name: str, memory: Memory) -> None:
 
 
 def test_whatif_without_spark_is_the_same(made: Made) -> None:
-    memory = dump.remember(made.source)
+    memory = dump.load_histories(made.source)
     rows = {(r["group"], r["assignor"], r["scenario"]): r for r in made.rows("gold/whatif")}
     for group in memory.groups.values():
         for answer in group.what_if():

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import apportion.demo
-from apportion.history.memory import Memory, Remembered
+from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.inputs import dump, tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -28,8 +28,8 @@ def out(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def memory() -> Memory:
-    return dump.remember(DUMP)
+def memory() -> GroupHistories:
+    return dump.load_histories(DUMP)
 
 
 def by_group(out: Path, name: str, *order: str) -> Rows:
@@ -39,14 +39,14 @@ def by_group(out: Path, name: str, *order: str) -> Rows:
     return {group: sorted(rows, key=lambda row: [row[c] for c in order]) for group, rows in found.items()}
 
 
-def test_lag_is_the_same_row_for_row(out: Path, memory: Memory) -> None:
+def test_lag_is_the_same_row_for_row(out: Path, memory: GroupHistories) -> None:
     rows = by_group(out, "gold/lag", "topic", "partition")
     ours = {name: [asdict(row) for row in group.lags] for name, group in memory.groups.items() if group.lags}
     columns = ours["ads-range"][0].keys()
     assert {name: [{c: row[c] for c in columns} for row in found] for name, found in rows.items()} == ours
 
 
-def test_rebalances_are_the_same_row_for_row(out: Path, memory: Memory) -> None:
+def test_rebalances_are_the_same_row_for_row(out: Path, memory: GroupHistories) -> None:
     rows = by_group(out, "gold/rebalances", "source_offset")
     for found in rows.values():
         for row in found:
@@ -54,11 +54,11 @@ def test_rebalances_are_the_same_row_for_row(out: Path, memory: Memory) -> None:
     assert rows == {name: told(group) for name, group in memory.groups.items() if group.rebalances}
 
 
-def told(group: Remembered) -> list[dict[str, Any]]:
+def told(group: GroupHistory) -> list[dict[str, Any]]:
     return [{k: list(v) if isinstance(v, tuple) else v for k, v in asdict(row).items()} for row in group.rebalances]
 
 
-def test_groups_are_the_same(out: Path, memory: Memory) -> None:
+def test_groups_are_the_same(out: Path, memory: GroupHistories) -> None:
     rows = {name: found[0] for name, found in by_group(out, "gold/groups").items()}
     assert rows.keys() == {group.name for group in memory.living}
     for group in memory.living:
@@ -78,7 +78,7 @@ def test_groups_are_the_same(out: Path, memory: Memory) -> None:
         assert found == seats
 
 
-def test_whatif_is_the_same_row_for_row(out: Path, memory: Memory) -> None:
+def test_whatif_is_the_same_row_for_row(out: Path, memory: GroupHistories) -> None:
     rows = by_group(out, "gold/whatif", "assignor", "scenario")
     assert {row["error"] for found in rows.values() for row in found} == {None}
     for name in ("ads-range", "near-racks", "tangled-wants", "upgraded-live", "gone-group"):
@@ -86,8 +86,8 @@ def test_whatif_is_the_same_row_for_row(out: Path, memory: Memory) -> None:
         assert rows[name] == ours, name
 
 
-def test_tables_remember_what_the_dump_does(out: Path, memory: Memory) -> None:
-    again = tables.remember(out)
+def test_tables_remember_what_the_dump_does(out: Path, memory: GroupHistories) -> None:
+    again = tables.load_histories(out)
     assert again.groups.keys() == memory.groups.keys()
     for name, group in memory.groups.items():
         other = again.groups[name]
@@ -103,11 +103,15 @@ def test_burrow_sees_who_is_behind(out: Path) -> None:
     assert "OK" in verdicts
 
 
-def test_the_lag_table_feeds_live_consumers_without_spark(out: Path, memory: Memory) -> None:
-    from apportion.lag.sources import FileSource
+def test_the_lag_table_feeds_live_consumers_without_spark(out: Path, memory: GroupHistories) -> None:
+    from apportion.clients.lag_feed import folder_offsets
 
-    read = FileSource(out / "gold" / "lag", group="ads-range").read(["clicks", "impressions"])
-    found = {place: (offsets.begin, offsets.end, offsets.committed) for place, offsets in read.items()}
+    read = folder_offsets(out / "gold" / "lag")("ads-range", ["clicks", "impressions"], 1.0)
+    found = {
+        (topic, p): (offsets.get("begin"), offsets.get("end"), offsets.get("committed"))
+        for topic, rows in read.items()
+        for p, offsets in rows.items()
+    }
     assert found == {
         (row.topic, row.partition): (row.begin, row.end, row.committed) for row in memory.groups["ads-range"].lags
     }

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from tests.history import kafka_says
 
-from apportion.history.memory import Memory, Remembered
+from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.inputs import tables
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
@@ -26,14 +26,14 @@ class Seen:
     """The tables, and what Kafka's tool and the members said at the same moment."""
 
     out: Path
-    memory: Memory
+    memory: GroupHistories
     offsets: str
     members: str
     states: str
     logged: dict[str, list[dict[str, Any]]]
 
     @property
-    def groups(self) -> list[Remembered]:
+    def groups(self) -> list[GroupHistory]:
         return [self.memory.groups[name] for name in GROUPS]
 
 
@@ -53,7 +53,7 @@ def seen(broker: Broker, spark: Any, tmp_path_factory: pytest.TempPathFactory) -
     job.capture(broker.bootstrap, folder / "dump", source="python", spark=spark)
     job.build(folder / "dump", folder / "out", spark=spark)
     logged = {group: [event for member in crew for event in member.events] for group, crew in members.items()}
-    yield Seen(folder / "out", tables.remember(folder / "out"), *told, logged)
+    yield Seen(folder / "out", tables.load_histories(folder / "out"), *told, logged)
     for crew in members.values():
         for member in crew:
             member.close()

@@ -92,7 +92,7 @@ def test_tables_of_another_version_are_neither_read_nor_written_over(tmp_path: P
     written(out, "silver/commits", "theirs", publish=True)
     (out / tables.SOURCE).write_text(json.dumps({"version": 2, "dump": "../dump", "settings": {}}))
     before = bytes_of(out)
-    for attempt in (lambda: job.build(dump, out), lambda: job.rebuild(out), lambda: tables.remember(out)):
+    for attempt in (lambda: job.build(dump, out), lambda: job.rebuild(out), lambda: tables.load_histories(out)):
         with pytest.raises(BadInput, match=r"source\.json: found tables of version 2; needed version 1"):
             attempt()
     assert bytes_of(out) == before

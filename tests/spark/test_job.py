@@ -24,7 +24,7 @@ from tests.spark.test_sinks import bytes_of
 from apportion.demo import dump as recorded
 from apportion.errors import BadInput, UnknownName
 from apportion.spark import job, schemas, sinks, sources, tables_page
-from apportion.spark.personal import Personal, nameless_body
+from apportion.spark.privacy import Personal, nameless_body
 
 pytestmark = pytest.mark.spark
 

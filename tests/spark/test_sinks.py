@@ -19,7 +19,7 @@ import pytest
 from tests.spark import made
 
 from apportion.errors import BadInput, MissingExtra, Unavailable
-from apportion.spark import decode, files, job, schemas, session, sinks, sources, trouble
+from apportion.spark import decode, errors, files, job, schemas, session, sinks, sources
 
 
 def bytes_of(root: Path) -> dict[str, bytes]:
@@ -158,7 +158,7 @@ def test_days_get_their_own_files(tmp_path: Path) -> None:
 def silver(spark: Any, dump: Path, out: Path) -> None:
     """The silver tables of a dump, published."""
     with sinks.parquet(out) as sink:
-        records = decode.once(sources.read_dump(spark, dump).records)
+        records = decode.deduplicate(sources.read_dump(spark, dump).records)
         tables = {
             "silver/commits": decode.commits(records),
             "silver/generations": decode.generations(records),
@@ -266,11 +266,11 @@ def test_records_that_stand_twice_count_once_unless_they_differ(spark: Any, tmp_
     """Two copies of a file are one; two clusters in a folder are refused."""
     dump = made.write_dump(tmp_path / "d", [made.commit(i) for i in range(30)], files=1)
     shutil.copy(dump / "records/part-0.parquet", dump / "records/copy.parquet")
-    assert decode.once(sources.read_dump(spark, dump).records).count() == 30
+    assert decode.deduplicate(sources.read_dump(spark, dump).records).count() == 30
     other = made.write_dump(tmp_path / "o", [made.commit(i + 1) for i in range(30)], files=1)
     shutil.copy(other / "records/part-0.parquet", dump / "records/copy.parquet")
     with pytest.raises(BadInput, match="two different records"):
-        decode.once(sources.read_dump(spark, dump).records)
+        decode.deduplicate(sources.read_dump(spark, dump).records)
 
 
 @pytest.mark.spark
@@ -285,7 +285,7 @@ def test_commits_are_light_unless_one_is_so_large_that_a_batch_of_them_would_not
     for name, records in (("light", [*light, group]), ("heavy", [*light, group, *heavy])):
         dump = made.write_dump(tmp_path / name, records, files=2)
         records_of = sources.read_dump(spark, dump).records
-        seen = looked[name] = decode.look(records_of)
+        seen = looked[name] = decode.scan(records_of)
         roomy = decode.commits(sources.read_dump(session.by_rows(spark), dump).records)
         assert sorted(map(tuple, roomy.collect())) == sorted(map(tuple, decode.commits(records_of).collect()))
         assert seen.largest_commit == max(len(key) + len(value) for key, value in records if record_type(key) < 2)
@@ -300,7 +300,7 @@ def test_every_table_is_made_of_the_same_files_while_a_capture_goes_on(
     """Commits are read by another session, later: they must not have what no other table knows of."""
     dump = made.write_dump(tmp_path / "d", [made.commit(i) for i in range(30)], files=1)
     more = made.write_dump(tmp_path / "m", [made.commit(i) for i in range(40)], files=1)
-    look = decode.look
+    look = decode.scan
 
     def look_while_captured(records: Any) -> decode.Seen:
         shutil.copy(more / "records/part-0.parquet", dump / "records/part-1.parquet")
@@ -354,12 +354,12 @@ def test_a_full_disk_is_one_sentence_and_the_old_table_stays(tmp_path: Path) -> 
     """ENOSPC while a table is being staged."""
     code = """
 import pathlib
-from apportion.spark import files, sinks, trouble
+from apportion.spark import errors, files, sinks
 import pyarrow as pa, os
 root = pathlib.Path("/mnt/out")
 schema = pa.schema([("b", pa.binary())])
 try:
-    with trouble.plainly(root), sinks.parquet(root) as sink:
+    with errors.plainly(root), sinks.parquet(root) as sink:
         stage = sink.staging / "new" / "t"
         stage.mkdir(parents=True)
         batches = (pa.RecordBatch.from_arrays([pa.array([os.urandom(200000)] * 1)], schema=schema) for _ in range(20))
@@ -386,7 +386,7 @@ def test_java_errors_become_sentences() -> None:
         ),
         ("x\nCaused by: java.lang.Foo: the inner reason\n\tat y", "the inner reason"),
     ):
-        assert words in trouble.sentence(RuntimeError(text), "/out")
+        assert words in errors.sentence(RuntimeError(text), "/out")
 
 
 @pytest.mark.spark

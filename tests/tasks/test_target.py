@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from apportion.tasks import assignor
-from apportion.tasks.crew import Process
+from apportion.tasks.application_state import Process
 from apportion.tasks.plan import plan_tasks
 from apportion.tasks.topology import Subtopology, Task, Topology
 
@@ -37,8 +37,8 @@ def test_a_balanced_placing_is_its_own_target(monkeypatch: pytest.MonkeyPatch) -
         them = processes(rng, topology.tasks(partitions))
         monkeypatch.setattr(assignor, "balanced", quick)
         short = plan_tasks(topology, partitions, them)
-        stateful = short.crew.stateful
-        taken[quick(short.answer.active[stateful], short.crew.threads)] += 1
+        stateful = short.application.stateful
+        taken[quick(short.answer.active[stateful], short.application.threads)] += 1
         monkeypatch.setattr(assignor, "balanced", lambda owner, threads: False)
         flow = plan_tasks(topology, partitions, them)
         assert short.answer.target.tolist() == flow.answer.target.tolist()

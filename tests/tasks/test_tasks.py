@@ -13,8 +13,8 @@ import pytest
 
 import apportion
 from apportion.errors import BadInput
+from apportion.tasks.application_state import ApplicationState, Process
 from apportion.tasks.assignor import TaskAnswer, caught_up
-from apportion.tasks.crew import Crew, Process
 from apportion.tasks.place import Placing, place
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
@@ -36,7 +36,7 @@ def again(
 ) -> list[Process]:
     """The processes as they stand after the plan, its copies restored up to ``restored`` messages."""
     result = []
-    for process in plan.crew.processes:
+    for process in plan.application.processes:
         name = process.process_id
         active = {task: who for who, tasks in plan.active[name].items() for task in tasks}
         copies = [task for role in (plan.standby, plan.warmup) for tasks in role[name].values() for task in tasks]
@@ -221,22 +221,22 @@ def thread_squares(tasks_of: np.ndarray, threads: np.ndarray) -> int:
     return int((odd * (low + 1) ** 2 + (threads - odd) * low**2).sum())
 
 
-def check_goals(crew: Crew, plan: TaskPlan) -> None:
+def check_goals(state: ApplicationState, plan: TaskPlan) -> None:
     a = plan.answer
     assert (a.active >= 0).all(), "every task runs"
-    assert sorted(runs(plan)) == sorted(map(str, crew.tasks)), "once"
-    may = caught_up(crew, plan.settings.acceptable_recovery_lag)
-    assert may[np.arange(len(crew.tasks)), a.active].all(), "on a caught-up process"
+    assert sorted(runs(plan)) == sorted(map(str, state.tasks)), "once"
+    may = caught_up(state, plan.settings.acceptable_recovery_lag)
+    assert may[np.arange(len(state.tasks)), a.active].all(), "on a caught-up process"
     here = np.zeros_like(a.standby)
-    here[np.arange(len(crew.tasks)), a.active] = True
+    here[np.arange(len(state.tasks)), a.active] = True
     assert not (here & a.standby).any(), "no standby beside its active task"
     assert not (here & a.warmup).any()
     assert not (a.standby & a.warmup).any()
-    assert not a.standby[~crew.stateful].any()
-    copies = min(plan.settings.num_standby_replicas, len(crew.processes) - 1)
-    assert (a.standby[crew.stateful].sum(axis=1) == copies).all()
+    assert not a.standby[~state.stateful].any()
+    copies = min(plan.settings.num_standby_replicas, len(state.processes) - 1)
+    assert (a.standby[state.stateful].sum(axis=1) == copies).all()
     assert a.warmup.sum() <= plan.settings.max_warmup_replicas
-    for process in crew.processes:
+    for process in state.processes:
         held = [len(tasks) for tasks in plan.active[process.process_id].values()]
         assert max(held) - min(held) <= 1, "even inside a process"
 
@@ -266,7 +266,7 @@ def test_two_thousand_random_topologies_meet_the_goals_and_any_order_of_input_gi
         if turn % 3 == 0:
             racks, made, settings = with_racks(rng, partitions, made, settings)
         plan = plan_tasks(topology, partitions, made, settings, racks)
-        check_goals(plan.crew, plan)
+        check_goals(plan.application, plan)
         rng.shuffle(made)
         assert plan_tasks(topology, partitions, made, settings, racks).to_dict() == plan.to_dict()
 
@@ -301,7 +301,7 @@ def test_on_tiny_topologies_no_placing_of_single_standbys_is_better() -> None:
         if len(made) < 2:
             continue
         plan = plan_tasks(topology, partitions, made, replace(settings, num_standby_replicas=1))
-        c, a = plan.crew, plan.answer
+        c, a = plan.application, plan.answer
         tasks = np.flatnonzero(c.stateful)
         apart = [best_apart(c, int(a.active[n])) for n in tasks]
         load = held(c, a.active, np.ones(len(c.tasks), dtype=bool))
@@ -311,9 +311,9 @@ def test_on_tiny_topologies_no_placing_of_single_standbys_is_better() -> None:
         assert standby_score(plan, tasks, load, found) == min(standby_score(plan, tasks, load, q) for q in every)
 
 
-def best_apart(crew: Crew, active: int) -> list[int]:
+def best_apart(state: ApplicationState, active: int) -> list[int]:
     """Processes that share fewest tag values with the active one, which is none of them."""
-    shared = [int(((tags == crew.tags[active]) & (tags >= 0)).sum()) for tags in crew.tags]
+    shared = [int(((tags == state.tags[active]) & (tags >= 0)).sum()) for tags in state.tags]
     others = [q for q in range(len(shared)) if q != active]
     return [q for q in others if shared[q] == min(shared[other] for other in others)]
 
@@ -321,25 +321,25 @@ def best_apart(crew: Crew, active: int) -> list[int]:
 def standby_score(plan: TaskPlan, tasks: np.ndarray, load: np.ndarray, chosen: object) -> tuple[int, int]:
     """Balance of all copies per thread, then standbys without state; the coming active place a little dearer."""
     owner = np.array(chosen, dtype=np.int64)
-    c = plan.crew
+    c = plan.application
     cold = 2 * (c.lag[tasks, owner] < 0).sum() + (plan.answer.target[tasks] == owner).sum()
     return thread_squares(load + np.bincount(owner, minlength=len(load)), c.threads), int(cold)
 
 
-def tiny(rng: random.Random) -> tuple[Crew, TaskAnswer, TaskSettings]:
+def tiny(rng: random.Random) -> tuple[ApplicationState, TaskAnswer, TaskSettings]:
     topology, partitions, made, settings = random_world(rng, 5, 3)
     plan = plan_tasks(topology, partitions, made, settings)
-    return plan.crew, plan.answer, settings
+    return plan.application, plan.answer, settings
 
 
-def held(crew: Crew, owner: np.ndarray, part: np.ndarray) -> np.ndarray:
-    return np.bincount(owner[part], minlength=len(crew.threads))
+def held(state: ApplicationState, owner: np.ndarray, part: np.ndarray) -> np.ndarray:
+    return np.bincount(owner[part], minlength=len(state.threads))
 
 
-def score(crew: Crew, part: np.ndarray, load: np.ndarray, owner: np.ndarray) -> tuple[int, int]:
+def score(state: ApplicationState, part: np.ndarray, load: np.ndarray, owner: np.ndarray) -> tuple[int, int]:
     """Balance per thread on top of the load, then moves."""
-    total = load + np.bincount(owner, minlength=len(crew.threads))
-    return thread_squares(total, crew.threads), int((owner != crew.ran[part]).sum())
+    total = load + np.bincount(owner, minlength=len(state.threads))
+    return thread_squares(total, state.threads), int((owner != state.ran[part]).sum())
 
 
 def test_without_a_solver_every_task_still_has_a_place_and_nothing_is_called_proved(
@@ -347,7 +347,7 @@ def test_without_a_solver_every_task_still_has_a_place_and_nothing_is_called_pro
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ortools.graph.python", None)
     plan = plan_tasks(STORE, {"words": 9}, processes("abc"), ONE_STANDBY)
-    check_goals(plan.crew, plan)
+    check_goals(plan.application, plan)
     assert plan.answer.proof["balance"] == "heuristic"
     assert plan.measures["load_max"] - plan.measures["load_min"] <= 1
 

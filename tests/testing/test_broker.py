@@ -15,12 +15,12 @@ import pytest
 
 from apportion.errors import Unavailable
 from apportion.testing import jars as jar_box
-from apportion.testing.broker import Broker, Cluster
+from apportion.testing.broker import Broker, BrokerCluster
 
 pytestmark = pytest.mark.broker
 
 
-def partitions_of(broker: Broker | Cluster, topic: str) -> list[dict]:
+def partitions_of(broker: Broker | BrokerCluster, topic: str) -> list[dict]:
     with broker.admin() as admin:
         return admin.describe_topics([topic])[0]["partitions"]
 
@@ -126,7 +126,7 @@ def test_a_listener_more_asks_for_a_password(jars: str) -> None:
 
 @pytest.mark.slow
 def test_each_broker_of_a_cluster_is_in_its_rack(jars: str) -> None:
-    with Cluster(["a", "b"]) as cluster:
+    with BrokerCluster(["a", "b"]) as cluster:
         cluster.create_topic("wide", 4, replication=2)
         assert all(sorted(one["replica_nodes"]) == [1, 2] for one in partitions_of(cluster, "wide"))
         with cluster.admin() as admin:

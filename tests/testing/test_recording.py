@@ -7,17 +7,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from apportion.testing.broker import Cluster
+from apportion.testing.broker import BrokerCluster
 from apportion.testing.peers import JavaCodec
-from apportion.testing.recording import dump, truth
-from apportion.testing.recording.stage import Stage
-from apportion.testing.recording.workload import ledger
+from tools.recording import dump, truth
+from tools.recording.stage import Stage
+from tools.recording.workload import ledger
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 def test_a_small_cluster_is_written_down_whole(jars: str, tmp_path: Path) -> None:
-    with Cluster(["a", "b"]) as cluster:
+    with BrokerCluster(["a", "b"]) as cluster:
         stage = Stage(cluster)
         cluster.create_topic("payments", 6, replication=2)
         stage.fill({"payments": [10, 20, 30, 40, 50, 60]})

@@ -9,7 +9,7 @@ import pytest
 import apportion
 from apportion import whatif
 from apportion.errors import ApportionError, BadInput, UnknownName
-from apportion.model.text import group_to_dict, read_group
+from apportion.model.group_json import group_to_dict, read_group
 
 RAW: dict[str, Any] = {
     "group": "g",
@@ -108,7 +108,7 @@ def test_after_a_plan_its_assignment_is_the_past_of_the_next_generation(group: a
     after = whatif.after(planned)
     assert after.owner.tolist() == planned.owner.tolist()
     assert set(after.generation.tolist()) == {4}
-    assert list(after.fell()) == []
+    assert list(after.rejected_claims()) == []
 
 
 def test_after_a_cooperative_plan_the_next_gives_the_target_and_withholds_nothing(group: apportion.Group) -> None:

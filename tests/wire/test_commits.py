@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apportion.testing.records import commit_key, commit_value
-from apportion.wire.commits import Column, Commits, decode_commits, packed, topic_id_texts
+from apportion.wire.commits import Column, CommitColumns, decode_commits, packed, topic_id_texts
 from apportion.wire.coordinator import Commit, decode
 
 from . import samples
@@ -26,7 +26,7 @@ def column(rows: Sequence[bytes | None], junk: bytes = b"", wide: bool = False) 
     return Column(np.frombuffer(junk + b"".join(whole), np.uint8), offsets, valid)
 
 
-def record(keys: Column, values: Column, found: Commits, row: int) -> Commit:
+def record(keys: Column, values: Column, found: CommitColumns, row: int) -> Commit:
     """A row of the fast decoder in the plain one's words."""
 
     def piece(data: np.ndarray, at: np.ndarray, size: np.ndarray) -> str:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion.wire.taskdata import (
+    TaskAssignment,
     TaskMemory,
-    TaskOrders,
     read_memory,
     read_orders,
     write_memory,
@@ -18,7 +18,7 @@ from apportion.wire.taskdata import (
 
 PAIR = st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
 TASKS = st.sets(PAIR, max_size=8).map(lambda pairs: tuple(sorted(pairs)))
-MEMORIES = st.builds(
+CODECS = st.builds(
     TaskMemory,
     process=st.text(max_size=20),
     asks=st.integers(0, 2**31 - 1),
@@ -28,7 +28,7 @@ MEMORIES = st.builds(
     tags=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
 )
 ORDERS = st.builds(
-    TaskOrders,
+    TaskAssignment,
     active=TASKS,
     standby=TASKS,
     warmup=TASKS,
@@ -38,13 +38,13 @@ ORDERS = st.builds(
 )
 
 
-@given(MEMORIES)
+@given(CODECS)
 def test_a_memory_comes_back_as_it_went(memory: TaskMemory) -> None:
     assert read_memory(write_memory(memory)) == memory
 
 
 @given(ORDERS)
-def test_orders_come_back_as_they_went(orders: TaskOrders) -> None:
+def test_orders_come_back_as_they_went(orders: TaskAssignment) -> None:
     assert read_orders(write_orders(orders)) == orders
 
 
@@ -54,7 +54,7 @@ def test_whatever_the_bytes_reading_answers(raw: bytes) -> None:
     read_orders(raw)
 
 
-@given(MEMORIES, st.data())
+@given(CODECS, st.data())
 def test_a_memory_that_is_cut_off_is_none_and_says_why(memory: TaskMemory, data: st.DataObject) -> None:
     raw = write_memory(memory)
     cut = read_memory(raw[: data.draw(st.integers(1, len(raw) - 1))])

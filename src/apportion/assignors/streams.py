@@ -14,8 +14,8 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Ints
 from apportion.model.group import Group
 from apportion.model.plan import Answer
+from apportion.tasks.application_state import Process
 from apportion.tasks.assignor import GOALS
-from apportion.tasks.crew import Process
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology

@@ -11,7 +11,7 @@ from apportion.cli.output import emit, emit_tables, tell
 from apportion.cli.parser import Parser
 
 if TYPE_CHECKING:
-    from apportion.history.memory import Remembered
+    from apportion.history.group_history import GroupHistory
 
 DETAILS = (
     "The records that a real Kafka 4.3 wrote ship with the package. Spark makes every table of them in FOLDER/tables;\n"
@@ -60,15 +60,15 @@ def _dump(given: str | None) -> Path:
     return demo.dump()
 
 
-def _show(path: Path) -> list[Remembered]:
+def _show(path: Path) -> list[GroupHistory]:
     """Print every group, then all groups and all strategies side by side."""
     from apportion.cli import pages
     from apportion.cli.describe import standing
     from apportion.inputs.dump import observed
-    from apportion.inputs.past import remember
-    from apportion.report import chronicle, describing
+    from apportion.inputs.load_history import load_histories
+    from apportion.report import describing, history_text
 
-    groups = remember(path).living
+    groups = load_histories(path).living
     stories: list[dict[str, dict[str, Any]]] = []
     seen = []
     for group in groups:
@@ -76,13 +76,13 @@ def _show(path: Path) -> list[Remembered]:
         stories.append(story)
         seen.append(there)
         emit(there.heading + "\n")
-        emit_tables(chronicle.tables(there, group.rebalances), "table", chronicle.notes(there, story))
+        emit_tables(history_text.tables(there, group.rebalances), "table", history_text.notes(there, story))
         emit("\n")
-    emit_tables([describing.groups(seen), chronicle.totals(stories)], "table")
+    emit_tables([describing.groups(seen), history_text.totals(stories)], "table")
     return groups
 
 
-def _page(folder: Path, groups: list[Remembered], given: str | None) -> Path:
+def _page(folder: Path, groups: list[GroupHistory], given: str | None) -> Path:
     from apportion.cli import pages, source
     from apportion.inputs.dump import observed
 

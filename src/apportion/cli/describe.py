@@ -10,8 +10,8 @@ from apportion.cli.output import emit_json, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, add_output
 
 if TYPE_CHECKING:
-    from apportion.inputs.observed import Observed
-    from apportion.report.describing import Standing
+    from apportion.inputs.described_group import Observed
+    from apportion.report.describing import ShownGroup
 
 DETAILS = (
     "FILE is group.json, a dump, the pipeline's tables, or text that kafka-consumer-groups printed; what it is, is\n"
@@ -40,7 +40,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the groups."""
     from apportion.cli import pages
-    from apportion.model.text import group_to_dict
+    from apportion.model.group_json import group_to_dict
 
     found = source.many(args)
     if args.output == "json":
@@ -62,16 +62,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def standing(observed: Observed) -> Standing:
+def standing(observed: Observed) -> ShownGroup:
     """What is shown of a group, which may be without members."""
-    from apportion.model.names import build
-    from apportion.report.describing import Standing
+    from apportion.model.build import build
+    from apportion.report.describing import ShownGroup
 
     facts = {name: getattr(observed, name) for name in ("state", "protocol", "kind", "coordinator", "generation")}
-    return Standing(build(observed.raw), facts, observed.says)
+    return ShownGroup(build(observed.raw), facts, observed.says)
 
 
-def _views(standings: list[Standing], args: argparse.Namespace) -> None:
+def _views(standings: list[ShownGroup], args: argparse.Namespace) -> None:
     """Kafka's own views; as CSV and NDJSON the first that was asked for."""
     from apportion.report import describing
     from apportion.report.text import Table
@@ -88,7 +88,7 @@ def _views(standings: list[Standing], args: argparse.Namespace) -> None:
     emit_tables(tables, args.output)
 
 
-def _overview(standings: list[Standing], args: argparse.Namespace) -> None:
+def _overview(standings: list[ShownGroup], args: argparse.Namespace) -> None:
     """A row a group; each in full with ``--verbose``."""
     from apportion.report import describing
 
@@ -100,7 +100,7 @@ def _overview(standings: list[Standing], args: argparse.Namespace) -> None:
         _whole(standing, args)
 
 
-def _whole(standing: Standing, args: argparse.Namespace) -> None:
+def _whole(standing: ShownGroup, args: argparse.Namespace) -> None:
     """One group: a line about it, its members, its partitions where they are few, and what is odd."""
     from apportion.report import describing
     from apportion.report.text import Table, count

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from apportion.assignors import known
 from apportion.cli.output import emit
 from apportion.errors import ApportionError, BadInput
-from apportion.model.names import build
+from apportion.model.build import build
 from apportion.planning import plan
 from apportion.report.data import group_data
-from apportion.report.words import oddities
+from apportion.report.oddities import oddities
 
 if TYPE_CHECKING:
-    from apportion.history.memory import Remembered
-    from apportion.inputs.observed import Observed
+    from apportion.history.group_history import GroupHistory
+    from apportion.inputs.described_group import Observed
     from apportion.model.group import Group
     from apportion.model.plan import Plan
 
@@ -39,7 +39,7 @@ def of_plans(observed: Observed, made: Sequence[Plan]) -> dict[str, Any]:
     return group_data(observed.group, made, facts=facts(observed, observed.group, made))
 
 
-def of_remembered(remembered: Remembered, observed: Observed) -> dict[str, Any]:
+def of_remembered(remembered: GroupHistory, observed: Observed) -> dict[str, Any]:
     """One group with its history."""
     group = build(observed.raw)
     told = replayed(remembered)
@@ -91,7 +91,7 @@ def plans(group: Group) -> list[Plan]:
     return made
 
 
-def history(remembered: Remembered, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def history(remembered: GroupHistory, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Every rebalance with its owners under names that a person knows; ``told`` is ``replayed``."""
     then: Mapping[int, int] = next((story["then"] for story in told.values()), {})
     by_offset = {generation.offset: generation for generation in remembered.folded.generations}
@@ -108,7 +108,7 @@ def history(remembered: Remembered, told: Mapping[str, Mapping[str, Any]]) -> li
     return rows
 
 
-def labels(remembered: Remembered) -> dict[str, str]:
+def labels(remembered: GroupHistory) -> dict[str, str]:
     """Identity to how a person calls the member: its client id where no other member of a generation has it too."""
     shared: set[str] = set()
     found: dict[str, str] = {}
@@ -121,7 +121,7 @@ def labels(remembered: Remembered) -> dict[str, str]:
     return {identity: client for identity, client in found.items() if client not in shared}
 
 
-def replays(remembered: Remembered, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def replays(remembered: GroupHistory, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What each strategy would have moved, rebalance by rebalance."""
     offsets = [one.source_offset for one in remembered.rebalances]
     rows = []
@@ -131,7 +131,7 @@ def replays(remembered: Remembered, told: Mapping[str, Mapping[str, Any]]) -> li
     return rows
 
 
-def replayed(remembered: Remembered) -> dict[str, dict[str, Any]]:
+def replayed(remembered: GroupHistory) -> dict[str, dict[str, Any]]:
     """Strategy to its totals, and to its moves and those that really happened, by the offset of each record."""
     found: dict[str, dict[str, Any]] = {}
     if not remembered.rebalances:

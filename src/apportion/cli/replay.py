@@ -29,11 +29,11 @@ def run(args: argparse.Namespace) -> int:
     """Walk the history, and say what the strategy would have saved."""
     from apportion.assignors import find
     from apportion.history.replay import replay, replay_to_dict
-    from apportion.inputs.past import remember
+    from apportion.inputs.load_history import load_histories
     from apportion.report import replaying
 
     strategy = find(args.assignor, settings_of(args))
-    memory = remember(args.folder)
+    memory = load_histories(args.folder)
     if args.group not in memory.groups and not memory.groups:
         raise Usage("apportion replay", f"{args.folder!r} holds no group")
     group = memory.group(args.group)

@@ -64,9 +64,9 @@ def of_folder(path: str, names: list[str]) -> list[dict[str, Any]]:
     """The groups of a dump or of tables, with their histories."""
     from apportion.cli import pages
     from apportion.inputs.dump import observed
-    from apportion.inputs.past import remember
+    from apportion.inputs.load_history import load_histories
 
-    memory = remember(path)
+    memory = load_histories(path)
     chosen = [memory.group(name) for name in names] or memory.living
     if not chosen:
         raise BadInput(path, "no group", "records of at least one group")

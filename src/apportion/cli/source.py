@@ -15,7 +15,7 @@ from apportion.errors import Unavailable
 
 if TYPE_CHECKING:
     from apportion.inputs.config import Connection
-    from apportion.inputs.observed import Observed
+    from apportion.inputs.described_group import Observed
 
 
 def add_group_choice(parser: Parser, live: bool = True) -> None:
@@ -73,7 +73,7 @@ def plan_or_group(args: argparse.Namespace) -> dict[str, Any] | Observed:
 
 def _plan_in(content: bytes, name: str) -> dict[str, Any] | None:
     """The plan.json in a text, None where it is something else."""
-    from apportion.model.text import read_json
+    from apportion.model.group_json import read_json
 
     if content.lstrip()[:1] != b"{" or b'"assignment"' not in content:
         return None

@@ -10,7 +10,7 @@ from typing import Any, Final
 from apportion.clients.bridge import Bridge
 from apportion.errors import BadInput
 
-_MET: Final = "_apportion_met"
+_PATCHED: Final = "_apportion_patched"
 
 
 class Adapter:
@@ -30,7 +30,7 @@ class Adapter:
         """The coordinator of the consumer that this strategy was given to; None before, and after its end."""
         return None if self._coordinator is None else self._coordinator()
 
-    def check_free(self, coordinator: Any) -> None:
+    def require_unbound(self, coordinator: Any) -> None:
         """A strategy is the first consumer's, until that one is closed.
 
         Raises
@@ -41,7 +41,7 @@ class Adapter:
             found = f"an {self.name!r} assignor that another consumer has"
             raise BadInput("partition_assignment_strategy", found, "one of its own for each consumer: call assignor()")
 
-    def meet(self, coordinator: Any) -> None:
+    def bind(self, coordinator: Any) -> None:
         """Learn whose strategy this is."""
         self._coordinator = weakref.ref(coordinator)
 
@@ -51,10 +51,10 @@ class Adapter:
         raise NotImplementedError
 
 
-def introduce(coordinators: type, adapter: type[Adapter], mend: Callable[[Any, list[Any]], None]) -> None:
+def patch_coordinators(coordinators: type, adapter: type[Adapter], patch: Callable[[Any, list[Any]], None]) -> None:
     """Have every new coordinator meet its strategies and be mended, if they are ours; others notice nothing."""
     made = coordinators.__init__  # type: ignore[misc]  # the class itself is what we wrap
-    if hasattr(made, _MET):
+    if hasattr(made, _PATCHED):
         return
 
     @functools.wraps(made)
@@ -63,11 +63,11 @@ def introduce(coordinators: type, adapter: type[Adapter], mend: Callable[[Any, l
         given = self._assignors
         ours = [a for a in (given.values() if isinstance(given, Mapping) else given) if isinstance(a, adapter)]
         for strategy in ours:  # all before any: else a consumer that is refused would keep some of them
-            strategy.check_free(self)
+            strategy.require_unbound(self)
         for strategy in ours:
-            strategy.meet(self)
+            strategy.bind(self)
         if ours:
-            mend(self, ours)
+            patch(self, ours)
 
-    setattr(init, _MET, True)
+    setattr(init, _PATCHED, True)
     coordinators.__init__ = init  # type: ignore[misc]

@@ -26,11 +26,11 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.aio_kafka", "aiokafka") from None
 
 from apportion.assignors import Assignor as Strategy
-from apportion.clients.adapter import Adapter, introduce
-from apportion.clients.bridge import Bridge, Joined, Offsets, Settings, rack_sets
-from apportion.clients.choice import refused
+from apportion.clients.adapter import Adapter, patch_coordinators
+from apportion.clients.bridge import Bridge, JoiningMember, OffsetFeed, Settings, rack_sets
+from apportion.clients.error_sentences import sentence
+from apportion.clients.protocol_selection import refused
 from apportion.clients.rebalance import OnPlan
-from apportion.clients.rights import sentence
 from apportion.errors import UnreadableBytes
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
@@ -45,7 +45,7 @@ def assignor(
     priority: int | None = None,
     auto_offset_reset: str = "latest",
     on_plan: OnPlan | None = None,
-    lag: Offsets | None = None,
+    lag: OffsetFeed | None = None,
     **settings: Any,
 ) -> AioKafkaAssignor:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -61,20 +61,20 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
 
     def metadata(self, topics: Iterable[str]) -> bytes:
         """What this member says when it joins, as version 3; it has let go of everything by then."""
-        return write_subscription(self.bridge.say(topics, keeps=False))
+        return write_subscription(self.bridge.subscription(topics, keeps=False))
 
     def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, bytes]:
         """As leader, where the client decoded (version 0): what stands in user data is all that is known."""
         joined = [
-            Joined(member, None, Subscription(tuple(said.subscription), said.user_data))
-            for member, said in members.items()
+            JoiningMember(member, None, Subscription(tuple(subscription.subscription), subscription.user_data))
+            for member, subscription in members.items()
         ]
         return self._share_out(cluster, joined)
 
-    def _share_out(self, cluster: Any, joined: Sequence[Joined]) -> dict[str, bytes]:
+    def _share_out(self, cluster: Any, joined: Sequence[JoiningMember]) -> dict[str, bytes]:
         coordinator = self.coordinator
         group, generation = ("", None) if coordinator is None else (str(coordinator.group_id), coordinator.generation)
-        shares = self.bridge.share_out(joined, ClusterView(cluster), group, generation)
+        shares = self.bridge.assign(joined, AioKafkaMetadata(cluster), group, generation)
         return {member: write_assignment(share) for member, share in shares.items()}
 
     def on_assignment(self, assignment: Any) -> None:
@@ -84,7 +84,7 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
         generation, group = None, None
         if coordinator is not None:
             generation, group = int(coordinator.generation), str(coordinator.group_id)
-        self.bridge.take(Assignment(partitions, assignment.user_data), generation, group)
+        self.bridge.on_assignment(Assignment(partitions, assignment.user_data), generation, group)
 
     @staticmethod
     def closed(coordinator: Any) -> bool:
@@ -94,7 +94,7 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
     async def lead(self, coordinator: Any, response: Any) -> dict[str, bytes]:
         """The leader's part of a join, from the members' own bytes; the plan runs in a thread."""
         joined = [_joined(member) for member in response.members]
-        topics = {topic for member in joined for topic in member.said.topics}
+        topics = {topic for member in joined for topic in member.subscription.topics}
         coordinator._group_subscription = topics
         if not coordinator._subscription.subscribed_pattern:
             coordinator._client.set_topics(topics)
@@ -106,7 +106,7 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
         return shares
 
 
-class ClusterView:
+class AioKafkaMetadata:
     """aiokafka's metadata, as the bridge asks for it; racks come from its private tables, for want of others."""
 
     def __init__(self, cluster: Any) -> None:
@@ -125,22 +125,22 @@ class ClusterView:
         return {p: [r for node in data.replicas if (r := rack[node])] for p, data in partitions.items()}
 
 
-def _joined(member: Sequence[Any]) -> Joined:
+def _joined(member: Sequence[Any]) -> JoiningMember:
     """A member of a JoinGroup answer: id, instance id (version 5), bytes."""
     member_id, raw = str(member[0]), bytes(member[-1])
     instance = member[1] if len(member) > 2 else None
     try:
-        said = read_subscription(raw)
+        subscription = read_subscription(raw)
     except UnreadableBytes as error:
         log.warning("member %s sent no subscription that anyone can read (%s); it gets nothing", member_id, error)
-        said = Subscription(())
-    return Joined(member_id, instance or None, said)
+        subscription = Subscription(())
+    return JoiningMember(member_id, instance or None, subscription)
 
 
 # -- the coordinator --------------------------------------------------------------------------------------------------
 
 
-def _mend(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
+def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
     """Mend on this one coordinator what would break a group (seen with aiokafka 0.14).
 
     * The leader's strategy gets the whole JoinGroup answer, not what version 0 leaves of it.
@@ -166,7 +166,7 @@ def _mend(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
         sizes: dict[str, Any] = type(c)._get_metadata_snapshot(c)
         if not ranked:
             return sizes
-        view = ClusterView(c._cluster)
+        view = AioKafkaMetadata(c._cluster)
         return {topic: (size, rack_sets(view.racks(topic))) for topic, size in sizes.items()}
 
     async def send_req(request: Any) -> Any:
@@ -203,8 +203,8 @@ def _mend(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
 def _protocols(coordinator: Any) -> list[tuple[str, bytes]]:
     """Every strategy of the list with what the member says to it."""
     topics = coordinator._subscription.subscription.topics
-    said = [(strategy.name, strategy.metadata(topics)) for strategy in coordinator._assignors]
-    return [(name, words if isinstance(words, bytes) else words.encode()) for name, words in said]
+    metadata = [(strategy.name, strategy.metadata(topics)) for strategy in coordinator._assignors]
+    return [(name, m if isinstance(m, bytes) else m.encode()) for name, m in metadata]
 
 
 async def _refusal(coordinator: Any) -> str:
@@ -218,4 +218,4 @@ async def _refusal(coordinator: Any) -> str:
         return refused(coordinator.group_id, mine, "", [], "")
 
 
-introduce(GroupCoordinator, AioKafkaAssignor, _mend)
+patch_coordinators(GroupCoordinator, AioKafkaAssignor, _patch)

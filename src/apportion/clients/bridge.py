@@ -16,11 +16,11 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Bools
 from apportion.assignors import Assignor, find
-from apportion.clients.memory import Claim, Holding, Memory, memory_of
 from apportion.clients.rebalance import Causes, OnPlan, record
-from apportion.model.names import build
-from apportion.model.naming import owners_to_shares
+from apportion.clients.user_data import Claim, Holding, UserDataCodec, codec_of
+from apportion.model.build import build
 from apportion.model.plan import Plan
+from apportion.model.to_names import owners_to_shares
 from apportion.planning import plan as make_plan
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held
@@ -34,15 +34,15 @@ Topic = int | list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """One member at the door: who it is and what it said."""
+class JoiningMember:
+    """One member at the door: who it is and what it subscription."""
 
     member_id: str
     instance_id: str | None
-    said: Subscription
+    subscription: Subscription
 
 
-class Cluster(Protocol):
+class ClusterMetadata(Protocol):
     """What a client knows of topics, in memory."""
 
     def partitions(self, topic: str) -> Iterable[int] | None:
@@ -54,7 +54,7 @@ class Cluster(Protocol):
         ...
 
 
-class Offsets(Protocol):
+class OffsetFeed(Protocol):
     """A feed of offsets that were fetched before."""
 
     def table(self, topics: Iterable[str]) -> tuple[Mapping[str, Mapping[int, Mapping[str, int]]], str | None]:
@@ -78,7 +78,7 @@ class Settings:
     priority: int | None = None
     auto_offset_reset: str = "latest"
     on_plan: OnPlan | None = None
-    lag: Offsets | None = None
+    lag: OffsetFeed | None = None
 
 
 class Bridge:
@@ -88,7 +88,7 @@ class Bridge:
         self.strategy: Assignor = find(strategy, options) if isinstance(strategy, str) else strategy
         self.settings = settings
         self.cooperative = bool(getattr(self.strategy, "cooperative", False))
-        self.memory: Memory = memory_of(self.strategy)
+        self.memory: UserDataCodec = codec_of(self.strategy)
         self.last = Holding(priority=settings.priority)
         self._causes = Causes()
 
@@ -97,7 +97,7 @@ class Bridge:
         """The strategy's name, as the group knows it."""
         return self.strategy.name
 
-    def say(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
+    def subscription(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
         """What this member says when it joins.
 
         keeps
@@ -113,7 +113,7 @@ class Bridge:
         data = self.memory.user_data(holding)
         return Subscription(wanted, data, owned if keeps else (), holding.generation, self.settings.rack)
 
-    def take(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
+    def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
         """Remember what this member was told; one log line."""
         before = {(topic, p) for topic, ids in self.last.owned for p in ids}
         now = {(topic, p) for topic, ids in given.partitions for p in ids}
@@ -124,18 +124,18 @@ class Bridge:
             *(group, generation, self.name, len(now), len(now - before), len(before - now)),
         )
 
-    def share_out(
-        self, members: Sequence[Joined], cluster: Cluster, group: str = "", generation: int | None = None
+    def assign(
+        self, members: Sequence[JoiningMember], cluster: ClusterMetadata, group: str = "", generation: int | None = None
     ) -> dict[str, Assignment]:
         """As leader: every member's share.
 
         Raises
-            BrokenAssignor where a strategy's answer is no plan; never for what another member said.
+            BrokenAssignor where a strategy's answer is no plan; never for what another member subscription.
         """
         began = time.perf_counter()
         claims = {member.member_id: self._read(member) for member in members}
         raw = self._group(members, claims, cluster, group)
-        plan = make_plan(build(raw, share=True), self.strategy)
+        plan = make_plan(build(raw, reuse_lists=True), self.strategy)
         held_back = withheld(plan, np.array([claims[m].held for m in plan.group.members], dtype=np.bool_))
         shares = owners_to_shares(plan.group, np.where(held_back, NOBODY, plan.owner))
         data = self.memory.tell(plan)
@@ -143,18 +143,18 @@ class Bridge:
         self._report(plan, int(held_back.sum()), generation, (time.perf_counter() - began) * 1000)
         return told
 
-    def _read(self, member: Joined) -> Claim:
-        claim = self.memory.read(member.said)
+    def _read(self, member: JoiningMember) -> Claim:
+        claim = self.memory.read(member.subscription)
         if claim.lost:
             log.warning("member %s remembers nothing, since its words are unreadable: %s", _who(member), claim.lost)
         return claim
 
     def _group(
-        self, members: Sequence[Joined], claims: Mapping[str, Claim], cluster: Cluster, group: str
+        self, members: Sequence[JoiningMember], claims: Mapping[str, Claim], cluster: ClusterMetadata, group: str
     ) -> dict[str, Any]:
         """The group in the form of group.json."""
-        wanted = list({topic: None for member in members for topic in member.said.topics})
-        racks = any(member.said.rack for member in members)
+        wanted = list({topic: None for member in members for topic in member.subscription.topics})
+        racks = any(member.subscription.rack for member in members)
         topics = {topic: _describe(topic, cluster, racks) for topic in wanted}
         known = {topic: what for topic, what in topics.items() if what is not None}
         if len(known) < len(wanted):
@@ -177,7 +177,7 @@ class Bridge:
 
     def _report(self, plan: Plan, held_back: int, generation: int | None, ms: float) -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""
-        for m, (topic, number) in _strays(plan).items():
+        for m, (topic, number) in _nonexistent(plan).items():
             log.warning(
                 "member %s claims what does not exist, such as %s-%d; the claim falls",
                 *(plan.group.members[m], topic, number),
@@ -217,22 +217,22 @@ def rack_sets(racks: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
     return [tuple(sorted(set(racks[p]))) for p in sorted(racks)]
 
 
-def _who(member: Joined) -> str:
+def _who(member: JoiningMember) -> str:
     return f"{member.member_id} (instance {member.instance_id})" if member.instance_id else member.member_id
 
 
-def _member(member: Joined, claim: Claim) -> dict[str, Any]:
+def _member(member: JoiningMember, claim: Claim) -> dict[str, Any]:
     return {
         "instance_id": member.instance_id or None,
-        "rack": member.said.rack,
-        "topics": member.said.topics,
+        "rack": member.subscription.rack,
+        "topics": member.subscription.topics,
         "owned": claim.owned,
         "generation": claim.generation,
         "priority": claim.priority,
     }
 
 
-def _describe(topic: str, cluster: Cluster, racks: bool) -> Topic | None:
+def _describe(topic: str, cluster: ClusterMetadata, racks: bool) -> Topic | None:
     """The topic's number of partitions, or an entry for each; None where it is not known."""
     ids = cluster.partitions(topic)
     if ids is None:
@@ -253,9 +253,9 @@ def _add_offsets(what: Topic, offsets: Mapping[int, Mapping[str, int]]) -> Topic
     return [{**entry, **offsets.get(entry["partition"], {})} for entry in entries]
 
 
-def _strays(plan: Plan) -> dict[int, tuple[str, int]]:
+def _nonexistent(plan: Plan) -> dict[int, tuple[str, int]]:
     """Member to the first partition that it claims and that does not exist."""
     first: dict[int, tuple[str, int]] = {}
-    for m, topic, number in plan.group.claims.strays:
+    for m, topic, number in plan.group.claims.nonexistent:
         first.setdefault(m, (topic, number))
     return first

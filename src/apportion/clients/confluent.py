@@ -34,7 +34,7 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.confluent", "confluent") from None
 
 from apportion.assignors import Assignor as Strategy
-from apportion.clients.bridge import Offsets
+from apportion.clients.bridge import OffsetFeed
 from apportion.clients.kafka_python import assignor
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput
@@ -96,7 +96,7 @@ class GroupConsumer:
         rack: str | None = None,
         priority: int | None = None,
         on_plan: OnPlan | None = None,
-        lag: Offsets | None = None,
+        lag: OffsetFeed | None = None,
         **settings: Any,
     ) -> None:
         if not config.get("group.id"):

@@ -2,7 +2,7 @@
 
 The client hands its strategies neither the generation at which they lead, nor what is still held at this moment, nor
 a way to ask for a rebalance. Each strategy of ours therefore meets the coordinator that it is given to (one wrapped
-constructor, see ``adapter.introduce``), and mends two of the client's habits on that one coordinator: see ``_mend``.
+constructor, see ``adapter.introduce``), and mends two of the client's habits on that one coordinator: see ``_patch``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.kafka_python", "kafka-python") from None
 
 from apportion.assignors import Assignor as Strategy
-from apportion.clients.adapter import Adapter, introduce
-from apportion.clients.bridge import Bridge, Joined, Offsets, Settings, rack_sets
-from apportion.clients.choice import refused
+from apportion.clients.adapter import Adapter, patch_coordinators
+from apportion.clients.bridge import Bridge, JoiningMember, OffsetFeed, Settings, rack_sets
+from apportion.clients.error_sentences import sentence
+from apportion.clients.protocol_selection import refused
 from apportion.clients.rebalance import OnPlan
-from apportion.clients.rights import sentence
 from apportion.errors import UnreadableBytes
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held, in_order
@@ -45,7 +45,7 @@ def assignor(
     priority: int | None = None,
     auto_offset_reset: str = "latest",
     on_plan: OnPlan | None = None,
-    lag: Offsets | None = None,
+    lag: OffsetFeed | None = None,
     **settings: Any,
 ) -> KafkaPythonAssignor:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -57,7 +57,7 @@ def assignor(
     priority
         For ``failover``; the highest goes first.
     on_plan
-        Called with a ``Rebalance`` after each one that this member leads; on the client's IO thread, so be quick.
+        Called with a ``PlannedRebalance`` after each that this member leads, on the client's IO thread: be quick.
     lag
         A ``LagFeed``, for strategies that look at lag.
     Raises
@@ -87,8 +87,8 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         if coordinator is not None:
             keeps = coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE
             holds = _held(coordinator._subscription.assigned_partitions()) if keeps else None
-        said = self.bridge.say(topics, keeps=keeps, holds=holds)
-        return ConsumerProtocolSubscription.decode(write_subscription(said))
+        subscription = self.bridge.subscription(topics, keeps=keeps, holds=holds)
+        return ConsumerProtocolSubscription.decode(write_subscription(subscription))
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
         """As leader: every member's share. It does no I/O; the client calls it on its IO thread."""
@@ -96,9 +96,11 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         group, generation = "", None
         if coordinator is not None:
             group, generation = str(coordinator.group_id), int(coordinator._generation.generation_id)
-        view = ClusterView(cluster)
-        joined = [Joined(m.member_id, m.group_instance_id or None, _said(m.metadata)) for m in members]
-        shares = self.bridge.share_out(joined, view, group, generation)
+        view = KafkaPythonMetadata(cluster)
+        joined = [
+            JoiningMember(m.member_id, m.group_instance_id or None, _subscription_of(m.metadata)) for m in members
+        ]
+        shares = self.bridge.assign(joined, view, group, generation)
         self._rack_map = view.seen if self.bridge.settings.rack else None
         return {member: _told(share) for member, share in shares.items()}
 
@@ -107,7 +109,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         partitions = tuple((topic, tuple(ids)) for topic, ids in assignment.assigned_partitions)
         coordinator = self.coordinator
         group = None if coordinator is None else str(coordinator.group_id)
-        self.bridge.take(Assignment(partitions, assignment.user_data), generation, group)
+        self.bridge.on_assignment(Assignment(partitions, assignment.user_data), generation, group)
 
     @staticmethod
     def closed(coordinator: Any) -> bool:
@@ -118,11 +120,11 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         """Whether replicas stand in other racks than at this leader's last plan (KIP-881: then it rejoins)."""
         if not self._rack_map:
             return False
-        view = ClusterView(cluster)
+        view = KafkaPythonMetadata(cluster)
         return any(rack_sets(view.racks(topic)) != rack_sets(racks) for topic, racks in self._rack_map.items())
 
 
-class ClusterView:
+class KafkaPythonMetadata:
     """kafka-python's metadata, as the bridge asks for it; racks come from its private tables, for want of others."""
 
     def __init__(self, cluster: Any) -> None:
@@ -148,7 +150,7 @@ class ClusterView:
         return self.seen[topic]
 
 
-def _said(metadata: Any) -> Subscription:
+def _subscription_of(metadata: Any) -> Subscription:
     """A member's subscription as kafka-python decoded it."""
     generation = metadata.generation_id
     return Subscription(
@@ -178,7 +180,7 @@ def _held(partitions: Iterable[Any]) -> Held:
 # -- the coordinator --------------------------------------------------------------------------------------------------
 
 
-def _mend(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
+def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     """Mend on this one coordinator what would break a group (seen with kafka-python 3.0.12).
 
     * A join that was begun must be ended: when ``poll`` ended between the JoinGroup and the SyncGroup answer of a
@@ -277,4 +279,4 @@ def _readable(member: str, raw: bytes) -> bytes:
     return raw
 
 
-introduce(ConsumerCoordinator, KafkaPythonAssignor, _mend)
+patch_coordinators(ConsumerCoordinator, KafkaPythonAssignor, _patch)

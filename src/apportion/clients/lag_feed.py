@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from apportion.clients.rights import sentence
+from apportion.clients.error_sentences import sentence
 from apportion.errors import MissingExtra, Unavailable
 
 log = logging.getLogger("apportion.clients")

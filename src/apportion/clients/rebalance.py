@@ -16,7 +16,7 @@ from apportion.model.plan import Plan
 
 
 @dataclass(frozen=True)
-class Rebalance:
+class PlannedRebalance:
     """One rebalance as its leader planned it.
 
     generation
@@ -62,15 +62,15 @@ class Rebalance:
         return "rebalance " + " ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in values.items())
 
 
-OnPlan = Callable[[Rebalance], object]
+OnPlan = Callable[[PlannedRebalance], object]
 
 
-def record(plan: Plan, withheld: int, generation: int | None, why: str, ms: float) -> Rebalance:
+def record(plan: Plan, withheld: int, generation: int | None, why: str, ms: float) -> PlannedRebalance:
     """The record of one plan."""
     group, owner, past = plan.group, plan.owner, plan.group.owner
     measures = plan.measures
-    fell = int((group.verdict.code != STANDS).sum()) + len(group.claims.strays)
-    return Rebalance(
+    fell = int((group.verdict.code != STANDS).sum()) + len(group.claims.nonexistent)
+    return PlannedRebalance(
         group=group.name,
         generation=generation,
         assignor=plan.assignor,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from apportion.clients.folder import StateFolder
+from apportion.clients.state_dir import StateFolder
 from apportion.clients.stores import Open, Store
 from apportion.tasks.topology import Task, Topology
 

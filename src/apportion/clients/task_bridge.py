@@ -14,9 +14,9 @@ from typing import ClassVar, Final
 import numpy as np
 
 from apportion.assignors.streams import Streams
-from apportion.clients.bridge import Bridge, Cluster, Joined, Settings
-from apportion.clients.memory import Holding
-from apportion.tasks.crew import Process
+from apportion.clients.bridge import Bridge, ClusterMetadata, JoiningMember, Settings
+from apportion.clients.user_data import Holding
+from apportion.tasks.application_state import Process
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Task, Topology
@@ -24,7 +24,15 @@ from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held
 from apportion.wire.primitives import utf16
 from apportion.wire.subscription import Subscription
-from apportion.wire.taskdata import Pair, TaskMemory, TaskOrders, read_memory, read_orders, write_memory, write_orders
+from apportion.wire.taskdata import (
+    Pair,
+    TaskAssignment,
+    TaskMemory,
+    read_memory,
+    read_orders,
+    write_memory,
+    write_orders,
+)
 
 log = logging.getLogger("apportion.clients")
 
@@ -65,18 +73,18 @@ class TaskBridge(Bridge):
         super().__init__(_Named(), Settings(rack))
         self.topology, self.plan_settings = topology, plan_settings
         self.memory_now = TaskMemory()
-        self.orders = TaskOrders()
+        self.orders = TaskAssignment()
         self.rounds = 0
         self.last_plan: TaskPlan | None = None
 
-    def say(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
+    def subscription(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
         """Topics, what is held at this moment, its generation, and the task memory."""
         wanted = tuple(sorted(topics, key=utf16))
         owned = (self.last.owned if holds is None else holds) if keeps else ()
         data = write_memory(self.memory_now)
         return Subscription(wanted, data, owned, self.last.generation, self.settings.rack)
 
-    def take(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
+    def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
         """Remember the orders; whoever runs the tasks looks at ``rounds``."""
         orders = read_orders(given.user_data)
         if orders.lost:
@@ -89,18 +97,18 @@ class TaskBridge(Bridge):
             *(group, generation, self.name, len(orders.active), len(orders.standby), len(orders.warmup)),
         )
 
-    def share_out(
-        self, members: Sequence[Joined], cluster: Cluster, group: str = "", generation: int | None = None
+    def assign(
+        self, members: Sequence[JoiningMember], cluster: ClusterMetadata, group: str = "", generation: int | None = None
     ) -> dict[str, Assignment]:
         """As leader: whole tasks to every member; a task of which another still holds a part waits a round."""
-        sizes, racks = self._sources(cluster, any(member.said.rack for member in members))
+        sizes, racks = self._sources(cluster, any(member.subscription.rack for member in members))
         known = _members(members, self.topology, sizes)
         # Somebody who does not read the sources is in the wrong group: it gets nothing, and may not break the rest.
-        wrong = [member for member in members if not set(sizes) <= set(member.said.topics)]
+        wrong = [member for member in members if not set(sizes) <= set(member.subscription.topics)]
         for member in wrong:
             log.warning("member %s of group %s does not read %s; it gets nothing", member.member_id, group, list(sizes))
         known = [one for one in known if one.member_id not in {member.member_id for member in wrong}]
-        nothing = {member.member_id: Assignment((), write_orders(TaskOrders())) for member in wrong}
+        nothing = {member.member_id: Assignment((), write_orders(TaskAssignment())) for member in wrong}
         if not known:
             return nothing
         plan = plan_tasks(self.topology, sizes, _processes(known), self.plan_settings, racks)
@@ -109,7 +117,7 @@ class TaskBridge(Bridge):
         return nothing | _shares(plan, known, self.topology, sizes)
 
     def _sources(
-        self, cluster: Cluster, racks: bool
+        self, cluster: ClusterMetadata, racks: bool
     ) -> tuple[dict[str, int], dict[tuple[str, int], frozenset[str]] | None]:
         """Partition counts of the source topics, and racks of their replicas where any member tells its own."""
         topics = [topic for subtopology in self.topology.subtopologies for topic in subtopology.topics]
@@ -120,22 +128,24 @@ class TaskBridge(Bridge):
         return sizes, {(t, p): frozenset(names) for t in topics for p, names in cluster.racks(t).items()}
 
 
-def _members(members: Sequence[Joined], topology: Topology, sizes: Mapping[str, int]) -> list[_Member]:
+def _members(members: Sequence[JoiningMember], topology: Topology, sizes: Mapping[str, int]) -> list[_Member]:
     """What each said, with the claims of those who missed a rebalance taken away."""
     reads = {
         pair: task for task in topology.tasks(sizes) for pair in topology.partitions_of(task, sizes)
     }  # (topic, partition) to the task that reads it
-    newest = max((generation for member in members if (generation := member.said.generation) is not None), default=-1)
+    newest = max(
+        (generation for member in members if (generation := member.subscription.generation) is not None), default=-1
+    )
     found = []
     for member in members:
-        memory = read_memory(member.said.user_data)
+        memory = read_memory(member.subscription.user_data)
         if memory.lost:
             log.warning("member %s remembers no tasks: %s", member.member_id, memory.lost)
-        holds = frozenset((topic, p) for topic, ids in member.said.owned for p in ids)
-        fresh = member.said.generation == newest
+        holds = frozenset((topic, p) for topic, ids in member.subscription.owned for p in ids)
+        fresh = member.subscription.generation == newest
         runs = frozenset(reads[pair] for pair in holds if pair in reads) if fresh else frozenset()
         process = memory.process or member.member_id
-        found.append(_Member(member.member_id, process, member.said.rack, memory, holds, runs))
+        found.append(_Member(member.member_id, process, member.subscription.rack, memory, holds, runs))
     return found
 
 
@@ -167,7 +177,7 @@ def _shares(
             holders.setdefault(pair, set()).add(member.member_id)
     asker = min(member.member_id for member in members)
     moving = np.flatnonzero(plan.answer.active != plan.answer.target).tolist()
-    coming = {plan.crew.tasks[n]: plan.crew.processes[plan.answer.target[n]].process_id for n in moving}
+    coming = {plan.application.tasks[n]: plan.application.processes[plan.answer.target[n]].process_id for n in moving}
 
     def at_home(task: Task, member: _Member) -> bool:
         """Whether another consumer of the same process still has it: they share the file."""
@@ -187,7 +197,7 @@ def _shares(
                 owned.setdefault(topic, []).append(partition)
         standby = plan.standby[member.process][member.member_id]
         warmup = plan.warmup[member.process][member.member_id]
-        orders = TaskOrders(
+        orders = TaskAssignment(
             _pairs(now),
             _pairs([*standby, *waits]),
             _pairs(warmup),

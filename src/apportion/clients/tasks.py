@@ -32,15 +32,15 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
 
     raise MissingExtra("apportion.clients.tasks", "kafka-python") from None
 
-from apportion.clients.folder import StateFolder
 from apportion.clients.kafka_python import KafkaPythonAssignor
 from apportion.clients.restore import EPOCH, Restorer
+from apportion.clients.state_dir import StateFolder
 from apportion.clients.stores import Open, SqliteStore, State
 from apportion.clients.task_bridge import TaskBridge
 from apportion.errors import BadInput, Unavailable
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Task, Topology
-from apportion.wire.taskdata import TaskMemory, TaskOrders
+from apportion.wire.taskdata import TaskAssignment, TaskMemory
 
 log = logging.getLogger("apportion.clients")
 
@@ -91,7 +91,7 @@ class TaskRunner:
         self.topology, self.settings, self.tags = topology, settings or TaskSettings(), dict(tags or {})
         self.application, self.folder = application, StateFolder.of(state_dir)
         self.process = self.folder.process_id
-        self._heard = {"active": on_active, "standby": on_standby, "close": on_close}
+        self._listeners = {"active": on_active, "standby": on_standby, "close": on_close}
         self._probe_early = probe_early
         servers = bootstrap_servers.split(",")
         self.bridge = TaskBridge(topology, self.settings, rack)
@@ -157,10 +157,10 @@ class TaskRunner:
     def poll(self, timeout_ms: int = 100, max_records: int | None = None) -> dict[Task, list[Any]]:
         """Records of running tasks, partition by partition in order; what the group wants is done meanwhile."""
         records = self._consumer.poll(timeout_ms=0 if self.restoring else timeout_ms, max_records=max_records)
-        self._let_go()
-        self._obey()
+        self._drop_revoked()
+        self._apply_assignment()
         whole = self._restorer.step(set(self.restoring), 50 if self.restoring else 0)
-        for task in whole if self._counted_on() else ():
+        for task in whole if self._in_generation() else ():
             self._start(task)
         self._remember()
         self._ask_if_due()
@@ -174,8 +174,8 @@ class TaskRunner:
         Raises
             KafkaError where a changelog or the offsets could not be written; what was not, is read again later.
         """
-        self._let_go()
-        if not self._counted_on():
+        self._drop_revoked()
+        if not self._in_generation():
             return
         sent = {task: self._send(task, state) for task, state in self._running.items() if state.changes}
         self._producer.flush()
@@ -205,7 +205,7 @@ class TaskRunner:
         self._stop(task)
         self._round = -1
 
-    def _counted_on(self) -> bool:
+    def _in_generation(self) -> bool:
         """Whether the broker has heard of this member within a session time-out, in the generation of its orders."""
         coordinator = self._consumer._coordinator
         current = coordinator._generation.generation_id == self.bridge.last.generation
@@ -238,7 +238,7 @@ class TaskRunner:
 
     # -- what the group wants ------------------------------------------------------------------------------------
 
-    def _obey(self) -> None:
+    def _apply_assignment(self) -> None:
         """After new orders: stop what others run now, open what is to be kept warm or restored here."""
         rounds, orders = self.bridge.rounds, self.bridge.orders
         if self._round == rounds:
@@ -276,7 +276,7 @@ class TaskRunner:
             self._restorer.give_back(task, state.store)
         self._tell("close", task)
 
-    def _let_go(self) -> None:
+    def _drop_revoked(self) -> None:
         """Stop tasks whose partitions were revoked or lost since the last look."""
         while self._gone:
             pair = self._gone.pop()
@@ -317,7 +317,7 @@ class TaskRunner:
 
     def _remember(self) -> None:
         """Keep what the bridge would say up to date; it is asked on the client's own thread."""
-        orders: TaskOrders = self.bridge.orders
+        orders: TaskAssignment = self.bridge.orders
         self.bridge.memory_now = TaskMemory(
             self.process,
             self._asks,
@@ -358,7 +358,7 @@ class TaskRunner:
         return [TopicPartition(topic, task.partition) for topic in topics]
 
     def _tell(self, what: str, task: Task) -> None:
-        hook = self._heard[what]
+        hook = self._listeners[what]
         if hook is not None:
             hook(task)
 

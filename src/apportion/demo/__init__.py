@@ -1,7 +1,7 @@
 """A recorded real cluster that ships with the package: what ``apportion demo`` shows, made anew by ``make record``.
 
 ``dump()`` is the folder: ``records/``, ``ends.parquet`` and ``topics.parquet`` are the dump; ``truth/`` is Kafka's own
-word on the same cluster, for tests. Who played in it is told in ``apportion.testing.recording.workload``.
+word on the same cluster, for tests. Who played in it is told in ``tools.recording.workload``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from apportion.history.records import Generation, Seat
+from apportion.history.records import Generation, GenerationMember
 
 JOIN: Final = "join"
 LEAVE: Final = "leave"
@@ -24,7 +24,7 @@ DEFAULT_SESSION_MS: Final = 45_000
 
 
 @dataclass(frozen=True, slots=True)
-class Commits:
+class CommitInterval:
     """The commits on one partition between two records of the group.
 
     after
@@ -41,7 +41,7 @@ class Commits:
     last: int
 
 
-class Habits:
+class CommitCadence:
     """How the members of a group used to commit, which tells a crash from a leave.
 
     A member that dies falls silent a whole session timeout before the others are called together; one that leaves is
@@ -49,11 +49,11 @@ class Habits:
     as a crash. A member that never commits, or seldom, gives no sign: its going counts as a leave.
     """
 
-    def __init__(self, commits: Iterable[Commits] = ()) -> None:
-        self._rows: Sequence[Commits] = sorted(commits, key=lambda row: (row.after, row.topic, row.partition))
+    def __init__(self, commits: Iterable[CommitInterval] = ()) -> None:
+        self._rows: Sequence[CommitInterval] = sorted(commits, key=lambda row: (row.after, row.topic, row.partition))
         self._after = [row.after for row in self._rows]
 
-    def crashed(self, seat: Seat, before: Generation, now: Generation) -> bool:
+    def crashed(self, seat: GenerationMember, before: Generation, now: Generation) -> bool:
         """Whether a member of ``before`` that is not in ``now`` fell silent long before it was missed."""
         rows = self._rows[bisect_left(self._after, before.offset) : bisect_left(self._after, now.offset)]
         mine = [row for row in rows if row.partition in seat.assigned.get(row.topic, ())]
@@ -73,7 +73,7 @@ def causes(
     now: Generation,
     counts_before: Mapping[str, int],
     counts_now: Mapping[str, int],
-    habits: Habits,
+    habits: CommitCadence,
 ) -> list[str]:
     """All that changed between two generations, in a fixed order; ``unknown`` where nothing did.
 

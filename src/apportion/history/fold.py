@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from apportion.history.records import CLASSIC, CONSUMER, Event, Generation, Seat
+from apportion.history.records import CLASSIC, CONSUMER, Generation, GenerationMember, GroupRecord
 from apportion.wire.coordinator import EpochRecord, GroupGeneration, Member
 from apportion.wire.partitions import merged
 
@@ -31,7 +31,7 @@ class Present:
     state: str
     protocol: str | None
     generation: int | None
-    members: tuple[Seat, ...]
+    members: tuple[GenerationMember, ...]
     readable: bool = True
 
 
@@ -54,7 +54,7 @@ class Folded:
     present: Present | None
 
 
-def fold(events: Iterable[Event], names: Mapping[str, str] | None = None) -> Folded:
+def fold(events: Iterable[GroupRecord], names: Mapping[str, str] | None = None) -> Folded:
     """The generations and the present of one group.
 
     events
@@ -82,7 +82,7 @@ class _Classic:
     touched: int = -1
     fresh: bool = True
 
-    def take(self, event: Event) -> Generation | None:
+    def take(self, event: GroupRecord) -> Generation | None:
         record = event.record
         assert isinstance(record, GroupGeneration)  # noqa: S101 - for the type checker
         self.touched = event.offset
@@ -113,8 +113,8 @@ class _Classic:
         return Present(CLASSIC, state, last.protocol, last.number, last.members, last.readable)
 
 
-def _classic_seat(member: Member) -> Seat:
-    return Seat(
+def _classic_seat(member: Member) -> GenerationMember:
+    return GenerationMember(
         member.member_id,
         tuple(dict.fromkeys(member.topics)),
         _sorted(merged(member.assigned)),
@@ -150,7 +150,7 @@ class _Epochs:
     touched: int = -1
     fresh: bool = True
 
-    def take(self, event: Event) -> Generation | None:
+    def take(self, event: GroupRecord) -> Generation | None:
         record = event.record
         assert isinstance(record, EpochRecord)  # noqa: S101 - for the type checker
         self.touched = event.offset
@@ -168,7 +168,7 @@ class _Epochs:
             return self._complete(event, record.epoch or 0)
         return None
 
-    def _bump(self, event: Event, record: EpochRecord) -> Generation | None:
+    def _bump(self, event: GroupRecord, record: EpochRecord) -> Generation | None:
         if record.tombstone:
             self.epoch, self.opened, self.fresh = None, None, True
             for table in (self.members, self.targets, self.current):
@@ -179,13 +179,13 @@ class _Epochs:
             self.opened = event.at
         return None if self.members else self._complete(event, record.epoch or 0)
 
-    def _complete(self, event: Event, number: int) -> Generation:
+    def _complete(self, event: GroupRecord, number: int) -> Generation:
         made = Generation(
             offset=event.offset,
             at=event.at,
             kind=CONSUMER,
             number=number,
-            members=self._seats(self.targets, "topicPartitions"),
+            members=self._members(self.targets, "topicPartitions"),
             protocol=self._assignor(),
             started=self.opened,
             holes=event.holes,
@@ -201,7 +201,7 @@ class _Epochs:
         asked = [name for body in self.members.values() if (name := body.get("serverAssignor"))]
         return min(asked, key=lambda name: (-asked.count(name), name)) if asked else DEFAULT_ASSIGNOR
 
-    def _seats(self, table: Mapping[str, Mapping[str, Any]], lists: str) -> tuple[Seat, ...]:
+    def _members(self, table: Mapping[str, Mapping[str, Any]], lists: str) -> tuple[GenerationMember, ...]:
         held = {member: self._held(table.get(member, {}).get(lists) or ()) for member in self.members}
         wide = self._by_expression(held)
         return tuple(_epoch_seat(member, self.members[member], held[member], wide) for member in sorted(self.members))
@@ -229,17 +229,17 @@ class _Epochs:
         if self.epoch is None and not self.members:
             return None
         state = "Stable" if self.members else "Empty"
-        seats = self._seats(self.current, "assignedPartitions")
+        seats = self._members(self.current, "assignedPartitions")
         return Present(CONSUMER, state, self._assignor(), self.epoch, seats)
 
 
 def _epoch_seat(
     member: str, body: Mapping[str, Any], held: Mapping[str, tuple[int, ...]], wide: Mapping[str, set[str]]
-) -> Seat:
+) -> GenerationMember:
     named = body.get("subscribedTopicNames") or ()
     topics = wide.get(body.get("subscribedTopicRegex") or "", set()).union(named)
     classic = body.get("classicMemberMetadata")
-    return Seat(
+    return GenerationMember(
         member,
         tuple(sorted(topics)),
         held,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apportion.history.fold import Present
-from apportion.history.records import Seat
+from apportion.history.records import GenerationMember
 from apportion.history.steps import TopicEntries
 
 Committed = Mapping[str, Mapping[int, int]]
@@ -55,7 +55,7 @@ def _seen(topic: str, present: Present, committed: Committed) -> list[dict[str, 
     return [{"partition": p} for p in sorted(ids) if p >= 0]
 
 
-def _member(seat: Seat, generation: int | None) -> dict[str, Any]:
+def _member(seat: GenerationMember, generation: int | None) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "instance_id": seat.instance_id,
         "client_id": seat.client_id,

@@ -9,7 +9,7 @@ from typing import Final
 
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, find
-from apportion.history.cause import Habits, causes
+from apportion.history.cause import CommitCadence, causes
 from apportion.history.records import Generation, counts_after
 from apportion.history.steps import follow, step
 from apportion.planning import plan
@@ -61,7 +61,7 @@ class Rebalance:
     complete: bool
 
 
-def rebalances(generations: Sequence[Generation], habits: Habits | None = None) -> list[Rebalance]:
+def rebalances(generations: Sequence[Generation], habits: CommitCadence | None = None) -> list[Rebalance]:
     """A row for each generation that follows another with no tombstone between.
 
     generations
@@ -69,7 +69,7 @@ def rebalances(generations: Sequence[Generation], habits: Habits | None = None) 
     habits
         Its commits, which tell a crash from a leave.
     """
-    habits = habits or Habits()
+    habits = habits or CommitCadence()
     counts = counts_after(generations)
     rows = []
     last_owner: dict[tuple[str, int], str] = {}

@@ -22,7 +22,7 @@ SPARE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class GroupRecord:
     """One record of a group, with what the topic tells about it.
 
     offset
@@ -40,7 +40,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class GenerationMember:
     """One member of a generation.
 
     topics
@@ -89,7 +89,7 @@ class Generation:
     at: int
     kind: str
     number: int
-    members: tuple[Seat, ...]
+    members: tuple[GenerationMember, ...]
     protocol: str | None = None
     started: int | None = None
     holes: int = 0

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from apportion.history.records import Event
+from apportion.history.records import GroupRecord
 from apportion.wire.coordinator import EpochRecord, GroupGeneration, Member
 from apportion.wire.partitions import Held
 
 Row = Mapping[str, Any]
 
 
-def events(group: str, generations: Iterable[Row], epochs: Iterable[Row]) -> list[Event]:
+def events(group: str, generations: Iterable[Row], epochs: Iterable[Row]) -> list[GroupRecord]:
     """One group's records in order.
 
     generations, epochs
@@ -26,8 +26,8 @@ def events(group: str, generations: Iterable[Row], epochs: Iterable[Row]) -> lis
     return sorted(found, key=lambda event: event.offset)
 
 
-def _event(row: Row, record: GroupGeneration | EpochRecord) -> Event:
-    return Event(row["source_offset"], row["at_ms"], record, row.get("holes") or 0)
+def _event(row: Row, record: GroupGeneration | EpochRecord) -> GroupRecord:
+    return GroupRecord(row["source_offset"], row["at_ms"], record, row.get("holes") or 0)
 
 
 def _generation(group: str, row: Row) -> GroupGeneration:

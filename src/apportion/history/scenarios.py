@@ -15,16 +15,16 @@ from apportion.errors import ApportionError
 from apportion.history.records import Generation
 from apportion.history.replay import happened, replay_steps, total
 from apportion.history.steps import Step, TopicEntries, steps
+from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.measures import loads, measure
-from apportion.model.names import build
 from apportion.planning import plan
 
 REPLAY: Final = "replay"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScenarioResult:
     """One row of ``gold/whatif``: a strategy's answer to one scenario.
 
     generations
@@ -58,7 +58,7 @@ def what_if(
     present: Mapping[str, Any] | None,
     topics: TopicEntries | None = None,
     assignors: Iterable[str] | None = None,
-) -> list[Answer]:
+) -> list[ScenarioResult]:
     """Every strategy on a group's history and on its present under each scenario that fits it.
 
     generations
@@ -76,12 +76,12 @@ def what_if(
 
 def _replays(
     name: str, generations: Sequence[Generation], topics: TopicEntries | None, names: list[str]
-) -> Iterator[Answer]:
+) -> Iterator[ScenarioResult]:
     try:
         walk = steps(name, generations, topics)
         then = happened(walk)
     except Exception as error:  # the errors of one group end in its rows
-        yield from (Answer(assignor, REPLAY, 0, error=sentence(error)) for assignor in names)
+        yield from (ScenarioResult(assignor, REPLAY, 0, error=sentence(error)) for assignor in names)
         return
     for assignor in names if walk else ():
         yield _guarded(assignor, REPLAY, len(walk), partial(_replay, walk, then, assignor))
@@ -97,14 +97,14 @@ def _replay(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str)
     }
 
 
-def _presents(present: Mapping[str, Any] | None, names: list[str]) -> Iterator[Answer]:
+def _presents(present: Mapping[str, Any] | None, names: list[str]) -> Iterator[ScenarioResult]:
     if present is None or not present["members"]:
         return
     try:
         group = build(present)
         changed = list(scenarios(group))
     except Exception as error:  # the errors of one group end in its rows
-        yield from (Answer(assignor, "as-is", 1, error=sentence(error)) for assignor in names)
+        yield from (ScenarioResult(assignor, "as-is", 1, error=sentence(error)) for assignor in names)
         return
     for scenario, change in changed:
         try:
@@ -113,7 +113,7 @@ def _presents(present: Mapping[str, Any] | None, names: list[str]) -> Iterator[A
             after = error
         for assignor in names:
             if isinstance(after, Exception):
-                yield Answer(assignor, scenario, 1, error=sentence(after))
+                yield ScenarioResult(assignor, scenario, 1, error=sentence(after))
             else:
                 yield _guarded(assignor, scenario, 1, partial(_plan, after, assignor))
 
@@ -144,12 +144,12 @@ def _state(measures: Mapping[str, int], racks: bool) -> dict[str, int | None]:
     }
 
 
-def _guarded(assignor: str, scenario: str, generations: int, answer: Callable[[], dict[str, Any]]) -> Answer:
+def _guarded(assignor: str, scenario: str, generations: int, answer: Callable[[], dict[str, Any]]) -> ScenarioResult:
     """The answer, or a row that says why there is none: a strategy may be anybody's code."""
     try:
-        return Answer(assignor, scenario, generations, **answer())
+        return ScenarioResult(assignor, scenario, generations, **answer())
     except Exception as error:  # the errors of one group end in its rows
-        return Answer(assignor, scenario, generations, error=sentence(error))
+        return ScenarioResult(assignor, scenario, generations, error=sentence(error))
 
 
 def sentence(error: Exception) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints, ints
 from apportion.history.records import Generation, counts_after
+from apportion.model.build import build, find_partitions
 from apportion.model.group import Claims, Group
-from apportion.model.names import build, find_partitions
 
 TopicEntries = Mapping[str, Sequence[Mapping[str, Any]]]
 """Topic to its partitions as entries of group.json: partition, and racks, begin, end, committed where known."""

@@ -7,13 +7,13 @@ from typing import Any
 
 from apportion.history.fold import Present
 from apportion.history.present import group_json
-from apportion.history.records import Seat
+from apportion.history.records import GenerationMember
 
 
 def present_of(row: Mapping[str, Any]) -> Present:
     """A group as it stands."""
     members = tuple(
-        Seat(
+        GenerationMember(
             member["member_id"],
             tuple(member["topics"] or ()),
             {held["topic"]: tuple(held["partitions"]) for held in member["assigned"]},

@@ -19,7 +19,7 @@ WORST: Final = (OK, WARN, STALL, REWIND, STOP)
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitSample:
     """One commit of the window: when (ms), how far, and the lag it left; None where no log end was known then."""
 
     at: int
@@ -28,7 +28,7 @@ class Commit:
 
 
 def verdict(
-    window: Sequence[Commit], lag: int | None, now: int, allowed_lag: int = 0, behind_since: int | None = None
+    window: Sequence[CommitSample], lag: int | None, now: int, allowed_lag: int = 0, behind_since: int | None = None
 ) -> str:
     """The verdict on one partition.
 
@@ -62,7 +62,7 @@ def verdict(
     return WARN if len(known) > 1 and never_shrank else OK
 
 
-def _rewound(window: Sequence[Commit]) -> bool:
+def _rewound(window: Sequence[CommitSample]) -> bool:
     """Whether an offset went back and no later commit came up to it again."""
     highest = window[0].committed
     for commit in window:

@@ -11,24 +11,24 @@ import numpy as np
 import pyarrow as pa
 
 from apportion.errors import UnreadableBytes
-from apportion.history.cause import Commits
+from apportion.history.cause import CommitInterval
 from apportion.history.fold import OTHER_MEMBERS, OTHERS, Present, of_other_kind
-from apportion.history.memory import Memory, Remembered, Standing, World
-from apportion.history.records import Event
+from apportion.history.group_history import CommittedOffset, GroupHistories, GroupHistory, TopicMetadata
+from apportion.history.records import GroupRecord
 from apportion.inputs import dump_files, parquet
+from apportion.inputs.described_group import Observed
 from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS
-from apportion.inputs.observed import Observed
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
 from apportion.wire.primitives import Reader
 
 
 def read(path: str | Path) -> list[Observed]:
     """Every group of a dump that is not gone, as it stands after the last record, by name."""
-    memory = remember(path)
+    memory = load_histories(path)
     return [observed(group) for group in memory.living]
 
 
-def observed(group: Remembered) -> Observed:
+def observed(group: GroupHistory) -> Observed:
     """One group in the form that the command line shows."""
     present = group.present
     if present is None:
@@ -38,27 +38,27 @@ def observed(group: Remembered) -> Observed:
     )
 
 
-def remember(path: str | Path) -> Memory:
+def load_histories(path: str | Path) -> GroupHistories:
     """All groups of a dump with their histories; records that nobody can read are left out here."""
     files = dump_files.find(path)
-    drafts: dict[str, Draft] = {}
+    drafts: dict[str, GroupUnderway] = {}
     names: dict[str, str] = {}
     others = Others()
     for event in _records(files.records):
         _take(event, drafts, names, others)
     known = others.groups()
     for name in known:
-        drafts.setdefault(name, Draft())
+        drafts.setdefault(name, GroupUnderway())
     world = read_world(files.ends, files.topics, names)
-    return Memory({name: drafts[name].done(name, world, known.get(name)) for name in sorted(drafts)}, world)
+    return GroupHistories({name: drafts[name].done(name, world, known.get(name)) for name in sorted(drafts)}, world)
 
 
 @dataclass
-class Draft:
+class GroupUnderway:
     """A group while its records are read in order."""
 
-    events: list[Event] = field(default_factory=list)
-    commits: dict[tuple[str, int], Standing] = field(default_factory=dict)
+    events: list[GroupRecord] = field(default_factory=list)
+    commits: dict[tuple[str, int], CommittedOffset] = field(default_factory=dict)
     habits: dict[tuple[int, str, int], tuple[int, int, int]] = field(default_factory=dict)
 
     def commit(self, record: Commit) -> None:
@@ -67,16 +67,16 @@ class Draft:
         if record.tombstone or record.committed is None:
             self.commits.pop(place, None)
             return
-        self.commits[place] = Standing(record.committed, record.topic_id, record.commit_time)
+        self.commits[place] = CommittedOffset(record.committed, record.topic_id, record.commit_time)
         at = record.commit_time or 0
         key = (self.events[-1].offset if self.events else -1, *place)
         n, first, last = self.habits.get(key, (0, at, at))
         self.habits[key] = (n + 1, min(first, at), max(last, at))
 
-    def done(self, name: str, world: World, other: Present | None = None) -> Remembered:
+    def done(self, name: str, world: TopicMetadata, other: Present | None = None) -> GroupHistory:
         """The group, once all is read."""
-        habits = [Commits(*key, *counted) for key, counted in self.habits.items()]
-        return Remembered(name, self.events, self.commits, habits, world, other)
+        habits = [CommitInterval(*key, *counted) for key, counted in self.habits.items()]
+        return GroupHistory(name, self.events, self.commits, habits, world, other)
 
 
 @dataclass
@@ -128,17 +128,19 @@ class _Raw:
     holes: int
 
 
-def _take(raw: _Raw, drafts: dict[str, Draft], names: dict[str, str], others: Others) -> None:
+def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: dict[str, str], others: Others) -> None:
     try:
         record = decode(raw.key, raw.value)
     except UnreadableBytes:
         return
     if isinstance(record, Commit):
-        drafts.setdefault(record.group, Draft()).commit(record)
+        drafts.setdefault(record.group, GroupUnderway()).commit(record)
         if record.topic_id is not None:
             names[record.topic_id] = record.topic
     elif isinstance(record, GroupGeneration | EpochRecord):
-        drafts.setdefault(record.group, Draft()).events.append(Event(raw.offset, raw.at, record, raw.holes))
+        drafts.setdefault(record.group, GroupUnderway()).events.append(
+            GroupRecord(raw.offset, raw.at, record, raw.holes)
+        )
     elif raw.key is not None:
         others.take(record.key_type, raw.key, raw.value)
 
@@ -166,7 +168,7 @@ def _records(files: Iterable[Path]) -> Iterator[_Raw]:
         )
 
 
-def read_world(ends: Iterable[Path], topics: Iterable[Path], names: dict[str, str]) -> World:
+def read_world(ends: Iterable[Path], topics: Iterable[Path], names: dict[str, str]) -> TopicMetadata:
     """The topics with their newest log ends, racks and ids.
 
     names
@@ -194,4 +196,4 @@ def read_world(ends: Iterable[Path], topics: Iterable[Path], names: dict[str, st
                 ids[row["topic"]] = row["topic_id"]
     known = {**names, **{topic_id: topic for topic, topic_id in ids.items()}}
     ordered = {topic: [entries[topic][p] for p in sorted(entries[topic])] for topic in sorted(entries)}
-    return World(ordered, ids, known)
+    return TopicMetadata(ordered, ids, known)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from apportion.errors import UnknownName, UnreadableBytes
 from apportion.inputs.cluster import Cluster, connect, patiently
 from apportion.inputs.config import Connection
-from apportion.inputs.observed import Observed
+from apportion.inputs.described_group import Observed
 from apportion.wire.assignment import read_assignment
 from apportion.wire.subscription import read_subscription
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from apportion.errors import BadInput
-from apportion.inputs.observed import Observed
+from apportion.inputs.described_group import Observed
 from apportion.inputs.printed import NAMED, Fields, columns_of, decoded, rows
 
 _KAFKA_3_7: Final = re.compile(r"\([\d,]+\)")

@@ -6,7 +6,7 @@ import os
 from typing import Any, Final
 
 from apportion.errors import ApportionError, BadInput, Unavailable
-from apportion.inputs.observed import Observed
+from apportion.inputs.described_group import Observed
 
 NEEDED: Final = (
     "group.json, a dump (a folder with records/), the pipeline's tables (a folder with silver/ and gold/), "
@@ -66,7 +66,7 @@ def groups_in_folder(path: str) -> list[Observed]:
 
 def _from_json(content: bytes, name: str) -> list[Observed]:
     """One group, or the ``{"groups": [...]}`` that describe itself writes."""
-    from apportion.model.text import check_group, read_json
+    from apportion.model.group_json import check_group, read_json
 
     raw: Any = read_json(content.removeprefix(b"\xef\xbb\xbf"), name, finite=False)
     if isinstance(raw, dict) and "groups" in raw and "members" not in raw:
@@ -76,7 +76,7 @@ def _from_json(content: bytes, name: str) -> list[Observed]:
 
 
 def _many(raw: dict[str, Any]) -> list[Observed]:
-    from apportion.model.text import check_group
+    from apportion.model.group_json import check_group
 
     if raw.get("version", 1) != 1 or set(raw) - {"version", "groups"}:
         raise BadInput("version and groups", ", ".join(sorted(raw))[:60], '{"version": 1, "groups": [...]}')

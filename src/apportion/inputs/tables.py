@@ -11,12 +11,12 @@ import numpy as np
 
 from apportion.errors import BadInput
 from apportion.history import rows
-from apportion.history.cause import Commits
+from apportion.history.cause import CommitInterval
 from apportion.history.fold import OTHERS, Present, of_other_kind
-from apportion.history.memory import Memory, Remembered, Standing
+from apportion.history.group_history import CommittedOffset, GroupHistories, GroupHistory
 from apportion.inputs import parquet
+from apportion.inputs.described_group import Observed
 from apportion.inputs.dump import observed, read_world
-from apportion.inputs.observed import Observed
 from apportion.inputs.parquet import BIGINT, BOOLEAN, INT, LIST, TEXT, TIME
 
 _SOURCE: Final = {"source_partition": INT, "source_offset": BIGINT}
@@ -45,10 +45,10 @@ NEEDED: Final = "tables that `apportion pipeline build` made: a folder with silv
 
 def read(path: str | Path) -> list[Observed]:
     """Every group of the tables that is not gone, as it stands after the last record, by name."""
-    return [observed(group) for group in remember(path).living]
+    return [observed(group) for group in load_histories(path).living]
 
 
-def remember(path: str | Path) -> Memory:
+def load_histories(path: str | Path) -> GroupHistories:
     """All groups of the silver tables with their histories."""
     folder = Path(path)
     if not (folder / "silver").is_dir():
@@ -69,8 +69,8 @@ def remember(path: str | Path) -> Memory:
     for name in sorted({*generations, *epochs, *commits, *others}):
         events = rows.events(name, generations.get(name, ()), epochs.get(name, ()))
         standing, habits = _commits(commits.get(name, []), [event.offset for event in events])
-        groups[name] = Remembered(name, events, standing, habits, world, others.get(name))
-    return Memory(groups, world)
+        groups[name] = GroupHistory(name, events, standing, habits, world, others.get(name))
+    return GroupHistories(groups, world)
 
 
 def check_version(folder: Path) -> None:
@@ -130,18 +130,20 @@ def _by_group(
     return found
 
 
-def _commits(found: list[dict[str, Any]], marks: list[int]) -> tuple[dict[tuple[str, int], Standing], list[Commits]]:
+def _commits(
+    found: list[dict[str, Any]], marks: list[int]
+) -> tuple[dict[tuple[str, int], CommittedOffset], list[CommitInterval]]:
     """The standing commits of a group, and all counted between its records."""
-    standing: dict[tuple[str, int], Standing] = {}
+    standing: dict[tuple[str, int], CommittedOffset] = {}
     counted: dict[tuple[int, str, int], tuple[int, int, int]] = {}
     for row in sorted(found, key=lambda row: row["source_offset"]):
         place = (row["topic"], row["partition"])
         if row["tombstone"]:
             standing.pop(place, None)
             continue
-        standing[place] = Standing(row["committed"], row["topic_id"], row["commit_time"])
+        standing[place] = CommittedOffset(row["committed"], row["topic_id"], row["commit_time"])
         i = int(np.searchsorted(marks, row["source_offset"]))
         key, at = (marks[i - 1] if i else -1, *place), row["commit_time"] or 0
         n, first, last = counted.get(key, (0, at, at))
         counted[key] = (n + 1, min(first, at), max(last, at))
-    return standing, [Commits(*key, *numbers) for key, numbers in counted.items()]
+    return standing, [CommitInterval(*key, *numbers) for key, numbers in counted.items()]

@@ -86,7 +86,7 @@ def _wide(group: Group, order: tuple[str, ...]) -> Answer:
     table = Wide(group.start, subscribers(group.subscriptions, group.subscription_of, group.T), group.M)
     claim, contested = np.full(group.P, NOBODY, dtype=np.int64), None
     if "moves" in order:
-        claim, contested = group.owner, group.contested != NOBODY
+        claim, contested = group.owner, group.claimed_by != NOBODY
     owner = table.plan(claim, contested)
     proof = dict.fromkeys(order, "heuristic")
     measures = measure(group, owner)

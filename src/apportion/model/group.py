@@ -29,15 +29,15 @@ class Claims:
         (C,) a member and a partition that exists; no pair stands twice.
     strays
         Claims on what does not exist: (member, topic name, partition id).
-    said
+    as_given
         (M,) the claims as each member said them, topic to ids, where plans may hand those lists on; else empty.
         Together, in this order, they say just the pairs, and no list is empty.
     """
 
     member: Ints
     partition: Ints
-    strays: tuple[tuple[int, str, int], ...] = ()
-    said: tuple[Mapping[str, Sequence[int]] | None, ...] = ()
+    nonexistent: tuple[tuple[int, str, int], ...] = ()
+    as_given: tuple[Mapping[str, Sequence[int]] | None, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +238,7 @@ class Group:
         return known
 
     @cached_property
-    def contested(self) -> Ints:
+    def claimed_by(self) -> Ints:
         """(P,) who claims each partition, rightly or not: -1 nobody, -2 several members, else the one."""
         claimed = np.full(self.P, NOBODY, dtype=np.int64)
         claimed[self.claims.partition] = self.claims.member
@@ -269,9 +269,9 @@ class Group:
         """The partition as Kafka calls it: topic name and id."""
         return self.topics[int(self.topic_of[partition])], int(self.number[partition])
 
-    def fell(self) -> Iterator[tuple[int, str, int, str]]:
+    def rejected_claims(self) -> Iterator[tuple[int, str, int, str]]:
         """Every claim that fell: (member, topic, partition id, why), by topic, partition, member."""
-        rows = [(topic, number, member, "no such partition") for member, topic, number in self.claims.strays]
+        rows = [(topic, number, member, "no such partition") for member, topic, number in self.claims.nonexistent]
         for claim, why in self.verdict.reasons(self.claims.member, self.claims.partition, self.generation):
             topic, number = self.name_of(int(self.claims.partition[claim]))
             rows.append((topic, number, int(self.claims.member[claim]), why))

@@ -13,8 +13,8 @@ import numpy as np
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.model.group import Group
 from apportion.model.measures import measure
-from apportion.model.naming import Assignment, owners_to_names, partitions_to_names
 from apportion.model.notebook import plan_to_html
+from apportion.model.to_names import Assignment, owners_to_names, partitions_to_names
 
 
 class Certificate(Protocol):
@@ -83,7 +83,7 @@ class Plan:
         if not self.cooperative or not len(self.group.claims.member):
             return np.zeros(self.group.P, dtype=np.bool_)
         keeps = (self.owner != NOBODY) & (self.owner == self.group.owner)
-        claimed = self.group.contested
+        claimed = self.group.claimed_by
         held_back: Bools = (self.owner != NOBODY) & (claimed != NOBODY) & (claimed != self.owner) & ~keeps
         if self.answer.together is not None:
             held_back = np.isin(self.answer.together, self.answer.together[held_back]) & (self.owner != NOBODY)
@@ -120,7 +120,7 @@ class Plan:
         members = self.group.members
         return [
             {"member": members[member], "topic": topic, "partition": number, "why": why}
-            for member, topic, number, why in self.group.fell()
+            for member, topic, number, why in self.group.rejected_claims()
         ]
 
     def explain(self) -> list[str]:

@@ -13,7 +13,7 @@ from apportion.arrays import NOBODY, Ints
 from apportion.model.group import Group
 from apportion.model.measures import measure, rack_misses
 from apportion.model.plan import Plan
-from apportion.report.words import member_labels
+from apportion.report.oddities import member_labels
 
 MOST_ROWS: Final = 240
 """Partitions that a heat map shows; movers come first, the page says how many are left out."""

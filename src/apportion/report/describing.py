@@ -12,9 +12,9 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Longs
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads
-from apportion.model.naming import owners_to_names
+from apportion.model.to_names import owners_to_names
+from apportion.report.oddities import oddities
 from apportion.report.text import Cell, Table, count, partitions_in_words, shorten
-from apportion.report.words import oddities
 
 MOST_ROWS: Final = 60
 """Partitions that the narrow form lists; above, members alone are shown."""
@@ -22,7 +22,7 @@ NARROW: Final = 60
 
 
 @dataclass(frozen=True)
-class Standing:
+class ShownGroup:
     """A group to be shown, with what its source told besides.
 
     facts
@@ -72,7 +72,7 @@ class Standing:
         return f"{group.name or '(unnamed group)'}: {', '.join(told)}"
 
 
-def groups(standings: Sequence[Standing]) -> Table:
+def groups(standings: Sequence[ShownGroup]) -> Table:
     """A row a group."""
     columns = ("GROUP", "STATE", "ASSIGNMENT-STRATEGY", "#MEMBERS", "#PARTITIONS", "LAG", "ODD")
     rows: list[tuple[Cell, ...]] = [
@@ -85,7 +85,7 @@ def groups(standings: Sequence[Standing]) -> Table:
     return Table(columns, rows)
 
 
-def members(standing: Standing, wide: bool = False) -> Table:
+def members(standing: ShownGroup, wide: bool = False) -> Table:
     """A row a member: where it is, what it holds, how far behind that is."""
     group = standing.group
     held, lag, owned = loads(group.owner, group.M), lag_held(group, group.owner), owners_to_names(group, group.owner)
@@ -112,7 +112,7 @@ def members(standing: Standing, wide: bool = False) -> Table:
     return Table(columns, rows, extra=frozenset({"GROUP"} | empty))
 
 
-def partitions(standings: Sequence[Standing]) -> Table:
+def partitions(standings: Sequence[ShownGroup]) -> Table:
     """A row a partition, as ``kafka-consumer-groups --describe`` prints it."""
     rows: list[tuple[Cell, ...]] = []
     for standing in standings:
@@ -143,7 +143,7 @@ def partitions(standings: Sequence[Standing]) -> Table:
     return Table(columns, rows)
 
 
-def states(standings: Sequence[Standing]) -> Table:
+def states(standings: Sequence[ShownGroup]) -> Table:
     """A row a group, as ``kafka-consumer-groups --describe --state`` prints it."""
     columns = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "GENERATION", "#MEMBERS")
     rows: list[tuple[Cell, ...]] = [

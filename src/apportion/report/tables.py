@@ -10,8 +10,8 @@ import numpy as np
 from apportion.arrays import NOBODY
 from apportion.assignors import known, settings_of
 from apportion.model.measures import lag_held, loads
-from apportion.model.naming import partitions_to_names
 from apportion.model.plan import Plan
+from apportion.model.to_names import partitions_to_names
 from apportion.report.text import Table, count, partitions_in_words, shorten
 
 NARROW: Final = 60

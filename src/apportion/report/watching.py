@@ -9,9 +9,9 @@ from typing import Final
 
 from apportion.arrays import NOBODY
 from apportion.model.measures import lag_held, loads
-from apportion.report.describing import Standing
+from apportion.report.describing import ShownGroup
+from apportion.report.oddities import member_labels
 from apportion.report.text import cell_width, count, printable, shorten
-from apportion.report.words import member_labels
 
 BAR: Final = 30
 MOST_CHANGES: Final = 8
@@ -22,12 +22,12 @@ Owners = dict[tuple[str, int], str]
 class View:
     """What was seen last, and what changed until then."""
 
-    standing: Standing | None = None
+    standing: ShownGroup | None = None
     at: float = 0.0
     lag_before: int | None = None
     changes: list[str] = field(default_factory=list)
 
-    def take(self, standing: Standing, at: float) -> None:
+    def take(self, standing: ShownGroup, at: float) -> None:
         """One more look, at that moment (seconds since 1970)."""
         if self.standing is not None:
             change = difference(self.standing, standing)
@@ -56,7 +56,7 @@ class View:
         return f" ({now - self.lag_before:+,})"
 
 
-def bars(standing: Standing, width: int) -> list[str]:
+def bars(standing: ShownGroup, width: int) -> list[str]:
     """A line a member: its lag as a bar against the heaviest, its partitions."""
     group = standing.group
     if not group.M:
@@ -75,13 +75,13 @@ def bars(standing: Standing, width: int) -> list[str]:
     return lines
 
 
-def _identity(standing: Standing, m: int) -> str:
+def _identity(standing: ShownGroup, m: int) -> str:
     """What stays the same from one look to the next, unlike a label: a second member can take a client id."""
     group = standing.group
     return group.instance_ids[m] or group.members[m]
 
 
-def difference(before: Standing, now: Standing) -> str:
+def difference(before: ShownGroup, now: ShownGroup) -> str:
     """What changed between two looks, in a sentence; "" where owners, members and state are as before."""
     said = []
     came = _labels(now, set(now.group.members) - set(before.group.members))
@@ -102,13 +102,13 @@ def difference(before: Standing, now: Standing) -> str:
     return "; ".join(said)
 
 
-def _owners(standing: Standing) -> Owners:
+def _owners(standing: ShownGroup) -> Owners:
     group = standing.group
     names = [_identity(standing, m) for m in range(group.M)]
     return {group.name_of(p): names[m] for p, m in enumerate(group.owner.tolist()) if m != NOBODY}
 
 
-def _labels(standing: Standing, members: set[str]) -> list[str]:
+def _labels(standing: ShownGroup, members: set[str]) -> list[str]:
     group = standing.group
     return sorted(member_labels(group, [m for m, member in enumerate(group.members) if member in members]))
 

@@ -20,7 +20,7 @@ OUT: Final = 500
 """Rows that make a batch."""
 
 
-def each(table: DataFrame, make: Callable[[Mapping[str, Any]], Rows], schema: StructType) -> DataFrame:
+def map_groups(table: DataFrame, make: Callable[[Mapping[str, Any]], Rows], schema: StructType) -> DataFrame:
     """The table of all rows that ``make`` gives for each row; it is called in the workers and must pickle."""
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -48,7 +48,7 @@ class Seen:
         return self.largest_commit * ROWS_A_BATCH <= BATCH_BYTES
 
 
-def look(records: DataFrame) -> Seen:
+def scan(records: DataFrame) -> Seen:
     """One look at all records.
 
     Raises
@@ -75,9 +75,9 @@ def look(records: DataFrame) -> Seen:
     return Seen(bool(seen["twice"]), seen["size"])
 
 
-def once(records: DataFrame, seen: Seen | None = None) -> DataFrame:
-    """Each (partition, offset) once: records themselves, unless some stand twice. Raises as ``look``."""
-    return records.dropDuplicates(list(_PLACE)) if (seen or look(records)).twice else records
+def deduplicate(records: DataFrame, seen: Seen | None = None) -> DataFrame:
+    """Each (partition, offset) once: records themselves, unless some stand twice. Raises as ``scan``."""
+    return records.dropDuplicates(list(_PLACE)) if (seen or scan(records)).twice else records
 
 
 def commits(records: DataFrame) -> DataFrame:

@@ -10,13 +10,13 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from apportion.history import rows
-from apportion.history.cause import Commits, Habits
+from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import OTHER_MEMBERS, OTHERS, Folded, fold
 from apportion.history.rebalances import rebalances
-from apportion.history.records import CLASSIC, CONSUMER, Seat
+from apportion.history.records import CLASSIC, CONSUMER, GenerationMember
 from apportion.history.scenarios import sentence
 from apportion.spark import schemas
-from apportion.spark.batches import each
+from apportion.spark.batches import map_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,7 +35,7 @@ FOLDED: Final = StructType(
 
 def folded(histories: DataFrame) -> DataFrame:
     """One row a group from ``histories``: (group, type, state, protocol, generation, readable, members, rebalances)."""
-    return each(histories, _folded, FOLDED)
+    return map_groups(histories, _folded, FOLDED)
 
 
 def _folded(row: Row) -> Iterator[Row]:
@@ -52,8 +52,8 @@ def _folded(row: Row) -> Iterator[Row]:
 
 def _fold_one(row: Row) -> Row:
     found = folded_of(row)
-    habits = Habits(
-        Commits(h["after"], h["topic"], h["partition"], h["n"], h["first"], h["last"]) for h in row["habits"]
+    habits = CommitCadence(
+        CommitInterval(h["after"], h["topic"], h["partition"], h["n"], h["first"], h["last"]) for h in row["habits"]
     )
     changes = [asdict(change) for change in rebalances(found.generations, habits)]
     for change in changes:
@@ -76,7 +76,7 @@ def folded_of(row: Row) -> Folded:
     return fold(rows.events(row["group"], row["generations"], row["epochs"]), row["names"] or {})
 
 
-def _member(seat: Seat) -> Row:
+def _member(seat: GenerationMember) -> Row:
     return {
         "member_id": seat.member_id,
         "instance_id": seat.instance_id,

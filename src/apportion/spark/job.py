@@ -79,13 +79,13 @@ def capture(
     from apportion.inputs.cluster import connect
     from apportion.inputs.properties import Properties, read_properties
     from apportion.spark import capture as capturing
-    from apportion.spark import session, trouble
+    from apportion.spark import errors, session
 
     if source not in ("auto", "connector", "python"):
         raise UnknownName("source", source, ["auto", "connector", "python"])
     folder = Path(directory).absolute()
     properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
-    with trouble.plainly(folder):
+    with errors.plainly(folder):
         if source == "auto" and (folder / "capture.json").exists():
             source = capturing.read_origin(folder).source
         source = capturing.chosen_source(source)
@@ -94,7 +94,7 @@ def capture(
         with session.session(spark, kafka=source == "connector") as running:
 
             def once() -> Captured:
-                with trouble.plainly(folder):
+                with errors.plainly(folder):
                     return capturing.capture_once(
                         running, bootstrap, folder, properties, source, progress, rows_a_batch
                     )
@@ -134,20 +134,20 @@ def build(
     _needs_libraries()
     from apportion.assignors import find
     from apportion.inputs import tables
-    from apportion.spark import session, sinks, sources, trouble
+    from apportion.spark import errors, session, sinks, sources
 
     settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
     if assignors is not None:
         settings["assignors"] = [find(name).name for name in assignors]
     if spark is None:
         session.java()  # where it is missing, no folder is made first
-    with trouble.plainly(dump):
+    with errors.plainly(dump):
         quick = sources.check_dump(dump) < QUICK_ROWS
         tables.check_version(out)
         sinks.check_form(out, delta)
     progress("starting Spark")
     with (
-        trouble.plainly(out),
+        errors.plainly(out),
         sinks.parquet(out) as sink,
         # Between the two: its threads end when the session has, and before their drafts are swept away.
         ThreadPoolExecutor(AT_ONCE) as pool,
@@ -213,13 +213,13 @@ def _steps(
 ) -> dict[str, Make]:
     """Table -> how it is made from those before it."""
     from apportion.spark import decode, gold, session, sources
-    from apportion.spark.personal import Personal
+    from apportion.spark.privacy import Personal
 
-    seen = decode.look(source.records)
-    records = committed = decode.once(source.records, seen)
+    seen = decode.scan(source.records)
+    records = committed = decode.deduplicate(source.records, seen)
     if seen.light:
         roomy = session.by_rows(records.sparkSession)
-        committed = decode.once(sources.read_files(roomy, source.files).records, seen)
+        committed = decode.deduplicate(sources.read_files(roomy, source.files).records, seen)
     rule = Personal(personal_days, personal)
     return {
         "silver/commits": lambda t: decode.commits(committed),
@@ -273,10 +273,10 @@ def _status(place: Path, name: str) -> TableStatus:
     import pyarrow.parquet as pq
 
     from apportion.inputs import parquet
-    from apportion.spark import trouble
+    from apportion.spark import errors
 
     files = [file for file in parquet.files(place) if file.parent == place]
-    with trouble.plainly(place):
+    with errors.plainly(place):
         footers = [pq.read_metadata(file) for file in files]
     column = "timestamp" if name == "records" else "at"
     times = [time for footer in footers if (time := _newest(footer, column)) is not None]

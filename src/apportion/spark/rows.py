@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from apportion.errors import UnreadableBytes
 from apportion.spark import schemas
-from apportion.wire.commits import Column, Commits, decode_commits, packed, sixteens, text_views, topic_id_texts
+from apportion.wire.commits import Column, CommitColumns, decode_commits, packed, sixteens, text_views, topic_id_texts
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Member, Other, Record, decode
 from apportion.wire.partitions import Held
 
@@ -59,7 +59,7 @@ def commit_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     if not rest.size:
         return fast
     slow, slow_rows = _commits_one_by_one(batch, rest)
-    both = pa.Table.from_batches([fast, slow]).combine_chunks()
+    both = pa.TableSchema.from_batches([fast, slow]).combine_chunks()
     order = np.argsort(np.concatenate([done, slow_rows]), kind="stable")
     return both.take(pa.array(order)).combine_chunks().to_batches()[0] if order.size else fast
 
@@ -92,7 +92,7 @@ def column(array: pa.Array) -> Column:
 
 
 def _commit_columns(
-    batch: pa.RecordBatch, keys: Column, values: Column, found: Commits, rows: np.ndarray[Any, Any]
+    batch: pa.RecordBatch, keys: Column, values: Column, found: CommitColumns, rows: np.ndarray[Any, Any]
 ) -> pa.RecordBatch:
     whole = rows.size == batch.num_rows
 

@@ -46,7 +46,7 @@ def column(name: str, kind: DataType, comment: str, null: str = "") -> StructFie
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSchema:
     """One table: a folder of Parquet files.
 
     rows
@@ -63,7 +63,7 @@ class Table:
     day: str | None = None
 
 
-def arrow_schema(table: Table) -> pa.Schema:
+def arrow_schema(table: TableSchema) -> pa.Schema:
     """The Arrow form of a table's schema: times in microseconds of UTC, every column nullable."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -111,7 +111,7 @@ MEMBER: Final = StructType(
 
 # -- bronze ----------------------------------------------------------------------------------------------------------
 
-RECORDS: Final = Table(
+RECORDS: Final = TableSchema(
     "a record of `__consumer_offsets` as it came",
     StructType(
         [
@@ -127,7 +127,7 @@ RECORDS: Final = Table(
     ("partition", "offset"),
 )
 
-ENDS: Final = Table(
+ENDS: Final = TableSchema(
     "the ends of a partition's log at one moment",
     StructType(
         [
@@ -142,7 +142,7 @@ ENDS: Final = Table(
     ("topic", "partition", "at"),
 )
 
-TOPICS: Final = Table(
+TOPICS: Final = TableSchema(
     "a partition of a topic, when the log ends were sampled",
     StructType(
         [
@@ -157,7 +157,7 @@ TOPICS: Final = Table(
 
 # -- silver ----------------------------------------------------------------------------------------------------------
 
-COMMITS: Final = Table(
+COMMITS: Final = TableSchema(
     "a committed offset, or its deletion (key types 0 and 1)",
     StructType(
         [
@@ -181,7 +181,7 @@ COMMITS: Final = Table(
     "at",
 )
 
-GENERATIONS: Final = Table(
+GENERATIONS: Final = TableSchema(
     "a record of a classic group: a generation, or the group's deletion (key type 2)",
     StructType(
         [
@@ -202,7 +202,7 @@ GENERATIONS: Final = Table(
     "at",
 )
 
-EPOCHS: Final = Table(
+EPOCHS: Final = TableSchema(
     "a record of a KIP-848 group (key types 3 to 8)",
     StructType(
         [
@@ -221,7 +221,7 @@ EPOCHS: Final = Table(
     "at",
 )
 
-REJECTS: Final = Table(
+REJECTS: Final = TableSchema(
     "a record that could not be read",
     StructType(
         [
@@ -236,7 +236,7 @@ REJECTS: Final = Table(
     "at",
 )
 
-COUNTS: Final = Table(
+COUNTS: Final = TableSchema(
     "how many records of one kind were read; rejects are not counted here",
     StructType(
         [
@@ -249,7 +249,7 @@ COUNTS: Final = Table(
     ("key_type", "tombstone", "value_version"),
 )
 
-GAPS: Final = Table(
+GAPS: Final = TableSchema(
     "a run of offsets of `__consumer_offsets` that holds no record: compaction, a transaction's marker, or a gap",
     StructType(
         [
@@ -264,7 +264,7 @@ GAPS: Final = Table(
 
 # -- gold ------------------------------------------------------------------------------------------------------------
 
-NEWEST: Final = Table(
+NEWEST: Final = TableSchema(
     "the newest commit that stands, for each group and partition",
     StructType(
         [
@@ -282,7 +282,7 @@ NEWEST: Final = Table(
     ("group", "topic", "partition"),
 )
 
-LAG: Final = Table(
+LAG: Final = TableSchema(
     "how far a group is behind on a partition",
     StructType(
         [
@@ -358,7 +358,7 @@ COMMITTED: Final = StructType(
     ]
 )
 
-GROUPS: Final = Table(
+GROUPS: Final = TableSchema(
     "a group as it stands at the end",
     StructType(
         [
@@ -373,7 +373,7 @@ GROUPS: Final = Table(
     ("group",),
 )
 
-REBALANCES: Final = Table(
+REBALANCES: Final = TableSchema(
     "a rebalance: a group's record and the one before it",
     StructType(
         [
@@ -402,7 +402,7 @@ REBALANCES: Final = Table(
     "at",
 )
 
-WHATIF: Final = Table(
+WHATIF: Final = TableSchema(
     "what a strategy would have done with a group, under a scenario",
     StructType(
         [
@@ -428,7 +428,7 @@ WHATIF: Final = Table(
     ("group", "scenario", "assignor"),
 )
 
-GROUP_STATE: Final = Table(
+GROUP_STATE: Final = TableSchema(
     "all that a strategy needs to know of a group's present: the arrays that gold/whatif is made from",
     StructType(
         [
@@ -450,7 +450,7 @@ GROUP_STATE: Final = Table(
     ("group",),
 )
 
-VERDICTS: Final = Table(
+VERDICTS: Final = TableSchema(
     "Burrow's word on a group's partition",
     StructType(
         [
@@ -467,7 +467,7 @@ VERDICTS: Final = Table(
     ("group", "topic", "partition"),
 )
 
-TABLES: Final[dict[str, Table]] = {
+TABLES: Final[dict[str, TableSchema]] = {
     "silver/commits": COMMITS,
     "silver/generations": GENERATIONS,
     "silver/epochs": EPOCHS,

@@ -22,7 +22,7 @@ from pyspark.sql import functions as sql
 
 from apportion.errors import BadInput, MissingExtra, Unavailable
 from apportion.spark.files import MADE, write_empty, writing
-from apportion.spark.schemas import Table, arrow_schema
+from apportion.spark.schemas import TableSchema, arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,7 +35,7 @@ _DAY: Final = "_day"
 class Sink(Protocol):
     """What a pipeline's run needs of the place that it writes to."""
 
-    def write(self, name: str, made: DataFrame, table: Table, files: int) -> DataFrame:
+    def write(self, name: str, made: DataFrame, table: TableSchema, files: int) -> DataFrame:
         """Compute a table and keep it aside; gives it back for the tables that are made from it."""
 
     def keep(self, name: str, text: str) -> None:
@@ -122,7 +122,7 @@ class ParquetSink:
         self.reader: SparkSession | None = None
         """The session that reads what was staged; that of the table by default."""
 
-    def write(self, name: str, made: DataFrame, table: Table, files: int) -> DataFrame:
+    def write(self, name: str, made: DataFrame, table: TableSchema, files: int) -> DataFrame:
         """Stage a table of at most ``files`` files (a day) and give it back as it stands there."""
         stage = self.staging / "new" / name
         stage.mkdir(parents=True)
@@ -149,7 +149,7 @@ class ParquetSink:
         self.written = []
 
 
-def _in_order(frame: DataFrame, table: Table, files: int) -> DataFrame:
+def _in_order(frame: DataFrame, table: TableSchema, files: int) -> DataFrame:
     """Rows sorted, and dealt to a number of tasks by value alone; with the day first where the table has days."""
     order: list[Column] = [sql.col(f"`{name}`") for name in table.order]
     if table.day is not None:
@@ -186,7 +186,7 @@ class DeltaSink:
             raise MissingExtra("The Delta sink", "delta") from error
         self.inner = inner
 
-    def write(self, name: str, made: DataFrame, table: Table, files: int) -> DataFrame:
+    def write(self, name: str, made: DataFrame, table: TableSchema, files: int) -> DataFrame:
         """Stage it as Parquet; Delta gets it when all are there."""
         return self.inner.write(name, made, table, files)
 
@@ -208,6 +208,6 @@ class DeltaSink:
         self.inner.publish()
 
 
-def read_table(spark: SparkSession, root: Path, name: str, table: Table) -> DataFrame:
+def read_table(spark: SparkSession, root: Path, name: str, table: TableSchema) -> DataFrame:
     """A published table."""
     return spark.read.schema(table.schema).parquet(str(root / name))

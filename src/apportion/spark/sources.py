@@ -73,7 +73,7 @@ def read_files(spark: SparkSession, files: DumpFiles) -> Dump:
     return Dump(files, records, ends.distinct(), topics, count)
 
 
-def _table(spark: SparkSession, files: Forms, columns: Mapping[str, Check], table: schemas.Table) -> DataFrame:
+def _table(spark: SparkSession, files: Forms, columns: Mapping[str, Check], table: schemas.TableSchema) -> DataFrame:
     """The files as one table of exactly these columns; files of one form are read together."""
     forms: dict[tuple[str, ...], list[str]] = {}
     for file, stored in files.items():

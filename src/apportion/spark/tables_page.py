@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from apportion.spark.schemas import ENDS, RECORDS, TABLES, TOPICS, Table
+from apportion.spark.schemas import ENDS, RECORDS, TABLES, TOPICS, TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ Each table is a folder of Parquet files. Times are UTC, `int` has 32 bits, `bigi
 with `2026-11-21-*.parquet` and dropped with `rm`. Rows are sorted by the columns named under "sorted by".
 """
 
-BRONZE: Final[dict[str, Table]] = {"records": RECORDS, "ends": ENDS, "topics": TOPICS}
+BRONZE: Final[dict[str, TableSchema]] = {"records": RECORDS, "ends": ENDS, "topics": TOPICS}
 
 
 def page() -> str:
@@ -34,7 +34,7 @@ def page() -> str:
     return "".join(parts)
 
 
-def _section(name: str, table: Table, level: int) -> str:
+def _section(name: str, table: TableSchema, level: int) -> str:
     facts = f"One row: {table.rows}. Sorted by {', '.join(f'`{column}`' for column in table.order)}"
     facts += f"; a file a day by `{table.day}`.\n" if table.day else ".\n"
     lines = ["| column | type | null | meaning |", "|---|---|---|---|"]

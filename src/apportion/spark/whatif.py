@@ -12,7 +12,7 @@ from apportion.history.fold import fold
 from apportion.history.scenarios import sentence, what_if
 from apportion.history.stored import group_json_of
 from apportion.spark import schemas
-from apportion.spark.batches import each
+from apportion.spark.batches import map_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,7 +35,7 @@ def whatif(
     whole = histories.drop("habits").join(group_state, "group", "left")
     if tasks:
         whole = whole.repartition(tasks, "group")
-    return each(whole, partial(_answers, assignors), schemas.WHATIF.schema)
+    return map_groups(whole, partial(_answers, assignors), schemas.WHATIF.schema)
 
 
 def _answers(assignors: Sequence[str] | None, row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

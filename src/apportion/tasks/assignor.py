@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
-from apportion.tasks.crew import Crew
+from apportion.tasks.application_state import ApplicationState
 from apportion.tasks.place import Placing, place
 from apportion.tasks.settings import TaskSettings
 
@@ -49,13 +49,13 @@ class TaskAnswer:
         return bool((self.active == self.target).all())
 
 
-def assign_tasks(crew: Crew, settings: TaskSettings) -> TaskAnswer:
+def assign_tasks(state: ApplicationState, settings: TaskSettings) -> TaskAnswer:
     """Place active tasks, standbys and warm-ups, in this order."""
-    may_run = caught_up(crew, settings.acceptable_recovery_lag)
-    active, exact = _place_active(crew, may_run, settings)
-    target, _ = _place_target(crew, active, settings)
-    standby, exact_standby = _place_standbys(crew, active, target, settings)
-    warmup = _choose_warmups(crew, active, target, standby, settings)
+    may_run = caught_up(state, settings.acceptable_recovery_lag)
+    active, exact = _place_active(state, may_run, settings)
+    target, _ = _place_target(state, active, settings)
+    standby, exact_standby = _place_standbys(state, active, target, settings)
+    warmup = _choose_warmups(state, active, target, standby, settings)
     how = "optimal" if exact else "heuristic"
     proof = {"active": "optimal", "caught-up": "optimal", "balance": how, "moves": how}
     if settings.rack_aware_assignment_strategy != "none":
@@ -67,28 +67,28 @@ def assign_tasks(crew: Crew, settings: TaskSettings) -> TaskAnswer:
     return TaskAnswer(active, target, standby, warmup, proof)
 
 
-def caught_up(crew: Crew, acceptable_lag: int) -> Bools:
+def caught_up(state: ApplicationState, acceptable_lag: int) -> Bools:
     """(N, Q) where a task may run at once: within the lag, else where least is missing; stateless ones anywhere."""
-    may = crew.lag <= acceptable_lag
-    may &= crew.lag != UNKNOWN
-    far = np.flatnonzero(~may.any(axis=1) & crew.stateful)
-    missing = np.where(crew.lag[far] != UNKNOWN, crew.lag[far], np.iinfo(np.int64).max)
+    may = state.lag <= acceptable_lag
+    may &= state.lag != UNKNOWN
+    far = np.flatnonzero(~may.any(axis=1) & state.stateful)
+    missing = np.where(state.lag[far] != UNKNOWN, state.lag[far], np.iinfo(np.int64).max)
     may[far] = missing == missing.min(axis=1, keepdims=True)
-    may[~crew.stateful] = True
+    may[~state.stateful] = True
     return may
 
 
-def _place_active(crew: Crew, may_run: Bools, settings: TaskSettings) -> tuple[Ints, bool]:
+def _place_active(state: ApplicationState, may_run: Bools, settings: TaskSettings) -> tuple[Ints, bool]:
     """Stateful tasks balanced over the places where each may run, stateless ones on top; fewest moves in each."""
-    cost = _active_cost(crew, settings)
+    cost = _active_cost(state, settings)
     by_kind = settings.rack_aware_assignment_strategy == "balance_subtopology"
-    active = np.full(len(crew.tasks), NOBODY, dtype=np.int64)
-    load = np.zeros(len(crew.threads), dtype=np.int64)
+    active = np.full(len(state.tasks), NOBODY, dtype=np.int64)
+    load = np.zeros(len(state.threads), dtype=np.int64)
     exact = True
-    for chosen in (_rows(crew.stateful), _rows(~crew.stateful)):
-        kind = crew.subtopology_of[chosen] if by_kind else None
-        active[chosen], proved = place(Placing(may_run[chosen], cost[chosen], crew.threads, load, kind))
-        load = np.bincount(active[active != NOBODY], minlength=len(crew.threads))
+    for chosen in (_rows(state.stateful), _rows(~state.stateful)):
+        kind = state.subtopology_of[chosen] if by_kind else None
+        active[chosen], proved = place(Placing(may_run[chosen], cost[chosen], state.threads, load, kind))
+        load = np.bincount(active[active != NOBODY], minlength=len(state.threads))
         exact &= proved
     return active, exact
 
@@ -98,40 +98,40 @@ def _rows(chosen: Bools) -> Bools | slice:
     return slice(None) if chosen.all() else chosen
 
 
-def _active_cost(crew: Crew, settings: TaskSettings) -> Ints:
+def _active_cost(state: ApplicationState, settings: TaskSettings) -> Ints:
     """(N, Q) 1 for a move; or with a rack-aware strategy the prices of moves and of traffic."""
     plain = settings.rack_aware_assignment_strategy == "none"
     # A million numbers of 0 and 1 need not be wide, where nothing is added to them.
-    away = np.ones(crew.lag.shape, dtype=np.int8 if plain else np.int64)
-    stayed = np.flatnonzero(crew.ran != NOBODY)
-    away[stayed, crew.ran[stayed]] = 0
+    away = np.ones(state.lag.shape, dtype=np.int8 if plain else np.int64)
+    stayed = np.flatnonzero(state.ran != NOBODY)
+    away[stayed, state.ran[stayed]] = 0
     if plain:
         return away
-    traffic = crew.misses * settings.rack_aware_assignment_traffic_cost
+    traffic = state.misses * settings.rack_aware_assignment_traffic_cost
     return away * settings.rack_aware_assignment_non_overlap_cost + traffic
 
 
-def _place_target(crew: Crew, active: Ints, settings: TaskSettings) -> tuple[Ints, bool]:
+def _place_target(state: ApplicationState, active: Ints, settings: TaskSettings) -> tuple[Ints, bool]:
     """Where stateful tasks should run if all state were warm everywhere; fewest moves, then to places that have some.
 
     Stateless tasks stay: they can move at any rebalance.
     """
-    stateful = np.flatnonzero(crew.stateful)
-    if settings.rack_aware_assignment_strategy == "none" and balanced(active[stateful], crew.threads):
+    stateful = np.flatnonzero(state.stateful)
+    if settings.rack_aware_assignment_strategy == "none" and balanced(active[stateful], state.threads):
         return active.copy(), True  # balanced already, and to stay costs nothing: no other place is as cheap
     dear = len(stateful) + 1
     plain = settings.rack_aware_assignment_strategy == "none"
-    unknown = crew.lag[_rows(crew.stateful)] == UNKNOWN
+    unknown = state.lag[_rows(state.stateful)] == UNKNOWN
     cost = np.add(unknown, dear, dtype=np.int32 if plain else np.int64)
     cost[np.arange(len(stateful)), active[stateful]] = 0
     if not plain:
         cost = cost * settings.rack_aware_assignment_non_overlap_cost
-        cost += crew.misses[stateful] * settings.rack_aware_assignment_traffic_cost * dear
-    kind = crew.subtopology_of[stateful] if settings.rack_aware_assignment_strategy == "balance_subtopology" else None
+        cost += state.misses[stateful] * settings.rack_aware_assignment_traffic_cost * dear
+    kind = state.subtopology_of[stateful] if settings.rack_aware_assignment_strategy == "balance_subtopology" else None
     everywhere = np.ones(cost.shape, dtype=np.bool_)
-    nothing = np.zeros(len(crew.threads), dtype=np.int64)
+    nothing = np.zeros(len(state.threads), dtype=np.int64)
     target = active.copy()
-    target[stateful], exact = place(Placing(everywhere, cost, crew.threads, nothing, kind))
+    target[stateful], exact = place(Placing(everywhere, cost, state.threads, nothing, kind))
     return target, exact
 
 
@@ -145,19 +145,19 @@ def balanced(owner: Ints, threads: Ints) -> bool:
     return bool(((load - 1) // threads).max() <= (load // threads).min())
 
 
-def _place_standbys(crew: Crew, active: Ints, target: Ints, settings: TaskSettings) -> tuple[Bools, bool]:
+def _place_standbys(state: ApplicationState, active: Ints, target: Ints, settings: TaskSettings) -> tuple[Bools, bool]:
     """One copy a round: never beside another, where fewest tags are shared, balanced, then where state is already."""
-    tasks, processes = crew.lag.shape
+    tasks, processes = state.lag.shape
     taken = np.zeros((tasks, processes), dtype=np.bool_)
     taken[np.flatnonzero(active != NOBODY), active[active != NOBODY]] = True
     standby = np.zeros_like(taken)
     load = np.bincount(active[active != NOBODY], minlength=processes)
     exact = True
     for _ in range(settings.num_standby_replicas):
-        shared = _shared_tags(crew, taken)
+        shared = _shared_tags(state, taken)
         shared[taken] = np.iinfo(np.int64).max
-        eligible = ~taken & crew.stateful[:, None] & (shared == shared.min(axis=1, keepdims=True))
-        chosen, proved = place(Placing(eligible, _standby_cost(crew, target), crew.threads, load))
+        eligible = ~taken & state.stateful[:, None] & (shared == shared.min(axis=1, keepdims=True))
+        chosen, proved = place(Placing(eligible, _standby_cost(state, target), state.threads, load))
         exact &= proved
         there = np.flatnonzero(chosen != NOBODY)
         standby[there, chosen[there]] = taken[there, chosen[there]] = True
@@ -165,30 +165,32 @@ def _place_standbys(crew: Crew, active: Ints, target: Ints, settings: TaskSettin
     return standby, exact
 
 
-def _standby_cost(crew: Crew, target: Ints) -> Ints:
+def _standby_cost(state: ApplicationState, target: Ints) -> Ints:
     """(N, Q) 0 where state is, 1 where none is; the coming active place is dearer, it will get a warm-up of its own."""
-    cost = np.where(crew.lag != UNKNOWN, 0, 2)
+    cost = np.where(state.lag != UNKNOWN, 0, 2)
     coming = np.flatnonzero(target != NOBODY)
     cost[coming, target[coming]] += 1
     return cost
 
 
-def _shared_tags(crew: Crew, taken: Bools) -> Ints:
+def _shared_tags(state: ApplicationState, taken: Bools) -> Ints:
     """(N, Q) how many tag values process q shares with processes that hold a copy of task n."""
     shared = np.zeros(taken.shape, dtype=np.int64)
-    for column in crew.tags.T:
+    for column in state.tags.T:
         for value in np.unique(column[column != UNKNOWN]):
             holders = column == value
             shared += taken[:, holders].sum(axis=1)[:, None] * holders[None, :]
     return shared
 
 
-def _choose_warmups(crew: Crew, active: Ints, target: Ints, standby: Bools, settings: TaskSettings) -> Bools:
+def _choose_warmups(
+    state: ApplicationState, active: Ints, target: Ints, standby: Bools, settings: TaskSettings
+) -> Bools:
     """Copies at targets that are not the active place, those nearest to done first; a standby there warms by itself."""
     warmup = np.zeros_like(standby)
     waiting = np.flatnonzero(active != target)
     waiting = waiting[~standby[waiting, target[waiting]]]
-    lag = crew.lag[waiting, target[waiting]]
+    lag = state.lag[waiting, target[waiting]]
     missing = np.where(lag == UNKNOWN, np.iinfo(np.int64).max, lag)
     first = waiting[np.lexsort((waiting, missing))][: settings.max_warmup_replicas]
     warmup[first, target[first]] = True

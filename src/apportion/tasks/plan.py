@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
+from apportion.tasks.application_state import ApplicationState, Process, application_state
 from apportion.tasks.assignor import TaskAnswer, assign_tasks
-from apportion.tasks.crew import Crew, Process, crew
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.threads import share_active, share_copies
 from apportion.tasks.topology import Task, Topology
 
-Hands = dict[str, dict[str, list[Task]]]
+TasksByConsumer = dict[str, dict[str, list[Task]]]
 """Process id to consumer to its tasks."""
 
 
@@ -24,22 +24,22 @@ Hands = dict[str, dict[str, list[Task]]]
 class TaskPlan:
     """Which process and which of its consumers gets which task in which role."""
 
-    crew: Crew
+    application: ApplicationState
     answer: TaskAnswer
     settings: TaskSettings
 
     @cached_property
-    def active(self) -> Hands:
+    def active(self) -> TasksByConsumer:
         """Every task once."""
-        return {process.process_id: self._share(q, process) for q, process in enumerate(self.crew.processes)}
+        return {process.process_id: self._share(q, process) for q, process in enumerate(self.application.processes)}
 
     @cached_property
-    def standby(self) -> Hands:
+    def standby(self) -> TasksByConsumer:
         """Copies that are kept warm."""
         return self._copies(self.answer.standby)
 
     @cached_property
-    def warmup(self) -> Hands:
+    def warmup(self) -> TasksByConsumer:
         """Copies that are restored so that the task can move there later."""
         return self._copies(self.answer.warmup)
 
@@ -52,7 +52,7 @@ class TaskPlan:
     def measures(self) -> dict[str, int]:
         """Tasks, processes, threads, the least and most active tasks a thread, moves, restores, waiting moves."""
         loads = [len(tasks) for hands in self.active.values() for tasks in hands.values()]
-        a, c = self.answer, self.crew
+        a, c = self.answer, self.application
         there = np.flatnonzero(a.active != NOBODY)
         lag = c.lag[there, a.active[there]]
         return {
@@ -82,20 +82,20 @@ class TaskPlan:
 
     def _share(self, q: int, process: Process) -> dict[str, list[Task]]:
         mine = np.flatnonzero(self.answer.active == q)
-        stateful = self._tasks(mine[self.crew.stateful[mine]])
-        stateless = self._tasks(mine[~self.crew.stateful[mine]])
+        stateful = self._tasks(mine[self.application.stateful[mine]])
+        stateless = self._tasks(mine[~self.application.stateful[mine]])
         return share_active(process.consumers, stateful, stateless, process.active)
 
-    def _copies(self, held: Bools) -> Hands:
+    def _copies(self, held: Bools) -> TasksByConsumer:
         return {
             process.process_id: share_copies(
                 process.consumers, self._tasks(np.flatnonzero(held[:, q])), self.active[process.process_id]
             )
-            for q, process in enumerate(self.crew.processes)
+            for q, process in enumerate(self.application.processes)
         }
 
     def _tasks(self, numbers: Ints) -> list[Task]:
-        return [self.crew.tasks[n] for n in numbers.tolist()]
+        return [self.application.tasks[n] for n in numbers.tolist()]
 
 
 def plan_tasks(
@@ -117,9 +117,9 @@ def plan_tasks(
     {'a': {'a-1': ['0_0']}, 'b': {'b-1': ['0_1']}}
     """
     settings = settings or TaskSettings()
-    group = crew(topology, partitions, processes, tags=settings.rack_aware_assignment_tags, racks=racks)
+    group = application_state(topology, partitions, processes, tags=settings.rack_aware_assignment_tags, racks=racks)
     return TaskPlan(group, assign_tasks(group, settings), settings)
 
 
-def _names(hands: Hands) -> dict[str, dict[str, list[str]]]:
+def _names(hands: TasksByConsumer) -> dict[str, dict[str, list[str]]]:
     return {process: {c: [str(task) for task in tasks] for c, tasks in held.items()} for process, held in hands.items()}

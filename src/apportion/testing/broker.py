@@ -4,7 +4,7 @@
         broker.create_topic("clicks", 6)
         ... broker.bootstrap ...
 
-KRaft on 127.0.0.1, free ports, a temporary folder. ``Cluster(["a", "b", "c"])`` is the same with a broker for each
+KRaft on 127.0.0.1, free ports, a temporary folder. ``BrokerCluster(["a", "b", "c"])`` is one with a broker for each
 rack. ``python -m apportion.testing.broker`` runs one for a person until Ctrl-C.
 """
 
@@ -252,7 +252,7 @@ class Broker(Client):
             time.sleep(0.05)
 
 
-class Cluster(Client):
+class BrokerCluster(Client):
     """One broker for each rack; the first is the controller too.
 
     racks

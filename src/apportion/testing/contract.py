@@ -15,7 +15,7 @@ from apportion.arrays import NOBODY
 from apportion.assignors import Assignor
 from apportion.errors import ApportionError, BrokenAssignor
 from apportion.model.group import Group
-from apportion.model.text import read_group
+from apportion.model.group_json import read_group
 from apportion.planning import plan
 from apportion.testing.groups import GroupDict, Kinds, many_groups, shuffled
 

@@ -42,7 +42,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Commits:
+class CommitColumns:
     """N rows decoded together; a row counts only where ``done``, the others are for ``coordinator.decode``.
 
     group_at, group_size, topic_at, topic_size
@@ -76,7 +76,7 @@ class Commits:
     done: Bools
 
 
-def decode_commits(keys: Column, values: Column) -> Commits:
+def decode_commits(keys: Column, values: Column) -> CommitColumns:
     """All rows at once; keys and values have the same N."""
     key = _Rows(keys)
     value = _Rows(values)
@@ -89,7 +89,7 @@ def decode_commits(keys: Column, values: Column) -> Commits:
         rows = np.flatnonzero(version == number)
         if rows.size:
             done[rows] = _values(value, number, rows, out)
-    commits = Commits(
+    commits = CommitColumns(
         group_at=group_at,
         group_size=group_size,
         topic_at=topic_at,

@@ -47,7 +47,7 @@ class TaskMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskOrders:
+class TaskAssignment:
     """What a member is told beside its partitions.
 
     active, standby, warmup
@@ -101,7 +101,7 @@ def read_memory(raw: bytes | None) -> TaskMemory:
     return TaskMemory(process, asks, active, standby, known, dict(tags))
 
 
-def write_orders(orders: TaskOrders) -> bytes:
+def write_orders(orders: TaskAssignment) -> bytes:
     """int16 version, active, standby, warm-ups, coming, int64 milliseconds (-1: none), int8 whether to ask."""
     writer = Writer().int16(VERSION)
     for tasks in (orders.active, orders.standby, orders.warmup, orders.coming):
@@ -109,17 +109,17 @@ def write_orders(orders: TaskOrders) -> bytes:
     return writer.int64(-1 if orders.probe_ms is None else orders.probe_ms).int8(orders.asker).done()
 
 
-def read_orders(raw: bytes | None) -> TaskOrders:
+def read_orders(raw: bytes | None) -> TaskAssignment:
     """The same; a member whose leader talks nonsense runs nothing, and says why."""
     if not raw:
-        return TaskOrders()
+        return TaskAssignment()
     try:
         reader = _begin(raw)
         active, standby, warmup, coming = (_read_tasks(reader) for _ in range(4))
         probe, asker = reader.int64(), reader.int8()
     except UnreadableBytes as error:
-        return TaskOrders(lost=_why(raw, error))
-    return TaskOrders(active, standby, warmup, coming, probe if probe >= 0 else None, bool(asker))
+        return TaskAssignment(lost=_why(raw, error))
+    return TaskAssignment(active, standby, warmup, coming, probe if probe >= 0 else None, bool(asker))
 
 
 def _write_tasks(writer: Writer, tasks: Iterable[Pair]) -> None:

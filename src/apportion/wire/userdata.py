@@ -27,7 +27,7 @@ MOST_EPOCH: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Sticky:
+class StickyData:
     """What a member of a sticky group owned, and since which generation.
 
     generation
@@ -51,7 +51,7 @@ class StreamJoin:
 
 
 @dataclass(frozen=True, slots=True)
-class Failover:
+class FailoverData:
     """A member's priority (None: unset, it comes last), and what it owned, for those who do not preempt."""
 
     priority: int | None = None
@@ -63,20 +63,20 @@ class Failover:
 # -- sticky ----------------------------------------------------------------------------------------------------------
 
 
-def read_sticky(raw: bytes | None) -> Sticky:
+def read_sticky(raw: bytes | None) -> StickyData:
     """V1, else V0, else kafka-python's own form, else no memory; null or empty is nothing said.
 
     Kafka's reader tries V1, then V0, and leaves a tail alone. kafka-python 3.0 writes V1 behind an int16 version of
     its own, which Java's reader cannot follow; it is taken as such only when neither of Kafka's forms fits.
     """
     if not raw:
-        return Sticky()
+        return StickyData()
     for layout in (_sticky_v1, _sticky_v0, _sticky_kafka_python):
         try:
             return layout(Reader(raw))
         except UnreadableBytes:
             continue
-    return Sticky(lost=f"{len(raw)} bytes of user data are no memory of a sticky assignor")
+    return StickyData(lost=f"{len(raw)} bytes of user data are no memory of a sticky assignor")
 
 
 def write_sticky(owned: Held, generation: int | None, version: int = 1) -> bytes:
@@ -88,15 +88,15 @@ def write_sticky(owned: Held, generation: int | None, version: int = 1) -> bytes
     return writer.done()
 
 
-def _sticky_v1(reader: Reader) -> Sticky:
-    return Sticky(read_held(reader), _known(reader.int32()))
+def _sticky_v1(reader: Reader) -> StickyData:
+    return StickyData(read_held(reader), _known(reader.int32()))
 
 
-def _sticky_v0(reader: Reader) -> Sticky:
-    return Sticky(read_held(reader))
+def _sticky_v0(reader: Reader) -> StickyData:
+    return StickyData(read_held(reader))
 
 
-def _sticky_kafka_python(reader: Reader) -> Sticky:
+def _sticky_kafka_python(reader: Reader) -> StickyData:
     version = reader.int16()
     if version != 1:
         raise reader.fail(f"version {version} of kafka-python's sticky user data")
@@ -110,9 +110,9 @@ def _sticky_kafka_python(reader: Reader) -> Sticky:
 # -- cooperative-sticky ----------------------------------------------------------------------------------------------
 
 
-def read_cooperative(raw: bytes | None) -> Sticky:
+def read_cooperative(raw: bytes | None) -> StickyData:
     """The generation alone (int32); what is owned stands in the subscription itself."""
-    return _read(raw, Sticky, lambda reader: Sticky(generation=_known(reader.int32())), "cooperative-sticky")
+    return _read(raw, StickyData, lambda reader: StickyData(generation=_known(reader.int32())), "cooperative-sticky")
 
 
 def write_cooperative(generation: int | None) -> bytes:
@@ -159,20 +159,20 @@ def write_epoch(epoch: int) -> bytes:
 # -- failover --------------------------------------------------------------------------------------------------------
 
 
-def read_failover(raw: bytes | None) -> Failover:
+def read_failover(raw: bytes | None) -> FailoverData:
     """int16 version, int8 1 and int64 priority (or int8 0), what is owned, int32 generation.
 
     Exactly four bytes are the plain int32 priority that the strategy's first, Java, form sends.
     """
 
-    def layout(reader: Reader) -> Failover:
+    def layout(reader: Reader) -> FailoverData:
         if reader.end == 4:
-            return Failover(reader.int32())
+            return FailoverData(reader.int32())
         _own_version(reader)
         priority = reader.int64() if reader.int8() else None
-        return Failover(priority, read_held(reader), _known(reader.int32()))
+        return FailoverData(priority, read_held(reader), _known(reader.int32()))
 
-    return _read(raw, Failover, layout, "failover")
+    return _read(raw, FailoverData, layout, "failover")
 
 
 def write_failover(priority: int | None, owned: Held = (), generation: int | None = None) -> bytes:

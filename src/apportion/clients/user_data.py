@@ -17,7 +17,7 @@ from apportion.model.plan import Plan
 from apportion.wire.partitions import Held, merged
 from apportion.wire.subscription import Subscription
 from apportion.wire.userdata import (
-    Sticky,
+    StickyData,
     read_cooperative,
     read_epoch,
     read_failover,
@@ -56,7 +56,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the leader takes a member to have said.
+    """What the leader takes a member to have subscription.
 
     held
         Whether it still holds what it claims, so that nobody else may have it before it lets go.
@@ -71,14 +71,14 @@ class Claim:
     lost: str | None = None
 
 
-class Memory(Protocol):
+class UserDataCodec(Protocol):
     """How one strategy's memory goes out with a member, is read by the leader, and comes back."""
 
     def user_data(self, holding: Holding) -> bytes | None:
         """What the member's subscription carries for the strategy."""
         ...
 
-    def read(self, said: Subscription) -> Claim:
+    def read(self, subscription: Subscription) -> Claim:
         """What the leader makes of a subscription, whatever its bytes; it never raises."""
         ...
 
@@ -91,7 +91,7 @@ class Memory(Protocol):
         ...
 
 
-class Nothing:
+class Stateless:
     """Range and round robin: every rebalance starts anew.
 
     What a member still holds is taken as its claim all the same: it costs nothing, and the moves can be counted.
@@ -101,9 +101,9 @@ class Nothing:
         """No bytes: they would stand in the way of a move to KIP-848."""
         return None
 
-    def read(self, said: Subscription) -> Claim:
+    def read(self, subscription: Subscription) -> Claim:
         """The subscription's own fields."""
-        return Claim(merged(said.owned), said.generation, held=bool(said.owned))
+        return Claim(merged(subscription.owned), subscription.generation, held=bool(subscription.owned))
 
     def tell(self, plan: Plan) -> bytes | None:
         """No bytes."""
@@ -114,7 +114,7 @@ class Nothing:
         return None
 
 
-class InUserData(Nothing):
+class InUserData(Stateless):
     """``sticky``: owned partitions and their generation, in the bytes of Java's StickyAssignor (V1)."""
 
     def user_data(self, holding: Holding) -> bytes | None:
@@ -123,13 +123,13 @@ class InUserData(Nothing):
             return None
         return write_sticky(holding.owned, holding.generation)
 
-    def read(self, said: Subscription) -> Claim:
+    def read(self, subscription: Subscription) -> Claim:
         """V1, V0 or kafka-python's own form: Java's eager sticky reads nothing else either."""
-        memory = read_sticky(said.user_data)
+        memory = read_sticky(subscription.user_data)
         return Claim(merged(memory.owned), memory.generation, lost=memory.lost)
 
 
-class InSubscription(Nothing):
+class InSubscription(Stateless):
     """``cooperative-sticky``: the subscription's own fields, and the generation as Java's user data.
 
     A client that cannot keep partitions through a rebalance has given them up, so it must not list them as owned:
@@ -144,19 +144,23 @@ class InSubscription(Nothing):
             return generation
         return generation + write_sticky(holding.owned, holding.generation)
 
-    def read(self, said: Subscription) -> Claim:
+    def read(self, subscription: Subscription) -> Claim:
         """Owned and generation of the subscription; before version 2 the generation of the user data."""
-        memory = read_cooperative(said.user_data)
-        generation = memory.generation if said.generation is None else said.generation
-        if said.owned:
-            return Claim(merged(said.owned), generation, held=True, lost=memory.lost)
-        wishes = read_sticky(said.user_data[4:]) if said.user_data and len(said.user_data) > 4 else Sticky()
+        memory = read_cooperative(subscription.user_data)
+        generation = memory.generation if subscription.generation is None else subscription.generation
+        if subscription.owned:
+            return Claim(merged(subscription.owned), generation, held=True, lost=memory.lost)
+        wishes = (
+            read_sticky(subscription.user_data[4:])
+            if subscription.user_data and len(subscription.user_data) > 4
+            else StickyData()
+        )
         if wishes.lost is not None:
             return Claim({}, generation, lost=memory.lost or wishes.lost)
         return Claim(merged(wishes.owned), generation, lost=memory.lost)
 
 
-class Numbers(Nothing):
+class StreamJoin(Stateless):
     """``sticky-stream-join``: the numbers a member had in every joined topic, and the epoch that the leader sent."""
 
     def user_data(self, holding: Holding) -> bytes | None:
@@ -165,11 +169,11 @@ class Numbers(Nothing):
             return None
         return write_stream_join(tuple(sorted({n for _, ids in holding.owned for n in ids})), holding.epoch)
 
-    def read(self, said: Subscription) -> Claim:
+    def read(self, subscription: Subscription) -> Claim:
         """The numbers as claims in every topic of the member, the epoch as their generation."""
-        memory = read_stream_join(said.user_data)
+        memory = read_stream_join(subscription.user_data)
         numbers = list(memory.numbers)
-        return Claim({topic: numbers for topic in said.topics if numbers}, memory.epoch, lost=memory.lost)
+        return Claim({topic: numbers for topic in subscription.topics if numbers}, memory.epoch, lost=memory.lost)
 
     def tell(self, plan: Plan) -> bytes | None:
         """The plan's epoch."""
@@ -181,35 +185,35 @@ class Numbers(Nothing):
         return read_epoch(user_data)
 
 
-class Priority(Nothing):
+class Priority(Stateless):
     """``failover``: a member's priority, and what it owned, for those who do not preempt."""
 
     def user_data(self, holding: Holding) -> bytes | None:
         """Priority, owned, generation."""
         return write_failover(holding.priority, holding.owned, holding.generation)
 
-    def read(self, said: Subscription) -> Claim:
+    def read(self, subscription: Subscription) -> Claim:
         """The same."""
-        memory = read_failover(said.user_data)
+        memory = read_failover(subscription.user_data)
         return Claim(merged(memory.owned), memory.generation, priority=memory.priority, lost=memory.lost)
 
 
-MEMORIES: Final[Mapping[str, Memory]] = {
-    "range": Nothing(),
-    "roundrobin": Nothing(),
+CODECS: Final[Mapping[str, UserDataCodec]] = {
+    "range": Stateless(),
+    "roundrobin": Stateless(),
     "sticky": InUserData(),
     "cooperative-sticky": InSubscription(),
-    "sticky-stream-join": Numbers(),
+    "sticky-stream-join": StreamJoin(),
     "failover": Priority(),
 }
 """Strategy name to its memory; others follow the rule at the head of this file."""
 
 
-def memory_of(strategy: Assignor) -> Memory:
+def codec_of(strategy: Assignor) -> UserDataCodec:
     """The strategy's own ``memory``, else that of its name, else the one that suits its protocol."""
-    own: Memory | None = getattr(strategy, "memory", None)
+    own: UserDataCodec | None = getattr(strategy, "memory", None)
     if own is not None:
         return own
-    if strategy.name in MEMORIES:
-        return MEMORIES[strategy.name]
+    if strategy.name in CODECS:
+        return CODECS[strategy.name]
     return InSubscription() if getattr(strategy, "cooperative", False) else InUserData()

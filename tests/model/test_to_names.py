@@ -11,10 +11,10 @@ import pytest
 
 import apportion
 from apportion.arrays import NOBODY, Ints
-from apportion.model import naming
+from apportion.model import to_names
+from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.names import build
-from apportion.model.naming import Assignment, owners_to_names, owners_to_shares, partitions_to_names
+from apportion.model.to_names import Assignment, owners_to_names, owners_to_shares, partitions_to_names
 from apportion.testing.groups import many_groups
 
 
@@ -43,24 +43,24 @@ def lists(told: Assignment) -> Iterator[list[int]]:
     return (ids for held in told.values() for ids in held.values())
 
 
-@pytest.fixture(autouse=True, params=[2, naming.BLOCK], ids=["small blocks", "blocks"], scope="module")
+@pytest.fixture(autouse=True, params=[2, to_names.BLOCK], ids=["small blocks", "blocks"], scope="module")
 def block(request: pytest.FixtureRequest) -> Iterator[None]:
     """Members are named few at a time, then as always."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(naming, "BLOCK", request.param)
+        patch.setattr(to_names, "BLOCK", request.param)
         yield
 
 
-@pytest.mark.parametrize("share", [False, True])
-def test_any_owners_are_named_as_a_plain_loop_names_them(share: bool) -> None:
+@pytest.mark.parametrize("reuse_lists", [False, True])
+def test_any_owners_are_named_as_a_plain_loop_names_them(reuse_lists: bool) -> None:
     rng = Random(3)  # tests need the same groups again, not secrets
     for raw in many_groups(300, seed=3):
-        check_names(raw, rng, share)
+        check_names(raw, rng, reuse_lists)
 
 
-def check_names(raw: dict[str, Any], rng: Random, share: bool) -> None:
+def check_names(raw: dict[str, Any], rng: Random, reuse_lists: bool) -> None:
     """The past owners, those with some changes, and nobody: named as a plain loop does it, no list in two places."""
-    group = build(raw, share=share)
+    group = build(raw, reuse_lists=reuse_lists)
     changed = group.owner.copy()
     for p in range(group.P):
         if rng.random() < 0.3:
@@ -78,18 +78,20 @@ def check_names(raw: dict[str, Any], rng: Random, share: bool) -> None:
 
 
 def test_lists_that_did_not_change_are_handed_on_and_others_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(naming, "BLOCK", 2)  # single lists of members with a change are looked for in large groups only
+    monkeypatch.setattr(
+        to_names, "BLOCK", 2
+    )  # single lists of members with a change are looked for in large groups only
     owned = {"a": {"t": [0, 1], "u": [0]}, "b": {"t": [3, 2], "u": [1]}}
     raw = {
         "topics": {"t": 4, "u": 3},
         "members": {m: {"topics": ["t", "u"], "owned": held} for m, held in owned.items()},
     }
-    told = owners_to_names(build(raw, share=True), np.array([0, 0, 1, 1, 0, 1, 1]))
+    told = owners_to_names(build(raw, reuse_lists=True), np.array([0, 0, 1, 1, 0, 1, 1]))
     assert told == {"a": {"t": [0, 1], "u": [0]}, "b": {"t": [2, 3], "u": [1, 2]}}
     assert told["a"]["t"] is owned["a"]["t"]
     assert told["a"] is not owned["a"]
     assert owned["b"] == {"t": [3, 2], "u": [1]}
-    told = owners_to_names(build(raw, share=True), np.array([0, 0, 0, 1, 0, 1, 1]))
+    told = owners_to_names(build(raw, reuse_lists=True), np.array([0, 0, 0, 1, 0, 1, 1]))
     assert told == {"a": {"t": [0, 1, 2], "u": [0]}, "b": {"t": [3], "u": [1, 2]}}
     assert told["a"]["u"] is owned["a"]["u"]
     assert owned["a"] == {"t": [0, 1], "u": [0]}
@@ -108,10 +110,10 @@ def test_lists_that_stay_beside_ids_with_gaps_are_handed_on_even_where_none_is_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Java's members say their topics in the order of a hash map: nothing moved, and yet it is said anew."""
-    monkeypatch.setattr(naming, "BLOCK", 2)
+    monkeypatch.setattr(to_names, "BLOCK", 2)
     owned = {"z": [3, 1_000_000], "b": [0]}
     topics = {"b": 1, "z": [{"partition": 3}, {"partition": 1_000_000}]}
-    group = build({"topics": topics, "members": {"a": {"topics": ["b", "z"], "owned": owned}}}, share=True)
+    group = build({"topics": topics, "members": {"a": {"topics": ["b", "z"], "owned": owned}}}, reuse_lists=True)
     told = owners_to_shares(group, np.zeros(3, dtype=np.int64))
     assert told == {"a": owned}
     assert list(told["a"]) == ["b", "z"]

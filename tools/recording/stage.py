@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from apportion.errors import Unavailable
-from apportion.testing.broker import Cluster, free_ports
+from apportion.testing.broker import BrokerCluster, free_ports
 from apportion.testing.peers import JavaMember, Peer
-from apportion.testing.recording.members import AioKafkaMember, KafkaPythonMember
+from tools.recording.members import AioKafkaMember, KafkaPythonMember
 
 Member: TypeAlias = JavaMember | KafkaPythonMember | AioKafkaMember
 
@@ -48,7 +48,7 @@ class Stage:
         Processes in groups of other kinds.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster, self.bootstrap = cluster, cluster.bootstrap
         self.cast: list[tuple[str, str, Member]] = []
         self.extras: list[Peer] = []

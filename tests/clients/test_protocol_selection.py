@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apportion.clients.choice import NoCommonStrategy, chosen
+from apportion.clients.protocol_selection import NoCommonStrategy, chosen
 from apportion.testing.broker import Broker
 
 from .groups import Members, new_name, settle

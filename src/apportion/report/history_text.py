@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from apportion.report.describing import Standing, members
+from apportion.report.describing import ShownGroup, members
 from apportion.report.replaying import moment
 from apportion.report.text import Cell, Table, count
 
@@ -14,7 +14,7 @@ LAST: Final = 3
 SKEW: Final = "skew: partitions of the fullest member less those of the emptiest"
 
 
-def tables(standing: Standing, rebalances: Sequence[Any]) -> list[Table]:
+def tables(standing: ShownGroup, rebalances: Sequence[Any]) -> list[Table]:
     """Members as they stand, and the last rebalances; a group without either has no table for it."""
     shown = []
     if standing.group.M:
@@ -38,7 +38,7 @@ def last(rebalances: Sequence[Any]) -> Table:
     return Table(("GENERATION", "AT", "CAUSE", "#MEMBERS", "MOVED", "NEEDLESS", "KEPT", "GIVEN"), rows, title)
 
 
-def notes(standing: Standing, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def notes(standing: ShownGroup, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What is odd, and in one line what each strategy would have moved over the whole history."""
     said = [f"! {sentence}" for sentence in standing.odd]
     really = next((total["moves_then"] for total in replayed.values()), 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from apportion.testing.peers import JavaMember
-from apportion.testing.recording.stage import LOAD, Member, Stage
+from tools.recording.stage import LOAD, Member, Stage
 
 CLICKS, SHOP = ["clicks", "impressions"], ["orders", "payments"]
 

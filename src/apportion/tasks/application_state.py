@@ -34,7 +34,7 @@ class Process:
 
 
 @dataclass(frozen=True, eq=False)
-class Crew:
+class ApplicationState:
     """Tasks N and processes Q.
 
     stateful, subtopology_of
@@ -62,14 +62,14 @@ class Crew:
     misses: Ints
 
 
-def crew(
+def application_state(
     topology: Topology,
     partitions: Mapping[str, int],
     processes: Sequence[Process],
     *,
     tags: Sequence[str] = (),
     racks: Mapping[tuple[str, int], frozenset[str]] | None = None,
-) -> Crew:
+) -> ApplicationState:
     """Put names into arrays; processes are ordered by id, so that any order of input gives the same plan.
 
     partitions
@@ -81,7 +81,7 @@ def crew(
     _refuse(ordered, sum(topology.counts(partitions)))
     tasks = topology.tasks(partitions)
     place = {task: n for n, task in enumerate(tasks)}
-    return Crew(
+    return ApplicationState(
         tasks=tuple(tasks),
         processes=tuple(ordered),
         stateful=np.array([topology.subtopologies[task.subtopology].stateful for task in tasks], dtype=np.bool_),

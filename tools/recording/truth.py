@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from apportion.testing import jars
-from apportion.testing.broker import Cluster
+from apportion.testing.broker import BrokerCluster
 from apportion.testing.peers import JavaCodec, JavaMember
-from apportion.testing.recording.dump import OFFSETS
-from apportion.testing.recording.stage import Stage
+from tools.recording.dump import OFFSETS
+from tools.recording.stage import Stage
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -28,7 +28,7 @@ FORMATTER = "org.apache.kafka.tools.consumer."
 LISTENER = "formatter-listens"
 
 
-def write_tools(folder: Path, cluster: Cluster) -> None:
+def write_tools(folder: Path, cluster: BrokerCluster) -> None:
     """What ConsumerGroupCommand says of all groups."""
     asked = {
         "offsets.txt": ["--describe", "--all-groups", "--offsets"],
@@ -49,7 +49,7 @@ def write_versions(folder: Path) -> None:
     (folder / "versions.json").write_text(json.dumps(versions, indent=1) + "\n", encoding="utf-8")
 
 
-def write_formatters(folder: Path, cluster: Cluster) -> None:
+def write_formatters(folder: Path, cluster: BrokerCluster) -> None:
     """What the two formatters print; they put no newline between records, and listening is itself a group."""
     asked = {
         "offset-records.ndjson.gz": "OffsetsMessageFormatter",

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from apportion.model.names import build
-from apportion.report.describing import Standing
-from apportion.report.words import member_labels, oddities
+from apportion.model.build import build
+from apportion.report.describing import ShownGroup
+from apportion.report.oddities import member_labels, oddities
 
 
 def group(topics: dict[str, Any], members: dict[str, Any], **more: Any) -> Any:
@@ -76,7 +76,7 @@ def test_a_rebalance_under_way_is_said_first() -> None:
 
 def test_a_sum_of_lags_beyond_64_bits_is_exact() -> None:
     huge = group({"t": [{"partition": p, "lag": 2**63 - 1} for p in range(3)]}, {"a": holder({"t": [0, 1, 2]})})
-    assert Standing(huge, {}).total_lag == 3 * (2**63 - 1)
+    assert ShownGroup(huge, {}).total_lag == 3 * (2**63 - 1)
 
 
 @pytest.mark.timeout(5)

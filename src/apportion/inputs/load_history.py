@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from apportion.errors import BadInput, MissingExtra
-from apportion.history.memory import Memory
+from apportion.history.group_history import GroupHistories
 from apportion.inputs import sniff
 
 
-def remember(path: str | Path) -> Memory:
+def load_histories(path: str | Path) -> GroupHistories:
     """Every group of the folder; ``memory.group(name).replay("sticky")`` is the JSON of ``apportion replay``."""
     if not Path(path).is_dir():
         found = "a file" if Path(path).exists() else "no such folder"
@@ -19,4 +19,4 @@ def remember(path: str | Path) -> Memory:
         from apportion.inputs import dump, tables
     except ModuleNotFoundError:
         raise MissingExtra(f"Reading a {kind}", "spark") from None
-    return dump.remember(path) if kind == "dump" else tables.remember(path)
+    return dump.load_histories(path) if kind == "dump" else tables.load_histories(path)

@@ -40,6 +40,6 @@ class Observed:
     @cached_property
     def group(self) -> Group:
         """The group as arrays, after every field was looked at; BadInput where it has no member."""
-        from apportion.model.text import read_group
+        from apportion.model.group_json import read_group
 
         return read_group(dict(self.raw))

@@ -47,8 +47,8 @@ def _named(group: Group, owner: Ints, kind: Kind) -> Shares:
     with collector_paused():
         order, held = _by_owner(owner, group.M)
         holder = owner[order]
-        said = group.claims.said
-        if not said:
+        as_given = group.claims.as_given
+        if not as_given:
             return dict(zip(group.members, _Naming(group, kind, len(order)).shares(order, holder, held), strict=True))
         same = _unchanged(group, order, held)
         differs = ~same[holder]
@@ -57,7 +57,7 @@ def _named(group: Group, owner: Ints, kind: Kind) -> Shares:
         many = len(order) > max(BLOCK, len(differs) // 4)
         fresh = _Naming(group, kind, len(order), reuse=many).shares(order, holder, changed)
         shares: list[dict[str, Sequence[int]]] = [
-            dict(old) if kept and old else new for kept, old, new in zip(same.tolist(), said, fresh, strict=True)
+            dict(old) if kept and old else new for kept, old, new in zip(same.tolist(), as_given, fresh, strict=True)
         ]
         return dict(zip(group.members, shares, strict=True))
 
@@ -174,7 +174,7 @@ class _Before:
 
     def __init__(self, group: Group) -> None:
         self.claims = group.claims
-        lists = list(chain.from_iterable([held.values() for held in self.claims.said if held]))
+        lists = list(chain.from_iterable([held.values() for held in self.claims.as_given if held]))
         self.lists = np.fromiter(lists, dtype=object, count=len(lists))
         self.size = np.fromiter(map(len, lists), np.int64, len(lists))
         self.begin = np.cumsum(self.size) - self.size

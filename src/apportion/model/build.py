@@ -11,7 +11,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, distinct, ints
 from apportion.model.group import NO_PRIORITY, Claims, Group, Offsets, Racks, java_order
-from apportion.model.naming import collector_paused
+from apportion.model.to_names import collector_paused
 
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
@@ -19,13 +19,13 @@ _partition_of: Final = itemgetter("partition")
 NO_CLAIMS: Final = Claims(ints([]), ints([]))
 
 
-def build(raw: Raw, *, share: bool = False) -> Group:
+def build(raw: Raw, *, reuse_lists: bool = False) -> Group:
     """Make a group from the form of group.json, which the caller vouches for.
 
     Foreign input goes through ``read_group`` first. The consumers' adapters come here directly: what they hand in was
     decoded by code of ours.
 
-    share
+    reuse_lists
         Plans may hand the lists of ``owned`` on where nothing changed; they are lists, and the caller leaves ``raw``
         alone from now on.
     """
@@ -47,7 +47,9 @@ def build(raw: Raw, *, share: bool = False) -> Group:
             subscriptions=subscriptions,
             subscription_of=subscription_of,
             generation=_whole(rows, told, "generation", -1),
-            claims=_claims(_column(rows, told, "owned"), index, start, number, share) if "owned" in told else NO_CLAIMS,
+            claims=_claims(_column(rows, told, "owned"), index, start, number, reuse_lists)
+            if "owned" in told
+            else NO_CLAIMS,
             priority=_whole(rows, told, "priority", NO_PRIORITY),
             capacity=_whole(rows, told, "capacity", 1),
             offsets=_offsets(entries, len(number)),
@@ -157,7 +159,7 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _E
     return start, number, _Entries(np.concatenate(at) if at else ints([]), rows, set().union(*rows))
 
 
-def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, share: bool) -> Claims:
+def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, reuse_lists: bool) -> Claims:
     """All claims as (member, partition) pairs, those on nothing apart.
 
     owned
@@ -189,8 +191,8 @@ def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, 
     once, partition_once = _once(member, partition, len(number))
     # Only lists that say exactly what stands in the arrays may be handed on.
     whole = lists and not unknown and len(once) == len(claimed) and counts.all()
-    said = tuple(owned) if share and whole else ()
-    return Claims(once, partition_once, tuple(sorted(set(unknown))), said)
+    as_given = tuple(owned) if reuse_lists and whole else ()
+    return Claims(once, partition_once, tuple(sorted(set(unknown))), as_given)
 
 
 def _once(member: Ints, partition: Ints, partitions: int) -> tuple[Ints, Ints]:

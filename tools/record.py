@@ -1,6 +1,6 @@
 """Record the demo's dump anew: a scripted workload on a real cluster of three racks, some minutes, unattended.
 
-python -m apportion.testing.record [--to FOLDER]
+python -m tools.record [--to FOLDER]
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from apportion.errors import ApportionError
-from apportion.testing.broker import Cluster
+from apportion.testing.broker import BrokerCluster
 from apportion.testing.peers import JavaMember
-from apportion.testing.recording import dump, truth
-from apportion.testing.recording.stage import Stage
-from apportion.testing.recording.workload import SCRIPT
+from tools.recording import dump, truth
+from tools.recording.stage import Stage
+from tools.recording.workload import SCRIPT
 
-HERE = Path(__file__).parents[1] / "demo" / "dump"
+HERE = Path(__file__).parents[1] / "src" / "apportion" / "demo" / "dump"
 
 # The default of five seconds between two looks would let the regular expressions of KIP-848 groups wait.
 PROPERTIES = {"transaction.max.timeout.ms": "900000", "group.min.session.timeout.ms": "1000"}
@@ -32,7 +32,7 @@ PROPERTIES = {"transaction.max.timeout.ms": "900000", "group.min.session.timeout
 
 def record(to: Path) -> int:
     """Play the script, write the dump, and return the number of its records."""
-    with Cluster(["a", "b", "c"], properties=PROPERTIES) as cluster:
+    with BrokerCluster(["a", "b", "c"], properties=PROPERTIES) as cluster:
         stage = Stage(cluster)
         try:
             step("topics", stage.set_up)

@@ -10,8 +10,8 @@ from typing import Any, Final, NoReturn
 from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput
 from apportion.kernels.lag import RESETS
+from apportion.model.build import build
 from apportion.model.group import CAPACITY_MAX, WEIGHT_MAX, Group, Racks
-from apportion.model.names import build
 
 MOST_PARTITIONS: Final = 20_000_000
 """In one group, so that one line of text cannot exhaust the memory."""
@@ -284,7 +284,7 @@ def group_to_dict(group: Group) -> dict[str, Any]:
         strict=True,
     ):
         members[group.members[m]].setdefault("owned", {}).setdefault(group.topics[t], []).append(p)
-    for m, topic, number in group.claims.strays:
+    for m, topic, number in group.claims.nonexistent:
         members[group.members[m]].setdefault("owned", {}).setdefault(topic, []).append(number)
     for fields in members.values():
         if "owned" in fields:

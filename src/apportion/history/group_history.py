@@ -8,19 +8,19 @@ from functools import cached_property
 from typing import Any
 
 from apportion.errors import UnknownName
-from apportion.history.cause import Commits, Habits
+from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import Folded, Present, fold
 from apportion.history.lags import lag_of_commit
 from apportion.history.present import group_json
 from apportion.history.rebalances import Rebalance, rebalances
-from apportion.history.records import Event
+from apportion.history.records import GroupRecord
 from apportion.history.replay import replay, replay_to_dict
-from apportion.history.scenarios import Answer, what_if
+from apportion.history.scenarios import ScenarioResult, what_if
 from apportion.history.steps import TopicEntries
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CommittedOffset:
     """The newest commit on a partition: the next offset to read, the topic's id if the commit names it, when (ms)."""
 
     committed: int
@@ -44,7 +44,7 @@ class Lag:
 
 
 @dataclass(frozen=True)
-class World:
+class TopicMetadata:
     """What is known of the cluster's topics when the dump was made.
 
     topics
@@ -61,7 +61,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class GroupHistory:
     """One group: its records in order, its standing commits, and all that they tell.
 
     events
@@ -75,10 +75,10 @@ class Remembered:
     """
 
     name: str
-    events: Sequence[Event]
-    commits: Mapping[tuple[str, int], Standing]
-    habits: Sequence[Commits]
-    world: World
+    events: Sequence[GroupRecord]
+    commits: Mapping[tuple[str, int], CommittedOffset]
+    habits: Sequence[CommitInterval]
+    world: TopicMetadata
     other: Present | None = None
 
     @cached_property
@@ -97,7 +97,7 @@ class Remembered:
     @cached_property
     def rebalances(self) -> list[Rebalance]:
         """What each rebalance changed."""
-        return rebalances(self.folded.generations, Habits(self.habits))
+        return rebalances(self.folded.generations, CommitCadence(self.habits))
 
     @cached_property
     def raw(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Remembered:
         walked = replay(self.name, self.folded.generations, assignor, self._topics)
         return replay_to_dict(self.name, assignor, walked)
 
-    def what_if(self, assignors: Sequence[str] | None = None) -> list[Answer]:
+    def what_if(self, assignors: Sequence[str] | None = None) -> list[ScenarioResult]:
         """Every strategy on the history and on the present under each scenario."""
         generations, present = self.folded.generations, self.present
         if present is None:  # of a group that is gone nothing but its history counts
@@ -160,19 +160,19 @@ class Remembered:
 
 
 @dataclass(frozen=True)
-class Memory:
+class GroupHistories:
     """Every group that left a record, and what is known of the topics."""
 
-    groups: Mapping[str, Remembered]
-    world: World
+    groups: Mapping[str, GroupHistory]
+    world: TopicMetadata
 
-    def group(self, name: str) -> Remembered:
+    def group(self, name: str) -> GroupHistory:
         """One group; UnknownName with the nearest name."""
         if name not in self.groups:
             raise UnknownName("group", name, sorted(self.groups))
         return self.groups[name]
 
     @property
-    def living(self) -> list[Remembered]:
+    def living(self) -> list[GroupHistory]:
         """Groups that are not gone, by name."""
         return [self.groups[name] for name in sorted(self.groups) if self.groups[name].present is not None]

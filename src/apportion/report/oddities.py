@@ -11,7 +11,7 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads, rack_misses
-from apportion.model.naming import partitions_to_names
+from apportion.model.to_names import partitions_to_names
 from apportion.report.text import count, partitions_in_words, shorten
 
 CONCENTRATED: Final = 0.5
@@ -56,7 +56,7 @@ def _about_owners(group: Group) -> Iterator[str]:
             even = f"{low}" if low == high else f"{low} or {high}"
             now = f"{alike.min():,} to {alike.max():,} partitions"
             yield f"Uneven: members that want the same topics hold {now} each; even would be {even}."
-    fallen = list(group.fell())
+    fallen = list(group.rejected_claims())
     if fallen:
         member, topic, number, why = fallen[0]
         first = f"{group.members[member]}'s on {topic}-{number} ({why})"

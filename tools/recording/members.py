@@ -14,7 +14,7 @@ from apportion.testing.members.common import by_topic, consumer_settings
 Holding = dict[str, list[int]]
 
 
-class PythonMember(threading.Thread):
+class RecordedMember(threading.Thread):
     """What both have in common: events as a Java member tells them, and commands between two polls."""
 
     def __init__(self, bootstrap: str, group: str, topics: Sequence[str], client_id: str) -> None:
@@ -64,7 +64,7 @@ class PythonMember(threading.Thread):
         self.join(20)
 
 
-class KafkaPythonMember(PythonMember):
+class KafkaPythonMember(RecordedMember):
     """A kafka-python consumer that reads all it gets."""
 
     def run(self) -> None:
@@ -75,7 +75,7 @@ class KafkaPythonMember(PythonMember):
         member = self
         consumer = KafkaConsumer(**self.settings, partition_assignment_strategy=[RangePartitionAssignor])
 
-        class Told(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
+        class Outbox(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
             def on_partitions_revoked(self, revoked: Any) -> None:
                 pass
 
@@ -83,7 +83,7 @@ class KafkaPythonMember(PythonMember):
                 me = consumer.group_metadata()
                 member.assigned(me.generation_id, me.member_id, consumer.assignment())
 
-        consumer.subscribe(self.topics, listener=Told())
+        consumer.subscribe(self.topics, listener=Outbox())
         while self.open:
             consumer.poll(100)
             while not self.commands.empty():
@@ -100,7 +100,7 @@ class KafkaPythonMember(PythonMember):
         return consumer.commit({TopicPartition(t, p): OffsetAndMetadata(offset, "", -1) for t, p, offset in offsets})
 
 
-class AioKafkaMember(PythonMember):
+class AioKafkaMember(RecordedMember):
     """An aiokafka consumer in an event loop of its own."""
 
     def run(self) -> None:
@@ -114,7 +114,7 @@ class AioKafkaMember(PythonMember):
         member = self
         consumer = AIOKafkaConsumer(**self.settings, partition_assignment_strategy=[RoundRobinPartitionAssignor])
 
-        class Told(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
+        class Outbox(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
             def on_partitions_revoked(self, revoked: Any) -> None:
                 pass
 
@@ -122,7 +122,7 @@ class AioKafkaMember(PythonMember):
                 me = consumer._coordinator
                 member.assigned(me.generation, me.member_id, assigned)
 
-        consumer.subscribe(self.topics, listener=Told())
+        consumer.subscribe(self.topics, listener=Outbox())
         await consumer.start()
         while self.open:
             await consumer.getmany(timeout_ms=100)

@@ -1,0 +1,1 @@
+"""Programs that make what the package ships: the recorded dump of the demo."""
