@@ -26,14 +26,14 @@ from apportion.history.verdicts import CommitSample, verdict, worst
         (90, None, None, {"same_topic": False, "wanted": False}, (None, None, "unknown_topic")),
     ],
 )
-        CommitSample(1000 * i, o, lag)
-        for i, (o, lag) in enumerate(zip(offsets, lags or [None] * len(offsets), strict=True))
+def test_the_first_status_that_fits_counts(committed, begin, end, fields, expected) -> None:  # type: ignore[no-untyped-def]
     assert lag_of_commit(committed, begin, end, **fields) == expected
 
 
 def window(*offsets: int, lags: list[int | None] | None = None) -> list[CommitSample]:
     return [
-        CommitSample(1000 * i, o, lag) for i, (o, lag) in enumerate(zip(offsets, lags or [None] * len(offsets), strict=True))
+        CommitSample(1000 * i, o, lag)
+        for i, (o, lag) in enumerate(zip(offsets, lags or [None] * len(offsets), strict=True))
     ]
 
 
