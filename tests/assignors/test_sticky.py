@@ -16,11 +16,11 @@ import pytest
 import apportion
 from apportion.assignors.sticky import Sticky
 from apportion.errors import BadInput
-from apportion.kernels import flow
-from apportion.kernels.exact import solve
-from apportion.model import classes, exact
 from apportion.model.build import build
 from apportion.model.plan import Plan
+from apportion.solvers import min_cost_flow, partition_classes
+from apportion.solvers import solve as solve_module
+from apportion.solvers.lexicographic import solve
 
 from . import sticky_judge as judge
 from .sticky_groups import random_group
@@ -65,8 +65,8 @@ def some(seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Tiny groups are planned without arrays; here the general way must do them too."""
     if request.param == "arrays":
-        monkeypatch.setattr(exact, "TINY", -1)
-        monkeypatch.setattr(exact, "SMALL", -1)
+        monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
+        monkeypatch.setattr(solve_module, "LISTS_MAX_PARTITIONS", -1)
     return str(request.param)
 
 
@@ -180,10 +180,10 @@ def test_a_false_price_is_found_out() -> None:
 def test_without_ortools_plans_are_valid_and_balanced_and_claim_no_more_than_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(flow, "solver", lambda: None)
-    monkeypatch.setattr(flow, "TINY", 0)
-    monkeypatch.setattr(flow, "SMALL", 0)
-    monkeypatch.setattr(exact, "TINY", -1)
+    monkeypatch.setattr(min_cost_flow, "solver", lambda: None)
+    monkeypatch.setattr(min_cost_flow, "SMALL_TABLE_CELLS", 0)
+    monkeypatch.setattr(min_cost_flow, "TABLE_CELLS_MAX", 0)
+    monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
     unshown = 0
     for seed in range(0, GROUPS, 4):
         raw, order = some(seed)
@@ -198,8 +198,8 @@ def test_without_ortools_plans_are_valid_and_balanced_and_claim_no_more_than_is_
 
 def test_large_tables_of_racks_are_left_to_ortools_and_come_out_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ortools", reason="OR-tools is not installed")
-    monkeypatch.setattr(flow, "LARGE", 0)
-    monkeypatch.setattr(exact, "TINY", -1)
+    monkeypatch.setattr(min_cost_flow, "DENSE_CELLS_MAX", 0)
+    monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
     for seed in range(1, GROUPS, 4):
         raw, order = some(seed)
         made = plan(raw, order)
@@ -207,34 +207,34 @@ def test_large_tables_of_racks_are_left_to_ortools_and_come_out_the_same(monkeyp
         assert not judge.better_exchange(raw, judge.owners(raw, made.target), order), (seed, order)
 
 
-@pytest.mark.parametrize("limit", ["LARGE", "CELLS"])
+@pytest.mark.parametrize("limit", ["DENSE_CELLS_MAX", "CELLS"])
 def test_where_racks_make_too_large_a_table_they_are_left_out_and_the_proof_says_so(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "TINY", -1)
-    if limit == "LARGE":
-        monkeypatch.setattr(flow, "LARGE", 0)
-        monkeypatch.setattr(flow, "solver", lambda: None)
+    monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
+    if limit == "DENSE_CELLS_MAX":
+        monkeypatch.setattr(min_cost_flow, "DENSE_CELLS_MAX", 0)
+        monkeypatch.setattr(min_cost_flow, "solver", lambda: None)
     left_out = 0
     for seed in range(2, GROUPS, 8):
         raw, order = some(seed)
         kinds = plan(raw, order).group.subscriptions
         if limit == "CELLS":
-            monkeypatch.setattr(classes, "CELLS", len(kinds) * len(raw["topics"]))
+            monkeypatch.setattr(partition_classes, "CELLS", len(kinds) * len(raw["topics"]))
         made = plan(raw, order)
         shown = tuple(goal for goal, how in made.proof.items() if how == "optimal")
         assert not judge.better_exchange(raw, judge.owners(raw, made.target), shown), (seed, order)
         second = plan(next_round(raw, made), order)
         assert second.target == made.target, (seed, order)
         left_out += made.proof.get("racks") == "heuristic"
-        monkeypatch.setattr(classes, "CELLS", 10_000_000)
+        monkeypatch.setattr(partition_classes, "CELLS", 10_000_000)
     assert left_out > 0
 
 
 def test_with_ortools_alone_tiny_groups_are_best_too(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ortools", reason="OR-tools is not installed")
-    monkeypatch.setattr(flow, "TINY", 0)
-    monkeypatch.setattr(exact, "TINY", -1)
+    monkeypatch.setattr(min_cost_flow, "SMALL_TABLE_CELLS", 0)
+    monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
     for seed in range(0, GROUPS, 4):
         raw, order = some(seed)
         made = plan(raw, order)
@@ -282,8 +282,8 @@ def test_one_deal_is_what_the_general_way_gives() -> None:
         topics = {f"t{i}": size for i, size in enumerate(sizes)}
         raw = {"topics": {**topics, "alone": 3}, "members": {f"m{i}": {"topics": list(topics)} for i in range(members)}}
         group = build(raw)
-        owner, proof = solve(classes.question(group, False), ("balance", "moves"))
-        made = exact.best(group)
+        owner, proof = solve(partition_classes.problem_of(group, False), ("balance", "moves"))
+        made = solve_module.best(group)
         assert made.owner.tolist() == owner.tolist()
         assert made.proof == proof
 

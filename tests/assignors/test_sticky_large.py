@@ -11,9 +11,9 @@ import pytest
 
 import apportion
 from apportion.assignors import find
-from apportion.model import exact
 from apportion.model.build import build
 from apportion.model.plan import Answer
+from apportion.solvers import solve as solve_module
 
 from . import sticky_judge as judge
 from .sticky_groups import random_group
@@ -73,9 +73,9 @@ def test_a_group_too_wide_for_one_table_gets_a_valid_even_plan() -> None:
 
 
 def test_what_the_wide_way_shows_is_true_on_small_groups_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "CELLS", 0)
-    monkeypatch.setattr(exact, "SMALL", -1)
-    monkeypatch.setattr(exact, "TINY", -1)
+    monkeypatch.setattr(solve_module, "CELLS", 0)
+    monkeypatch.setattr(solve_module, "LISTS_MAX_PARTITIONS", -1)
+    monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
     again = 0
     for seed in range(600):
         raw = random_group(random.Random(seed), 4, 5, 6)

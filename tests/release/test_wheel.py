@@ -65,7 +65,7 @@ def test_what_the_core_lacks_is_a_sentence_with_the_command_that_brings_it(empty
 
 
 EXTRAS = [
-    ("flow", "from apportion.kernels.flow import solver; assert solver() is not None"),
+    ("flow", "from apportion.solvers.min_cost_flow import solver; assert solver() is not None"),
     ("kafka-python", "from apportion.clients.kafka_python import assignor; assignor('sticky')"),
     ("aiokafka", "from apportion.clients.aio_kafka import assignor; assignor('sticky')"),
     ("confluent", "from apportion.clients.confluent import GroupConsumer"),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from apportion.arrays import Ints
-from apportion.model.exact import GOALS, best, check_order
 from apportion.model.group import Group
 from apportion.model.plan import Answer
+from apportion.solvers.solve import GOALS, best, check_order
 
 
 @dataclass(frozen=True)

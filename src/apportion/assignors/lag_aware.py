@@ -10,11 +10,11 @@ import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, Bools, Ints, Longs, distinct
 from apportion.errors import BadInput
-from apportion.kernels.lag_deal import deal_rounds, deal_skewed
-from apportion.kernels.lag_share import Shared, Sharing, lower_bound, share
 from apportion.model.group import Group
 from apportion.model.measures import summable
 from apportion.model.plan import Answer
+from apportion.solvers.makespan import Shared, Sharing, lower_bound, share
+from apportion.solvers.number_partitioning import deal_rounds, deal_skewed
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class LagAware:
         proof = {
             "balance": "bounded" if self.max_skew else "optimal",
             "lag": "optimal" if heaviest == result.bound else "bounded",
-            "moves": "optimal" if result.most_kept else "heuristic",
+            "moves": "optimal" if result.max_kept else "heuristic",
         }
         return Answer(owner, proof, _measures(group, result.bound), certificate=_Certificate(heaviest, result, self))
 
@@ -85,7 +85,7 @@ class LagAware:
         }
         if self.tolerance:
             proof["moves"] = "heuristic"
-        shared = Shared(owner, bound, most_kept=False)
+        shared = Shared(owner, bound, max_kept=False)
         return Answer(owner, proof, _measures(group, bound), certificate=_Certificate(heaviest, shared, self))
 
     def _one_topic(self, group: Group, topic: int, lag: Longs) -> Ints:
@@ -109,7 +109,7 @@ def _measures(group: Group, bound: int) -> dict[str, int]:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some partitions of a group and the members that want any of them, numbered anew for the kernels."""
+    """Some partitions of a group and the members that want any of them, numbered anew for the solvers."""
 
     sharing: Sharing
     members: Ints
@@ -185,9 +185,7 @@ class _Certificate:
             lines.append(f"lag: the heaviest member has {self.heaviest:,} messages, and no plan gets below that.")
         if self.how.scope == "group":
             shown = (
-                "no plan of these counts and lag keeps more"
-                if self.shared.most_kept
-                else "a local search found no more"
+                "no plan of these counts and lag keeps more" if self.shared.max_kept else "a local search found no more"
             )
             lines.append(f"moves: {shown}.")
         return lines

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Ints
-from apportion.kernels.cut import Cut, deal_in_step, deal_near, deal_rest, needs_racks
 from apportion.model.group import Group
 from apportion.model.plan import Answer
+from apportion.solvers.range_racks import TopicDeal, deal_in_step, deal_near, deal_rest, needs_racks
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _runs(group: Group, topic: int, owner: Ints) -> None:
     owner[:] = np.repeat(subscribers, counts)
 
 
-def _cuts_with_racks(group: Group, owner: Ints) -> dict[int, Cut]:
+def _cuts_with_racks(group: Group, owner: Ints) -> dict[int, TopicDeal]:
     """The topics that were dealt by racks as far as racks go; empty where no topic needs them.
 
     As soon as one topic needs racks, topics with the same subscribers and as many partitions are dealt in step, so
@@ -80,10 +80,10 @@ def _cuts_with_racks(group: Group, owner: Ints) -> dict[int, Cut]:
     return cuts
 
 
-def _cut(group: Group, topic: int, owner: Ints) -> Cut | None:
+def _cut(group: Group, topic: int, owner: Ints) -> TopicDeal | None:
     """A topic that is to be dealt by racks; None where no subscriber has one, or there is nothing to deal."""
     racks, place = group.racks, group.partitions(topic)
     members = group.subscribers(topic)
     if racks is None or place.start == place.stop or (racks.of_member[members] == UNKNOWN).all():
         return None
-    return Cut(members, racks.of_member[members], racks.set_of[place], racks.near, owner[place])
+    return TopicDeal(members, racks.of_member[members], racks.set_of[place], racks.near, owner[place])

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints, distinct
-from apportion.kernels.fair_keep import fair_keep, most_kept
-from apportion.kernels.keep import judge
+from apportion.model.claims import judge
 from apportion.model.group import Group
 from apportion.model.plan import Answer
+from apportion.solvers.equal_shares import equal_shares, max_kept
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Certificate:
         """The argument, a sentence a line."""
         share, extra = divmod(len(self.holder), len(self.members))
         place = np.searchsorted(self.members, self.past)
-        most = most_kept(np.where(self.past == NOBODY, NOBODY, place), len(self.members))
+        most = max_kept(np.where(self.past == NOBODY, NOBODY, place), len(self.members))
         kept = int((self.past == self.holder).sum())
         each = f"{share} or {share + 1}" if extra else f"{share}"
         return [
@@ -100,7 +100,7 @@ def _share(past: Ints, joins: Bools) -> Ints:
     members = np.flatnonzero(joins)
     place = np.full(len(joins) + 1, NOBODY, dtype=np.int64)
     place[members] = np.arange(len(members))
-    return members[fair_keep(place[past], len(members))]
+    return members[equal_shares(place[past], len(members))]
 
 
 def _spread(group: Group, joined: Bools, numbers: Ints, holder: Ints, owner: Ints) -> None:

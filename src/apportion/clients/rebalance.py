@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import NOBODY
-from apportion.kernels.keep import STANDS
+from apportion.model.claims import STANDS
 from apportion.model.group import Group
 from apportion.model.plan import Plan
 

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
-from apportion.kernels.keep import Verdict, judge
-from apportion.kernels.lag import lag_of
+from apportion.model.claims import Verdict, judge
+from apportion.model.lag import lag_of
 from apportion.model.notebook import group_to_html
 
 NO_PRIORITY: Final = np.iinfo(np.int64).min

@@ -9,9 +9,9 @@ from typing import Any, Final, NoReturn
 
 from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput
-from apportion.kernels.lag import RESETS
 from apportion.model.build import build
 from apportion.model.group import CAPACITY_MAX, WEIGHT_MAX, Group, Racks
+from apportion.model.lag import RESETS
 
 MOST_PARTITIONS: Final = 20_000_000
 """In one group, so that one line of text cannot exhaust the memory."""

@@ -1,4 +1,4 @@
-"""Fewest misses, prices that show it, and laps that spread what is left."""
+"""Fewest misses, prices that show it, and laps that feasible_flow what is left."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import random
 
 import numpy as np
 
-from apportion.kernels.greedy import deal, interleave, laps
-from apportion.kernels.near import cheapest, local_only, misses
-from apportion.kernels.stay import capped, first_ones
-from apportion.kernels.transport import spread
+from apportion.solvers.cycle_canceling import local_only, min_cost, misses
+from apportion.solvers.dealing import deal, interleave, laps
+from apportion.solvers.max_flow import feasible_flow
+from apportion.solvers.retention import capped, first_ones
 
 
 def test_only_known_racks_can_be_missed() -> None:
@@ -33,10 +33,10 @@ def test_exchanges_end_at_the_least_cost_and_prices_show_it() -> None:
         cost = np.array([[rng.randint(0, 3) for _ in range(columns)] for _ in range(rows)])
         low = np.array([rng.randint(0, 1) for _ in range(columns)])
         high = low + [rng.randint(0, 4) for _ in range(columns)]
-        start = spread(supply, low, high, open)
+        start = feasible_flow(supply, low, high, open)
         if start is None:
             continue
-        flow, price = cheapest(start, cost, open, low, high)
+        flow, price = min_cost(start, cost, open, low, high)
         assert (flow.sum(axis=1) == supply).all()
         held = flow.sum(axis=0)
         assert ((low <= held) & (held <= high)).all()

@@ -8,7 +8,7 @@ from apportion.arrays import Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Problem:
     """What is asked: like partitions as rows (I of them), like members as columns (J of them).
 
     row, column
@@ -34,7 +34,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class OptimalFace:
     """What all plans have in common that are best so far.
 
     column, low, high

@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import Ints
-from apportion.kernels.prices import Prices, prices
-from apportion.model.classes import question
 from apportion.model.group import Group
 from apportion.model.measures import measure
+from apportion.solvers.dual_prices import Prices, prices
+from apportion.solvers.partition_classes import problem_of
 
 PRICES_TOLD: Final = 12
 """So many different prices are printed; ``Exactness.prices`` has them all."""
@@ -35,7 +35,7 @@ class Exactness:
     def prices(self) -> Prices | None:
         """Prices for the goals that are shown, found from the plan alone; None if the plan is not the best."""
         shown = tuple(goal for goal, how in self.proof.items() if how == "optimal")
-        q = question(self.group, "racks" in shown)
+        q = problem_of(self.group, "racks" in shown)
         return prices(self.owner, q.row, q.column, q.open, q.miss, q.claim, shown)
 
     def explain(self, group: Group) -> list[str]:

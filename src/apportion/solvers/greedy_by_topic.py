@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.kernels.greedy import laps
-from apportion.kernels.share import water_level
+from apportion.solvers.dealing import laps
+from apportion.solvers.fair_loads import water_level
 
 PASSES: Final = 20
 """Rounds of evening out and handing out anew."""

@@ -11,7 +11,7 @@ from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, distinct
 
 
 @dataclass(eq=False)
-class Cut:
+class TopicDeal:
     """One topic while it is dealt: who may take how many more.
 
     members, rack
@@ -46,7 +46,7 @@ class Cut:
         self.extra -= self.held[s] > self.share
 
 
-def needs_racks(cut: Cut) -> bool:
+def needs_racks(cut: TopicDeal) -> bool:
     """Whether racks can make a difference: they meet, and not every partition has a replica in all of them."""
     sets = distinct(cut.set_of)
     racks_of = cut.near[:, sets[sets != UNKNOWN]]
@@ -55,7 +55,7 @@ def needs_racks(cut: Cut) -> bool:
     return meet and (bool((sets == UNKNOWN).any()) or not bool(racks_of[present].all()))
 
 
-def deal_near(cut: Cut) -> None:
+def deal_near(cut: TopicDeal) -> None:
     """Each member in turn takes the first partitions in its rack that are left; one without a rack takes any."""
     told = np.flatnonzero(cut.set_of != UNKNOWN)
     racks = distinct(cut.rack[cut.rack != UNKNOWN]).tolist()
@@ -72,7 +72,7 @@ def deal_near(cut: Cut) -> None:
             cut.give(s, taken)
 
 
-def deal_in_step(cuts: list[Cut], numbers: list[Ints]) -> None:
+def deal_in_step(cuts: list[TopicDeal], numbers: list[Ints]) -> None:
     """Partition 0 of all topics to the first member that is near to them all and has room, then partition 1 ...
 
     cuts
@@ -97,7 +97,7 @@ def deal_in_step(cuts: list[Cut], numbers: list[Ints]) -> None:
                 cut.give(taker, [int(place[p])])
 
 
-def _first_with_room(cut: Cut, waiting: dict[int, deque[int]], racks: list[int]) -> int | None:
+def _first_with_room(cut: TopicDeal, waiting: dict[int, deque[int]], racks: list[int]) -> int | None:
     """The first member of these racks that may take one more; a member without room never gets any again."""
     best = None
     for rack in racks:
@@ -109,7 +109,7 @@ def _first_with_room(cut: Cut, waiting: dict[int, deque[int]], racks: list[int])
     return best
 
 
-def deal_rest(cut: Cut) -> None:
+def deal_rest(cut: TopicDeal) -> None:
     """Each member in turn takes the first partitions that are left, up to its room."""
     left = np.flatnonzero(cut.owner == NOBODY)
     for s in range(len(cut.members)):

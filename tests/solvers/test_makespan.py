@@ -13,10 +13,17 @@ import pytest
 import apportion
 from apportion.arrays import NOBODY, Ints
 from apportion.assignors.lag_aware import LagAware
-from apportion.kernels import lag_share
-from apportion.kernels.even import even_out, pour
-from apportion.kernels.lag_deal import Limits, deal_limited, deal_rounds, deal_skewed, difference, lag_by_member
 from apportion.model.group import Group
+from apportion.solvers import makespan
+from apportion.solvers.number_partitioning import (
+    Limits,
+    deal_limited,
+    deal_rounds,
+    deal_skewed,
+    difference,
+    lag_by_member,
+)
+from apportion.solvers.semi_matching import even_out, pour
 
 
 def random_group(rng: random.Random, equal: bool, partitions: int, members: int, past: float = 0.8) -> Group:
@@ -106,7 +113,7 @@ def test_without_the_search_through_all_plans_few_small_groups_miss_the_optimum(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The local search alone, on groups where the optimum is known; and what longest first makes of them."""
-    monkeypatch.setattr(lag_share, "TINY", 0)
+    monkeypatch.setattr(makespan, "EXACT_MAX_PARTITIONS", 0)
     rng = random.Random(4)
     rows: dict[str, list[float]] = {"local search": [], "longest first": []}
     more_moves = 0

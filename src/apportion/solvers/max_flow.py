@@ -7,7 +7,7 @@ import numpy as np
 from apportion.arrays import Bools, Ints
 
 
-class Filling:
+class Transport:
     """A table being filled: rows of like partitions go into columns of like members.
 
     open
@@ -97,7 +97,7 @@ class Filling:
         self.held[end] += amount
 
 
-def spread(supply: Ints, low: Ints, high: Ints, open: Bools, better: Bools | None = None) -> Ints | None:
+def feasible_flow(supply: Ints, low: Ints, high: Ints, open: Bools, better: Bools | None = None) -> Ints | None:
     """Amounts (I, J) that place all units with column sums from ``low`` to ``high``; None where there are none.
 
     better
@@ -107,7 +107,7 @@ def spread(supply: Ints, low: Ints, high: Ints, open: Bools, better: Bools | Non
         total = int(supply[0])
         fits = bool(open[0, 0]) or not total
         return supply.reshape(1, 1).copy() if fits and low[0] <= total <= high[0] else None
-    filling = Filling(supply, open)
+    filling = Transport(supply, open)
     for cap in (low, high):
         if better is not None:
             filling.pour(cap, better)
@@ -126,7 +126,7 @@ def release(table: Ints, supply: Ints, low: Ints, high: Ints, open: Bools) -> In
     low, high
         (J,) bounds of the columns' sums. Units are given up only where a path needs their place.
     """
-    filling = Filling(supply - table.sum(axis=1), open)
+    filling = Transport(supply - table.sum(axis=1), open)
     filling.flow, filling.held = table.copy(), table.sum(axis=0)
     filling.fill(low)
     filling.fill(high)

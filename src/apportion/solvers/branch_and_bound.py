@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints, Longs
-from apportion.kernels.lag_deal import heaviest_first
+from apportion.solvers.number_partitioning import heaviest_first
 
 Fair = Callable[[list[int]], bool]
 """Whether members may hold these counts."""
@@ -73,7 +73,7 @@ class Search:
                 return False
         return True
 
-    def most_kept(self, owner: Ints, limit: int) -> bool:
+    def max_kept(self, owner: Ints, limit: int) -> bool:
         """Start from a plan and find the one that keeps most with nobody above the limit."""
         members = self.may.shape[1]
         self.best, self.limit = owner.tolist(), limit

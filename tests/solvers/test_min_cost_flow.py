@@ -7,14 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from apportion.kernels import flow
-from apportion.kernels.flow import Claimed, fewest_misses, most_kept
-from apportion.kernels.near import cheapest
-from apportion.kernels.prices import prices, weights
-from apportion.kernels.share import levels
-from apportion.kernels.transport import spread
+from apportion.solvers import min_cost_flow
+from apportion.solvers.cycle_canceling import min_cost
+from apportion.solvers.dual_prices import prices, weights
+from apportion.solvers.fair_loads import fair_loads
+from apportion.solvers.max_flow import feasible_flow
+from apportion.solvers.min_cost_flow import Claimed, fewest_misses, retained
 
-needs_ortools = pytest.mark.skipif(flow.solver() is None, reason="OR-tools is not installed")
+needs_ortools = pytest.mark.skipif(min_cost_flow.solver() is None, reason="OR-tools is not installed")
 
 
 def some(rng: random.Random) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -34,7 +34,7 @@ def test_both_ways_keep_as_many_claims(racks: bool, monkeypatch: pytest.MonkeyPa
     for _ in range(120):
         supply, open, column, miss = some(rng)
         size = np.bincount(column, minlength=open.shape[1])
-        fair = levels(supply, open, size, np.zeros_like(size))
+        fair = fair_loads(supply, open, size, np.zeros_like(size))
         rows, members, counts = [], [], []
         for i, left in enumerate(supply.tolist()):
             for m in range(len(column)):
@@ -46,8 +46,8 @@ def test_both_ways_keep_as_many_claims(racks: bool, monkeypatch: pytest.MonkeyPa
         asked = (supply, claimed, fair.open, miss if racks else None, column, fair.low[column], fair.high[column])
         kept = []
         for tiny in (-1, 10**9):
-            monkeypatch.setattr(flow, "TINY", tiny)
-            found = most_kept(*asked)
+            monkeypatch.setattr(min_cost_flow, "SMALL_TABLE_CELLS", tiny)
+            found = retained(*asked)
             assert found is not None
             assert (found <= claimed.count).all()
             kept.append(int(found.sum()))
@@ -60,18 +60,18 @@ def test_the_flow_finds_as_few_misses_as_exchanges_do() -> None:
     for _ in range(120):
         supply, open, column, miss = some(rng)
         size = np.bincount(column, minlength=open.shape[1])
-        fair = levels(supply, open, size, np.zeros_like(size))
+        fair = fair_loads(supply, open, size, np.zeros_like(size))
         low, high = size * fair.low, size * fair.high
-        start = spread(supply, low, high, fair.open)
+        start = feasible_flow(supply, low, high, fair.open)
         by_flow = fewest_misses(supply, low, high, fair.open, miss)
         assert start is not None
         assert by_flow is not None
-        by_hand, _ = cheapest(start, miss, fair.open, low, high)
+        by_hand, _ = min_cost(start, miss, fair.open, low, high)
         assert (by_flow * miss).sum() == (by_hand * miss).sum()
 
 
 def test_without_ortools_there_is_no_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "solver", lambda: None)
+    monkeypatch.setattr(min_cost_flow, "solver", lambda: None)
     one = np.ones(1, dtype=np.int64)
     assert fewest_misses(one, one, one, np.ones((1, 1), np.bool_), np.zeros((1, 1), np.bool_)) is None
 

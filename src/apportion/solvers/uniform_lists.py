@@ -7,11 +7,11 @@ from typing import Final
 
 from apportion.arrays import NOBODY
 
-SMALL: Final = 64
+LISTS_MAX_PARTITIONS: Final = 64
 """Up to so many partitions plain lists are faster than arrays."""
 
 
-def even(
+def uniform_plan(
     members: int,
     wanted: Sequence[int],
     claim: Sequence[int] | None,

@@ -1,4 +1,4 @@
-"""The best plan of a tiny group without a single array: each partition comes in on the cheapest chain of hand-overs."""
+"""The best plan of a tiny group without a single array: each partition comes in on the min_cost chain of hand-overs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 
 from apportion.arrays import NOBODY
 
-TINY: Final = 48
+LISTS_MAX_CELLS: Final = 48
 """Up to so many cells (partitions x members) plain lists are faster than arrays."""
-FAR: Final = 1 << 60
+INFINITE_COST: Final = 1 << 60
 
 Costs = Sequence[Mapping[int, int]]
 """For each partition the members that want it, each with the cost of standing there."""
 
 
-def tiny(
+def shortest_paths(
     members: int,
     who: Sequence[Sequence[int]],
     far: Sequence[set[int]] | None,
@@ -67,7 +67,7 @@ def _bring_in(owner: list[int], rest: Sequence[int], cost: Costs, unit: int, mem
             load[m] += 1
     placed: list[int] = []
     for p in rest:
-        distance = [FAR] * members
+        distance = [INFINITE_COST] * members
         via: dict[int, tuple[int, int]] = {}
         for m, due in cost[p].items():
             distance[m], via[m] = due, (p, NOBODY)
@@ -91,7 +91,7 @@ def _relax(
             giver = owner[q]
             dues = cost[q]
             through = distance[giver] - dues[giver]
-            if through >= FAR // 2:
+            if through >= INFINITE_COST // 2:
                 continue
             for m, due in dues.items():
                 if through + due < distance[m]:

@@ -1,4 +1,4 @@
-"""How many partitions each member should get, by levels; and the tables behind them."""
+"""How many partitions each member should get, by fair_loads; and the tables behind them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import random
 import numpy as np
 import pytest
 
-from apportion.kernels.share import levels, water_level
-from apportion.kernels.transport import Filling, release, spread
+from apportion.solvers.fair_loads import fair_loads, water_level
+from apportion.solvers.max_flow import Transport, feasible_flow, release
 
 
 def table(rows: list[str]) -> np.ndarray:
@@ -30,25 +30,25 @@ def least_squares(supply: list[int], open: np.ndarray, size: list[int], base: li
 
 def test_nested_subscriptions_fall_into_levels() -> None:
     """Nine partitions only the first column wants, one that both want: 9 and 1, not 5 and 5."""
-    found = levels(np.array([9, 1]), table(["x.", "xx"]), np.array([1, 1]), np.array([0, 0]))
+    found = fair_loads(np.array([9, 1]), table(["x.", "xx"]), np.array([1, 1]), np.array([0, 0]))
     assert found.low.tolist() == found.high.tolist() == [9, 1]
     assert found.open.tolist() == [[True, False], [False, True]]
 
 
 def test_where_all_can_be_level_nothing_is_cut_off() -> None:
-    found = levels(np.array([4, 5]), table(["x.", "xx"]), np.array([2, 3]), np.array([0, 0]))
+    found = fair_loads(np.array([4, 5]), table(["x.", "xx"]), np.array([2, 3]), np.array([0, 0]))
     assert (found.low.tolist(), found.high.tolist()) == ([1, 1], [2, 2])
     assert found.open.tolist() == [[True, False], [True, True]]
 
 
 def test_pieces_that_share_nothing_are_shared_apart() -> None:
-    found = levels(np.array([4, 6]), table(["x.", ".x"]), np.array([2, 4]), np.array([0, 0]))
+    found = fair_loads(np.array([4, 6]), table(["x.", ".x"]), np.array([2, 4]), np.array([0, 0]))
     assert (found.low.tolist(), found.high.tolist()) == ([2, 1], [2, 2])
     assert found.part[0] != found.part[1]
 
 
 def test_a_column_that_wants_nothing_gets_nothing() -> None:
-    found = levels(np.array([3]), table(["x."]), np.array([2, 5]), np.array([0, 0]))
+    found = fair_loads(np.array([3]), table(["x."]), np.array([2, 5]), np.array([0, 0]))
     assert found.high.tolist() == [2, 0]
 
 
@@ -60,8 +60,8 @@ def test_the_levels_are_those_of_a_fairest_plan() -> None:
         open[:, rng.randrange(columns)] = True
         supply = [rng.randint(0, 2) for _ in range(rows)]
         size, base = [rng.randint(1, 2) for _ in range(columns)], [rng.randint(0, 2) for _ in range(columns)]
-        found = levels(np.array(supply), open, np.array(size), np.array(base))
-        flow = spread(np.array(supply), found.low * size, found.high * size, found.open)
+        found = fair_loads(np.array(supply), open, np.array(size), np.array(base))
+        flow = feasible_flow(np.array(supply), found.low * size, found.high * size, found.open)
         assert flow is not None
         squares = 0
         for j, got in enumerate(flow.sum(axis=0).tolist()):
@@ -79,21 +79,21 @@ def test_water_finds_its_level(total: int, base: list[int], level: int) -> None:
 
 
 def test_a_full_column_passes_on_what_fits_elsewhere() -> None:
-    filling = Filling(np.array([2, 2]), table(["xx", "x."]))
+    filling = Transport(np.array([2, 2]), table(["xx", "x."]))
     assert filling.fill(np.array([2, 2]))
     assert filling.flow.tolist() == [[0, 2], [2, 0]]
 
 
 def test_where_nothing_fits_the_cut_names_the_full_columns() -> None:
-    filling = Filling(np.array([3, 1]), table(["x.", "xx"]))
+    filling = Transport(np.array([3, 1]), table(["x.", "xx"]))
     assert not filling.fill(np.array([2, 2]))
     assert filling.columns.tolist() == [True, False]
     assert filling.rows.tolist() == [True, False]
 
 
 def test_bounds_that_cannot_be_met_are_told() -> None:
-    assert spread(np.array([2]), np.array([0, 1]), np.array([2, 2]), table(["x."])) is None
-    assert spread(np.array([5]), np.array([0]), np.array([4]), table(["x"])) is None
+    assert feasible_flow(np.array([2]), np.array([0, 1]), np.array([2, 2]), table(["x."])) is None
+    assert feasible_flow(np.array([5]), np.array([0]), np.array([4]), table(["x"])) is None
 
 
 def test_units_are_given_up_only_where_a_path_needs_their_place() -> None:

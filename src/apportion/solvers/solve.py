@@ -9,17 +9,17 @@ import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, Ints
 from apportion.errors import BadInput
-from apportion.kernels import flow
-from apportion.kernels.exact import solve
-from apportion.kernels.prices import weights
-from apportion.kernels.small import SMALL, even
-from apportion.kernels.tiny import TINY, tiny
-from apportion.kernels.wide import Wide, subscribers
-from apportion.model.certificate import Exactness
-from apportion.model.classes import question
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Answer
+from apportion.solvers import min_cost_flow
+from apportion.solvers.certificate import Exactness
+from apportion.solvers.dual_prices import weights
+from apportion.solvers.greedy_by_topic import Wide, subscribers
+from apportion.solvers.lexicographic import solve
+from apportion.solvers.partition_classes import problem_of
+from apportion.solvers.shortest_paths import LISTS_MAX_CELLS, shortest_paths
+from apportion.solvers.uniform_lists import LISTS_MAX_PARTITIONS, uniform_plan
 
 GOALS: Final = ("balance", "racks", "moves")
 
@@ -37,11 +37,16 @@ def best(group: Group, order: tuple[str, ...] = GOALS) -> Answer:
     if "racks" in order and (group.racks is None or not group.racks.known):
         order = tuple(goal for goal in order if goal != "racks")
     proof = dict.fromkeys(order, "optimal")
-    if group.P <= SMALL and len(group.subscriptions) == 1 and "racks" not in order and order[:1] == ("balance",):
+    if (
+        group.P <= LISTS_MAX_PARTITIONS
+        and len(group.subscriptions) == 1
+        and "racks" not in order
+        and order[:1] == ("balance",)
+    ):
         owner = _small(group, "moves" in order)
     elif _is_one_deal(group, order):
         owner = _one_deal(group)
-    elif group.P * group.M <= TINY:
+    elif group.P * group.M <= LISTS_MAX_CELLS:
         owner = _tiny(group, order)
     elif len(group.subscriptions) * group.T > CELLS:
         return _wide(group, order)
@@ -69,12 +74,12 @@ def _is_one_deal(group: Group, order: tuple[str, ...]) -> bool:
 
 def _solve(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     """The plan of any other group; without racks where telling them apart makes the table too large."""
-    asked = question(group, "racks" in order)
+    asked = problem_of(group, "racks" in order)
     told_apart = asked.column is not group.subscription_of
     if told_apart or "racks" not in order:
-        if asked.miss is None or asked.open.size <= flow.LARGE or flow.solver() is not None:
+        if asked.miss is None or asked.open.size <= min_cost_flow.DENSE_CELLS_MAX or min_cost_flow.solver() is not None:
             return solve(asked, order)
-        asked = question(group, False)
+        asked = problem_of(group, False)
     owner, shown = solve(asked, tuple(goal for goal in order if goal != "racks"))
     proof = {goal: shown.get(goal, "heuristic") for goal in order}
     proof.update(dict.fromkeys(order[order.index("racks") :], "heuristic"))
@@ -111,7 +116,7 @@ def _small(group: Group, with_moves: bool) -> Ints:
     if len(mine) < group.T:
         wants = set(mine.tolist())
         wanted = [p for p, t in enumerate(topics) if t in wants]
-    return np.array(even(group.M, wanted, claim, contested, topics, group.number.tolist()), dtype=np.int64)
+    return np.array(uniform_plan(group.M, wanted, claim, contested, topics, group.number.tolist()), dtype=np.int64)
 
 
 def _tiny(group: Group, order: tuple[str, ...]) -> Ints:
@@ -125,7 +130,7 @@ def _tiny(group: Group, order: tuple[str, ...]) -> Ints:
     far = _far(group, who) if "racks" in order else None
     claim, contested = _claims_told(group) if "moves" in order else (None, None)
     weight = weights(order, group.P, group.M)
-    return np.array(tiny(group.M, who, far, claim, contested, weight), dtype=np.int64)
+    return np.array(shortest_paths(group.M, who, far, claim, contested, weight), dtype=np.int64)
 
 
 def _claims_told(group: Group) -> tuple[list[int] | None, list[bool] | None]:

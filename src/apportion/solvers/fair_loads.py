@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from apportion.arrays import Bools, Ints, distinct
-from apportion.kernels.transport import Filling
+from apportion.solvers.max_flow import Transport
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class FairLoads:
     """What every fairest plan has in common.
 
     low, high
@@ -29,7 +29,7 @@ class Levels:
     part: Ints
 
 
-def levels(supply: Ints, open: Bools, size: Ints, base: Ints) -> Levels:
+def fair_loads(supply: Ints, open: Bools, size: Ints, base: Ints) -> FairLoads:
     """The levels of fairest loads: least sum of squares over members, base included.
 
     supply
@@ -58,7 +58,7 @@ def levels(supply: Ints, open: Bools, size: Ints, base: Ints) -> Levels:
             high[c] = np.maximum(quota + over - base[c], 0)
             part[c] = row_part[r] = pieces
             pieces += 1
-    return Levels(low, high, open & (row_part[:, None] == part[None, :]), part)
+    return FairLoads(low, high, open & (row_part[:, None] == part[None, :]), part)
 
 
 def _share(supply: Ints, open: Bools, size: Ints, base: Ints) -> tuple[int, int, tuple[Bools, Bools] | None]:
@@ -69,7 +69,7 @@ def _share(supply: Ints, open: Bools, size: Ints, base: Ints) -> tuple[int, int,
     over = int(total > int(sure.sum()))
     if open.all():
         return quota, over, None
-    filling = Filling(supply, open)
+    filling = Transport(supply, open)
     filling.fill(sure)
     if (filling.held < sure).any():
         return 0, 0, (filling.rows, filling.columns)

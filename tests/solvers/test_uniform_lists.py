@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 
-from apportion.kernels.exact import solve
-from apportion.kernels.question import Question
-from apportion.kernels.small import even
+from apportion.solvers.lexicographic import solve
+from apportion.solvers.problem import Problem
+from apportion.solvers.uniform_lists import uniform_plan
 
 
 def test_lists_and_arrays_give_the_same_plan() -> None:
@@ -23,10 +23,10 @@ def test_lists_and_arrays_give_the_same_plan() -> None:
         claim[row < 0] = -1
         contested = (claim >= 0) | (np.array([rng.random() < 0.2 for _ in range(partitions)], dtype=np.bool_))
         column = np.zeros(members, dtype=np.int64)
-        question = Question(row, column, np.ones((1, 1), np.bool_), None, claim, contested, topic, number)
+        question = Problem(row, column, np.ones((1, 1), np.bool_), None, claim, contested, topic, number)
         wanted = np.flatnonzero(row >= 0).tolist()
         for order, claims in ((("balance", "moves"), claim.tolist()), (("balance",), None)):
             owner, proof = solve(question, order)
-            lists = even(members, wanted, claims, contested.tolist(), topic.tolist(), number.tolist())
+            lists = uniform_plan(members, wanted, claims, contested.tolist(), topic.tolist(), number.tolist())
             assert owner.tolist() == lists
             assert set(proof.values()) == {"optimal"}

@@ -8,20 +8,20 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.kernels import flow
-from apportion.kernels.flow import Claimed, fewest_misses, most_kept
-from apportion.kernels.greedy import deal
-from apportion.kernels.near import cheapest, local_only
-from apportion.kernels.question import Bounds, Question
-from apportion.kernels.share import levels
-from apportion.kernels.stay import capped, first_ones
-from apportion.kernels.transport import release, spread
+from apportion.solvers import min_cost_flow
+from apportion.solvers.cycle_canceling import local_only, min_cost
+from apportion.solvers.dealing import deal
+from apportion.solvers.fair_loads import fair_loads
+from apportion.solvers.max_flow import feasible_flow, release
+from apportion.solvers.min_cost_flow import Claimed, fewest_misses, retained
+from apportion.solvers.problem import OptimalFace, Problem
+from apportion.solvers.retention import capped, first_ones
 
 OPTIMAL: Final = "optimal"
 HEURISTIC: Final = "heuristic"
 
 
-def solve(question: Question, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+def solve(problem: Problem, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     """Owners (P,) of the best plan, and for each goal of the order whether that is shown.
 
     Goals before balance can be had partition by partition: they narrow where each one may go. Goals after it are had
@@ -31,46 +31,46 @@ def solve(question: Question, order: tuple[str, ...]) -> tuple[Ints, dict[str, s
     cut = order.index("balance") if "balance" in order else len(order)
     before, after = order[:cut], order[cut + 1 :]
     proof = dict.fromkeys(order, OPTIMAL)
-    owner = np.full(len(question.row), NOBODY, dtype=np.int64)
+    owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     for goal in before:
-        question, owner = _narrow(question, owner, goal)
+        problem, owner = _narrow(problem, owner, goal)
     if "racks" not in after:
-        question = replace(question, miss=None)
+        problem = replace(problem, miss=None)
     if "moves" in before:
-        return _finish(question, owner, None), proof
+        return _finish(problem, owner, None), proof
     moves_first = after[:1] == ("moves",)
-    bounds = _bounds(question, moves_first)
+    bounds = _bounds(problem, moves_first)
     if "moves" not in after:
-        return _finish(replace(question, contested=None), owner, bounds), proof
-    owner, shown = _keep(question, bounds)
+        return _finish(replace(problem, contested=None), owner, bounds), proof
+    owner, shown = _keep(problem, bounds)
     if not shown:
         proof.update(dict.fromkeys(after[after.index("moves") :], HEURISTIC))
-    return _finish(question, owner, bounds), proof
+    return _finish(problem, owner, bounds), proof
 
 
-def _narrow(question: Question, owner: Ints, goal: str) -> tuple[Question, Ints]:
-    """The question once a goal that comes before balance is met."""
+def _narrow(problem: Problem, owner: Ints, goal: str) -> tuple[Problem, Ints]:
+    """The problem once a goal that comes before balance is met."""
     if goal == "racks":
-        if question.miss is None:
-            return question, owner
-        return replace(question, open=local_only(question.open, question.miss)), owner
-    claims = np.flatnonzero((question.claim != NOBODY) & (question.row >= 0))
-    member = question.claim[claims]
-    stays = question.open[question.row[claims], question.column[member]]
+        if problem.miss is None:
+            return problem, owner
+        return replace(problem, open=local_only(problem.open, problem.miss)), owner
+    claims = np.flatnonzero((problem.claim != NOBODY) & (problem.row >= 0))
+    member = problem.claim[claims]
+    stays = problem.open[problem.row[claims], problem.column[member]]
     owner[claims[stays]] = member[stays]
-    return question, owner
+    return problem, owner
 
 
-def _bounds(question: Question, moves_first: bool) -> Bounds:
+def _bounds(problem: Problem, moves_first: bool) -> OptimalFace:
     """What all fairest plans have in common; and all of those with fewest misses, unless moves come first."""
-    supply, size = _supply(question), np.bincount(question.column, minlength=question.open.shape[1])
-    fair = levels(supply, question.open, size, np.zeros(len(size), dtype=np.int64))
-    low, high, open, cost = fair.low, fair.high, fair.open, question.miss
+    supply, size = _supply(problem), np.bincount(problem.column, minlength=problem.open.shape[1])
+    fair = fair_loads(supply, problem.open, size, np.zeros(len(size), dtype=np.int64))
+    low, high, open, cost = fair.low, fair.high, fair.open, problem.miss
     if cost is not None and (cost & open).any() and not moves_first:
         low, high, open = _nearest(supply, size, low, high, open, cost)
         cost = None
-    column = question.column
-    return Bounds(column, low[column], high[column], open, cost, fair.part)
+    column = problem.column
+    return OptimalFace(column, low[column], high[column], open, cost, fair.part)
 
 
 def _nearest(supply: Ints, size: Ints, low: Ints, high: Ints, open: Bools, miss: Bools) -> tuple[Ints, Ints, Bools]:
@@ -81,31 +81,31 @@ def _nearest(supply: Ints, size: Ints, low: Ints, high: Ints, open: Bools, miss:
     return np.where(price > 0, high, low), np.where(price < 0, low, high), open
 
 
-def _keep(question: Question, bounds: Bounds) -> tuple[Ints, bool]:
+def _keep(problem: Problem, bounds: OptimalFace) -> tuple[Ints, bool]:
     """Owners (P,) of the claims that stay, and whether it is shown that no more can."""
     column = bounds.column
-    claims = np.flatnonzero((question.claim != NOBODY) & (question.row >= 0))
+    claims = np.flatnonzero((problem.claim != NOBODY) & (problem.row >= 0))
     if bounds.open.size > 1:
-        claims = claims[bounds.open[question.row[claims], column[question.claim[claims]]]]
-    member, row = question.claim[claims], question.row[claims]
+        claims = claims[bounds.open[problem.row[claims], column[problem.claim[claims]]]]
+    member, row = problem.claim[claims], problem.row[claims]
     own = np.bincount(member, minlength=len(column))
-    supply = _supply(question)
+    supply = _supply(problem)
     worth_of_row = _worth(bounds, np.maximum(bounds.low - own, 0))
     worth = np.zeros(len(column), dtype=np.int64)
     if len(supply) > 1:
         np.maximum.at(worth, member, worth_of_row[row])
     cap = capped(own, bounds.low, bounds.high, bounds.part[column], _spare(supply, bounds), worth)
-    order = (question.topic[claims], question.number[claims], worth_of_row[row])
+    order = (problem.topic[claims], problem.number[claims], worth_of_row[row])
     stays = first_ones(member, cap, order)
     shown = True
     if not _fits(supply, row[stays], member[stays], bounds) or (bounds.cost is not None and not stays.all()):
         stays, shown = _keep_by_flow(supply, row, member, order, bounds)
-    owner = np.full(len(question.row), NOBODY, dtype=np.int64)
+    owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     owner[claims[stays]] = member[stays]
     return owner, shown
 
 
-def _worth(bounds: Bounds, lack: Ints) -> Ints:
+def _worth(bounds: OptimalFace, lack: Ints) -> Ints:
     """(I,) how many of the places that lack a partition could take one of the row: those rows give way first."""
     if bounds.open.size == 1:
         return np.zeros(1, dtype=np.int64)
@@ -114,12 +114,14 @@ def _worth(bounds: Bounds, lack: Ints) -> Ints:
     return worth
 
 
-def _keep_by_flow(supply: Ints, row: Ints, member: Ints, order: tuple[Ints, ...], bounds: Bounds) -> tuple[Bools, bool]:
+def _keep_by_flow(
+    supply: Ints, row: Ints, member: Ints, order: tuple[Ints, ...], bounds: OptimalFace
+) -> tuple[Bools, bool]:
     """Which claims (C,) stay, by a min-cost flow; without OR-tools as many as paths find, and nothing is shown."""
     members = len(bounds.column)
     kinds, kind, count = np.unique(row * members + member, return_inverse=True, return_counts=True)
     claimed = Claimed(kinds // members, kinds % members, count)
-    kept = most_kept(supply, claimed, bounds.open, bounds.cost, bounds.column, bounds.low, bounds.high)
+    kept = retained(supply, claimed, bounds.open, bounds.cost, bounds.column, bounds.low, bounds.high)
     if kept is not None:
         return first_ones(kind, kept, order), True
     own = np.bincount(member, minlength=members)
@@ -134,60 +136,60 @@ def _keep_by_flow(supply: Ints, row: Ints, member: Ints, order: tuple[Ints, ...]
     return stays, False
 
 
-def _fits(supply: Ints, row: Ints, member: Ints, bounds: Bounds) -> bool:
+def _fits(supply: Ints, row: Ints, member: Ints, bounds: OptimalFace) -> bool:
     """Whether the fairest plan can be completed once these claims (row and member) stay."""
     if bounds.open.size == 1:
         return True
     rest = supply - np.bincount(row, minlength=len(supply))
     load = np.bincount(member, minlength=len(bounds.column))
-    return spread(rest, *_sums(bounds, load), bounds.open) is not None
+    return feasible_flow(rest, *_sums(bounds, load), bounds.open) is not None
 
 
-def _finish(question: Question, owner: Ints, bounds: Bounds | None) -> Ints:
+def _finish(problem: Problem, owner: Ints, bounds: OptimalFace | None) -> Ints:
     """Owners (P,) with the rest handed out; ``bounds`` None: after what is owned, as evenly as can be.
 
     What somebody claims goes last. So a second round, in which it alone is free, hands it out in the same way.
     """
-    rest = np.flatnonzero((owner == NOBODY) & (question.row >= 0))
-    if question.contested is not None:
-        last = question.contested[rest]
+    rest = np.flatnonzero((owner == NOBODY) & (problem.row >= 0))
+    if problem.contested is not None:
+        last = problem.contested[rest]
         if last.any() and not last.all():
-            owner = _complete(question, owner, rest, bounds)
+            owner = _complete(problem, owner, rest, bounds)
             rest = rest[last]
             owner[rest] = NOBODY
-    return _complete(question, owner, rest, bounds)
+    return _complete(problem, owner, rest, bounds)
 
 
-def _complete(question: Question, owner: Ints, rest: Ints, bounds: Bounds | None) -> Ints:
+def _complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | None) -> Ints:
     """Owners (P,) with the partitions ``rest`` handed out, none of the others touched."""
     if not len(rest):
         return owner
-    held = load = np.bincount(owner[owner != NOBODY], minlength=len(question.column))
+    held = load = np.bincount(owner[owner != NOBODY], minlength=len(problem.column))
     if bounds is None:
-        bounds = _bounds_above(question, rest, load)
+        bounds = _bounds_above(problem, rest, load)
         load = np.zeros_like(load)
-    supply = np.bincount(question.row[rest], minlength=len(bounds.open))
+    supply = np.bincount(problem.row[rest], minlength=len(bounds.open))
     low, high = _sums(bounds, load)
     if bounds.cost is None:
-        table = _sure(spread(supply, low, high, bounds.open))
+        table = _sure(feasible_flow(supply, low, high, bounds.open))
     else:
         table, _ = _fewest(supply, low, high, bounds.open, bounds.cost)
     need = np.maximum(bounds.low - load, 0)
     room = np.flatnonzero(bounds.high - load > need)
     need[_first_in_column(room, bounds.column, table.sum(axis=0) - low)] += 1
     owner = owner.copy()
-    owner[rest] = deal(question.row[rest], table, need, bounds.column, held)
+    owner[rest] = deal(problem.row[rest], table, need, bounds.column, held)
     return owner
 
 
-def _bounds_above(question: Question, rest: Ints, load: Ints) -> Bounds:
+def _bounds_above(problem: Problem, rest: Ints, load: Ints) -> OptimalFace:
     """What the fairest plans have in common when every member already has its ``load`` (M,)."""
-    kinds, column = np.unique(question.column * (int(load.max()) + 1) + load, return_inverse=True)
+    kinds, column = np.unique(problem.column * (int(load.max()) + 1) + load, return_inverse=True)
     of, base = kinds // (int(load.max()) + 1), kinds % (int(load.max()) + 1)
-    supply = np.bincount(question.row[rest], minlength=len(question.open))
-    fair = levels(supply, question.open[:, of], np.bincount(column), base)
-    cost = None if question.miss is None else question.miss[:, of]
-    return Bounds(column, fair.low[column], fair.high[column], fair.open, cost, fair.part)
+    supply = np.bincount(problem.row[rest], minlength=len(problem.open))
+    fair = fair_loads(supply, problem.open[:, of], np.bincount(column), base)
+    cost = None if problem.miss is None else problem.miss[:, of]
+    return OptimalFace(column, fair.low[column], fair.high[column], fair.open, cost, fair.part)
 
 
 def _first_in_column(members: Ints, column: Ints, count: Ints) -> Ints:
@@ -199,11 +201,11 @@ def _first_in_column(members: Ints, column: Ints, count: Ints) -> Ints:
     return members[rank < count[column[members]]]
 
 
-def _supply(question: Question) -> Ints:
-    return np.bincount(question.row[question.row >= 0], minlength=len(question.open))
+def _supply(problem: Problem) -> Ints:
+    return np.bincount(problem.row[problem.row >= 0], minlength=len(problem.open))
 
 
-def _sums(bounds: Bounds, load: Ints) -> tuple[Ints, Ints]:
+def _sums(bounds: OptimalFace, load: Ints) -> tuple[Ints, Ints]:
     """(J,) the fewest and most partitions that each column still gets."""
     columns = bounds.open.shape[1]
     low = np.bincount(bounds.column, np.maximum(bounds.low - load, 0), columns)
@@ -211,7 +213,7 @@ def _sums(bounds: Bounds, load: Ints) -> tuple[Ints, Ints]:
     return low.astype(np.int64), high.astype(np.int64)
 
 
-def _spare(supply: Ints, bounds: Bounds) -> Ints:
+def _spare(supply: Ints, bounds: OptimalFace) -> Ints:
     """(pieces,) how many members of each piece get their greater load."""
     used = np.flatnonzero(supply)
     pieces = int(bounds.part.max()) + 1
@@ -221,10 +223,10 @@ def _spare(supply: Ints, bounds: Bounds) -> Ints:
 
 def _fewest(supply: Ints, low: Ints, high: Ints, open: Bools, miss: Bools) -> tuple[Ints, Ints]:
     """Amounts (I, J) with fewest misses, and the columns' prices (J,)."""
-    table = fewest_misses(supply, low, high, open, miss) if open.size > flow.LARGE else None
+    table = fewest_misses(supply, low, high, open, miss) if open.size > min_cost_flow.DENSE_CELLS_MAX else None
     if table is None:
-        table = _sure(spread(supply, low, high, open, open & ~miss))
-    return cheapest(table, miss, open, low, high)
+        table = _sure(feasible_flow(supply, low, high, open, open & ~miss))
+    return min_cost(table, miss, open, low, high)
 
 
 def _sure(table: Ints | None) -> Ints:

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints, Longs
-from apportion.kernels.lag_deal import lag_by_member
+from apportion.solvers.number_partitioning import lag_by_member
 
 MayOwn = Callable[[Ints, Ints], Bools]
 """Whether each member may own the partition beside it."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, Bools, Ints
-from apportion.kernels.near import misses
-from apportion.kernels.question import Question
 from apportion.model.group import Group
+from apportion.solvers.cycle_canceling import misses
+from apportion.solvers.problem import Problem
 
 
-def question(group: Group, with_racks: bool) -> Question:
+def problem_of(group: Group, with_racks: bool) -> Problem:
     """The group's like partitions as rows and like members as columns."""
     row, open = _topic_rows(group)
     column, miss = group.subscription_of, None
@@ -20,7 +20,7 @@ def question(group: Group, with_racks: bool) -> Question:
     if len(group.claims.member):
         contested = np.zeros(group.P, dtype=np.bool_)
         contested[group.claims.partition] = True
-    return Question(row, column, open, miss, group.owner, contested, group.topic_of, group.number)
+    return Problem(row, column, open, miss, group.owner, contested, group.topic_of, group.number)
 
 
 def _topic_rows(group: Group) -> tuple[Ints, Bools]:

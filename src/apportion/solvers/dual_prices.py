@@ -9,7 +9,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
 
-FAR: Final = np.int64(1) << 60
+INFINITE_COST: Final = np.int64(1) << 60
 """More than any price."""
 
 
@@ -51,7 +51,7 @@ def prices(
     """The members' prices for a plan (P,), or None where the plan is not the best (or too many steps are needed).
 
     row, column, open, miss, claim
-        As in ``Question``: (P,), (M,), (I, J), (I, J) or None, (P,).
+        As in ``Problem``: (P,), (M,), (I, J), (I, J) or None, (P,).
 
     Distances in the graph of single hand-overs, found by Bellman and Ford: they settle exactly where no chain of
     hand-overs improves the plan.
@@ -84,7 +84,7 @@ class _Graph:
         self.first_holder = np.searchsorted(self.held_kind, np.arange(len(kinds)))
         self.rows, self.first_kind = np.unique(self.kind_row, return_index=True)
         far = np.zeros(open.shape, dtype=np.int64) if miss is None else miss * np.int64(weight.get("racks", 0))
-        self.cost = np.where(open, far, FAR)[self.rows]
+        self.cost = np.where(open, far, INFINITE_COST)[self.rows]
         self.move = np.where(self.kind_claim != NOBODY, weight.get("moves", 0), 0)
         there = far[self.kind_row[self.held_kind], column[self.holder]]
         self.paid = there + np.where(self.holder != self.kind_claim[self.held_kind], self.move[self.held_kind], 0)

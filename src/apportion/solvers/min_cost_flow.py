@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import Bools, Ints, distinct
-from apportion.kernels.near import cheapest
-from apportion.kernels.transport import spread
+from apportion.solvers.cycle_canceling import min_cost
+from apportion.solvers.max_flow import feasible_flow
 
-TINY = 2_000
+SMALL_TABLE_CELLS = 2_000
 """Up to so many cells (kinds of claims x members) a table of our own is faster than a call of OR-tools."""
-SMALL = 300_000
+TABLE_CELLS_MAX = 300_000
 """Up to so many cells our own table does without OR-tools in a second or two."""
 
 
-LARGE = 50_000
+DENSE_CELLS_MAX = 50_000
 """From so many cells (rows x columns) on the fewest misses are left to OR-tools."""
 
 
@@ -66,7 +66,7 @@ class Claimed:
     count: Ints
 
 
-def most_kept(
+def retained(
     supply: Ints, claimed: Claimed, open: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
 ) -> Ints | None:
     """(X,) how many of each kind of claim stay in a plan that keeps most; None for a large group without OR-tools.
@@ -80,11 +80,11 @@ def most_kept(
     of a move. Members who claim nothing are taken together in their column.
     """
     cells = (len(claimed.row) + len(supply)) * len(column)
-    if cells <= TINY:
+    if cells <= SMALL_TABLE_CELLS:
         return _kept_by_table(supply, claimed, open, miss, column, low, high)
     maker = solver()
     if maker is None:
-        return _kept_by_table(supply, claimed, open, miss, column, low, high) if cells <= SMALL else None
+        return _kept_by_table(supply, claimed, open, miss, column, low, high) if cells <= TABLE_CELLS_MAX else None
     network = _Network(supply, claimed, open, miss, column, low, high)
     flow = maker()
     arcs = flow.add_arcs_with_capacity_and_unit_cost(network.tail, network.head, network.capacity, network.cost)
@@ -109,10 +109,10 @@ def _kept_by_table(
     cost = np.ones(allowed.shape, dtype=np.int64) if miss is None else miss[:, column][row] + (2 * len(row) + 1)
     cost[home] -= 1 if miss is None else 2 * len(row) + 1
     cost[len(kinds) :] -= 1 if miss is None else 2 * len(row) + 1
-    flow = spread(np.concatenate([claimed.count, free]), low, high, allowed, home)
+    flow = feasible_flow(np.concatenate([claimed.count, free]), low, high, allowed, home)
     if flow is None:
         raise ArithmeticError("no plan fits the bounds that were shown to hold; please report this group")
-    flow, _ = cheapest(flow, cost, allowed, low, high)
+    flow, _ = min_cost(flow, cost, allowed, low, high)
     return flow[kinds, claimed.member]
 
 

@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints, Longs
-from apportion.kernels.even import even_out, pour
-from apportion.kernels.lag_deal import Limits, deal_limited, deal_to_slots, difference, lag_by_member, level
-from apportion.kernels.lag_exact import Search
-from apportion.kernels.lag_swap import Draft, keep_more, settle
+from apportion.solvers.branch_and_bound import Search
+from apportion.solvers.local_search import Draft, keep_more, settle
+from apportion.solvers.number_partitioning import Limits, deal_limited, deal_to_slots, difference, lag_by_member, level
+from apportion.solvers.semi_matching import even_out, pour
 
 EFFORT = 200_000
 EFFORT_EACH = 15
@@ -21,7 +21,7 @@ ROOTED = 4
 """So many times more where the search starts from past owners: what it does not reach costs moves."""
 FEW = 500
 """Partitions up to which every start is searched, not the most promising alone."""
-TINY = 12
+EXACT_MAX_PARTITIONS = 12
 """Partitions up to which a search through all plans is tried."""
 NODES = 20_000
 
@@ -85,7 +85,7 @@ class Shared:
 
     owner: Ints
     bound: int
-    most_kept: bool
+    max_kept: bool
 
 
 def share(sharing: Sharing, tolerance: float, start: Ints | None = None) -> Shared:
@@ -119,7 +119,7 @@ def share(sharing: Sharing, tolerance: float, start: Ints | None = None) -> Shar
     _settled(rooted, max(stretched, sharing.heaviest(best)), ROOTED * sharing.effort)
     limit = max(stretched, min(sharing.heaviest(best), int(rooted.held.max())))
     shared = _keep(sharing, [_relabelled(sharing, best, limits[0]), rooted], limit, bound)
-    return _keep_exactly(sharing, limits[0], squares, shared, limit) if tiny and not shared.most_kept else shared
+    return _keep_exactly(sharing, limits[0], squares, shared, limit) if tiny and not shared.max_kept else shared
 
 
 def _no_worse_than_even(sharing: Sharing, best: Ints) -> Ints:
@@ -249,13 +249,13 @@ def _keep(sharing: Sharing, drafts: list[Draft], limit: int, bound: int) -> Shar
     for draft in within:
         keep_more(draft, sharing.past, limit, sharing.effort)
     owner = max(within, key=lambda draft: _kept(sharing.past, draft.owner)).owner
-    return Shared(owner, bound, _kept(sharing.past, owner) >= _most_kept(sharing))
+    return Shared(owner, bound, _kept(sharing.past, owner) >= _max_kept(sharing))
 
 
 def _keep_exactly(sharing: Sharing, limits: Limits, squares: int, shared: Shared, limit: int) -> Shared:
     """The plan that keeps most of all within the limit, by a search through them all."""
     search = _search(sharing, limits, squares)
-    shown = search.most_kept(shared.owner, limit)
+    shown = search.max_kept(shared.owner, limit)
     return Shared(np.array(search.best, dtype=np.int64), shared.bound, shown)
 
 
@@ -263,7 +263,7 @@ def _kept(past: Ints, owner: Ints) -> int:
     return int(((past != NOBODY) & (past == owner)).sum())
 
 
-def _most_kept(sharing: Sharing) -> int:
+def _max_kept(sharing: Sharing) -> int:
     """No plan of fair counts keeps more than this, whatever the lag."""
     had = np.bincount(sharing.past[sharing.past != NOBODY], minlength=sharing.members)
     if not sharing.equal or sharing.max_skew:
@@ -335,7 +335,7 @@ def _relabel(sharing: Sharing, owner: Ints) -> Ints:
 
 
 def _tiny(sharing: Sharing) -> bool:
-    return len(sharing.lag) <= TINY and sharing.members <= 6 and (sharing.equal or not sharing.max_skew)
+    return len(sharing.lag) <= EXACT_MAX_PARTITIONS and sharing.members <= 6 and (sharing.equal or not sharing.max_skew)
 
 
 def _search(sharing: Sharing, limits: Limits, squares: int) -> Search:

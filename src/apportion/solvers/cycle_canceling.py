@@ -8,7 +8,7 @@ import numpy as np
 
 from apportion.arrays import UNKNOWN, Bools, Ints
 
-FAR: Final = np.int64(1) << 40
+INFINITE_COST: Final = np.int64(1) << 40
 """Farther than any path."""
 
 
@@ -29,7 +29,7 @@ def local_only(open: Bools, miss: Bools) -> Bools:
     return np.where(some, local, open)
 
 
-def cheapest(flow: Ints, cost: Bools | Ints, open: Bools, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+def min_cost(flow: Ints, cost: Bools | Ints, open: Bools, low: Ints, high: Ints) -> tuple[Ints, Ints]:
     """A flow of least cost (misses, say) with the same row sums, and the columns' prices, (I, J) and (J,).
 
     low, high
@@ -42,13 +42,15 @@ def cheapest(flow: Ints, cost: Bools | Ints, open: Bools, low: Ints, high: Ints)
     flow = flow.copy()
     price = cost.astype(np.int64)
     while True:
-        cycle, prices = _saving(flow, price, open, low, high)
+        cycle, prices = _negative_cycle(flow, price, open, low, high)
         if not cycle:
             return flow, prices
-        _exchange(flow, cycle, low, high)
+        _push_along(flow, cycle, low, high)
 
 
-def _saving(flow: Ints, cost: Ints, open: Bools, low: Ints, high: Ints) -> tuple[list[tuple[int, int, int]], Ints]:
+def _negative_cycle(
+    flow: Ints, cost: Ints, open: Bools, low: Ints, high: Ints
+) -> tuple[list[tuple[int, int, int]], Ints]:
     """An exchange that saves misses, as steps (column, row, next column), or none and the prices.
 
     A step with row -1 lets the first column have one more and the next one less.
@@ -57,20 +59,20 @@ def _saving(flow: Ints, cost: Ints, open: Bools, low: Ints, high: Ints) -> tuple
     more, less = held < high, held > low
     distance = np.zeros(len(held), dtype=np.int64)
     hub = 0
-    rows = np.full(len(flow), FAR)
+    rows = np.full(len(flow), INFINITE_COST)
     row_from = np.zeros(len(flow), dtype=np.int64)
     column_from = np.full(len(held), -2)
     hub_from = -1
     giving = flow > 0
     while True:
-        from_rows = np.where(giving, distance - cost, FAR)
+        from_rows = np.where(giving, distance - cost, INFINITE_COST)
         best_row = from_rows.min(axis=1)
         # A step is remembered only where it is shorter than before: then steps in a circle always save something.
         row_from = np.where(best_row < rows, from_rows.argmin(axis=1), row_from)
         rows = best_row
-        into = np.where(open & (rows < FAR)[:, None], rows[:, None] + cost, FAR)
+        into = np.where(open & (rows < INFINITE_COST)[:, None], rows[:, None] + cost, INFINITE_COST)
         best = into.min(axis=0)
-        spare = np.where(more, distance, FAR)
+        spare = np.where(more, distance, INFINITE_COST)
         if len(spare) and spare.min() < hub:
             hub, hub_from = int(spare.min()), int(spare.argmin())
         through_hub = less & (hub < best)
@@ -80,12 +82,12 @@ def _saving(flow: Ints, cost: Ints, open: Bools, low: Ints, high: Ints) -> tuple
             return [], hub - distance
         distance = np.where(nearer, best, distance)
         column_from = np.where(nearer, np.where(through_hub, -1, into.argmin(axis=0)), column_from)
-        cycle = _walk(int(distance.argmin()), column_from.tolist(), row_from.tolist(), hub_from)
+        cycle = _extract_cycle(int(distance.argmin()), column_from.tolist(), row_from.tolist(), hub_from)
         if cycle:
             return cycle, distance
 
 
-def _walk(end: int, column_from: list[int], row_from: list[int], hub_from: int) -> list[tuple[int, int, int]]:
+def _extract_cycle(end: int, column_from: list[int], row_from: list[int], hub_from: int) -> list[tuple[int, int, int]]:
     """The cycle among the steps that lead to column ``end``; none if they begin somewhere."""
     steps: list[tuple[int, int, int]] = []
     at: dict[int, int] = {}
@@ -101,7 +103,7 @@ def _walk(end: int, column_from: list[int], row_from: list[int], hub_from: int) 
     return steps[at[j] :][::-1]
 
 
-def _exchange(flow: Ints, cycle: list[tuple[int, int, int]], low: Ints, high: Ints) -> None:
+def _push_along(flow: Ints, cycle: list[tuple[int, int, int]], low: Ints, high: Ints) -> None:
     """Make the exchange as often as it goes."""
     held = flow.sum(axis=0)
     amounts = [int(flow[i, j]) if i >= 0 else int(min(high[j] - held[j], held[h] - low[h])) for j, i, h in cycle]

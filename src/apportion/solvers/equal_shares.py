@@ -7,7 +7,7 @@ import numpy as np
 from apportion.arrays import NOBODY, Ints
 
 
-def fair_keep(past: Ints, members: int) -> Ints:
+def equal_shares(past: Ints, members: int) -> Ints:
     """(N,) the owner of each thing, counts within one of each other, the fewest moves.
 
     past
@@ -19,7 +19,7 @@ def fair_keep(past: Ints, members: int) -> Ints:
     than q): a member may stay above q only r times. This one keeps as many. What must go is taken from the longest
     lists first, the last things of a list first; the shortest lists are filled first, in runs.
 
-    >>> fair_keep(np.array([0, 0, 0, 1, 1, 1, 2, 2, -1, -1]), 3)
+    >>> equal_shares(np.array([0, 0, 0, 1, 1, 1, 2, 2, -1, -1]), 3)
     array([0, 0, 0, 1, 1, 1, 2, 2, 2, 0])
     """
     kept, room = _keep(past, members)
@@ -30,7 +30,7 @@ def fair_keep(past: Ints, members: int) -> Ints:
     return result
 
 
-def most_kept(past: Ints, members: int) -> int:
+def max_kept(past: Ints, members: int) -> int:
     """The most things that any fair plan leaves where they were."""
     had = np.bincount(past[past != NOBODY], minlength=members)
     share, extra = divmod(len(past), members)
