@@ -14,6 +14,7 @@ from apportion.testing import records as write
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import GroupGeneration, Member
 from apportion.wire.subscription import Subscription, write_subscription
+from tests.wire import share_streams_samples
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -72,7 +73,8 @@ def every_kind() -> list[Pair]:
     good += [(write.epoch_key(3, "k"), write.epoch_value(3, {"epoch": 2, "metadataHash": -5})), member_epoch()]
     good += [(write.epoch_key(4, "k"), None), (write.epoch_key(5, "k", "m"), None)]
     good += [(write.epoch_key(6, "k"), write.epoch_value(6, {"assignmentEpoch": 2, "assignmentTimestamp": START_MS}))]
-    good += [write.other(kind) for kind in (9, 11, 16, 17, 99)] + [write.other(11, None), (b"\xff\xff", b"\x00\x00")]
+    good += [share_streams_samples.record(random.Random(kind), kind) for kind in (*range(10, 16), 17, *range(19, 24))]
+    good += [write.other(kind) for kind in (9, 16, 18, 99)] + [write.other(16, None), (b"\xff\xff", b"\x00\x00")]
     return good + BAD
 
 

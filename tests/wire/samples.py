@@ -163,7 +163,7 @@ def epoch(r: random.Random) -> Pair:
 def record(r: random.Random) -> Pair:
     """Any record, commits and generations most often."""
     kind = r.choice((commit, commit, generation, epoch, epoch, None))
-    return other(r.randrange(9, 30), r.choice((None, 0, 3)), blob(r)) if kind is None else kind(r)
+    return other(r.choice((9, 16, 18, *range(24, 30))), r.choice((None, 0, 3)), blob(r)) if kind is None else kind(r)
 
 
 def mutated(r: random.Random, raw: bytes) -> bytes:

@@ -91,8 +91,8 @@ def generations(records: DataFrame) -> DataFrame:
 
 
 def epochs(records: DataFrame) -> DataFrame:
-    """Every record of a KIP-848 group: the columns of ``silver/epochs``."""
-    return _decoded(records.where(_key_type(3, 8)), rows.epoch_rows, EPOCHS.schema)
+    """Every record of a KIP-848, share or streams group: the columns of ``silver/epochs``."""
+    return _decoded(records.where(_key_type(3, 23)), rows.epoch_rows, EPOCHS.schema)
 
 
 def rejects(records: DataFrame) -> DataFrame:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 HOW: Final = ("drop", "hash")
+WITH_NAMES: Final = (5, 10, 19)
+"""Key types whose bodies tell who a member is: of KIP-848, share and streams groups."""
 
 
 class Personal:
@@ -52,7 +54,9 @@ class Personal:
         if self.days is None:
             return made
         how = self.how
-        old = sql.coalesce((sql.col("at") < self._before(records)) & (sql.col("key_type") == 5), sql.lit(False))
+        old = sql.coalesce(
+            (sql.col("at") < self._before(records)) & sql.col("key_type").isin(*WITH_NAMES), sql.lit(False)
+        )
         marked = made.select(*EPOCHS.schema.names, old.alias("_old"))
 
         def blank(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -96,7 +100,7 @@ class Personal:
 
 
 def nameless_body(body: str | None, how: str) -> str | None:
-    """A member's JSON (key type 5) without its client id, host, and what it said as a classic member.
+    """A member's JSON (key types 5, 10, 19) without client id, host, end point, tags, and its word as a classic member.
 
     >>> nameless_body('{"clientId":"ann","clientHost":"/10.0.0.1","rebalanceTimeoutMs":5}', "drop")
     '{"clientId":"","clientHost":"","rebalanceTimeoutMs":5}'
@@ -107,6 +111,10 @@ def nameless_body(body: str | None, how: str) -> str | None:
     for name in ("clientId", "clientHost"):
         if said.get(name) is not None:
             said[name] = hashlib.sha256(said[name].encode()).hexdigest() if how == "hash" else ""
+    if said.get("userEndpoint"):
+        said["userEndpoint"] = None
+    if said.get("clientTags"):
+        said["clientTags"] = []
     for protocol in (said.get("classicMemberMetadata") or {}).get("supportedProtocols", []):
         protocol["metadata"] = ""
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"))

@@ -202,14 +202,19 @@ GENERATIONS: Final = TableSchema(
     "at",
 )
 
-EPOCHS: Final = TableSchema(
-    "a record of a KIP-848 group (key types 3 to 8)",
+EPOCHS: Final = Table(
+    "a record of a group whose broker assigns: KIP-848 (key types 3 to 8), share (10 to 15), streams (17, 19 to 23)",
     StructType(
         [
             column("group", _STRING, "group"),
-            column("key_type", _INT, "3 group, 4 partitions, 5 member, 6 target, 7 target of a member, 8 current"),
-            column("member_id", _STRING, "member id", "key types 3, 4 and 6"),
-            column("epoch", _INT, "epoch of types 3, 6 and 8", "tombstone, or another type"),
+            column(
+                "key_type",
+                _INT,
+                "3, 11, 17 group; 4, 15 topics; 5, 10, 19 member; 6, 12, 20 target; 7, 13, 21 target of a member; "
+                "8, 14, 22 current; 23 topology",
+            ),
+            column("member_id", _STRING, "member id", "key types of a whole group"),
+            column("epoch", _INT, "epoch of types 3, 6, 8, 11, 12, 14, 17, 20, 22", "tombstone, or another type"),
             _TOMBSTONE,
             column("body", _STRING, "the value as Kafka's JSON", "tombstone"),
             *_SOURCE,
@@ -240,7 +245,7 @@ COUNTS: Final = TableSchema(
     "how many records of one kind were read; rejects are not counted here",
     StructType(
         [
-            column("key_type", _INT, "type of the key; from 9 on (share and streams groups, ...) only counted"),
+            column("key_type", _INT, "type of the key; 9, 16, 18 and from 24 on only counted"),
             column("value_version", _INT, "version of the value", "tombstone"),
             _TOMBSTONE,
             column("records", _LONG, "how many"),

@@ -10,6 +10,7 @@ from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from apportion.testing.share_streams_records import VALUES as SHARE_STREAMS
 from apportion.wire.coordinator import GroupGeneration, Member
 from apportion.wire.writer import Writer
 
@@ -84,13 +85,13 @@ def _member(writer: Writer, member: Member, version: int) -> None:
 
 
 def epoch_key(key_type: int, group: str, member_id: str | None = None) -> bytes:
-    """The key of a KIP-848 record: types 3, 4 and 6 name the group, 5, 7 and 8 a member too."""
+    """The key of an epoch's record; types 5, 7, 8, 10, 13, 14, 19, 21 and 22 name a member after the group."""
     writer = Writer().int16(key_type).string(group)
     return writer.done() if member_id is None else writer.string(member_id).done()
 
 
 def epoch_value(key_type: int, body: Body) -> bytes:
-    """A KIP-848 value (version 0) from its JSON form."""
+    """An epoch record's value (version 0) from its JSON form."""
     writer = Writer().int16(0)
     _EPOCHS[key_type](writer, body)
     return writer.done()
@@ -178,4 +179,5 @@ _EPOCHS: Mapping[int, Callable[[Writer, Body], None]] = {
     6: _target_epoch,
     7: _target,
     8: _current,
+    **SHARE_STREAMS,
 }

@@ -1,9 +1,10 @@
-"""The records of ``__consumer_offsets``, one at a time: commits, classic generations, KIP-848 epochs, all others.
+"""The records of ``__consumer_offsets``, one at a time: commits, classic generations, epochs, all others.
 
 ``decode(key, value)`` is the reference that faster readers are tested against. It reads what Kafka's own deserializer
 (``GroupCoordinatorRecordSerde`` of 4.3) reads and refuses what that refuses: bytes after the last field are left
 alone, a value of zero bytes is unreadable (a tombstone is a null value), key type 0 goes with value version 0 alone.
-Key types from 9 on (share, streams, regular expressions, what is yet to come) are not read, only counted.
+Epochs are the records of groups whose broker assigns: consumer groups of KIP-848 (key types 3 to 8), share groups (10
+to 15) and streams groups (17, 19 to 23). What is left (9, 16, 18, from 24 on) is not read, only counted.
 """
 
 from __future__ import annotations
@@ -13,13 +14,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from apportion.errors import UnreadableBytes
+from apportion.wire import epochs, share_streams
 from apportion.wire.assignment import read_assignment
-from apportion.wire.epochs import EPOCH, VALUES, WITH_MEMBER, Body
 from apportion.wire.partitions import Held
 from apportion.wire.primitives import Reader, uuid_text
+from apportion.wire.record_fields import Body
 from apportion.wire.subscription import read_subscription
 
-NEWEST_VERSION: Final = {0: 0, 1: 4, 2: 4, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0, 8: 0}
+VALUES: Final = {**epochs.VALUES, **share_streams.VALUES}
+"""Key type of an epoch's record -> how its value is read."""
+
+EPOCH: Final = {**epochs.EPOCH, **share_streams.EPOCH}
+WITH_MEMBER: Final = epochs.WITH_MEMBER | share_streams.WITH_MEMBER
+
+NEWEST_VERSION: Final = {0: 0, 1: 4, 2: 4, **dict.fromkeys(VALUES, 0)}
 """Key type -> the highest value version that is known."""
 
 _NO_ID: Final = bytes(16)
@@ -107,10 +115,11 @@ class GroupGeneration:
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """One record of a KIP-848 group (key types 3 to 8); ``body`` is None in a tombstone.
+    """One record of a group whose broker assigns (KIP-848, share, streams); ``body`` is None in a tombstone.
 
     epoch
-        ``epoch`` of type 3, ``assignmentEpoch`` of 6, ``memberEpoch`` of 8; else None.
+        ``epoch`` of types 3, 11 and 17, ``assignmentEpoch`` of 6, 12 and 20, ``memberEpoch`` of 8, 14 and 22, else
+        None.
     """
 
     group: str

@@ -212,6 +212,11 @@ class Reader:
         """A compact count and its elements."""
         return [element() for _ in range(self.compact_count(least))]
 
+    def compact_nullable_array(self, element: Callable[[], T], least: int) -> list[T] | None:
+        """The same, or null."""
+        size = self.compact_size()
+        return None if size < 0 else [element() for _ in range(self._believe(size, least))]
+
     def compact_int32s(self) -> tuple[int, ...]:
         """A compact count and as many int32."""
         return self._run(self.compact_count(4))
