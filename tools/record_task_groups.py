@@ -1,6 +1,6 @@
 """Record the dump of streams groups and share groups that tests read: a real broker, Java Streams, share consumers.
 
-python tools/record_task_groups.py [--to tests/data/task_groups]
+python -m tools.record_task_groups [--to tests/data/task_groups]
 
 Two streams applications and three share groups live and die on one broker: members join in processes of one and two
 threads, standbys are turned on, a process is killed, another leaves, a topic grows, one application is deleted. What
@@ -87,7 +87,7 @@ class StreamsApp:
             "metadata.max.age.ms": 1000, **{name.replace("_", "."): value for name, value in more.items()},
         }  # fmt: skip
         self.standing: dict[str, Any] = {"state": "", "threads": []}
-        assert self.process.stdin is not None
+        assert self.process.stdin is not None  # noqa: S101 - for the type checker
         self.process.stdin.write(json.dumps({"properties": properties}) + "\n")
         self.process.stdin.flush()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -111,7 +111,7 @@ class StreamsApp:
 
     def leave(self) -> None:
         """Close the application in good order."""
-        assert self.process.stdin is not None
+        assert self.process.stdin is not None  # noqa: S101 - for the type checker
         self.process.stdin.write("close\n")
         self.process.stdin.flush()
         self.process.wait(30)
@@ -122,7 +122,7 @@ class StreamsApp:
         self.process.wait()
 
     def _listen(self) -> None:
-        assert self.process.stdout is not None
+        assert self.process.stdout is not None  # noqa: S101 - for the type checker
         for line in self.process.stdout:
             if line.startswith("{"):
                 self.standing = json.loads(line)
@@ -183,13 +183,13 @@ def play_streams(broker: Broker, stack: ExitStack) -> None:
     def start(client: str, threads: int = 1, **more: object) -> StreamsApp:
         return stack.enter_context(StreamsApp(broker.bootstrap, app, client, threads, **more))
 
-    first = start("pod-0", 2, **{"client_tag_zone": "a", "application_server": "pod-0:7070"})
+    first = start("pod-0", 2, client_tag_zone="a", application_server="pod-0:7070")
     until(lambda: first.tasks == 16, "pod-0 runs all 16 tasks")
     second = start("pod-1")
     until(lambda: first.tasks + second.tasks == 16 and second.tasks >= 5, "pod-1 has its share")
     set_group(broker, app, "streams.num.standby.replicas=1")
     until(lambda: first.standbys + second.standbys == 12, "standbys are kept")
-    third = start("pod-2", **{"client_tag_zone": "b"})
+    third = start("pod-2", client_tag_zone="b")
     until(lambda: third.tasks == 4, "pod-2 has its share")
     second.kill()
     until(lambda: first.tasks + third.tasks == 16, "pod-1 is missed", 90)

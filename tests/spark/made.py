@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.wire import share_streams_samples
 
 from apportion.testing import records as write
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import GroupGeneration, Member
 from apportion.wire.subscription import Subscription, write_subscription
-from tests.wire import share_streams_samples
 
 Pair = tuple[bytes | None, bytes | None]
 

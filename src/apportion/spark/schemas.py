@@ -202,7 +202,7 @@ GENERATIONS: Final = TableSchema(
     "at",
 )
 
-EPOCHS: Final = Table(
+EPOCHS: Final = TableSchema(
     "a record of a group whose broker assigns: KIP-848 (key types 3 to 8), share (10 to 15), streams (17, 19 to 23)",
     StructType(
         [
