@@ -138,7 +138,7 @@ def batch(pairs: Sequence[Pair], partitions: int = 3) -> pa.RecordBatch:
 def write_dump(folder: Path, pairs: Sequence[Pair], *, partitions: int = 3, files: int = 2, ends: bool = True) -> Path:
     """A dump of records in ``files`` files, with the log ends of a topic t and of the offsets topic."""
     (folder / "records").mkdir(parents=True, exist_ok=True)
-    whole = pa.TableSchema.from_batches([batch(pairs, partitions)])
+    whole = pa.Table.from_batches([batch(pairs, partitions)])
     whole = whole.append_column("topic", pa.array(["__consumer_offsets"] * len(pairs), pa.string()))
     whole = whole.append_column("timestampType", pa.array([0] * len(pairs), pa.int32()))
     step = -(-len(pairs) // files) or 1
@@ -149,5 +149,5 @@ def write_dump(folder: Path, pairs: Sequence[Pair], *, partitions: int = 3, file
         rows = [{"topic": "t", "partition": p, "begin": 0, "end": 100, "last_stable": 100, "at": now} for p in range(4)]
         kinds = [("topic", pa.string()), ("partition", pa.int32()), ("begin", pa.int64()), ("end", pa.int64())]
         kinds += [("last_stable", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))]
-        pq.write_table(pa.TableSchema.from_pylist(rows, pa.schema(kinds)), folder / "ends.parquet")
+        pq.write_table(pa.Table.from_pylist(rows, pa.schema(kinds)), folder / "ends.parquet")
     return folder

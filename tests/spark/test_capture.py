@@ -95,7 +95,7 @@ def wait_for_quiet(kafka: Broker) -> None:
             time.sleep(0.5)
 
 
-def records(folder: Path) -> pa.TableSchema:
+def records(folder: Path) -> pa.Table:
     """What was captured, in order."""
     return pq.read_table(folder / "records").sort_by([("partition", "ascending"), ("offset", "ascending")])
 

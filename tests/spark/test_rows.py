@@ -16,11 +16,11 @@ from apportion.testing import records as write
 THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
 
 
-def table(batches: list[pa.RecordBatch]) -> pa.TableSchema:
-    return pa.TableSchema.from_batches(batches).combine_chunks()
+def table(batches: list[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(batches).combine_chunks()
 
 
-def where(batch: pa.RecordBatch | pa.TableSchema) -> list[tuple[int, int]]:
+def where(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, int]]:
     return list(zip(batch["source_partition"].to_pylist(), batch["source_offset"].to_pylist(), strict=True))
 
 

@@ -213,4 +213,4 @@ def _epochs(log: Log) -> None:
 
 def _save(file: Path, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> None:
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
-    pq.write_table(pa.TableSchema.from_arrays(columns, schema=schema), file)
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), file)

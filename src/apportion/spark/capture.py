@@ -304,7 +304,7 @@ def _sample(there: cluster.Cluster, folder: Path) -> None:
     partitions = there.partitions()
     ends = there.ends(partitions)
     rows: list[dict[str, Any]] = [asdict(end) for end in ends]
-    table = pa.TableSchema.from_pylist(rows, schema=schemas.arrow_schema(schemas.ENDS))
+    table = pa.Table.from_pylist(rows, schema=schemas.arrow_schema(schemas.ENDS))
     known = [
         {"topic": one.topic, "topic_id": one.topic_id, "partition": one.partition, "racks": list(one.racks)}
         for one in partitions
@@ -313,7 +313,7 @@ def _sample(there: cluster.Cluster, folder: Path) -> None:
     samples.mkdir(exist_ok=True)
     stamp = int(datetime.now(UTC).timestamp() * 1000)
     _replace(samples / f"ends-{stamp}.parquet", lambda draft: pq.write_table(table, draft))
-    topics = pa.TableSchema.from_pylist(known, schema=schemas.arrow_schema(schemas.TOPICS))
+    topics = pa.Table.from_pylist(known, schema=schemas.arrow_schema(schemas.TOPICS))
     _replace(folder / "topics.parquet", lambda draft: pq.write_table(topics, draft))
     _replace(folder / "ends.parquet", lambda draft: pq.write_table(table, draft))
 

@@ -59,7 +59,7 @@ def commit_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     if not rest.size:
         return fast
     slow, slow_rows = _commits_one_by_one(batch, rest)
-    both = pa.TableSchema.from_batches([fast, slow]).combine_chunks()
+    both = pa.Table.from_batches([fast, slow]).combine_chunks()
     order = np.argsort(np.concatenate([done, slow_rows]), kind="stable")
     return both.take(pa.array(order)).combine_chunks().to_batches()[0] if order.size else fast
 
