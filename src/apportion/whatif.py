@@ -51,25 +51,25 @@ def grow(group: Group, topic: str, n: int) -> Group:
     """The topic has N partitions now; the new ones are empty and follow the highest id that is described."""
     if topic not in group.topics:
         raise UnknownName("topic", topic, group.topics)
-    place = group.partitions(group.topics.index(topic))
-    numbers = group.number[place]
+    of_topic = group.partitions(group.topics.index(topic))
+    numbers = group.number[of_topic]
     old = int(numbers.max()) + 1 if len(numbers) else 0
     if not old < n:
         raise BadInput(f"grow {topic}", f"{n} partitions", f"more than the {old} there are: a topic never shrinks")
     if n - old + group.P > MOST_PARTITIONS:
         raise BadInput(f"grow {topic}", f"{n} partitions", f"at most {MOST_PARTITIONS:,} in the whole group")
     raw = group_to_dict(group)
-    told = bool(group.lag_known[place].any())
-    raw["topics"][topic] = _grown(raw["topics"].get(topic, 0), old, n, told)
+    logs_known = bool(group.lag_known[of_topic].any())
+    raw["topics"][topic] = _grown(raw["topics"].get(topic, 0), old, n, logs_known)
     return build(raw)
 
 
-def _grown(what: int | list[dict[str, Any]], old: int, n: int, told: bool) -> int | list[dict[str, Any]]:
+def _grown(description: int | list[dict[str, Any]], old: int, n: int, logs_known: bool) -> int | list[dict[str, Any]]:
     """A topic's description with partitions old to n - 1 added, whose logs are empty where logs are told of."""
-    if isinstance(what, int):
+    if isinstance(description, int):
         return n
-    empty = {"begin": 0, "end": 0} if told else {}
-    return what + [{"partition": p, **empty} for p in range(old, n)]
+    empty = {"begin": 0, "end": 0} if logs_known else {}
+    return description + [{"partition": p, **empty} for p in range(old, n)]
 
 
 def lose_rack(group: Group, rack: str) -> Group:
@@ -84,8 +84,8 @@ def lose_rack(group: Group, rack: str) -> Group:
     gone = {group.members[m] for m in np.flatnonzero(group.racks.of_member == r).tolist()}
     left = _without(group, gone, f"lose-rack {rack}")
     raw = group_to_dict(left)
-    for what in raw["topics"].values():
-        for entry in what if isinstance(what, list) else ():
+    for description in raw["topics"].values():
+        for entry in description if isinstance(description, list) else ():
             if rack in entry.get("racks", ()):
                 entry["racks"] = [other for other in entry["racks"] if other != rack]
     return build(raw)
@@ -97,14 +97,14 @@ def set_lag(group: Group, topic: str, partition: int, lag: int) -> Group:
         raise UnknownName("topic", topic, group.topics)
     if not 0 <= lag <= _INT64:
         raise BadInput(f"lag {topic}:{partition}", str(lag), f"messages, from 0 to {_INT64}")
-    place = group.partitions(group.topics.index(topic))
-    found = np.flatnonzero(group.number[place] == min(partition, 2**31))
-    if not len(found):
-        raise BadInput(f"lag {topic}:{partition}", "no such partition", f"one of the topic's {_span(group, place)}")
+    of_topic = group.partitions(group.topics.index(topic))
+    hit = np.flatnonzero(group.number[of_topic] == min(partition, 2**31))
+    if not len(hit):
+        raise BadInput(f"lag {topic}:{partition}", "no such partition", f"one of the topic's {_span(group, of_topic)}")
     unknown: Longs = np.full(group.P, UNKNOWN, dtype=np.int64)
     offsets = group.offsets or Offsets(unknown, unknown, unknown, unknown)
     lags = offsets.lag.copy()
-    lags[place.start + int(found[0])] = lag
+    lags[of_topic.start + int(hit[0])] = lag
     return replace(group, offsets=replace(offsets, lag=lags))
 
 
@@ -133,12 +133,12 @@ def member_named(group: Group, name: str) -> str:
     if name in group.members:
         return name
     for ids in (group.instance_ids, group.client_ids):
-        found = [member for member, other in zip(group.members, ids, strict=bool(ids)) if other == name]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-            raise BadInput("member", f"{name!r}, the client id of {len(found)} members", f"one of {names}")
+        matches = [member for member, other in zip(group.members, ids, strict=bool(ids)) if other == name]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            names = ", ".join(matches[:5]) + (", ..." if len(matches) > 5 else "")
+            raise BadInput("member", f"{name!r}, the client id of {len(matches)} members", f"one of {names}")
     others = [other for ids in (group.instance_ids, group.client_ids) for other in ids if other]
     raise UnknownName("member", name, dict.fromkeys([*group.members, *others]))
 
@@ -153,8 +153,8 @@ def _without(group: Group, gone: set[str], step: str) -> Group:
     return build(raw)
 
 
-def _span(group: Group, place: slice) -> str:
-    numbers = group.number[place]
+def _span(group: Group, of_topic: slice) -> str:
+    numbers = group.number[of_topic]
     return f"{len(numbers)}, {numbers.min()} to {numbers.max()}" if len(numbers) else "partitions, of which it has none"
 
 
@@ -182,12 +182,12 @@ def steps(
     >>> [(step, p.assignment) for step, p in steps(pair, ["leave a", "join"], "roundrobin")]
     [('leave a', {'b': {'t': [0, 1, 2, 3]}}), ('join', {'b': {'t': [0, 2]}, 'join-1': {'t': [1, 3]}})]
     """
-    done = []
+    results = []
     for step in steps:
         planned = plan(change(group, step), assignor, settings)
-        done.append((step, planned))
+        results.append((step, planned))
         group = settled(planned)
-    return done
+    return results
 
 
 def _join(group: Group, argument: str) -> Group:

@@ -86,9 +86,9 @@ def _page(folder: Path, groups: list[GroupHistory], given: str | None) -> Path:
     from apportion.cli import pages, source
     from apportion.inputs.dump import observed
 
-    data = [pages.of_remembered(group, observed(group)) for group in groups]
-    name = pages.origin(given if given is not None else "recorded dump that ships with apportion", data)
+    shown = [pages.of_remembered(group, observed(group)) for group in groups]
+    name = pages.origin(given if given is not None else "recorded dump that ships with apportion", shown)
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "report.html"
-    source.write_whole(str(page), pages.page_of(data, "The recorded cluster", name))
+    source.write_whole(str(page), pages.page_of(shown, "The recorded cluster", name))
     return page

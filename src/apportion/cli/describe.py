@@ -31,8 +31,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="the groups; - is standard input")
     source.add_group_choice(parser)
     parser.add_argument("--all-groups", action="store_true", help="every group of the live cluster")
-    for view, what in (("offsets", "a row a partition"), ("members", "a row a member"), ("state", "a row a group")):
-        parser.add_argument(f"--{view}", action="store_true", help=f"{what}, as Kafka's tool has it")
+    for view, meaning in (("offsets", "a row a partition"), ("members", "a row a member"), ("state", "a row a group")):
+        parser.add_argument(f"--{view}", action="store_true", help=f"{meaning}, as Kafka's tool has it")
     parser.add_argument("--verbose", action="store_true", help="all members and partitions, as -o wide")
     add_output(parser, PICTURES)
 
@@ -42,17 +42,17 @@ def run(args: argparse.Namespace) -> int:
     from apportion.cli import pages
     from apportion.model.group_json import group_to_dict
 
-    found = source.many(args)
+    groups = source.many(args)
     if args.output == "json":
-        emit_json({"version": 1, "groups": [group_to_dict(standing(group).group) for group in found]})
+        emit_json({"version": 1, "groups": [group_to_dict(standing(group).group) for group in groups]})
         return 0
     if args.output == "html":
-        pages.emit_page([pages.of_observed(group) for group in found], source.input_name(args))
+        pages.emit_page([pages.of_observed(group) for group in groups], source.input_name(args))
         return 0
-    if not found:
+    if not groups:
         tell("the cluster has no consumer groups: nobody has joined one or committed yet")
         return 0
-    standings = [standing(group) for group in found]
+    standings = [standing(group) for group in groups]
     if args.offsets or args.members or args.state or args.output in ("csv", "ndjson"):
         _views(standings, args)
     elif len(standings) > 1:

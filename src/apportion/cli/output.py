@@ -39,8 +39,8 @@ def emit_tables(tables: Sequence[Table], form: str, notes: Iterable[str] = ()) -
         # A terminal breaks lines anywhere; in a pipe names stay whole, and each sentence is one line.
         width = get_terminal_size().columns if sys.stdout.isatty() else 10**9
         shown = [render(table if form == "wide" else fitted(table.narrow(), width), bold) for table in tables]
-        said = "".join(fold(printable(note), width) + "\n" for note in notes)
-        emit("\n".join([*shown, said] if said else shown))
+        folded = "".join(fold(printable(note), width) + "\n" for note in notes)
+        emit("\n".join([*shown, folded] if folded else shown))
 
 
 def tell(sentence: str) -> None:

@@ -30,30 +30,30 @@ QUICK: Final = ("range", "roundrobin", "sticky")
 def of_observed(observed: Observed) -> dict[str, Any]:
     """One group of which only the present is known."""
     group = build(observed.raw)
-    made = plans(group)
-    return group_data(group, made, facts=facts(observed, group, made))
+    planned = plans(group)
+    return group_data(group, planned, facts=facts(observed, group, planned))
 
 
-def of_plans(observed: Observed, made: Sequence[Plan]) -> dict[str, Any]:
+def of_plans(observed: Observed, planned: Sequence[Plan]) -> dict[str, Any]:
     """One group with these plans of it."""
-    return group_data(observed.group, made, facts=facts(observed, observed.group, made))
+    return group_data(observed.group, planned, facts=facts(observed, observed.group, planned))
 
 
 def of_remembered(remembered: GroupHistory, observed: Observed) -> dict[str, Any]:
     """One group with its history."""
     group = build(observed.raw)
-    told = replayed(remembered)
-    past, others = history(remembered, told), replays(remembered, told)
-    made = plans(group)
-    return group_data(group, made, facts=facts(observed, group, made), history=past, replays=others)
+    replays_of = replayed(remembered)
+    past, others = history(remembered, replays_of), replays(remembered, replays_of)
+    planned = plans(group)
+    return group_data(group, planned, facts=facts(observed, group, planned), history=past, replays=others)
 
 
-def facts(observed: Observed, group: Group, made: Sequence[Plan]) -> dict[str, Any]:
+def facts(observed: Observed, group: Group, planned: Sequence[Plan]) -> dict[str, Any]:
     """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
     from apportion.report.comparing import Comparison, advice
 
     # What compare says: each strategy once, at its default settings.
-    asked = list({plan.assignor: plan for plan in reversed(made)}.values())[::-1]
+    asked = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
     odd = [*oddities(group, observed.state), *observed.says]
     return {
         "state": observed.state or "",
@@ -76,24 +76,24 @@ def verdict(group: Group, odd: Sequence[str]) -> str:
 
 def plans(group: Group) -> list[Plan]:
     """What every strategy would do now, the lag-aware one in both scopes; those that cannot are left out."""
-    made: list[Plan] = []
+    planned: list[Plan] = []
     if not group.M:
-        return made
+        return planned
     small = group.P <= MOST_PARTITIONS
     asked: list[tuple[str, dict[str, str]]] = [(name, {}) for name in (known() if small else QUICK)]
     if small and group.lag_known.any():
         asked.append(("lag-aware", {"scope": "group"}))
     for name, settings in asked:
         try:
-            made.append(plan(group, name, settings))
+            planned.append(plan(group, name, settings))
         except ApportionError:
             continue
-    return made
+    return planned
 
 
-def history(remembered: GroupHistory, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def history(remembered: GroupHistory, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Every rebalance with its owners under names that a person knows; ``told`` is ``replayed``."""
-    then: Mapping[int, int] = next((story["then"] for story in told.values()), {})
+    then: Mapping[int, int] = next((story["then"] for story in replays_of.values()), {})
     by_offset = {generation.offset: generation for generation in remembered.folded.generations}
     names = labels(remembered)
     rows = []
@@ -103,7 +103,7 @@ def history(remembered: GroupHistory, told: Mapping[str, Mapping[str, Any]]) -> 
             "generation": one.generation, "at": moment(one.at), "cause": one.cause, "members": one.members,
             "moved": one.moved, "kept": one.kept, "given": one.given, "needless": one.needless,
             "complete": one.complete, "moves_then": then.get(one.source_offset),
-            "owners": {place: names.get(who, who) for place, who in owners.items()},
+            "owners": {topic_partition: names.get(who, who) for topic_partition, who in owners.items()},
         })  # fmt: skip
     return rows
 
@@ -111,21 +111,21 @@ def history(remembered: GroupHistory, told: Mapping[str, Mapping[str, Any]]) -> 
 def labels(remembered: GroupHistory) -> dict[str, str]:
     """Identity to how a person calls the member: its client id where no other member of a generation has it too."""
     shared: set[str] = set()
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for generation in remembered.folded.generations:
         count = Counter(seat.client_id for seat in generation.members)
         shared |= {client for client, n in count.items() if client and n > 1}
         for seat in generation.members:
             if not seat.instance_id and seat.client_id:
-                found[seat.identity] = seat.client_id
-    return {identity: client for identity, client in found.items() if client not in shared}
+                names[seat.identity] = seat.client_id
+    return {identity: client for identity, client in names.items() if client not in shared}
 
 
-def replays(remembered: GroupHistory, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def replays(remembered: GroupHistory, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What each strategy would have moved, rebalance by rebalance."""
     offsets = [one.source_offset for one in remembered.rebalances]
     rows = []
-    for name, moves in told.items():
+    for name, moves in replays_of.items():
         skews = {key: moves[key] for key in ("skew_max", "skew_max_then")}
         rows.append({"assignor": name, "moves": [moves["by_offset"].get(offset, 0) for offset in offsets], **skews})
     return rows
@@ -133,9 +133,9 @@ def replays(remembered: GroupHistory, told: Mapping[str, Mapping[str, Any]]) -> 
 
 def replayed(remembered: GroupHistory) -> dict[str, dict[str, Any]]:
     """Strategy to its totals, and to its moves and those that really happened, by the offset of each record."""
-    found: dict[str, dict[str, Any]] = {}
+    replays_of: dict[str, dict[str, Any]] = {}
     if not remembered.rebalances:
-        return found
+        return replays_of
     for name in known():
         try:
             walked: Mapping[str, Any] = remembered.replay(name)
@@ -143,8 +143,8 @@ def replayed(remembered: GroupHistory) -> dict[str, dict[str, Any]]:
             continue
         by_offset = {row["source_offset"]: row["moves"] for row in walked["generations"]}
         then = {row["source_offset"]: row["moves_then"] for row in walked["generations"]}
-        found[name] = {**walked["total"], "by_offset": by_offset, "then": then}
-    return found
+        replays_of[name] = {**walked["total"], "by_offset": by_offset, "then": then}
+    return replays_of
 
 
 def moment(at_ms: int) -> str:

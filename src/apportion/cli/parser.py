@@ -72,10 +72,10 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("--") and word.partition("=")[0] not in self._option_string_actions:
                 names = [name for name in self._option_string_actions if name.startswith("--")]
                 raise UnknownName("option", word.partition("=")[0], names)
-        found, rest = self.parse_known_args(arguments)
+        namespace, rest = self.parse_known_args(arguments)
         if rest:
             raise Usage(self.prog, f"unexpected argument {rest[0]!r}")
-        return found
+        return namespace
 
 
 def format_examples(examples: Sequence[tuple[str, str]]) -> str:
@@ -95,9 +95,9 @@ def parser_of(name: str) -> Parser:
     """The parser of one command, made by its module."""
     module = command(name)
     description = f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}.\n\n{getattr(module, 'DETAILS', '')}".rstrip()
-    made = Parser(f"apportion {name}", description, module.EXAMPLES)
-    module.add_arguments(made)
-    return made
+    parser = Parser(f"apportion {name}", description, module.EXAMPLES)
+    module.add_arguments(parser)
+    return parser
 
 
 def run(arguments: list[str]) -> int:
@@ -124,7 +124,7 @@ def run(arguments: list[str]) -> int:
 def top_help() -> str:
     """What bare ``apportion`` says."""
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {what}" for name, what in COMMANDS.items()]
+    lines = [f"  {name:{width}}  {purpose}" for name, purpose in COMMANDS.items()]
     return (
         "usage: apportion COMMAND [...]\n\n"
         "Which member of a Kafka consumer group owns which partition: planned, proved, measured.\n\n"
@@ -191,9 +191,9 @@ def one_of(names: Sequence[str], kind: str = "output format") -> Callable[[str],
 
 def settings_of(args: Any) -> dict[str, str]:
     """The settings given by ``--set``; the same one twice is a mistake."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for key, value in args.settings:
-        if key in found:
+        if key in settings:
             raise Usage("apportion assignors", f"--set {key} is given twice")
-        found[key] = value
-    return found
+        settings[key] = value
+    return settings

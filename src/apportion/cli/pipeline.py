@@ -118,9 +118,9 @@ def _show(args: argparse.Namespace) -> None:
     from apportion.report.text import Table
     from apportion.spark import job
 
-    found = job.status(args.to)
+    states = job.status(args.to)
     names = ("name", "rows", "files", "size_bytes", "newest", "written")
-    rows = [tuple(_plain(getattr(state, name)) for name in names) for state in found]
+    rows = [tuple(_plain(getattr(state, name)) for name in names) for state in states]
     if args.output == "json":
         emit_json({"version": 1, "tables": [dict(zip(names, row, strict=True)) for row in rows]})
     else:

@@ -43,8 +43,8 @@ def many(args: argparse.Namespace) -> list[Observed]:
     if args.file is None and _live_is_meant(args):
         return _live(args)
     path = _path(args)
-    found = sniff.groups_in_folder(path) if _is_folder(path) else sniff.groups_in(_content(path), called(path))
-    return sniff.chosen(found, args.groups, called(path))
+    groups = sniff.groups_in_folder(path) if _is_folder(path) else sniff.groups_in(_content(path), called(path))
+    return sniff.chosen(groups, args.groups, called(path))
 
 
 def one(args: argparse.Namespace) -> Observed:
@@ -67,8 +67,8 @@ def plan_or_group(args: argparse.Namespace) -> dict[str, Any] | Observed:
     saved = _plan_in(content, called(path))
     if saved is not None:
         return saved
-    found = sniff.chosen(sniff.groups_in(content, called(path)), args.groups, called(path))
-    return sniff.the_one(found, called(path))
+    groups = sniff.chosen(sniff.groups_in(content, called(path)), args.groups, called(path))
+    return sniff.the_one(groups, called(path))
 
 
 def _plan_in(content: bytes, name: str) -> dict[str, Any] | None:
@@ -141,14 +141,14 @@ def write_whole(path: str, text: str) -> None:
     """Write a file so that it is there in full or not at all."""
     folder = os.path.dirname(path) or "."
     try:
-        handle, made = tempfile.mkstemp(prefix=".apportion-", dir=folder)
+        handle, draft = tempfile.mkstemp(prefix=".apportion-", dir=folder)
         try:
             with os.fdopen(handle, "wb") as out:
                 out.write(text.encode("utf-8", "backslashreplace"))
-            os.chmod(made, 0o666 & ~_umask())
-            os.replace(made, path)
+            os.chmod(draft, 0o666 & ~_umask())
+            os.replace(draft, path)
         except BaseException:
-            os.unlink(made)
+            os.unlink(draft)
             raise
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)

@@ -36,14 +36,14 @@ def add_arguments(parser: Parser) -> None:
     """The group, the steps, the strategy."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="the group, as describe reads it")
     steps = parser.add_argument_group("steps")
-    for option, form, what in (
+    for option, form, meaning in (
         ("--join", "N", "N members come, with the commonest subscription"),
         ("--leave", "MEMBER", "a member goes: by member id, instance id, or a client id that only one has"),
         ("--grow", "TOPIC:N", "the topic has N partitions from now on"),
         ("--lose-rack", "RACK", "the rack's members and replicas are gone"),
         ("--lag", "TOPIC:P=N", "the partition is N messages behind"),
     ):
-        steps.add_argument(option, metavar=form, action=_Step, dest="steps", default=argparse.SUPPRESS, help=what)
+        steps.add_argument(option, metavar=form, action=_Step, dest="steps", default=argparse.SUPPRESS, help=meaning)
     source.add_group_choice(parser)
     add_assignor(parser)
     add_output(parser)
@@ -58,9 +58,9 @@ def run(args: argparse.Namespace) -> int:
     if not texts:
         raise Usage("apportion what-if", "no step: give --join, --leave, --grow, --lose-rack or --lag")
     group = source.one(args).group
-    done = whatif.steps(group, texts, args.assignor, settings_of(args))
+    planned = whatif.steps(group, texts, args.assignor, settings_of(args))
     if args.output == "json":
-        emit_json({"version": 1, "steps": [{"step": step, "plan": plan.to_dict()} for step, plan in done]})
+        emit_json({"version": 1, "steps": [{"step": step, "plan": plan.to_dict()} for step, plan in planned]})
         return 0
-    emit_tables([comparing.steps(group, done)], args.output, comparing.step_notes(done))
+    emit_tables([comparing.steps(group, planned)], args.output, comparing.step_notes(planned))
     return 0

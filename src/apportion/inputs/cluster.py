@@ -66,31 +66,31 @@ class Cluster:
 
     def cluster_id(self) -> str | None:
         """The cluster's id."""
-        found = patiently(self.bootstrap, self._admin.describe_cluster).get("cluster_id")
-        return None if found is None else str(found)
+        cluster_id = patiently(self.bootstrap, self._admin.describe_cluster).get("cluster_id")
+        return None if cluster_id is None else str(cluster_id)
 
     def partitions(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
         """Partitions of some topics, or of all that may be seen, sorted; a topic that is not there has none."""
         brokers = patiently(self.bootstrap, self._admin.describe_cluster)["brokers"]
         racks = {broker["broker_id"]: broker["rack"] for broker in brokers}
         # A topic asked for by name might be made by the question; ask for all and choose.
-        said = patiently(self.bootstrap, lambda: self._admin.describe_topics(None))
-        found = []
-        for topic in said:
+        descriptions = patiently(self.bootstrap, lambda: self._admin.describe_topics(None))
+        partitions = []
+        for topic in descriptions:
             if (topics is not None and topic["name"] not in topics) or topic["error_code"]:
                 continue
             for part in topic["partitions"]:
                 there = sorted({str(rack) for node in part["replica_nodes"] if (rack := racks.get(node))})
                 number, led = part["partition_index"], part["leader_id"] >= 0
-                found.append(TopicPartition(topic["name"], _topic_id(topic), number, tuple(there), led))
-        return sorted(found, key=lambda one: (one.topic, one.partition))
+                partitions.append(TopicPartition(topic["name"], _topic_id(topic), number, tuple(there), led))
+        return sorted(partitions, key=lambda one: (one.topic, one.partition))
 
     def ends(self, partitions: Sequence[TopicPartition]) -> list[LogEnds]:
         """The log's ends of each partition that has a leader."""
-        made: list[LogEnds] = []
+        ends: list[LogEnds] = []
         for start in range(0, len(partitions), _REQUESTS_AT_ONCE):
-            made += self._some_ends(partitions[start : start + _REQUESTS_AT_ONCE])
-        return made
+            ends += self._some_ends(partitions[start : start + _REQUESTS_AT_ONCE])
+        return ends
 
     def _some_ends(self, partitions: Sequence[TopicPartition]) -> list[LogEnds]:
         from kafka import TopicPartition as Name
@@ -155,7 +155,7 @@ def read_committed(
     from kafka import KafkaConsumer
     from kafka import TopicPartition as Name
 
-    place = Name(topic, partition)
+    topic_partition = Name(topic, partition)
     with _plainly(bootstrap):
         consumer = KafkaConsumer(
             bootstrap_servers=bootstrap.split(","),
@@ -169,14 +169,14 @@ def read_committed(
             **Properties(settings).kafka_python(),
         )
         try:
-            consumer.assign([place])
-            consumer.seek(place, start)
+            consumer.assign([topic_partition])
+            consumer.seek(topic_partition, start)
             idle = 0
-            while consumer.position(place) < end:
-                came = consumer.poll(timeout_ms=1000, max_records=10_000).get(place, [])
+            while consumer.position(topic_partition) < end:
+                came = consumer.poll(timeout_ms=1000, max_records=10_000).get(topic_partition, [])
                 idle = 0 if came else idle + 1
                 if idle * 1000 > 4 * PATIENCE_MS:
-                    where = consumer.position(place)
+                    where = consumer.position(topic_partition)
                     raise Unavailable(f"{bootstrap} stopped sending {topic}-{partition} at offset {where} of {end}")
                 rows = [(r.key, r.value, r.offset, r.timestamp, r.timestamp_type) for r in came if r.offset < end]
                 if rows:
@@ -186,10 +186,10 @@ def read_committed(
 
 
 def _topic_id(topic: Mapping[str, Any]) -> str | None:
-    said = topic.get("topic_id")
-    if said is None:
+    topic_id = topic.get("topic_id")
+    if topic_id is None:
         return None
-    raw = (said if isinstance(said, UUID) else UUID(str(said))).bytes
+    raw = (topic_id if isinstance(topic_id, UUID) else UUID(str(topic_id))).bytes
     return None if raw == bytes(16) else uuid_text(raw)
 
 
@@ -221,8 +221,8 @@ def _plainly(bootstrap: str) -> Iterator[None]:
         yield
     except (errors.GroupAuthorizationFailedError, errors.ClusterAuthorizationFailedError) as error:
         group = isinstance(error, errors.GroupAuthorizationFailedError)
-        what = "a group that was asked for" if group else "the cluster itself"
-        raise Unavailable(f"{bootstrap}: this user may not look at {what}; it needs the ACL Describe") from error
+        refused = "a group that was asked for" if group else "the cluster itself"
+        raise Unavailable(f"{bootstrap}: this user may not look at {refused}; it needs the ACL Describe") from error
     except errors.AuthorizationError as error:
         raise Unavailable(
             f"{bootstrap}: this user may not read {_named(error)}; it needs the ACLs Describe and Read"
@@ -251,5 +251,5 @@ def _silence(bootstrap: str) -> str:
 
 
 def _named(error: Exception) -> str:
-    said = " ".join(str(arg) for arg in error.args)
-    return OFFSETS if OFFSETS in said else "a topic that was asked for"
+    sentence = " ".join(str(arg) for arg in error.args)
+    return OFFSETS if OFFSETS in sentence else "a topic that was asked for"

@@ -63,13 +63,13 @@ class GroupUnderway:
 
     def commit(self, record: Commit) -> None:
         """Take a commit or its deletion."""
-        place = (record.topic, record.partition)
+        topic_partition = (record.topic, record.partition)
         if record.tombstone or record.committed is None:
-            self.commits.pop(place, None)
+            self.commits.pop(topic_partition, None)
             return
-        self.commits[place] = CommittedOffset(record.committed, record.topic_id, record.commit_time)
+        self.commits[topic_partition] = CommittedOffset(record.committed, record.topic_id, record.commit_time)
         at = record.commit_time or 0
-        key = (self.events[-1].offset if self.events else -1, *place)
+        key = (self.events[-1].offset if self.events else -1, *topic_partition)
         n, first, last = self.habits.get(key, (0, at, at))
         self.habits[key] = (n + 1, min(first, at), max(last, at))
 
@@ -99,7 +99,7 @@ class Others:
 
     def groups(self) -> dict[str, Present]:
         """Every group that stands."""
-        found: dict[str, tuple[str, int | None]] = {}
+        kinds: dict[str, tuple[str, int | None]] = {}
         members: dict[tuple[str, str], int] = {}
         for key, value in self.standing.items():
             try:
@@ -108,13 +108,13 @@ class Others:
                 if key_type in OTHERS:
                     # The epoch stands behind the version; of a value that is shorter nothing is known.
                     epoch = int.from_bytes(value[2:6], "big") if len(value) >= 6 else 2**31
-                    found[name] = OTHERS[key_type], epoch if epoch < 2**31 else None
+                    kinds[name] = OTHERS[key_type], epoch if epoch < 2**31 else None
                 else:
-                    place = (name, OTHER_MEMBERS[key_type])
-                    members[place] = members.get(place, 0) + 1
+                    group_kind = (name, OTHER_MEMBERS[key_type])
+                    members[group_kind] = members.get(group_kind, 0) + 1
             except UnreadableBytes:
                 continue
-        return {name: of_other_kind(kind, epoch, members.get((name, kind), 0)) for name, (kind, epoch) in found.items()}
+        return {name: of_other_kind(kind, epoch, members.get((name, kind), 0)) for name, (kind, epoch) in kinds.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +178,11 @@ def read_world(ends: Iterable[Path], topics: Iterable[Path], names: dict[str, st
     newest: dict[tuple[str, int], int] = {}
     for file in ends:
         for row in parquet.read(file, ENDS).to_pylist():
-            place = (row["topic"], row["partition"])
-            if None in (*place, row["at"]):
+            topic_partition = (row["topic"], row["partition"])
+            if None in (*topic_partition, row["at"]):
                 continue  # a sample of nobody knows what, or when
-            if newest.get(place, -(2**63)) <= row["at"]:
-                newest[place] = row["at"]
+            if newest.get(topic_partition, -(2**63)) <= row["at"]:
+                newest[topic_partition] = row["at"]
                 logs = {name: row[name] for name in ("begin", "end", "last_stable")}
                 entries.setdefault(row["topic"], {})[row["partition"]] = {"partition": row["partition"], **logs}
     ids: dict[str, str] = {}

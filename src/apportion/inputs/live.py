@@ -41,12 +41,12 @@ def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
     for name in chosen:
         if name not in listed:
             raise UnknownName("group", name, sorted(listed))
-    told = patiently(where, lambda: _described(admin, chosen))
+    descriptions = patiently(where, lambda: _described(admin, chosen))
     committed = patiently(where, lambda: _committed(admin, chosen))
-    topics = {topic for group in told.values() for topic in group["wanted"]}
+    topics = {topic for group in descriptions.values() for topic in group["wanted"]}
     topics |= {topic for offsets in committed.values() for topic, _ in offsets}
     entries = _entries(cluster, sorted(topics))
-    return [_observed(name, told[name], committed.get(name, {}), entries) for name in chosen]
+    return [_observed(name, descriptions[name], committed.get(name, {}), entries) for name in chosen]
 
 
 def _reads(group: Mapping[str, Any]) -> bool:
@@ -57,11 +57,11 @@ def _reads(group: Mapping[str, Any]) -> bool:
 
 def _described(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Each group's facts and members; what the classic request does not know is asked for as KIP-848 has it."""
-    told: dict[str, dict[str, Any]] = admin._manager.run(_describe_classics, admin, names)
-    others = [name for name in names if name not in told]
+    descriptions: dict[str, dict[str, Any]] = admin._manager.run(_describe_classics, admin, names)
+    others = [name for name in names if name not in descriptions]
     if others:
-        told |= admin._manager.run(_describe_consumers, admin, others)
-    return told
+        descriptions |= admin._manager.run(_describe_consumers, admin, others)
+    return descriptions
 
 
 async def _describe_classics(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -72,7 +72,7 @@ async def _describe_classics(admin: Any, names: Sequence[str]) -> dict[str, dict
     asked: dict[int, list[str]] = {}
     for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
         asked.setdefault(coordinator, []).append(name)
-    told = {}
+    descriptions = {}
     for coordinator, mine in asked.items():
         answer = await admin._manager.send(DescribeGroupsRequest(groups=mine), node_id=coordinator)
         for group in answer.groups:
@@ -80,8 +80,8 @@ async def _describe_classics(admin: Any, names: Sequence[str]) -> dict[str, dict
                 continue  # a group of the new protocol
             if group.error_code:
                 raise errors.for_code(group.error_code)(group.group_id)
-            told[group.group_id] = _classic(group)
-    return told
+            descriptions[group.group_id] = _classic(group)
+    return descriptions
 
 
 def _classic(group: Any) -> dict[str, Any]:
@@ -104,12 +104,12 @@ def _classic(group: Any) -> dict[str, Any]:
 
 def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
     """What a member wants and holds; both are empty while the group rebalances."""
-    said = read_subscription(metadata) if metadata else None
-    told = read_assignment(assignment) if assignment else None
+    subscription = read_subscription(metadata) if metadata else None
+    assigned = read_assignment(assignment) if assignment else None
     return {
-        "rack": said.rack if said else None,
-        "topics": sorted(set(said.topics)) if said else [],
-        "owned": _by_topic(told.partitions) if told else {},
+        "rack": subscription.rack if subscription else None,
+        "topics": sorted(set(subscription.topics)) if subscription else [],
+        "owned": _by_topic(assigned.partitions) if assigned else {},
     }
 
 
@@ -119,14 +119,14 @@ async def _describe_consumers(admin: Any, names: Sequence[str]) -> dict[str, dic
 
     from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
-    told = {}
+    descriptions = {}
     for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
         answer = await admin._manager.send(ConsumerGroupDescribeRequest(group_ids=[name]), node_id=coordinator)
         for group in answer.to_dict()["groups"]:
             if group["error_code"]:
                 raise errors.for_code(group["error_code"])(name)
-            told[name] = _consumer(group)
-    return told
+            descriptions[name] = _consumer(group)
+    return descriptions
 
 
 def _consumer(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,10 +150,10 @@ def _consumer(group: Mapping[str, Any]) -> dict[str, Any]:
 
 def _by_topic(pairs: Iterable[tuple[str, Sequence[int]]]) -> dict[str, list[int]]:
     """Topic to ascending ids; foreign bytes may name a topic twice."""
-    found: dict[str, set[int]] = {}
+    ids_of: dict[str, set[int]] = {}
     for topic, numbers in pairs:
-        found.setdefault(topic, set()).update(numbers)
-    return {topic: sorted(numbers) for topic, numbers in sorted(found.items()) if numbers}
+        ids_of.setdefault(topic, set()).update(numbers)
+    return {topic: sorted(numbers) for topic, numbers in sorted(ids_of.items()) if numbers}
 
 
 def _wanted(members: Mapping[str, Mapping[str, Any]]) -> set[str]:
@@ -162,33 +162,40 @@ def _wanted(members: Mapping[str, Mapping[str, Any]]) -> set[str]:
 
 def _committed(admin: Any, names: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
     """Group to (topic, partition) to the next offset that it reads; -1, never committed, is left out."""
-    found = admin.list_group_offsets(list(names))
+    offsets_of = admin.list_group_offsets(list(names))
     return {
-        name: {(place.topic, place.partition): at.offset for place, at in offsets.items() if at.offset >= 0}
-        for name, offsets in found.items()
+        name: {
+            (topic_partition.topic, topic_partition.partition): at.offset
+            for topic_partition, at in offsets.items()
+            if at.offset >= 0
+        }
+        for name, offsets in offsets_of.items()
     }
 
 
 def _entries(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[int, dict[str, Any]]]:
     """Topic to partition to its entry in group.json, without commits."""
     partitions = cluster.partitions(topics) if topics else []
-    found: dict[str, dict[int, dict[str, Any]]] = {}
+    entries: dict[str, dict[int, dict[str, Any]]] = {}
     for one in partitions:
         racks = {"racks": list(one.racks)} if one.racks else {}
-        found.setdefault(one.topic, {})[one.partition] = {"partition": one.partition, **racks}
+        entries.setdefault(one.topic, {})[one.partition] = {"partition": one.partition, **racks}
     for log in cluster.ends(partitions):
-        found[log.topic][log.partition] |= {"begin": log.begin, "end": log.end}
-    return found
+        entries[log.topic][log.partition] |= {"begin": log.begin, "end": log.end}
+    return entries
 
 
 def _observed(
-    name: str, told: Mapping[str, Any], committed: Committed, entries: Mapping[str, Mapping[int, Mapping[str, Any]]]
+    name: str,
+    description: Mapping[str, Any],
+    committed: Committed,
+    entries: Mapping[str, Mapping[int, Mapping[str, Any]]],
 ) -> Observed:
     """The group as group.json: all partitions of wanted topics, and those that it committed elsewhere."""
     topics: dict[str, list[dict[str, Any]]] = {}
-    for topic in sorted({*told["wanted"], *(topic for topic, _ in committed)}):
+    for topic in sorted({*description["wanted"], *(topic for topic, _ in committed)}):
         known = entries.get(topic, {})
-        numbers = {p for t, p in committed if t == topic} | (set(known) if topic in told["wanted"] else set())
+        numbers = {p for t, p in committed if t == topic} | (set(known) if topic in description["wanted"] else set())
         if not numbers:
             continue  # wanted, but not there
         topics[topic] = [
@@ -199,8 +206,16 @@ def _observed(
             for p in sorted(numbers)
         ]
     members = {}
-    for member_id, member in told["members"].items():
+    for member_id, member in description["members"].items():
         fields = {key: value for key, value in member.items() if value or key == "topics"}
         members[member_id] = {**fields, **({"generation": 0} if member["owned"] else {})}
     raw = {"version": 1, "group": name, "topics": topics, "members": members}
-    return Observed(raw, told["state"], told["protocol"], told["kind"], None, told["generation"], told["says"])
+    return Observed(
+        raw,
+        description["state"],
+        description["protocol"],
+        description["kind"],
+        None,
+        description["generation"],
+        description["says"],
+    )

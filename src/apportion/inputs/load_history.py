@@ -12,8 +12,8 @@ from apportion.inputs import sniff
 def load_histories(path: str | Path) -> GroupHistories:
     """Every group of the folder; ``memory.group(name).replay("sticky")`` is the JSON of ``apportion replay``."""
     if not Path(path).is_dir():
-        found = "a file" if Path(path).exists() else "no such folder"
-        raise BadInput(str(path), found, "a folder: a dump (records/) or the pipeline's tables (silver/, gold/)")
+        obstacle = "a file" if Path(path).exists() else "no such folder"
+        raise BadInput(str(path), obstacle, "a folder: a dump (records/) or the pipeline's tables (silver/, gold/)")
     kind = sniff.folder_kind(str(path))
     try:
         from apportion.inputs import dump, tables

@@ -41,9 +41,11 @@ def files(path: Path) -> list[Path]:
             return [path] if path.exists() or path.is_symlink() else []
         if (path / "_delta_log").is_dir():
             return _newest_version(path)
-        found = (file for file in path.rglob("*.parquet") if file.is_file() or not file.exists())
+        candidates = (file for file in path.rglob("*.parquet") if file.is_file() or not file.exists())
         # Hidden files and folders are drafts and a desktop's own; Spark leaves them out too.
-        return sorted(f for f in found if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts))
+        return sorted(
+            f for f in candidates if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts)
+        )
     except OSError as error:
         raise Unavailable(f"cannot read {str(path)!r}: {error.strerror}.") from None
 
@@ -78,29 +80,31 @@ def check(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ()
         name = stored.column(number).path
         if name in columns:
             groups = [footer.row_group(group).column(number).statistics for group in range(footer.num_row_groups)]
-            _check_values(file, name, columns[name][0], name in filled, [said for said in groups if said is not None])
+            _check_values(
+                file, name, columns[name][0], name in filled, [stats for stats in groups if stats is not None]
+            )
     return forms
 
 
 def _check_values(file: Path, name: str, needed: str, filled: bool, groups: list[Any]) -> None:
     """Refuse nulls where none can be, and numbers too large for their column; without statistics all is believed."""
-    nulls = sum(said.null_count or 0 for said in groups)
+    nulls = sum(stats.null_count or 0 for stats in groups)
     if filled and nulls:
         raise BadInput(f"{file}, column {name}", f"null in {nulls} rows", "a value in each row")
     limit = 2 ** {INT[0]: 31, BIGINT[0]: 63}.get(needed, 999)
-    for value in [value for said in groups if said.has_min_max and limit < 2**64 for value in (said.min, said.max)]:
+    for value in [value for stats in groups if stats.has_min_max and limit < 2**64 for value in (stats.min, stats.max)]:
         if isinstance(value, int) and not -limit <= value < limit:
             raise BadInput(f"{file}, column {name}", str(value), f"a number below {limit}")
 
 
 def _form(file: Path, schema: Any, name: str, needed: str, fits: Callable[[Any], bool]) -> str:
-    place = schema.get_all_field_indices(name)
-    if len(place) != 1:
-        found = "no such column" if not place else f"{len(place)} such columns"
-        raise BadInput(f"{file}, column {name}", found, f"one of type {needed}")
-    plain = _plain(schema.field(place[0]).type)
+    indices = schema.get_all_field_indices(name)
+    if len(indices) != 1:
+        columns = "no such column" if not indices else f"{len(indices)} such columns"
+        raise BadInput(f"{file}, column {name}", columns, f"one of type {needed}")
+    plain = _plain(schema.field(indices[0]).type)
     if not fits(plain):
-        raise BadInput(f"{file}, column {name}", f"type {schema.field(place[0]).type}", needed)
+        raise BadInput(f"{file}, column {name}", f"type {schema.field(indices[0]).type}", needed)
     return str(plain)
 
 
@@ -121,8 +125,8 @@ def read(file: Path, columns: Mapping[str, Check]) -> pa.Table:
     return table.select(list(columns))
 
 
-def _plain(found: Any) -> Any:
-    return found.value_type if kind.is_dictionary(found) else found
+def _plain(type_: Any) -> Any:
+    return type_.value_type if kind.is_dictionary(type_) else type_
 
 
 def _broken(file: Path, error: Exception) -> BadInput | Unavailable:

@@ -118,14 +118,14 @@ def _take_partition(group: _Seen, member: _Member | None, row: Fields, where: st
     if topic is None:  # a member without a partition (KIP-175)
         return
     number = _whole(row, "PARTITION", where, _INT32)
-    told = {
+    offsets = {
         "committed": _offset(row, ("CURRENT-OFFSET", "CURRENT OFFSET"), where),
         "end": _offset(row, ("LOG-END-OFFSET", "LOG END OFFSET"), where),
         "lag": _offset(row, ("LAG",), where),
     }
-    if told["end"] is not None and told["committed"] is not None:
-        told["lag"] = None  # Kafka's own difference of the two; negative where a topic was made anew
-    known = {key: max(value, 0) for key, value in told.items() if value is not None}
+    if offsets["end"] is not None and offsets["committed"] is not None:
+        offsets["lag"] = None  # Kafka's own difference of the two; negative where a topic was made anew
+    known = {key: max(value, 0) for key, value in offsets.items() if value is not None}
     # --offsets and --offsets --verbose may both be there; two moments of one group may not.
     if group.listed.setdefault((topic, number), (known, member)) != (known, member):
         raise BadInput(where, f"{topic}-{number} again, with other values", "each partition of a group once")

@@ -57,12 +57,12 @@ def columns_of(line: str) -> list[tuple[str, int]] | None:
     """The header's columns and where each starts; None for any other line."""
     if line.startswith("GROUP, TOPIC, PARTITION, "):
         return [(name.strip(), -1) for name in line.split(",")]
-    found = [(match[0], match.start()) for match in _COLUMN.finditer(line.rstrip("\r"))]
-    names = {name for name, _ in found}
-    if len(found) < 4 or not names <= _HEADER:
+    columns = [(match[0], match.start()) for match in _COLUMN.finditer(line.rstrip("\r"))]
+    names = {name for name, _ in columns}
+    if len(columns) < 4 or not names <= _HEADER:
         return None
     tables = ({"TOPIC", "PARTITION", "LAG"}, {"CONSUMER-ID", "#PARTITIONS"}, {"STATE", "#MEMBERS"})
-    return found if any(table <= names for table in tables) else None
+    return columns if any(table <= names for table in tables) else None
 
 
 def _row(line: str, columns: list[tuple[str, int]]) -> dict[str, str] | None:

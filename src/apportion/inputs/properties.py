@@ -36,37 +36,37 @@ class Properties:
     @property
     def protocol(self) -> str:
         """``security.protocol``, PLAINTEXT where it is not set."""
-        found = self.settings.get("security.protocol", "PLAINTEXT").upper()
-        if found not in _PROTOCOLS:
-            raise BadInput(f"{self.where}: security.protocol", repr(found), "one of " + ", ".join(_PROTOCOLS))
-        return found
+        protocol = self.settings.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in _PROTOCOLS:
+            raise BadInput(f"{self.where}: security.protocol", repr(protocol), "one of " + ", ".join(_PROTOCOLS))
+        return protocol
 
     def kafka_python(self) -> dict[str, Any]:
         """Keyword arguments for kafka-python's (and aiokafka's) clients."""
-        made: dict[str, Any] = {"security_protocol": self.protocol}
+        options: dict[str, Any] = {"security_protocol": self.protocol}
         if "SSL" in self.protocol:
-            made["ssl_context"] = self.ssl_context()
+            options["ssl_context"] = self.ssl_context()
         if "SASL" in self.protocol:
             mechanism, user, password = self.sasl()
-            made |= {"sasl_mechanism": mechanism, "sasl_plain_username": user, "sasl_plain_password": password}
-        return made
+            options |= {"sasl_mechanism": mechanism, "sasl_plain_username": user, "sasl_plain_password": password}
+        return options
 
     def confluent(self) -> dict[str, str]:
         """Settings for confluent-kafka, in librdkafka's words."""
-        made = {"security.protocol": self.protocol}
+        options = {"security.protocol": self.protocol}
         if "SSL" in self.protocol:
             if trusted := self.trusted():
-                made["ssl.ca.pem"] = trusted
+                options["ssl.ca.pem"] = trusted
             if not self._checks_host():
-                made["ssl.endpoint.identification.algorithm"] = "none"
+                options["ssl.endpoint.identification.algorithm"] = "none"
             if own := self.own_certificate():
-                made |= {"ssl.certificate.pem": own, "ssl.key.pem": own}
+                options |= {"ssl.certificate.pem": own, "ssl.key.pem": own}
                 if password := self.settings.get("ssl.key.password"):
-                    made["ssl.key.password"] = password
+                    options["ssl.key.password"] = password
         if "SASL" in self.protocol:
             mechanism, user, password = self.sasl()
-            made |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
-        return made
+            options |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+        return options
 
     def spark(self) -> dict[str, str]:
         """Options for Spark's Kafka source: Java's own words behind ``kafka.``, but for what Spark sets itself."""
@@ -85,14 +85,16 @@ class Properties:
         mechanism = self.settings.get("sasl.mechanism", "GSSAPI").upper()
         if mechanism not in _MECHANISMS:
             raise BadInput(f"{self.where}: sasl.mechanism", repr(mechanism), "one of " + ", ".join(_MECHANISMS))
-        said = self.settings.get("sasl.jaas.config", "")
-        pairs = dict(re.findall(r"""(\w+)\s*=\s*["']?((?:\\.|[^"'\\;\s])*)["']?""", said))
-        quoted = dict(re.findall(r'(\w+)\s*=\s*"((?:\\.|[^"\\])*)"', said))
-        found = {name: value.replace('\\"', '"').replace("\\\\", "\\") for name, value in (pairs | quoted).items()}
-        if "username" not in found or "password" not in found:
+        jaas = self.settings.get("sasl.jaas.config", "")
+        pairs = dict(re.findall(r"""(\w+)\s*=\s*["']?((?:\\.|[^"'\\;\s])*)["']?""", jaas))
+        quoted = dict(re.findall(r'(\w+)\s*=\s*"((?:\\.|[^"\\])*)"', jaas))
+        credentials = {
+            name: value.replace('\\"', '"').replace("\\\\", "\\") for name, value in (pairs | quoted).items()
+        }
+        if "username" not in credentials or "password" not in credentials:
             needed = 'a login module with username="..." password="..."'
             raise BadInput(f"{self.where}: sasl.jaas.config", "no user and password in it", needed)
-        return mechanism, found["username"], found["password"]
+        return mechanism, credentials["username"], credentials["password"]
 
     # -- TLS --------------------------------------------------------------------------------------------------------
 
@@ -115,16 +117,16 @@ class Properties:
         inline = self.settings.get("ssl.truststore.certificates")
         if inline:
             return inline
-        place = self.settings.get("ssl.truststore.location")
-        if not place:
+        truststore = self.settings.get("ssl.truststore.location")
+        if not truststore:
             return None
         name = f"{self.where}: ssl.truststore.location"
-        if not Path(place).is_file():
+        if not Path(truststore).is_file():
             raise BadInput(name, "no such file", "a PEM, PKCS12 or JKS file")
-        if self.settings.get("ssl.truststore.type", "").upper() == "PEM" or _is_pem(Path(place)):
-            text = Path(place).read_text(errors="replace")
+        if self.settings.get("ssl.truststore.type", "").upper() == "PEM" or _is_pem(Path(truststore)):
+            text = Path(truststore).read_text(errors="replace")
         else:
-            text = _keystore(Path(place), self.settings.get("ssl.truststore.password", ""), name)
+            text = _keystore(Path(truststore), self.settings.get("ssl.truststore.password", ""), name)
         certificates = _PEM.findall(text)
         if not certificates:
             raise BadInput(name, "no certificate in it", "at least one")
@@ -136,16 +138,16 @@ class Properties:
         return None if file is None else Path(file).read_text()
 
     def _own_file(self) -> str | None:
-        place = self.settings.get("ssl.keystore.location")
-        if not place:
+        keystore = self.settings.get("ssl.keystore.location")
+        if not keystore:
             return None
         name = f"{self.where}: ssl.keystore.location"
-        if not Path(place).is_file():
+        if not Path(keystore).is_file():
             raise BadInput(name, "no such file", "a PEM file with the certificate and its key")
-        if not _is_pem(Path(place)):
-            needed = f"a PEM file; make one with: openssl pkcs12 -in {Path(place).name} -out client.pem"
+        if not _is_pem(Path(keystore)):
+            needed = f"a PEM file; make one with: openssl pkcs12 -in {Path(keystore).name} -out client.pem"
             raise BadInput(name, "a keystore of Java's", needed)
-        return place
+        return keystore
 
     def _checks_host(self) -> bool:
         return self.settings.get("ssl.endpoint.identification.algorithm", "https").strip() != ""
@@ -179,12 +181,12 @@ def parse(text: str) -> dict[str, str]:
     >>> parse("a=1\n! no\nb : two \\\n   three\nc\\=d = e\n")
     {'a': '1', 'b': 'two three', 'c=d': 'e'}
     """
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for line in _whole_lines(text):
         match = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
         if match and match[1]:
-            found[_unescape(match[1])] = _unescape(match[2])
-    return found
+            settings[_unescape(match[1])] = _unescape(match[2])
+    return settings
 
 
 def _whole_lines(text: str) -> list[str]:
@@ -225,7 +227,7 @@ def _keystore(file: Path, password: str, name: str) -> str:
     command = [tool, "-list", "-rfc", "-keystore", str(file)]
     if password:
         command += ["-storepass:env", "APPORTION_STORE_PASSWORD"]
-    done = subprocess.run(
+    keytool = subprocess.run(
         command,
         input="\n",
         capture_output=True,
@@ -233,6 +235,6 @@ def _keystore(file: Path, password: str, name: str) -> str:
         env={**os.environ, "APPORTION_STORE_PASSWORD": password},
         check=False,
     )
-    if done.returncode:
+    if keytool.returncode:
         raise BadInput(name, "a file that keytool cannot open", "a truststore and its ssl.truststore.password")
-    return done.stdout
+    return keytool.stdout

@@ -52,16 +52,16 @@ def groups_in_folder(path: str) -> list[Observed]:
         if kind == "dump":
             from apportion.inputs import dump
 
-            found = dump.read(path)
+            groups = dump.read(path)
         else:
             from apportion.inputs import tables
 
-            found = tables.read(path)
+            groups = tables.read(path)
     except ModuleNotFoundError as error:
         raise Unavailable(f"{path}: reading a {kind} needs {error.name}: pip install 'apportion[spark]'.") from None
-    if not found:
+    if not groups:
         raise BadInput(path, "no group", "records or tables of at least one group")
-    return found
+    return groups
 
 
 def _from_json(content: bytes, name: str) -> list[Observed]:

@@ -76,10 +76,10 @@ def load_histories(path: str | Path) -> GroupHistories:
 def check_version(folder: Path) -> None:
     """Refuse the tables of another version; a folder that does not tell is taken as it is."""
     try:
-        said = json.loads((folder / SOURCE).read_bytes())
+        source = json.loads((folder / SOURCE).read_bytes())
     except (OSError, ValueError):
         return
-    version = said.get("version") if isinstance(said, dict) else None
+    version = source.get("version") if isinstance(source, dict) else None
     if isinstance(version, int) and version != VERSION:
         raise BadInput(f"{folder / SOURCE}", f"tables of version {version}", f"version {VERSION}; take another folder")
 
@@ -97,10 +97,10 @@ def _others(folder: Path) -> dict[str, Present]:
 
 
 def _files(folder: Path, table: str) -> list[Path]:
-    found = parquet.files(folder / table)
-    if not found:
+    files = parquet.files(folder / table)
+    if not files:
         raise BadInput(str(folder), f"no table {table}", NEEDED)
-    return found
+    return files
 
 
 def _rows(folder: Path, table: str, columns: Mapping[str, parquet.Check]) -> Iterator[dict[str, Any]]:
@@ -114,36 +114,36 @@ def _holes(folder: Path) -> dict[int, tuple[Any, Any]]:
     gaps: dict[int, list[tuple[int, int]]] = {}
     for row in _rows(folder, "silver/gaps", GAPS):
         gaps.setdefault(row["source_partition"], []).append((row["before_offset"], row["missing"]))
-    ordered = {partition: np.array(sorted(found), dtype=np.int64) for partition, found in gaps.items()}
-    return {partition: (found[:, 0], np.cumsum(found[:, 1])) for partition, found in ordered.items()}
+    ordered = {partition: np.array(sorted(pairs), dtype=np.int64) for partition, pairs in gaps.items()}
+    return {partition: (pairs[:, 0], np.cumsum(pairs[:, 1])) for partition, pairs in ordered.items()}
 
 
 def _by_group(
     folder: Path, table: str, columns: Mapping[str, parquet.Check], holes: Mapping[int, tuple[Any, Any]]
 ) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows_of: dict[str, list[dict[str, Any]]] = {}
     for row in _rows(folder, table, columns):
         after, missing = holes.get(row["source_partition"], ((), ()))
         i = int(np.searchsorted(after, row["source_offset"], side="right"))
         more = {"at_ms": row["at"], "state_ms": row.get("state_time"), "holes": int(missing[i - 1]) if i else 0}
-        found.setdefault(row["group"], []).append({**row, **more})
-    return found
+        rows_of.setdefault(row["group"], []).append({**row, **more})
+    return rows_of
 
 
 def _commits(
-    found: list[dict[str, Any]], marks: list[int]
+    rows: list[dict[str, Any]], marks: list[int]
 ) -> tuple[dict[tuple[str, int], CommittedOffset], list[CommitInterval]]:
     """The standing commits of a group, and all counted between its records."""
     standing: dict[tuple[str, int], CommittedOffset] = {}
     counted: dict[tuple[int, str, int], tuple[int, int, int]] = {}
-    for row in sorted(found, key=lambda row: row["source_offset"]):
-        place = (row["topic"], row["partition"])
+    for row in sorted(rows, key=lambda row: row["source_offset"]):
+        topic_partition = (row["topic"], row["partition"])
         if row["tombstone"]:
-            standing.pop(place, None)
+            standing.pop(topic_partition, None)
             continue
-        standing[place] = CommittedOffset(row["committed"], row["topic_id"], row["commit_time"])
+        standing[topic_partition] = CommittedOffset(row["committed"], row["topic_id"], row["commit_time"])
         i = int(np.searchsorted(marks, row["source_offset"]))
-        key, at = (marks[i - 1] if i else -1, *place), row["commit_time"] or 0
+        key, at = (marks[i - 1] if i else -1, *topic_partition), row["commit_time"] or 0
         n, first, last = counted.get(key, (0, at, at))
         counted[key] = (n + 1, min(first, at), max(last, at))
     return standing, [CommitInterval(*key, *numbers) for key, numbers in counted.items()]

@@ -145,12 +145,12 @@ def _row(
 def advice(comparison: Comparison) -> list[str]:
     """One sentence that names a strategy and says why, and one for each that failed."""
     fairest = min([p for p in comparison.complete if p.assignor not in STATEFUL] or comparison.complete, key=_rank)
-    said = [_advise(comparison, fairest)]
-    said += [f"{name} gave no plan: {why}" for name, why in comparison.failed.items()]
+    sentences = [_advise(comparison, fairest)]
+    sentences += [f"{name} gave no plan: {why}" for name, why in comparison.failed.items()]
     partial = [p.assignor for p in comparison.plans if p not in comparison.complete]
     if partial:
-        said.append(f"Not judged, as they leave partitions without an owner: {', '.join(partial)}.")
-    return said
+        sentences.append(f"Not judged, as they leave partitions without an owner: {', '.join(partial)}.")
+    return sentences
 
 
 def _advise(comparison: Comparison, fairest: Plan) -> str:
@@ -209,12 +209,12 @@ def _shared(m: dict[str, int]) -> str:
     return f"members get {m['load_min']:,} to {m['load_max']:,}"
 
 
-def steps(group: Group, done: Sequence[tuple[str, Plan]]) -> Table:
+def steps(group: Group, planned: Sequence[tuple[str, Plan]]) -> Table:
     """A row a step below one for the group as it was."""
     rows = [("(now)", *_state(group, group.owner, measure(group, group.owner)))]
-    rows += [(step, *_state(p.group, p.owner, p.measures)) for step, p in done]
+    rows += [(step, *_state(p.group, p.owner, p.measures)) for step, p in planned]
     columns = ("STEP", "#MEMBERS", "#PARTITIONS", "LOAD", "MOVES", "NEW", "LAG-MAX", "CROSS-RACK", "UNOWNED")
-    racks = any(_racks_known(p.group) for _, p in done)
+    racks = any(_racks_known(p.group) for _, p in planned)
     extra = {"LAG-MAX"} if not any(row[6] for row in rows) else set()
     extra |= {"CROSS-RACK"} if not racks else set()
     extra |= {"UNOWNED"} if not any(row[8] for row in rows) else set()
@@ -228,10 +228,10 @@ def _state(group: Group, owner: Ints, m: dict[str, int]) -> tuple[Cell, ...]:
     return group.M, m["partitions"], load, m["moves"], new, m.get("lag_max"), m["rack_misses"], unowned
 
 
-def step_notes(done: Sequence[tuple[str, Plan]]) -> list[str]:
+def step_notes(planned: Sequence[tuple[str, Plan]]) -> list[str]:
     """What all steps cost together, and what is proved of the last."""
-    last = done[-1][1]
-    moves = sum(p.measures["moves"] for _, p in done)
+    last = planned[-1][1]
+    moves = sum(p.measures["moves"] for _, p in planned)
     return [
         f"{count(moves, 'move')} in all with {last.assignor}; NEW partitions had no owner, as after a member left.",
         f"Proof of the last step: {proof_in_words(last.proof)}.",

@@ -74,11 +74,11 @@ def _summary(
     name: str, group: Group, owner: Ints, proof: Mapping[str, str], measures: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
     """A strategy's plan, or the present, as the pictures need it."""
-    found = dict(measures) if measures is not None else measure(group, owner)
+    measures_of = dict(measures) if measures is not None else measure(group, owner)
     known = group.racks is not None and group.racks.known
     return {
         "assignor": name,
-        "measures": found,
+        "measures": measures_of,
         "proof": dict(proof),
         "owner": owner.tolist(),
         "rack_misses": int(rack_misses(group, owner).sum()) if known else None,

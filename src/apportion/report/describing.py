@@ -41,8 +41,8 @@ class ShownGroup:
         group = self.group
         if group.offsets is None:
             return np.full(group.P, UNKNOWN, dtype=np.int64)
-        told = (group.offsets.committed != UNKNOWN) | (group.auto_offset_reset != "latest")
-        known = (group.offsets.lag != UNKNOWN) | (group.lag_known & told)
+        committed_known = (group.offsets.committed != UNKNOWN) | (group.auto_offset_reset != "latest")
+        known = (group.offsets.lag != UNKNOWN) | (group.lag_known & committed_known)
         return np.where(known, group.lag, UNKNOWN)
 
     @property
@@ -60,16 +60,16 @@ class ShownGroup:
     def heading(self) -> str:
         """One line: name, state, strategy, sizes."""
         facts = self.facts
-        told = [str(facts[name]) for name in ("state", "protocol", "kind") if facts.get(name)]
+        parts = [str(facts[name]) for name in ("state", "protocol", "kind") if facts.get(name)]
         if facts.get("generation") is not None:
-            told.append(f"generation {facts['generation']}")
+            parts.append(f"generation {facts['generation']}")
         if facts.get("coordinator"):
-            told.append(f"coordinator {facts['coordinator']}")
+            parts.append(f"coordinator {facts['coordinator']}")
         group = self.group
-        told.append(f"{count(group.M, 'member')}, {count(group.P, 'partition')}")
+        parts.append(f"{count(group.M, 'member')}, {count(group.P, 'partition')}")
         if self.total_lag is not None:
-            told.append(f"lag {self.total_lag:,}")
-        return f"{group.name or '(unnamed group)'}: {', '.join(told)}"
+            parts.append(f"lag {self.total_lag:,}")
+        return f"{group.name or '(unnamed group)'}: {', '.join(parts)}"
 
 
 def groups(standings: Sequence[ShownGroup]) -> Table:

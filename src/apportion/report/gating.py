@@ -61,7 +61,7 @@ def _unproved(proof: dict[str, str]) -> list[str]:
 
 def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
     """Each limit that is breached: ``{"policy": "max-moves", "limit": 10, "found": 12}``."""
-    found: list[dict[str, Any]] = []
+    breached: list[dict[str, Any]] = []
     for policy, limit in limits.items():
         fact = facts.get(policy)
         if fact is None:
@@ -70,10 +70,10 @@ def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
             )
         if policy == "require-proof":
             if fact:
-                found.append({"policy": policy, "limit": "optimal", "found": ", ".join(fact)})
+                breached.append({"policy": policy, "limit": "optimal", "found": ", ".join(fact)})
         elif fact > limit:
-            found.append({"policy": policy, "limit": limit, "found": round(fact, 4)})
-    return found
+            breached.append({"policy": policy, "limit": limit, "found": round(fact, 4)})
+    return breached
 
 
 def table(breached: list[dict[str, Any]]) -> Table:

@@ -40,17 +40,17 @@ def last(rebalances: Sequence[Any]) -> Table:
 
 def notes(standing: ShownGroup, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What is odd, and in one line what each strategy would have moved over the whole history."""
-    said = [f"! {sentence}" for sentence in standing.odd]
+    sentences = [f"! {sentence}" for sentence in standing.odd]
     really = next((total["moves_then"] for total in replayed.values()), 0)
     if any(total["moves"] for total in replayed.values()) or really:
         # Evenness first: who leaves all work to one member moves nothing.
         order = sorted(replayed.items(), key=lambda item: (item[1]["skew_max"], item[1]["moves"], item[0]))
         each = ", ".join(f"{name} {total['moves']:,} (skew {total['skew_max']})" for name, total in order)
         widest = next(iter(replayed.values()))["skew_max_then"]
-        said.append(f"Moved over its history: {really:,} (skew {widest}). It would have been: {each}.")
+        sentences.append(f"Moved over its history: {really:,} (skew {widest}). It would have been: {each}.")
     elif replayed:
-        said.append("Nothing moved over its history, nor would it have under any strategy.")
-    return said
+        sentences.append("Nothing moved over its history, nor would it have under any strategy.")
+    return sentences
 
 
 def totals(stories: Sequence[Mapping[str, Mapping[str, Any]]]) -> Table:

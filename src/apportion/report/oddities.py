@@ -139,11 +139,11 @@ def member_labels(group: Group, members: Iterable[int] | None = None) -> list[st
     """The same of these members, or of all; their client ids are counted once, not for each."""
     clients = group.client_ids or (None,) * group.M
     times = Counter(clients)
-    found = []
+    labels = []
     for m in range(group.M) if members is None else members:
         client = clients[m]
-        found.append(group.instance_ids[m] or (client if client and times[client] == 1 else group.members[m]))
-    return found
+        labels.append(group.instance_ids[m] or (client if client and times[client] == 1 else group.members[m]))
+    return labels
 
 
 def percent(share: float) -> str:

@@ -31,23 +31,23 @@ def render(groups: Sequence[dict[str, Any]], *, title: str, source: str, at: str
     """
     script = "\n".join(_asset(name) for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    data = embed({"version": 1, "title": title, "source": source, "at": at, "groups": list(groups)})
-    packed = len(data) > PACK_ABOVE
+    payload = embed({"version": 1, "title": title, "source": source, "at": at, "groups": list(groups)})
+    packed = len(payload) > PACK_ABOVE
     parts = {
         "TITLE": html.escape(title),
         "POLICY": f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'",
         "STYLE": _asset("page.css"),
         "TYPE": "application/gzip" if packed else "application/json",
-        "DATA": pack(data) if packed else data,
+        "DATA": pack(payload) if packed else payload,
         "SCRIPT": script,
     }
     # All at once: a name in the data may look like one of the gaps.
     return _GAP.sub(lambda gap: parts[gap[1]], _asset("page.html"))
 
 
-def embed(data: Any) -> str:
+def embed(payload: Any) -> str:
     """JSON that may stand inside a script element: no ``<`` can end it early."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

@@ -33,13 +33,13 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     verdict = f"{saved:,} fewer" if saved > 0 else f"{-saved:,} more" if saved < 0 else "as many"
     walked = count(total["generations"], "generation")
     would = f"{name} would have moved {count(total['moves'], 'partition')} in {walked}"
-    said = [f"{would}; {total['moves_then']:,} moved really: {verdict}."]
+    sentences = [f"{would}; {total['moves_then']:,} moved really: {verdict}."]
     now, then = total["skew_max"], total["skew_max_then"]
-    said.append(f"Widest difference of loads: {now:,} instead of {then:,}." if now != then else
+    sentences.append(f"Widest difference of loads: {now:,} instead of {then:,}." if now != then else
                 f"Widest difference of loads: {now:,}, as it was.")  # fmt: skip
     if total.get("rack_misses") or total.get("rack_misses_then"):
-        said.append(f"Read across racks: {total['rack_misses']:,} instead of {total['rack_misses_then']:,}.")
-    return said
+        sentences.append(f"Read across racks: {total['rack_misses']:,} instead of {total['rack_misses_then']:,}.")
+    return sentences
 
 
 def moment(at_ms: int | None) -> str | None:

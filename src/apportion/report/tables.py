@@ -39,8 +39,8 @@ def strategies_to_dict() -> dict[str, Any]:
         )
         defaults: dict[str, Any] = {field.name: field.default for field in fields}
         settings = [f"{key}={_choices(kind, defaults.get(key))}" for key, kind in settings_of(strategy).items()]
-        what = (strategy.__doc__ or "").strip().partition("\n")[0]
-        rows.append({"name": name, "goals": list(strategy.goals), "settings": settings, "what": what})
+        summary = (strategy.__doc__ or "").strip().partition("\n")[0]
+        rows.append({"name": name, "goals": list(strategy.goals), "settings": settings, "what": summary})
     return {"version": 1, "assignors": rows}
 
 
@@ -95,26 +95,28 @@ def plan_notes(plan: Plan) -> list[str]:
     """The plan's measures and its proof, a sentence a line."""
     m = plan.measures
     shared = f"{count(m['partitions'], 'partition')} on {count(m['members'], 'member')}, {_span(m)} each"
-    said = [f"{shared}; {m['kept']:,} kept, {count(m['moves'], 'move')}."]
+    sentences = [f"{shared}; {m['kept']:,} kept, {count(m['moves'], 'move')}."]
     if plan.group.M > MOST_MEMBERS:
-        said.append(f"The table may show the first {MOST_MEMBERS} of {plan.group.M:,} members; -o wide shows all.")
+        sentences.append(f"The table may show the first {MOST_MEMBERS} of {plan.group.M:,} members; -o wide shows all.")
     if "lag_max" in m:
         unknown = f"; unknown of {count(m['lag_unknown'], 'partition')}" if m["lag_unknown"] else ""
-        said.append(f"Heaviest member: {m['lag_max']:,} messages; no plan gets below {m['lag_bound']:,}{unknown}.")
+        sentences.append(f"Heaviest member: {m['lag_max']:,} messages; no plan gets below {m['lag_bound']:,}{unknown}.")
     if plan.group.racks is not None and plan.group.racks.known:
-        said.append(f"{count(m['rack_misses'], 'partition')} read across racks.")
+        sentences.append(f"{count(m['rack_misses'], 'partition')} read across racks.")
     if plan.withheld.any():
         names = shorten(partitions_in_words(partitions_to_names(plan.group, plan.withheld)), 200)
-        said.append(f"Withheld for one round, until the old owner lets go: {names}.")
+        sentences.append(f"Withheld for one round, until the old owner lets go: {names}.")
     if plan.unassigned:
-        said.append(f"Without an owner: {shorten(partitions_in_words(plan.unassigned), 200)}.")
+        sentences.append(f"Without an owner: {shorten(partitions_in_words(plan.unassigned), 200)}.")
     fallen = plan.ignored
     for claim in fallen[:5]:
-        said.append(f"Ignored: {claim['member']}'s claim on {claim['topic']}-{claim['partition']} ({claim['why']}).")
+        sentences.append(
+            f"Ignored: {claim['member']}'s claim on {claim['topic']}-{claim['partition']} ({claim['why']})."
+        )
     if len(fallen) > 5:
-        said.append(f"Ignored besides: {count(len(fallen) - 5, 'claim')}; -o json lists them all.")
-    said.append(f"Proof: {proof_in_words(plan.proof)}.")
-    return said
+        sentences.append(f"Ignored besides: {count(len(fallen) - 5, 'claim')}; -o json lists them all.")
+    sentences.append(f"Proof: {proof_in_words(plan.proof)}.")
+    return sentences
 
 
 def _span(m: dict[str, int]) -> str:

@@ -172,13 +172,13 @@ def partitions_in_words(topics: Mapping[str, Sequence[int]], runs: bool = True) 
 
 
 def _runs(ids: Sequence[int]) -> list[str]:
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for number in ids:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
         else:
-            found.append([number, number])
-    return [str(a) if a == b else f"{a}-{b}" if b > a + 1 else f"{a},{b}" for a, b in found]
+            runs.append([number, number])
+    return [str(a) if a == b else f"{a}-{b}" if b > a + 1 else f"{a},{b}" for a, b in runs]
 
 
 def count(n: int, thing: str, things: str | None = None) -> str:

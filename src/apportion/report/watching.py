@@ -83,23 +83,23 @@ def _identity(standing: ShownGroup, m: int) -> str:
 
 def difference(before: ShownGroup, now: ShownGroup) -> str:
     """What changed between two looks, in a sentence; "" where owners, members and state are as before."""
-    said = []
+    changes = []
     came = _labels(now, set(now.group.members) - set(before.group.members))
     gone = _labels(before, set(before.group.members) - set(now.group.members))
     if came:
-        said.append(f"joined: {_list(came)}")
+        changes.append(f"joined: {_list(came)}")
     if gone:
-        said.append(f"left: {_list(gone)}")
+        changes.append(f"left: {_list(gone)}")
     old, new = _owners(before), _owners(now)
-    moved = sum(1 for place, who in new.items() if place in old and old[place] != who)
-    given = sum(1 for place in new if place not in old)
-    lost = sum(1 for place in old if place not in new)
-    for n, what in ((moved, "moved"), (given, "given"), (lost, "without an owner now")):
+    moved = sum(1 for topic_partition, who in new.items() if topic_partition in old and old[topic_partition] != who)
+    given = sum(1 for topic_partition in new if topic_partition not in old)
+    lost = sum(1 for topic_partition in old if topic_partition not in new)
+    for n, change in ((moved, "moved"), (given, "given"), (lost, "without an owner now")):
         if n:
-            said.append(f"{count(n, 'partition')} {what}")
+            changes.append(f"{count(n, 'partition')} {change}")
     if before.facts.get("state") != now.facts.get("state"):
-        said.append(f"{before.facts.get('state')} -> {now.facts.get('state')}")
-    return "; ".join(said)
+        changes.append(f"{before.facts.get('state')} -> {now.facts.get('state')}")
+    return "; ".join(changes)
 
 
 def _owners(standing: ShownGroup) -> Owners:
