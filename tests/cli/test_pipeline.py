@@ -53,7 +53,7 @@ def test_what_is_missing_is_a_sentence(run: Runner, folder: Path, words: list[st
 @pytest.mark.parametrize(
     ("words", "option"), [
         (["rebuild", "--personal-days", "0"], "--personal-days"), (["rebuild", "--hash-personal"], "--hash-personal"),
-        (["rebuild", "-A", "range"], "--assignor"), (["rebuild", "--delta"], "--delta"),
+        (["rebuild", "-A", "range"], "--assignor"),
         (["rebuild", "--allowed-lag", "0"], "--allowed-lag"), (["status", "--from", "d"], "--from"),
         (["build", "--from", "d", "--service"], "--service"), (["build", "--from", "d", "--context", "c"], "--context"),
         (["build", "--from", "d", "--hash-personal"], "--personal-days"),

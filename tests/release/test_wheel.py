@@ -80,20 +80,15 @@ def test_an_extra_alone_brings_its_room_to_life(built: Path, tmp_path: Path, ext
 
 
 @pytest.mark.timeout(900)  # it fetches and unpacks all of Spark
-def test_the_spark_extra_alone_runs_the_whole_demo_and_the_delta_extra_its_tables(built: Path, tmp_path: Path) -> None:
+def test_the_spark_extra_alone_runs_the_whole_demo(built: Path, tmp_path: Path) -> None:
     try:
         session.java()
     except Unavailable as missing:
         pytest.skip(str(missing))
-    programs = fresh(tmp_path / "env", built, "[delta]")  # which brings [spark]
+    programs = fresh(tmp_path / "env", built, "[spark]")
     shown = run(programs / "apportion", "demo", "--to", tmp_path / "demo")
     assert shown.returncode == 0, shown.stderr
     assert (tmp_path / "demo" / "report.html").exists()
-    dump = run(programs / "python", "-c", "from apportion.demo import dump; print(dump())").stdout.strip()
-    to = tmp_path / "tables"
-    done = run(programs / "apportion", "pipeline", "build", "--from", dump, "--to", to, "--delta")
-    assert done.returncode == 0, done.stderr
-    assert list(to.glob("**/_delta_log"))
 
 
 def test_the_wheel_carries_the_dump_the_schemas_the_page_and_the_java_sources(built: Path) -> None:

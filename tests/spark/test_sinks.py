@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark import made
 
-from apportion.errors import BadInput, MissingExtra, Unavailable
+from apportion.errors import BadInput, Unavailable
 from apportion.spark import decode, errors, files, job, schemas, session, sinks, sources
 
 
@@ -122,13 +123,13 @@ def test_a_small_file_is_published_with_the_tables(tmp_path: Path) -> None:
 def test_delta_and_plain_tables_are_never_mixed(tmp_path: Path) -> None:
     """In a folder with both, who reads every file would see each row twice."""
     written(tmp_path, "silver/commits", "plain", publish=True)
-    sinks.check_form(tmp_path, delta=False)
+    sinks.check_form(tmp_path, "parquet")
     with pytest.raises(BadInput, match="found plain Parquet tables"):
-        sinks.check_form(tmp_path, delta=True)
+        sinks.check_form(tmp_path, "delta")
     (tmp_path / "silver" / "commits" / "_delta_log").mkdir()
-    sinks.check_form(tmp_path, delta=True)
-    with pytest.raises(BadInput, match="found Delta tables; needed --delta"):
-        sinks.check_form(tmp_path, delta=False)
+    sinks.check_form(tmp_path, "delta")
+    with pytest.raises(BadInput, match="found Delta tables; needed --format delta"):
+        sinks.check_form(tmp_path, "parquet")
 
 
 def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path) -> None:
@@ -390,25 +391,76 @@ def test_java_errors_become_sentences() -> None:
 
 
 @pytest.mark.spark
-def test_delta_tables_get_a_version_a_run(spark: Any, tmp_path: Path) -> None:
-    """Where the ``deltalake`` package is installed; elsewhere a sentence tells what brings it."""
-    try:
-        from deltalake import DeltaTable
-    except ImportError:
-        with pytest.raises(MissingExtra, match="delta"), sinks.parquet(tmp_path / "t") as sink:
-            sinks.DeltaSink(sink)
-        return
-    dump = made.write_dump(tmp_path / "d", [made.commit(i) for i in range(30)])
-    for _ in range(2):
+def test_a_table_takes_more_rows_and_new_rows_of_some_groups(spark: Any, tmp_path: Path) -> None:
+    """Appended files stand beside the old ones, which stay as they are; other groups keep their rows."""
+
+    def commits_of(*groups: str, offset: int) -> Any:
+        pairs = [made.commit(offset + i, group=group) for i, group in enumerate(groups)]
+        dump = made.write_dump(tmp_path / f"d{offset}", pairs, files=1)
+        return decode.commits(sources.read_dump(spark, dump).records)
+
+    def turn(change: Callable[[sinks.ParquetSink], Any]) -> list[tuple[str, int]]:
         with sinks.parquet(tmp_path / "t") as sink:
-            delta = sinks.DeltaSink(sink)
-            records = sources.read_dump(spark, dump).records
-            delta.write("silver/commits", decode.commits(records), schemas.COMMITS, 1)
-            delta.keep("source.json", "{}")
-            delta.publish()
-    table = DeltaTable(str(tmp_path / "t" / "silver" / "commits"))
-    assert table.version() == 1
-    assert table.to_pyarrow_table().num_rows == 30
-    assert {file.name for file in (tmp_path / "t").iterdir()} == {"silver", "source.json"}
-    (state,) = job.status(tmp_path / "t")
-    assert (state.rows, state.files) == (30, 1), "the older version counts"
+            sink.reader = spark
+            staged = sorted((r.group, r.committed) for r in change(sink).collect())
+            sink.publish()
+            published = sink.read("silver/commits")
+            assert published is not None
+            assert sorted((r.group, r.committed) for r in published.collect()) == staged
+        return staged
+
+    with sinks.parquet(tmp_path / "t") as sink:
+        assert sink.read("silver/commits") is None
+    table = ("silver/commits", schemas.COMMITS)
+    name, schema = table
+    assert turn(lambda sink: sink.append(name, commits_of("a", "b", offset=0), schema, 1)) == [("a", 0), ("b", 1)]
+    first = bytes_of(tmp_path / "t")
+    assert turn(lambda sink: sink.append(name, commits_of("a", offset=10), schema, 1))[1] == ("a", 10)
+    assert first.items() < bytes_of(tmp_path / "t").items()
+    touched = spark.createDataFrame([("a",), ("gone",)], "group string")
+    new = commits_of("a", offset=20)
+    assert turn(lambda sink: sink.replace_groups(name, new, touched, schema, 1)) == [("a", 20), ("b", 1)]
+    for turns in range(sinks.PIECES + 2):
+        rows = turn(lambda sink, n=turns: sink.append(name, commits_of("c", offset=100 + n), schema, 1))
+    assert len(rows) == 2 + sinks.PIECES + 2
+    assert len(list((tmp_path / "t" / "silver/commits").glob("*.parquet"))) < 4, "many small pieces were made one"
+
+
+def test_nothing_is_published_before_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file, and the folder that names it, is synced before the rename that shows it; the journal goes last."""
+    steps: list[tuple[str, str]] = []
+    real_sync, real_replace, real_rename = os.fsync, os.replace, os.rename
+
+    def note(step: str, path: Any) -> None:
+        steps.append((step, str(Path(path)).replace(str(tmp_path), "").replace(staging, "S")))
+
+    def fsync(handle: int) -> None:
+        note("sync", os.readlink(f"/proc/self/fd/{handle}"))
+        real_sync(handle)
+
+    def replace(source: Any, target: Any) -> None:
+        note("rename", target)
+        real_replace(source, target)
+
+    def rename(source: Any, target: Any) -> None:
+        note("rename", target)
+        real_rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(os, "rename", rename)
+    schema = pa.schema([("n", pa.int64())])
+    with sinks.parquet(tmp_path) as sink:
+        staging = sink.staging.name
+        stage = sink._stage("silver/a")
+        list(files.writing(stage, schema, None)(iter([pa.record_batch({"n": [1]}, schema=schema)])))
+        sink.written.append("silver/a")
+        files.sync(stage)
+        sink.keep("source.json", "{}")
+        sink.publish()
+    moved = steps.index(("rename", "/silver/a"))
+    assert steps.index(("sync", "/S/new/silver/a/.0-0")) < steps.index(("rename", "/S/new/silver/a/part-00000.parquet"))
+    assert steps.index(("rename", "/S/new/silver/a/part-00000.parquet")) < steps.index(("sync", "/S/new/silver/a"))
+    for before in ("/S/new/silver/a", "/S/new/silver", "/S/new/source.json", "/S/new", "/S/publish.json.draft", "/S"):
+        assert steps.index(("sync", before)) < moved, before
+    assert {path for step, path in steps[moved:] if step == "sync"} == {"/silver", ""}

@@ -12,7 +12,7 @@ from apportion.cli.parser import Parser, Usage, add_output, one_of, whole
 ACTIONS = ("capture", "build", "rebuild", "status")
 _OF: Final = {
     **dict.fromkeys(("bootstrap_server", "command_config", "context", "service"), ("capture",)),
-    **dict.fromkeys(("allowed_lag", "personal_days", "hash_personal", "delta", "assignors"), ("build",)),
+    **dict.fromkeys(("allowed_lag", "personal_days", "hash_personal", "assignors"), ("build",)),
     "dump": ("build", "rebuild"),
 }
 """Options that only some actions have; beside another one they would be passed over without a word."""
@@ -59,7 +59,6 @@ def add_arguments(parser: Parser) -> None:
         "--personal-days", metavar="N", type=whole(), help="build: client ids and hosts older than this are dropped"
     )
     parser.add_argument("--hash-personal", action="store_true", help="build: hash them instead")
-    parser.add_argument("--delta", action="store_true", help="build: Delta tables instead of plain Parquet")
     parser.add_argument(
         "-A", "--assignor", metavar="NAME", dest="assignors", action="append",
         help="build: one of the strategies to try on each group; may be given more than once (default: all)",
@@ -81,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             raise Usage("apportion pipeline", "build needs --from DUMP")
         job.build(
             args.dump, args.to, allowed_lag=args.allowed_lag or 0, personal_days=args.personal_days,
-            personal="hash" if args.hash_personal else "drop", delta=args.delta, assignors=args.assignors,
+            personal="hash" if args.hash_personal else "drop", assignors=args.assignors,
             progress=tell,
         )  # fmt: skip
     elif args.action == "rebuild":

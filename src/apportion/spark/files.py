@@ -1,7 +1,7 @@
 """Sorted rows to Parquet files, by the task that has them: the same rows always give the same bytes and names.
 
 Spark's own writer lists a column's encodings in an order that changes from run to run, and puts a random number into
-each name; Arrow's does neither. Every file appears whole: it is written under another name first.
+each name; Arrow's does neither. Every file appears whole, and on the disk: it is written under another name first.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ MADE: Final = "file string, rows bigint"
 """What a writing task gives back, one row a file."""
 
 
-def writing(folder: Path, schema: pa.Schema, day: str | None) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def writing(
+    folder: Path, schema: pa.Schema, day: str | None, suffix: str = ""
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """A function for ``mapInArrow`` that writes what it is given and yields the columns of ``MADE``.
 
     day
         The column, before those of the schema, whose value begins each file's name; rows are sorted by it.
+    suffix
+        Ends each file's name, before ``.parquet``.
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -36,7 +40,7 @@ def writing(folder: Path, schema: pa.Schema, day: str | None) -> Callable[[Itera
 
         context = TaskContext.get()
         part, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-        made = _write_all(_pieces(batches, day), folder, schema, f"{part:05d}", f".{part}-{attempt}")
+        made = _write_all(_pieces(batches, day), folder, schema, f"{part:05d}{suffix}", f".{part}-{attempt}")
         yield pa.RecordBatch.from_pylist(made, schema=pa.schema([("file", pa.string()), ("rows", pa.int64())]))
 
     return write
@@ -45,6 +49,7 @@ def writing(folder: Path, schema: pa.Schema, day: str | None) -> Callable[[Itera
 def write_empty(file: Path, schema: pa.Schema) -> None:
     """A file that shows the columns of a table without rows."""
     pq.write_table(schema.empty_table(), file)
+    sync(file)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], day: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -88,4 +93,14 @@ def _write_all(
 def _finish(writer: pq.ParquetWriter | None, folder: Path, draft: str, name: str, part: str) -> None:
     if writer is not None:
         writer.close()
+        sync(folder / draft)
         os.replace(folder / draft, folder / f"{name}-{part}.parquet")
+
+
+def sync(path: Path) -> None:
+    """Have a file's bytes, or a folder's names, on the disk: a power cut takes what is in memory alone."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

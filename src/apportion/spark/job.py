@@ -113,7 +113,6 @@ def build(
     allowed_lag: int = 0,
     personal_days: int | None = None,
     personal: str = "drop",
-    delta: bool = False,
     assignors: Sequence[str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = silent,
@@ -144,7 +143,7 @@ def build(
     with errors.plainly(dump):
         quick = sources.check_dump(dump) < QUICK_ROWS
         tables.check_version(out)
-        sinks.check_form(out, delta)
+        sinks.check_form(out, "parquet")
     progress("starting Spark")
     with (
         errors.plainly(out),
@@ -155,10 +154,9 @@ def build(
     ):
         source = sources.read_dump(running, dump)
         sink.reader = running
-        place: sinks.Sink = sinks.DeltaSink(sink) if delta else sink
-        _make(pool, place, source, _steps(source, **settings), progress)
-        place.keep(tables.SOURCE, _source(out, dump, settings | ({"delta": True} if delta else {})))
-        place.publish()
+        _make(pool, sink, source, _steps(source, **settings), progress)
+        sink.keep(tables.SOURCE, _source(out, dump, settings))
+        sink.publish()
     return Built(source.count, {state.name: state.rows for state in status(out)})
 
 
@@ -178,7 +176,7 @@ def rebuild(
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _make(pool: ThreadPoolExecutor, place: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress) -> None:
+def _make(pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress) -> None:
     """Every table in its order; those that need no other one at the same time, for small ones keep one core busy."""
     from apportion.spark.schemas import TABLES
 
@@ -193,7 +191,7 @@ def _make(pool: ThreadPoolExecutor, place: Sink, source: Dump, steps: Mapping[st
 
     def make(name: str) -> None:
         progress(f"making {name}")
-        tables[name] = place.write(name, steps[name](tables), TABLES[name], files)
+        tables[name] = sink.write(name, steps[name](tables), TABLES[name], files)
 
     try:
         list(pool.map(make_of_ours, [name for name in steps if name in FROM_BRONZE]))
@@ -347,7 +345,7 @@ def _remembered(out: Path) -> tuple[Path, dict[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         needed = "a folder that a build made, or the dump to build from"
         raise BadInput(str(out), f"no {tables.SOURCE} that tells where the records are", needed) from error
-    known: dict[str, Any] = {"allowed_lag": int, "personal_days": (int, type(None)), "personal": str, "delta": bool}
+    known: dict[str, Any] = {"allowed_lag": int, "personal_days": (int, type(None)), "personal": str}
     known["assignors"] = list
     for name, value in settings.items():
         if not isinstance(value, known.get(name, ())):

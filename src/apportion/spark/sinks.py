@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark.sql import functions as sql
 
-from apportion.errors import BadInput, MissingExtra, Unavailable
-from apportion.spark.files import MADE, write_empty, writing
-from apportion.spark.schemas import TableSchema, arrow_schema
+from apportion.errors import BadInput, Unavailable
+from apportion.spark.files import MADE, sync, write_empty, writing
+from apportion.spark.schemas import TABLES, TableSchema, arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,19 +30,54 @@ if TYPE_CHECKING:
 STAGING: Final = ".staging-"
 _JOURNAL: Final = "publish.json"
 _DAY: Final = "_day"
+_EMPTY: Final = "empty.parquet"
+_PIECE: Final = "+"
+"""Before the number of the build that appended a file, in the file's name."""
+PIECES: Final = 20
+"""Appended to so many times, a table is written anew, for many small files are slow to read."""
 
 
 class Sink(Protocol):
-    """What a pipeline's run needs of the place that it writes to."""
+    """How the tables of a build are kept; nothing else knows that, and a sink knows nothing of how rows are made.
 
-    def write(self, name: str, made: DataFrame, table: TableSchema, files: int) -> DataFrame:
-        """Compute a table and keep it aside; gives it back for the tables that are made from it."""
+    Whoever has a sink is alone with the place until its block ends: ``parquet(folder)`` for plain files in a local
+    folder, ``lake.opened(...)`` for Delta and catalogs. What a build before left half done was put right by then, so
+    ``read`` and ``text`` always give what the last whole build left, and ``write``, ``append`` and ``replace_groups``
+    go from there. Each of the three is one commit of its table, and a build calls one of them at most once a table; it
+    gives the table back as it will be, for the tables that are made from it. ``publish`` comes last.
+
+    An incremental build is: ``text`` of what it kept of the last one, ``read`` of what it goes on from, ``append`` of
+    new facts, ``replace_groups`` of what was made anew, ``write`` of what is made anew as a whole, nothing at all for a
+    table that did not change, ``keep`` of what the next one must know, ``publish``.
+    """
+
+    def read(self, name: str) -> DataFrame | None:
+        """The rows that the last whole build left of a table; None where there is no such table."""
+
+    def write(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+        """Replace a table whole, dealt to at most ``files`` files (a day, where it has days)."""
+
+    def append(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+        """Add rows to a table that is there, or make it of them."""
+
+    def replace_groups(
+        self, name: str, rows: DataFrame, touched: DataFrame, table: TableSchema, files: int
+    ) -> DataFrame:
+        """Replace the rows of some groups by ``rows``; those of the others stay.
+
+        touched
+            One row for each: columns that are among the table's, mostly (group). ``rows`` has rows of these alone, and
+            none for one that is gone.
+        """
+
+    def text(self, name: str) -> str | None:
+        """A small text that the last whole build kept beside its tables; None where it kept none."""
 
     def keep(self, name: str, text: str) -> None:
-        """Put a small file of text aside, to be published with the tables."""
+        """Keep a small text (some MB at most) beside the tables, from ``publish`` on; others that were kept stay."""
 
     def publish(self) -> None:
-        """Let everybody see all that was written since the last time."""
+        """Let everybody see all that was written and kept since the last time."""
 
 
 @contextmanager
@@ -96,13 +131,14 @@ def _is_still(opened: int, file: Path) -> bool:
         return False
 
 
-def check_form(root: Path, delta: bool) -> None:
+def check_form(root: Path, form: str) -> None:
     """Refuse to write one form of tables over the other: who reads all files of a folder would see both."""
     there = any(root.glob("*/*/_delta_log"))
-    if delta and not there and any(root.glob("silver/*/*.parquet")):
-        raise BadInput(str(root), "plain Parquet tables", "a folder without tables, or one of Delta tables (--delta)")
-    if there and not delta:
-        raise BadInput(str(root), "Delta tables", "--delta, or another folder")
+    if form == "delta" and not there and any(root.glob("silver/*/*.parquet")):
+        needed = "a folder without tables, or one of Delta tables; or --format parquet"
+        raise BadInput(str(root), "plain Parquet tables", needed)
+    if there and form != "delta":
+        raise BadInput(str(root), "Delta tables", "--format delta, or another folder")
 
 
 def recover(root: Path) -> None:
@@ -122,34 +158,109 @@ class ParquetSink:
         self.reader: SparkSession | None = None
         """The session that reads what was staged; that of the table by default."""
 
-    def write(self, name: str, made: DataFrame, table: TableSchema, files: int) -> DataFrame:
+    def read(self, name: str) -> DataFrame | None:
+        """The published table, which stays in its place until ``publish``."""
+        if self.reader is None or not any((self.root / name).glob("*.parquet")):
+            return None
+        return read_table(self.reader, self.root, name, TABLES[name])
+
+    def write(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
         """Stage a table of at most ``files`` files (a day) and give it back as it stands there."""
-        stage = self.staging / "new" / name
-        stage.mkdir(parents=True)
-        schema = arrow_schema(table)
-        frame = _in_order(made.select(*[sql.col(f"`{field.name}`") for field in table.schema]), table, files)
-        rows = frame.mapInArrow(writing(stage, schema, _DAY if table.day else None), MADE).collect()
-        if not rows:
-            write_empty(stage / "empty.parquet", schema)
-        self.written.append(name)
-        return (self.reader or made.sparkSession).read.schema(table.schema).parquet(str(stage))
+        stage = self._stage(name)
+        if not self._write(stage, rows, table, files, ""):
+            write_empty(stage / _EMPTY, arrow_schema(table))
+        return self._staged(stage, rows, table)
+
+    def append(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+        """Stage the files that are there, as links, and new ones beside them; a table of many pieces is made one."""
+        old = sorted((self.root / name).glob("*.parquet"))
+        pieces = {file.stem.partition(_PIECE)[2] for file in old}
+        if not old or len(pieces) > PIECES:
+            before = self.read(name)
+            whole = rows if before is None else before.unionByName(_columns(rows, table))
+            return self.write(name, whole, table, files)
+        stage = self._stage(name)
+        number = 1 + max((int(piece) for piece in pieces if piece.isdigit()), default=0)
+        added = self._write(stage, rows, table, files, f"{_PIECE}{number}")
+        for file in old:
+            if not (added and file.name == _EMPTY):
+                _link(file, stage / file.name)
+        return self._staged(stage, rows, table)
+
+    def replace_groups(
+        self, name: str, rows: DataFrame, touched: DataFrame, table: TableSchema, files: int
+    ) -> DataFrame:
+        """Stage the whole table anew: what is there of the groups that were not touched, and the rows."""
+        before = self.read(name)
+        if before is None:
+            return self.write(name, rows, table, files)
+        return self.write(name, replaced(before, rows, touched, table), table, files)
+
+    def text(self, name: str) -> str | None:
+        """A published file of text."""
+        try:
+            return (self.root / name).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def keep(self, name: str, text: str) -> None:
         """Stage a file of text."""
         (self.staging / "new").mkdir(exist_ok=True)
-        (self.staging / "new" / name).write_text(text)
+        (self.staging / "new" / name).write_text(text, encoding="utf-8")
+        sync(self.staging / "new" / name)
         self.written.append(name)
 
     def publish(self) -> None:
-        """Move all that was written into its place."""
+        """Move all that was written into its place; it is on the disk before the first move, and the moves after."""
+        for folder in {(self.staging / "new" / name).parent for name in self.written} | {self.staging / "new"}:
+            if folder.exists():
+                sync(folder)
         draft = self.staging / (_JOURNAL + ".draft")
         draft.write_text(json.dumps(self.written))
+        sync(draft)
         os.replace(draft, self.staging / _JOURNAL)
+        sync(self.staging)
+        sync(self.root)
         _move(self.root, self.staging)
         self.written = []
 
+    def _stage(self, name: str) -> Path:
+        stage = self.staging / "new" / name
+        stage.mkdir(parents=True)
+        return stage
 
-def _in_order(frame: DataFrame, table: TableSchema, files: int) -> DataFrame:
+    def _write(self, stage: Path, rows: DataFrame, table: TableSchema, files: int, suffix: str) -> bool:
+        """Whether there were rows to write."""
+        dealt = in_order(_columns(rows, table), table, files)
+        day = _DAY if table.day else None
+        return bool(dealt.mapInArrow(writing(stage, arrow_schema(table), day, suffix), MADE).collect())
+
+    def _staged(self, stage: Path, rows: DataFrame, table: TableSchema) -> DataFrame:
+        self.written.append(str(stage.relative_to(self.staging / "new")))
+        sync(stage)
+        return plain_files(self.reader or rows.sparkSession, table, str(stage))
+
+
+def replaced(before: DataFrame, rows: DataFrame, touched: DataFrame, table: TableSchema) -> DataFrame:
+    """A table's rows with those of the touched groups replaced."""
+    keys = touched.columns
+    return before.join(touched.distinct(), keys, "left_anti").unionByName(_columns(rows, table))
+
+
+def _columns(rows: DataFrame, table: TableSchema) -> DataFrame:
+    return rows.select(*[sql.col(f"`{field.name}`") for field in table.schema])
+
+
+def _link(file: Path, other: Path) -> None:
+    """The same file under another name; a copy where the file system has no links."""
+    try:
+        os.link(file, other)
+    except OSError:
+        shutil.copy2(file, other)
+        sync(other)
+
+
+def in_order(frame: DataFrame, table: TableSchema, files: int) -> DataFrame:
     """Rows sorted, and dealt to a number of tasks by value alone; with the day first where the table has days."""
     order: list[Column] = [sql.col(f"`{name}`") for name in table.order]
     if table.day is not None:
@@ -163,8 +274,8 @@ def _in_order(frame: DataFrame, table: TableSchema, files: int) -> DataFrame:
 
 def _move(root: Path, staging: Path) -> None:
     """Put what the journal names into place; can be begun again at any point."""
-    for name in json.loads((staging / _JOURNAL).read_text()):
-        fresh, place, old = staging / "new" / name, root / name, staging / "old" / name
+    places = [(root / name, staging / "new" / name, staging / "old" / name) for name in _journal(staging)]
+    for place, fresh, old in places:
         if not fresh.exists():
             continue  # moved already
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -173,41 +284,22 @@ def _move(root: Path, staging: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
             os.rename(place, old)
         os.rename(fresh, place)
+    # The journal goes when the moves are on the disk: after a power cut they would be made again.
+    for folder in {place.parent for place, _, _ in places} | {root}:
+        sync(folder)
     (staging / _JOURNAL).unlink()
 
 
-class DeltaSink:
-    """The same tables in Delta's form, through the ``deltalake`` package: every run is one version of each table."""
-
-    def __init__(self, inner: ParquetSink) -> None:
-        try:
-            import deltalake  # type: ignore[import-not-found, unused-ignore] # noqa: F401
-        except ImportError as error:
-            raise MissingExtra("The Delta sink", "delta") from error
-        self.inner = inner
-
-    def write(self, name: str, made: DataFrame, table: TableSchema, files: int) -> DataFrame:
-        """Stage it as Parquet; Delta gets it when all are there."""
-        return self.inner.write(name, made, table, files)
-
-    def keep(self, name: str, text: str) -> None:
-        """Stage it as a plain file, which it stays."""
-        self.inner.keep(name, text)
-
-    def publish(self) -> None:
-        """A new version of each table, by what was staged; plain files last, which tell of the tables."""
-        import pyarrow.dataset as ds
-        from deltalake import write_deltalake  # type: ignore[import-not-found, unused-ignore]
-
-        staged = {name: self.inner.staging / "new" / name for name in self.inner.written}
-        tables = [name for name in staged if staged[name].is_dir()]
-        for name in tables:
-            rows = ds.dataset(staged[name]).scanner().to_reader()
-            write_deltalake(str(self.inner.root / name), rows, mode="overwrite")
-        self.inner.written = [name for name in staged if name not in tables]
-        self.inner.publish()
+def _journal(staging: Path) -> list[str]:
+    names: list[str] = json.loads((staging / _JOURNAL).read_text())
+    return names
 
 
 def read_table(spark: SparkSession, root: Path, name: str, table: TableSchema) -> DataFrame:
     """A published table."""
-    return spark.read.schema(table.schema).parquet(str(root / name))
+    return plain_files(spark, table, str(root / name))
+
+
+def plain_files(spark: SparkSession, table: TableSchema, *paths: str) -> DataFrame:
+    """Parquet files, or folders of them, with a table's columns; a path is taken as it is, with its ``[``, ``*``."""
+    return spark.read.schema(table.schema).option("globPaths", "false").parquet(*paths)

@@ -1,11 +1,12 @@
-"""Bring Apache Kafka and Spark's Kafka connector from Maven once, and compile the Java peers.
+"""Bring Apache Kafka and what Spark needs from Maven once, compile the Java peers, and build an S3 server for tests.
 
 ``python -m apportion.testing.jars`` does it all and is quick when nothing is missing. The jars live in
 ``$APPORTION_JARS``, else in ``.jars`` of the source tree, else in ``~/.cache/apportion/jars``:
 
     kafka/   broker, tools and clients (``java/pom.xml`` beside this file)
     peer/    our own classes, from ``java/apportion/*.java``
-    spark/   the connector, handed to Spark as ``spark.jars``
+    spark/   the connector, handed to Spark as ``spark.jars``; beside it delta/ and s3a/ (``apportion.spark.packages``)
+    s3/      versitygw, which speaks S3 over a folder: built by Go on demand, for the tests of object stores alone
 """
 
 from __future__ import annotations
@@ -18,23 +19,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from apportion.errors import ApportionError, Unavailable
+from apportion.spark import packages
+from apportion.spark.packages import JarSet
 
 SOURCES = Path(__file__).parent / "java"
 
-# Spark's parent POM names a repository that not everybody reaches, so these are copied one by one, without resolving
-# what they need in turn. The token provider of 4.0.0 serves the connector of 4.2.0.
-SPARK_JARS = (
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-    "org.apache.kafka:kafka-clients:3.9.2",
-    "org.apache.commons:commons-pool2:2.13.1",
-)
+S3_SERVER = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
 BRING = "brew install openjdk@17 maven" if sys.platform == "darwin" else "sudo apt-get install -y openjdk-17-jdk maven"
 
@@ -83,10 +79,23 @@ def kafka() -> str:
     return os.pathsep.join([str(home() / "peer"), str(home() / "kafka" / "*")])
 
 
-def spark() -> list[Path]:
-    """The jars for ``spark.jars``; fetched where they are missing."""
-    made(home() / "spark", digest(*(name.encode() for name in SPARK_JARS)), fetch_spark)
-    return sorted((home() / "spark").glob("*.jar"))
+def spark(jar_set: JarSet = packages.KAFKA) -> list[Path]:
+    """The jars of a set for ``spark.jars``; fetched where they are missing."""
+    recipe = digest(*(name.encode() for name in jar_set.jars))
+    made(home() / jar_set.name, recipe, lambda folder: fetch_set(jar_set, folder))
+    return sorted((home() / jar_set.name).glob("*.jar"))
+
+
+def s3_server() -> Path:
+    """The program of an S3 server over a folder; built by Go where it is missing, which takes some minutes.
+
+    Raises
+        Unavailable: there is no Go, or the build failed.
+    """
+    if shutil.which("go") is None:
+        raise Unavailable("an S3 server for tests is built with Go 1.24 or newer, and no go is on the PATH")
+    made(home() / "s3", digest(S3_SERVER.encode()), build_s3_server)
+    return home() / "s3" / "versitygw"
 
 
 def made(folder: Path, recipe: str, make: Callable[[Path], None]) -> None:
@@ -123,11 +132,33 @@ def fetch_kafka(folder: Path) -> None:
     run(maven(), "-q", "-B", "-f", str(SOURCES / "pom.xml"), goal, f"-DoutputDirectory={folder}")
 
 
-def fetch_spark(folder: Path) -> None:
-    """The jars of the connector, one by one."""
-    say("Spark's Kafka connector")
-    for name in SPARK_JARS:
-        run(maven(), "-q", "-B", "dependency:copy", f"-Dartifact={name}", f"-DoutputDirectory={folder}")
+def fetch_set(jar_set: JarSet, folder: Path) -> None:
+    """The jars of a set and nothing that they name in turn: Spark has that, or it is in the set."""
+    say(f"{jar_set.name}: {len(jar_set.jars)} jars for Spark")
+    pom = folder / "pom.xml"
+    pom.write_text(POM.format(dependencies="".join(map(_dependency, jar_set.jars))))
+    run(maven(), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+    pom.unlink()
+
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>apportion</groupId><artifactId>jars</artifactId><version>1</version>
+<dependencies>{dependencies}</dependencies></project>
+"""
+
+
+def _dependency(coordinate: str) -> str:
+    group, artifact, version = coordinate.split(":")
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>"
+    )
+
+
+def build_s3_server(folder: Path) -> None:
+    """versitygw from its source, through Go's module proxy."""
+    say("versitygw, an S3 server (some minutes)")
+    run("go", "install", "-ldflags=-s -w", S3_SERVER, environment={"GOBIN": str(folder)})
 
 
 def compile_peers(folder: Path) -> None:
@@ -136,10 +167,11 @@ def compile_peers(folder: Path) -> None:
     run(java("javac"), "-nowarn", "-proc:none", "-d", str(folder), "-cp", str(home() / "kafka" / "*"), *sources)
 
 
-def run(*command: str) -> None:
+def run(*command: str, environment: Mapping[str, str] | None = None) -> None:
     """Run a command to its end, or raise with what it said last."""
+    variables = {**os.environ, **(environment or {})}
     with tempfile.TemporaryDirectory() as away:  # not among other people's pom.xml
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=away)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=away, env=variables)
     if done.returncode:
         said = (done.stdout + done.stderr).strip()[-2000:]
         raise Unavailable(
@@ -174,7 +206,9 @@ def main() -> int:
     """Fetch and compile whatever is missing."""
     try:
         java(), java("javac")
-        kafka(), spark()
+        kafka()
+        for jar_set in packages.SETS:
+            spark(jar_set)
     except ApportionError as wrong:
         print(wrong, file=sys.stderr)
         return 2

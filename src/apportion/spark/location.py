@@ -1,0 +1,107 @@
+"""Where tables or a dump are kept: a local folder, a URI that Spark has a driver for, or a catalog's schema."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import unquote, urlsplit
+
+from apportion.errors import BadInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Kind = Literal["folder", "uri", "catalog"]
+FORMS: Final = ("parquet", "delta")
+_CATALOGED: Final = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+@dataclass(frozen=True)
+class Location:
+    """One place, as a person named it.
+
+    kind, root
+        ``folder``: an absolute path; ``uri``: without a slash at its end; ``catalog``: ``catalog.schema``.
+    """
+
+    kind: Kind
+    root: str
+
+    def __str__(self) -> str:
+        return self.root
+
+    @property
+    def folder(self) -> Path:
+        """The path of a local folder."""
+        if self.kind != "folder":
+            raise BadInput(self.root, f"a {self.kind}", "a local folder")
+        return Path(self.root)
+
+    def path(self, *names: str) -> str:
+        """A place below a folder or a URI, as Spark is told it."""
+        if self.kind == "catalog":
+            raise BadInput(self.root, "a catalog's schema, which has no path", "a folder or a URI")
+        root = Path(self.root).as_uri() if self.kind == "folder" else self.root
+        return "/".join((root, *names))
+
+    @property
+    def on_s3(self) -> bool:
+        """Whether Spark needs the S3A driver for it."""
+        return self.root.startswith("s3a://")
+
+
+def locate(given: str | Path) -> Location:
+    """What a person means: ``scheme://...`` is a URI, ``a.b`` a catalog's schema, anything else a local folder.
+
+    A ``Path``, and a text with a slash or one that is the name of a folder that is there, is a folder always.
+
+    >>> locate("s3a://lake/kafka/").root, locate("main.kafka").kind
+    ('s3a://lake/kafka', 'catalog')
+    """
+    if isinstance(given, Path):
+        return Location("folder", str(given.absolute()))
+    if given.startswith("file:"):
+        return Location("folder", os.path.abspath(unquote(urlsplit(given).path)))
+    if _URI.match(given):
+        if not urlsplit(given).path.strip("/") and given.startswith(("s3a://", "s3://")):
+            raise BadInput(given, "a bucket alone", f"a prefix in it, such as {given.rstrip('/')}/apportion")
+        return Location("uri", given.rstrip("/"))
+    if _CATALOGED.fullmatch(given) and not Path(given).exists():
+        return Location("catalog", given)
+    return Location("folder", str(Path(given).absolute()))
+
+
+def check_catalog(spark: SparkSession, location: Location) -> None:
+    """Refuse a catalog that the session does not know: the user may have meant a folder."""
+    name = location.root.partition(".")[0]
+    if name == "spark_catalog" or spark.conf.get(f"spark.sql.catalog.{name}", None):
+        return
+    try:
+        known = {row.name for row in spark.catalog.listCatalogs()}
+    except Exception:  # a catalog that cannot list them may still have it: Spark's own error tells
+        return
+    if name not in known:
+        hint = f"a setting spark.sql.catalog.{name} in APPORTION_SPARK_CONF; or ./{location.root} for a folder"
+        raise BadInput(location.root, f"no catalog named {name!r} (there are {', '.join(sorted(known))})", hint)
+
+
+def form_of(location: Location, form: str | None) -> str:
+    """``parquet`` or ``delta``, or what a catalog is told to use ("" for its own choice).
+
+    Raises
+        BadInput: a form that the place cannot have.
+    """
+    if form is not None and form not in FORMS and location.kind != "catalog":
+        raise BadInput("format", repr(form), " or ".join(FORMS))
+    if location.kind == "folder":
+        return form or "parquet"
+    if location.kind == "uri":
+        if form == "parquet":
+            what = "plain Parquet, which many files make a table of, and nobody can replace those at once there"
+            raise BadInput(location.root, what, "delta (the default there), or a local folder")
+        return "delta"
+    return form or ("delta" if location.root.startswith("spark_catalog.") else "")

@@ -1,0 +1,277 @@
+"""One build at a time in a place without locks: an object that is made only if it is absent says who is at work.
+
+The locks of a place are numbered. Who makes number n + 1 has it, and only one can, for it is made only if absent; it
+may be made when n was released or its owner is dead. Deleting a lock and making it anew would let two that saw the same
+dead owner delete each other's. Whoever has the highest number is the owner; one that was taken for dead and wakes up
+finds a higher number than its own before its next commit, and stops.
+
+An owner is shown dead by its process, where it ran on this machine. On another one nothing can be seen but the beat:
+the owner writes its lock anew every ``BEAT_S`` seconds, and one that did not for ``SILENCE_S``, by the clock of who
+waits, is dead. Lower numbers are swept away by the next owner.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from apportion.errors import Unavailable
+
+BEAT_S: Final = 10.0
+SILENCE_S: Final = 60.0
+_RELEASED: Final = "released"
+
+
+class Shelf(Protocol):
+    """A few small texts in a place that all builds of it see."""
+
+    def names(self) -> list[str]:
+        """All that are there."""
+
+    def create(self, name: str, text: str) -> bool:
+        """Make it, unless it is there: then False. Of many at once exactly one makes it."""
+
+    def read(self, name: str) -> str | None:
+        """None where it is not there."""
+
+    def overwrite(self, name: str, text: str) -> None:
+        """Write it anew; only the one that made it does."""
+
+    def delete(self, name: str) -> None:
+        """Take it away, if it is there."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who has a lock.
+
+    machine
+        What processes must share for one to see the other's: a boot of a kernel, and a namespace of processes.
+    started
+        When the process began, by that kernel's clock: its number may be another's by now.
+    beat
+        Goes up while the owner lives.
+    """
+
+    host: str
+    machine: str
+    pid: int
+    started: str
+    since: str
+    beat: int = 0
+
+    def seen_dead(self) -> bool | None:
+        """Whether the process is gone; None where it cannot be seen from here."""
+        here = this_process()
+        if self.machine != here.machine:
+            return None
+        return _started(self.pid) != self.started
+
+
+class Held:
+    """A lock that is ours, as long as ``check`` does not say otherwise."""
+
+    def __init__(self, shelf: Shelf, number: int, owner: Owner, after_death: bool) -> None:
+        self._shelf, self._number, self._owner = shelf, number, owner
+        self.after_death = after_death
+        """Whether the one before us died, or gave up half way: what it left is to be put right."""
+        self.finished = False
+        """Set by the owner when nothing is half done; the next one is told otherwise."""
+
+    def check(self) -> None:
+        """Raise if somebody else has taken us for dead."""
+        if _highest(self._shelf)[0] > self._number:
+            who = "this build was silent for so long that another took it for dead and is at work now"
+            raise Unavailable(f"{who}; nothing is lost, run it again when that one has ended")
+
+    def beat(self) -> None:
+        """Show that we live."""
+        self._owner = replace(self._owner, beat=self._owner.beat + 1)
+        if _highest(self._shelf)[0] <= self._number:
+            self._shelf.overwrite(_name(self._number), json.dumps(asdict(self._owner)))
+
+    def release(self) -> None:
+        """Let the next one in."""
+        self._shelf.create(f"{_name(self._number)}.{_RELEASED}", json.dumps({"finished": self.finished}))
+
+
+@contextmanager
+def held(
+    shelf: Shelf, place: str, silence_s: float = SILENCE_S, beat_s: float = BEAT_S,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Iterator[Held]:  # fmt: skip
+    """The lock of a place, for the block.
+
+    Raises
+        Unavailable: another build has it and lives.
+    """
+    lock = _acquire(shelf, place, silence_s, progress)
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(beat_s):
+            with suppress(Exception):  # a store that is away for a moment; ``check`` tells if it was too long
+                lock.beat()
+
+    beating = threading.Thread(target=beat, name="apportion-lock", daemon=True)
+    beating.start()
+    try:
+        yield lock
+    finally:
+        ended.set()
+        beating.join(beat_s)
+        with suppress(Exception):  # Spark may be gone; then the next one finds our process dead
+            lock.release()
+
+
+def _acquire(shelf: Shelf, place: str, silence_s: float, progress: Callable[[str], None]) -> Held:
+    while True:
+        number, finished = _highest(shelf)
+        if finished is None:
+            _must_be_dead(shelf, number, place, silence_s, progress)
+        us = this_process()
+        if shelf.create(_name(number + 1), json.dumps(asdict(us))):
+            for name in shelf.names():
+                if _number(name) <= number:
+                    shelf.delete(name)
+            return Held(shelf, number + 1, us, after_death=number > 0 and not finished)
+
+
+def _must_be_dead(shelf: Shelf, number: int, place: str, silence_s: float, progress: Callable[[str], None]) -> None:
+    """Return when the owner of a lock that was not released is shown to be dead, or its lock is no more the highest."""
+    first = _owner(shelf, number)
+    if first is None:
+        return  # released and swept away since
+    busy = Unavailable(
+        f"another build is writing to {place} (process {first.pid} on {first.host}, since {first.since}); "
+        "wait for it to end"
+    )
+    dead = first.seen_dead()
+    if dead is False:
+        raise busy
+    if dead:
+        return
+    progress(f"{place} is locked by {first.host}: listening for {silence_s:.0f} s whether it lives")
+    until = time.monotonic() + silence_s
+    while time.monotonic() < until:
+        time.sleep(min(1.0, silence_s / 20))
+        now = _owner(shelf, number)
+        if now is None or _highest(shelf) != (number, None):
+            return
+        if now.beat != first.beat:
+            raise busy
+
+
+def _highest(shelf: Shelf) -> tuple[int, bool | None]:
+    """The highest number, 0 for none, and whether its owner finished; None where it was not released."""
+    names = shelf.names()
+    number = max((_number(name) for name in names), default=0)
+    if number == 0:
+        return 0, True
+    marker = f"{_name(number)}.{_RELEASED}"
+    if marker not in names:
+        return number, None
+    try:
+        return number, bool(json.loads(shelf.read(marker) or "{}").get("finished"))
+    except ValueError:
+        return number, False
+
+
+def _owner(shelf: Shelf, number: int) -> Owner | None:
+    text = shelf.read(_name(number))
+    if text is None:
+        return None
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        return Owner(**{name: fields[name] for name in Owner.__dataclass_fields__})
+    except (ValueError, KeyError, TypeError):  # a lock that was not written to its end: of somebody whom nobody knows
+        return Owner("a machine that did not say its name", "", 0, "", "an unknown time")
+
+
+def _name(number: int) -> str:
+    return f"lock_{number:09d}"
+
+
+def _number(name: str) -> int:
+    digits = name.removeprefix("lock_").partition(".")[0]
+    return int(digits) if name.startswith("lock_") and digits.isdigit() else 0
+
+
+def this_process() -> Owner:
+    """Ourselves."""
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return Owner(socket.gethostname(), _machine(), os.getpid(), _started(os.getpid()) or "", since)
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _started(pid: int) -> str | None:
+    """When a process began, in ticks since the boot; None where there is no such process, or it is dead already."""
+    if not Path("/proc/self").exists():
+        try:
+            os.kill(pid, 0)
+        except OSError:
+            return None
+        return ""
+    try:
+        # The name, in brackets, may hold anything; the state and the 20th field after it cannot.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+class FolderShelf:
+    """Texts as files of a local folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def names(self) -> list[str]:
+        """All that are there."""
+        with suppress(FileNotFoundError):
+            return [file.name for file in self.folder.iterdir()]
+        return []
+
+    def create(self, name: str, text: str) -> bool:
+        """The file appears with its text, or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f".{name}.{os.getpid()}.{threading.get_ident()}"
+        draft.write_text(text)
+        try:
+            os.link(draft, self.folder / name)
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        return True
+
+    def read(self, name: str) -> str | None:
+        """None where it is not there."""
+        with suppress(FileNotFoundError):
+            return (self.folder / name).read_text()
+        return None
+
+    def overwrite(self, name: str, text: str) -> None:
+        """In one step."""
+        draft = self.folder / f".{name}.{os.getpid()}.draft"
+        draft.write_text(text)
+        os.replace(draft, self.folder / name)
+
+    def delete(self, name: str) -> None:
+        """Take it away, if it is there."""
+        (self.folder / name).unlink(missing_ok=True)
