@@ -307,7 +307,7 @@ def test_every_table_is_made_of_the_same_files_while_a_capture_goes_on(
         shutil.copy(more / "records/part-0.parquet", dump / "records/part-1.parquet")
         return look(records)
 
-    monkeypatch.setattr(decode, "look", look_while_captured)
+    monkeypatch.setattr(decode, "scan", look_while_captured)
     steps = job._steps(sources.read_dump(spark, dump), 0, None, "drop")
     assert steps["silver/commits"]({}).count() == 30
 
