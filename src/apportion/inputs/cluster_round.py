@@ -1,0 +1,340 @@
+"""One look at a whole cluster: every group, every committed offset, every log's ends, in a few batched requests.
+
+The number of requests grows with brokers and with thousands of groups, never with partitions: metadata once; at each
+broker one list of its groups, which also tells who coordinates them; then, in batches, descriptions and committed
+offsets at the coordinators and log ends at the leaders. What one broker or one group does not tell is named, and the
+rest goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from apportion.arrays import UNKNOWN, Longs
+from apportion.errors import Unavailable
+from apportion.inputs import live
+from apportion.inputs.cluster import Cluster, sentences, topic_id_text
+
+GROUPS_AT_ONCE: Final = 500
+"""Groups in one request for descriptions or committed offsets."""
+PARTITIONS_AT_ONCE: Final = 20_000
+"""Partitions in one request for log ends."""
+INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(frozen=True)
+class TopicLog:
+    """One topic as it was: its id, and arrays (P,) over its partitions, ascending by number.
+
+    begin, end
+        Log start offset and high watermark; -1 where the leader did not tell.
+    racks
+        Of each partition, those that hold a replica, sorted.
+    """
+
+    topic_id: str | None
+    number: Longs
+    begin: Longs
+    end: Longs
+    racks: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class SeenGroup:
+    """One group as its coordinator described it.
+
+    told
+        ``state``, ``protocol``, ``kind``, ``generation``, ``members``, ``wanted``, ``says``: see ``live``.
+    committed
+        Topic to partition number to the next offset to read.
+    """
+
+    name: str
+    coordinator: str
+    told: Mapping[str, Any]
+    committed: Mapping[str, Mapping[int, int]]
+
+
+@dataclass
+class Round:
+    """What one look came to.
+
+    at, ended
+        Seconds since 1970, when the log ends had been asked for, and when all was there.
+    groups
+        Described ones by name.
+    topics
+        All that may be seen, by name.
+    unknown
+        Groups that are there, but could not be looked at, with the reason as a sentence.
+    troubles
+        What a whole broker did not tell, a sentence each; groups of a broker that listed none may be there or not.
+    listed_all
+        Every broker listed its groups: a group that is not here is gone.
+    requests
+        How many were sent.
+    """
+
+    at: float = 0.0
+    ended: float = 0.0
+    cluster_id: str | None = None
+    groups: dict[str, SeenGroup] = field(default_factory=dict)
+    topics: dict[str, TopicLog] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    troubles: list[str] = field(default_factory=list)
+    listed_all: bool = True
+    requests: int = 0
+
+
+def look(cluster: Cluster) -> Round:
+    """Ask the cluster once.
+
+    Raises
+        Unavailable: nobody answers, or this user may look at nothing.
+    """
+    with sentences(cluster.bootstrap):
+        found: Round = cluster._admin._manager.run(_Look(cluster._admin).whole)
+    if found.troubles and not found.groups and not found.unknown and not found.listed_all:
+        raise Unavailable(found.troubles[0])
+    return found
+
+
+class _Look:
+    """The requests of one look, sent side by side where they do not need each other's answers."""
+
+    def __init__(self, admin: Any) -> None:
+        self.admin, self.round = admin, Round()
+        self.address: dict[int, str] = {}
+
+    async def whole(self) -> Round:
+        """All of it."""
+        found = self.round
+        metadata = await self._send(_metadata_request(), None)
+        found.cluster_id = metadata.cluster_id
+        self.address = {broker.node_id: f"{broker.host}:{broker.port} ({broker.node_id})" for broker in metadata.brokers}
+        racks = {broker.node_id: broker.rack for broker in metadata.brokers}
+        listed = await self._lists()
+        # Committed offsets before the log ends: a lag that is asked for in this order is never below 0 by itself.
+        described = await self._described(listed)
+        committed = await self._committed({name: listed[name][0] for name in described})
+        for name, told in described.items():
+            if name in committed:
+                found.groups[name] = SeenGroup(name, self._at(listed[name][0]), told, committed[name])
+        found.at = time.time()
+        await self._logs(metadata.topics, racks)
+        found.ended = time.time()
+        return found
+
+    # -- groups -----------------------------------------------------------------------------------------------------
+
+    async def _lists(self) -> dict[str, tuple[int, str]]:
+        """Group to its coordinator and kind; each broker lists the groups that it coordinates."""
+        from kafka.protocol.admin import ListGroupsRequest
+
+        asked = [(node, self._start(ListGroupsRequest(min_version=0), node)) for node in sorted(self.address)]
+        listed = {}
+        for node, future in asked:
+            answer = await self._answer(future, f"the groups of broker {self._at(node)}")
+            wrong = self._wrong(answer.error_code) if answer is not None else None
+            if answer is None or wrong:
+                self.round.listed_all = False
+                if wrong:
+                    self.round.troubles.append(f"broker {self._at(node)} does not list its groups: {wrong}.")
+                continue
+            for group in answer.groups:
+                fields = group.to_dict()
+                if live.reads(fields):
+                    listed[group.group_id] = (node, str(fields.get("group_type") or "classic").lower())
+        return listed
+
+    async def _described(self, listed: Mapping[str, tuple[int, str]]) -> dict[str, dict[str, Any]]:
+        """Each group's facts and members, of classic and of KIP-848 groups."""
+        from kafka.protocol.admin.groups import DescribeGroupsRequest
+
+        from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+        told: dict[str, dict[str, Any]] = {}
+        consumers = {name: node for name, (node, kind) in listed.items() if kind == "consumer"}
+        classics = {name: node for name, (node, kind) in listed.items() if kind != "consumer"}
+        asked = [
+            (names, self._start(DescribeGroupsRequest(groups=names), node), live.classic_facts)
+            for node, names in _batches(classics)
+        ] + [
+            (names, self._start(ConsumerGroupDescribeRequest(group_ids=names), node), live.consumer_facts)
+            for node, names in _batches(consumers)
+        ]
+        for names, future, facts in asked:
+            answer = await self._answer(future, "", names)
+            for group in answer.groups if answer is not None else ():
+                if group.error_code == live.NOT_FOUND or group.group_state == "Dead":
+                    continue  # gone since it was listed
+                if group.error_code:
+                    self.round.unknown[group.group_id] = self._wrong(group.error_code) or ""
+                    continue
+                told[group.group_id] = facts(group if facts is live.classic_facts else group.to_dict())
+        return told
+
+    async def _committed(self, groups: Mapping[str, int]) -> dict[str, dict[str, dict[int, int]]]:
+        """Group to topic to partition to the next offset to read; what was never committed is left out."""
+        from kafka.protocol.consumer import OffsetFetchRequest
+
+        one = OffsetFetchRequest.OffsetFetchRequestGroup
+        version = self.admin._manager.broker_version_data.api_version(OffsetFetchRequest)
+        asked = []
+        for node, names in _batches(groups, GROUPS_AT_ONCE if version >= 8 else 1):
+            if version >= 8:
+                request = OffsetFetchRequest(
+                    groups=[one(group_id=name, topics=None) for name in names], min_version=8, max_version=8
+                )
+            else:
+                request = OffsetFetchRequest(group_id=names[0], topics=None, min_version=2, max_version=7)
+            asked.append((names, self._start(request, node)))
+        committed: dict[str, dict[str, dict[int, int]]] = {}
+        for names, future in asked:
+            answer = await self._answer(future, "", names)
+            if answer is None:
+                continue
+            for name, group in zip(names, [answer], strict=True) if version < 8 else _by_id(answer.groups):
+                if group.error_code:
+                    self.round.unknown[name] = self._wrong(group.error_code) or ""
+                else:
+                    committed[name] = _offsets(group)
+        return committed
+
+    # -- logs -------------------------------------------------------------------------------------------------------
+
+    async def _logs(self, topics: Sequence[Any], racks: Mapping[int, str | None]) -> None:
+        """Every topic with the ends of its logs."""
+        places: dict[int, list[tuple[str, int, int]]] = {}
+        drafts: dict[str, tuple[Longs, Longs]] = {}
+        sets: dict[tuple[int, ...], tuple[str, ...]] = {}
+        for topic in topics:
+            if topic.error_code or topic.name in INTERNAL:
+                continue
+            parts = sorted(topic.partitions, key=lambda part: part.partition_index)
+            unknown = np.full((2, len(parts)), UNKNOWN, dtype=np.int64)
+            drafts[topic.name] = (unknown[0], unknown[1])
+            near = []
+            for i, part in enumerate(parts):
+                nodes = tuple(part.replica_nodes)
+                if nodes not in sets:
+                    sets[nodes] = tuple(sorted({str(rack) for node in nodes if (rack := racks.get(node))}))
+                near.append(sets[nodes])
+                if part.leader_id >= 0:
+                    places.setdefault(part.leader_id, []).append((topic.name, part.partition_index, i))
+            number = np.array([part.partition_index for part in parts], dtype=np.int64)
+            self.round.topics[topic.name] = TopicLog(topic_id_text(topic.topic_id), number, *unknown, tuple(near))
+        for which, timestamp in ((0, -2), (1, -1)):
+            await self._ends(places, drafts, which, timestamp)
+
+    async def _ends(
+        self,
+        places: Mapping[int, list[tuple[str, int, int]]],
+        drafts: Mapping[str, tuple[Longs, Longs]],
+        which: int,
+        timestamp: int,
+    ) -> None:
+        """One end of each log, asked of its leader: the earliest offset (-2) or the high watermark (-1)."""
+        asked = []
+        for node, mine in places.items():
+            for start in range(0, len(mine), PARTITIONS_AT_ONCE):
+                part = mine[start : start + PARTITIONS_AT_ONCE]
+                asked.append((node, part, self._start(_ends_request(part, timestamp), node)))
+        for node, part, future in asked:
+            answer = await self._answer(future, f"the log ends of broker {self._at(node)}")
+            if answer is None:
+                continue
+            row = {(topic, number): i for topic, number, i in part}
+            for topic in answer.topics:
+                draft = drafts[topic.name][which]
+                for partition in topic.partitions:
+                    if not partition.error_code:
+                        draft[row[topic.name, partition.partition_index]] = partition.offset
+
+    # -- one request ------------------------------------------------------------------------------------------------
+
+    def _start(self, request: Any, node: int | None) -> Any:
+        """A request on its way: it is sent beside the others."""
+        self.round.requests += 1
+        return self.admin._manager.send(request, node_id=node)
+
+    async def _send(self, request: Any, node: int | None) -> Any:
+        return await self._start(request, node)
+
+    async def _answer(self, future: Any, asked_for: str, names: Iterable[str] = ()) -> Any:
+        """Its answer; None where the broker gave none, which is noted."""
+        from kafka import errors
+
+        try:
+            return await future
+        except errors.KafkaError as error:
+            why = live.in_words(error)
+            if asked_for:
+                self.round.troubles.append(f"{asked_for} are not known: {why}.")
+            self.round.unknown.update(dict.fromkeys(names, why))
+            return None
+
+    def _wrong(self, code: int) -> str | None:
+        """An error code in words; None for 0."""
+        from kafka import errors
+
+        return live.in_words(errors.for_code(code)()) if code else None
+
+    def _at(self, node: int) -> str:
+        return self.address.get(node, str(node))
+
+
+def _metadata_request() -> Any:
+    from kafka.protocol.metadata import MetadataRequest
+
+    return MetadataRequest(
+        topics=None,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def _ends_request(places: Iterable[tuple[str, int, int]], timestamp: int) -> Any:
+    from kafka.protocol.consumer import ListOffsetsRequest
+
+    topic_of = ListOffsetsRequest.ListOffsetsTopic
+    by_topic: dict[str, list[Any]] = {}
+    for topic, number, _ in places:
+        by_topic.setdefault(topic, []).append(
+            topic_of.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
+        )
+    topics = [topic_of(name=name, partitions=parts) for name, parts in by_topic.items()]
+    return ListOffsetsRequest(isolation_level=0, topics=topics, min_version=1)
+
+
+def _batches(groups: Mapping[str, int], most: int = GROUPS_AT_ONCE) -> Iterator[tuple[int, list[str]]]:
+    """Coordinator and some of its groups, by name."""
+    by_node: dict[int, list[str]] = {}
+    for name in sorted(groups):
+        by_node.setdefault(groups[name], []).append(name)
+    for node, names in sorted(by_node.items()):
+        for start in range(0, len(names), most):
+            yield node, names[start : start + most]
+
+
+def _by_id(groups: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    return ((group.group_id, group) for group in groups)
+
+
+def _offsets(group: Any) -> dict[str, dict[int, int]]:
+    found = {}
+    for topic in group.topics:
+        offsets = {
+            part.partition_index: part.committed_offset
+            for part in topic.partitions
+            if part.committed_offset >= 0 and not part.error_code
+        }
+        if offsets:
+            found[topic.name] = offsets
+    return found
