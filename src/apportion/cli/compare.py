@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from apportion.cli import source
-from apportion.cli.output import emit_json, emit_tables
+from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, add_output
 
 DETAILS = (
@@ -37,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
     observed = source.one(args)
     comparison = comparing.compare(observed.group, args.assignors)
     if args.output == "html":
-        from apportion.cli import pages
+        from apportion.report import pages
 
-        pages.emit_page([pages.of_plans(observed, comparison.plans)], source.input_name(args))
+        emit_page([pages.of_plans(observed, comparison.plans)], source.input_name(args))
     elif args.output == "json":
         emit_json(comparison.to_dict())
     else:

@@ -62,11 +62,10 @@ def _dump(given: str | None) -> Path:
 
 def _show(path: Path) -> list[GroupHistory]:
     """Print every group, then all groups and all strategies side by side."""
-    from apportion.cli import pages
     from apportion.cli.describe import standing
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
-    from apportion.report import describing, history_text
+    from apportion.report import describing, history_text, pages
 
     groups = load_histories(path).living
     stories: list[dict[str, dict[str, Any]]] = []
@@ -83,8 +82,9 @@ def _show(path: Path) -> list[GroupHistory]:
 
 
 def _page(folder: Path, groups: list[GroupHistory], given: str | None) -> Path:
-    from apportion.cli import pages, source
+    from apportion.cli import source
     from apportion.inputs.dump import observed
+    from apportion.report import pages
 
     shown = [pages.of_remembered(group, observed(group)) for group in groups]
     name = pages.origin(given if given is not None else "recorded dump that ships with apportion", shown)

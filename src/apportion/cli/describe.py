@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from apportion.cli import source
-from apportion.cli.output import emit_json, emit_tables, tell
+from apportion.cli.output import emit_json, emit_page, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, add_output
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the groups."""
-    from apportion.cli import pages
     from apportion.model.group_json import group_to_dict
+    from apportion.report import pages
 
     groups = source.many(args)
     if args.output == "json":
         emit_json({"version": 1, "groups": [group_to_dict(standing(group).group) for group in groups]})
         return 0
     if args.output == "html":
-        pages.emit_page([pages.of_observed(group) for group in groups], source.input_name(args))
+        emit_page([pages.of_observed(group) for group in groups], source.input_name(args))
         return 0
     if not groups:
         tell("the cluster has no consumer groups: nobody has joined one or committed yet")

@@ -46,3 +46,10 @@ def emit_tables(tables: Sequence[Table], form: str, notes: Iterable[str] = ()) -
 def tell(sentence: str) -> None:
     """A hint or a step of progress, on standard error; in one piece, since several threads may tell at once."""
     print(printable(sentence) + "\n", end="", file=sys.stderr, flush=True)
+
+
+def emit_page(groups: list[dict[str, Any]], name: str) -> None:
+    """The page with pictures on standard output."""
+    from apportion.report import pages
+
+    emit(pages.page_of(groups, pages.title_of(groups), name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from apportion.cli import source
-from apportion.cli.output import emit, emit_json, emit_tables, tell
+from apportion.cli.output import emit, emit_json, emit_page, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, settings_of
 
 DETAILS = (
@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
         source.write_whole(args.save, planned.to_json() + "\n")
         tell(f"plan saved to {args.save}")
     if args.output == "html":
-        from apportion.cli import pages
+        from apportion.report import pages
 
-        pages.emit_page([pages.of_plans(observed, [planned])], source.input_name(args))
+        emit_page([pages.of_plans(observed, [planned])], source.input_name(args))
         return 0
     if args.output == "json":
         document = planned.to_dict()

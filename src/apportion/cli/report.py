@@ -34,7 +34,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page, and say where it is; ``-o -`` writes it to standard output."""
-    from apportion.cli import pages
+    from apportion.report import pages
 
     if args.output in PICTURES:
         raise Usage("apportion report", f"-o names the file of the page, and found {args.output!r}: -o page.html")
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _groups(args: argparse.Namespace) -> list[dict[str, Any]]:
-    from apportion.cli import pages
+    from apportion.report import pages
 
     if args.file is not None and args.file != "-" and os.path.isdir(args.file):
         source.choose(args)
@@ -62,9 +62,9 @@ def _groups(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def of_folder(path: str, names: list[str]) -> list[dict[str, Any]]:
     """The groups of a dump or of tables, with their histories."""
-    from apportion.cli import pages
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
+    from apportion.report import pages
 
     memory = load_histories(path)
     chosen = [memory.group(name) for name in names] or memory.living

@@ -79,10 +79,11 @@ class Cluster:
         for topic in descriptions:
             if (topics is not None and topic["name"] not in topics) or topic["error_code"]:
                 continue
+            topic_id = topic_id_text(topic.get("topic_id"))
             for part in topic["partitions"]:
                 there = sorted({str(rack) for node in part["replica_nodes"] if (rack := racks.get(node))})
                 number, led = part["partition_index"], part["leader_id"] >= 0
-                partitions.append(TopicPartition(topic["name"], _topic_id(topic), number, tuple(there), led))
+                partitions.append(TopicPartition(topic["name"], topic_id, number, tuple(there), led))
         return sorted(partitions, key=lambda one: (one.topic, one.partition))
 
     def ends(self, partitions: Sequence[TopicPartition]) -> list[LogEnds]:
@@ -127,7 +128,7 @@ def connect(bootstrap: str, properties: Properties | None = None) -> Iterator[Cl
         from kafka import KafkaAdminClient
     except ImportError as error:
         raise MissingExtra("Talking to a broker", "kafka-python") from error
-    with _plainly(bootstrap):
+    with sentences(bootstrap):
         admin = KafkaAdminClient(
             bootstrap_servers=bootstrap.split(","),
             client_id="apportion",
@@ -156,7 +157,7 @@ def read_committed(
     from kafka import TopicPartition as Name
 
     topic_partition = Name(topic, partition)
-    with _plainly(bootstrap):
+    with sentences(bootstrap):
         consumer = KafkaConsumer(
             bootstrap_servers=bootstrap.split(","),
             client_id="apportion",
@@ -185,8 +186,8 @@ def read_committed(
             consumer.close()
 
 
-def _topic_id(topic: Mapping[str, Any]) -> str | None:
-    topic_id = topic.get("topic_id")
+def topic_id_text(topic_id: Any) -> str | None:
+    """A topic's id in 22 characters; None where the broker gave none, or the zero id."""
     if topic_id is None:
         return None
     raw = (topic_id if isinstance(topic_id, UUID) else UUID(str(topic_id))).bytes
@@ -202,7 +203,7 @@ def patiently(bootstrap: str, ask: Callable[[], Answer], patience_ms: int = PATI
     from kafka import errors
 
     end = time.monotonic() + patience_ms / 1000
-    with _plainly(bootstrap):
+    with sentences(bootstrap):
         while True:
             try:
                 return ask()
@@ -213,7 +214,7 @@ def patiently(bootstrap: str, ask: Callable[[], Answer], patience_ms: int = PATI
 
 
 @contextmanager
-def _plainly(bootstrap: str) -> Iterator[None]:
+def sentences(bootstrap: str) -> Iterator[None]:
     """kafka-python's errors as sentences."""
     from kafka import errors
 

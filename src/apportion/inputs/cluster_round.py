@@ -51,13 +51,13 @@ class SeenGroup:
     told
         ``state``, ``protocol``, ``kind``, ``generation``, ``members``, ``wanted``, ``says``: see ``live``.
     committed
-        Topic to partition number to the next offset to read.
+        (Topic, partition number) to the next offset to read.
     """
 
     name: str
     coordinator: str
     told: Mapping[str, Any]
-    committed: Mapping[str, Mapping[int, int]]
+    committed: Mapping[tuple[str, int], int]
 
 
 @dataclass
@@ -116,7 +116,7 @@ class _Look:
         found = self.round
         metadata = await self._send(_metadata_request(), None)
         found.cluster_id = metadata.cluster_id
-        self.address = {broker.node_id: f"{broker.host}:{broker.port} ({broker.node_id})" for broker in metadata.brokers}
+        self.address = {b.node_id: f"{b.host}:{b.port} ({b.node_id})" for b in metadata.brokers}
         racks = {broker.node_id: broker.rack for broker in metadata.brokers}
         listed = await self._lists()
         # Committed offsets before the log ends: a lag that is asked for in this order is never below 0 by itself.
@@ -179,8 +179,8 @@ class _Look:
                 told[group.group_id] = facts(group if facts is live.classic_facts else group.to_dict())
         return told
 
-    async def _committed(self, groups: Mapping[str, int]) -> dict[str, dict[str, dict[int, int]]]:
-        """Group to topic to partition to the next offset to read; what was never committed is left out."""
+    async def _committed(self, groups: Mapping[str, int]) -> dict[str, dict[tuple[str, int], int]]:
+        """Group to (topic, partition) to the next offset to read; what was never committed is left out."""
         from kafka.protocol.consumer import OffsetFetchRequest
 
         one = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -194,7 +194,7 @@ class _Look:
             else:
                 request = OffsetFetchRequest(group_id=names[0], topics=None, min_version=2, max_version=7)
             asked.append((names, self._start(request, node)))
-        committed: dict[str, dict[str, dict[int, int]]] = {}
+        committed: dict[str, dict[tuple[str, int], int]] = {}
         for names, future in asked:
             answer = await self._answer(future, "", names)
             if answer is None:
@@ -228,7 +228,9 @@ class _Look:
                 if part.leader_id >= 0:
                     places.setdefault(part.leader_id, []).append((topic.name, part.partition_index, i))
             number = np.array([part.partition_index for part in parts], dtype=np.int64)
-            self.round.topics[topic.name] = TopicLog(topic_id_text(topic.topic_id), number, *unknown, tuple(near))
+            self.round.topics[topic.name] = TopicLog(
+                topic_id_text(topic.topic_id), number, unknown[0], unknown[1], tuple(near)
+            )
         for which, timestamp in ((0, -2), (1, -1)):
             await self._ends(places, drafts, which, timestamp)
 
@@ -273,7 +275,7 @@ class _Look:
         try:
             return await future
         except errors.KafkaError as error:
-            why = live.in_words(error)
+            why = in_words(error)
             if asked_for:
                 self.round.troubles.append(f"{asked_for} are not known: {why}.")
             self.round.unknown.update(dict.fromkeys(names, why))
@@ -283,7 +285,7 @@ class _Look:
         """An error code in words; None for 0."""
         from kafka import errors
 
-        return live.in_words(errors.for_code(code)()) if code else None
+        return in_words(errors.for_code(code)()) if code else None
 
     def _at(self, node: int) -> str:
         return self.address.get(node, str(node))
@@ -327,14 +329,31 @@ def _by_id(groups: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     return ((group.group_id, group) for group in groups)
 
 
-def _offsets(group: Any) -> dict[str, dict[int, int]]:
-    found = {}
-    for topic in group.topics:
-        offsets = {
-            part.partition_index: part.committed_offset
-            for part in topic.partitions
-            if part.committed_offset >= 0 and not part.error_code
-        }
-        if offsets:
-            found[topic.name] = offsets
-    return found
+def _offsets(group: Any) -> dict[tuple[str, int], int]:
+    return {
+        (topic.name, part.partition_index): part.committed_offset
+        for topic in group.topics
+        for part in topic.partitions
+        if part.committed_offset >= 0 and not part.error_code
+    }
+
+
+_WORDS: Final = {
+    "CoordinatorLoadInProgressError": "its coordinator is still loading",
+    "CoordinatorNotAvailableError": "it has no coordinator just now",
+    "NotCoordinatorError": "its coordinator has just changed",
+    "GroupAuthorizationFailedError": "this user may not look at it; it needs the ACL Describe on the group",
+    "ClusterAuthorizationFailedError": "this user may not list groups; it needs the ACL Describe on the cluster",
+    "NodeNotReadyError": "the broker cannot be reached",
+    "KafkaConnectionError": "the connection broke",
+    "RequestTimedOutError": "the broker did not answer in time",
+    "KafkaTimeoutError": "the broker did not answer in time",
+}
+
+
+def in_words(error: Any) -> str:
+    """Why a broker did not tell something, as the end of a sentence."""
+    for kind in type(error).__mro__:
+        if kind.__name__ in _WORDS:
+            return _WORDS[kind.__name__]
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -15,7 +15,7 @@ from apportion.inputs.described_group import Observed
 from apportion.wire.assignment import read_assignment
 from apportion.wire.subscription import read_subscription
 
-_NOT_FOUND: Final = 69
+NOT_FOUND: Final = 69
 """GROUP_ID_NOT_FOUND."""
 Committed = Mapping[tuple[str, int], int]
 
@@ -34,7 +34,7 @@ def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
     """The same over a connection that is open."""
     admin, where = cluster._admin, cluster.bootstrap
     listed = {group["group_id"]: group for group in patiently(where, admin.list_groups)}
-    every = sorted(name for name, group in listed.items() if _reads(group))
+    every = sorted(name for name, group in listed.items() if reads(group))
     chosen = list(dict.fromkeys(names)) if names is not None else every
     if not chosen:
         return []
@@ -46,10 +46,10 @@ def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
     topics = {topic for group in descriptions.values() for topic in group["wanted"]}
     topics |= {topic for offsets in committed.values() for topic, _ in offsets}
     entries = _entries(cluster, sorted(topics))
-    return [_observed(name, descriptions[name], committed.get(name, {}), entries) for name in chosen]
+    return [observed_group(name, descriptions[name], committed.get(name, {}), entries) for name in chosen]
 
 
-def _reads(group: Mapping[str, Any]) -> bool:
+def reads(group: Mapping[str, Any]) -> bool:
     """Whether a listed group reads topics as a consumer does: classic, simple or of KIP-848."""
     kind = str(group.get("group_type") or "classic").lower()
     return kind in ("classic", "consumer") and group.get("protocol_type", "consumer") in ("consumer", "")
@@ -76,15 +76,16 @@ async def _describe_classics(admin: Any, names: Sequence[str]) -> dict[str, dict
     for coordinator, mine in asked.items():
         answer = await admin._manager.send(DescribeGroupsRequest(groups=mine), node_id=coordinator)
         for group in answer.groups:
-            if group.error_code == _NOT_FOUND or group.group_state == "Dead":
+            if group.error_code == NOT_FOUND or group.group_state == "Dead":
                 continue  # a group of the new protocol
             if group.error_code:
                 raise errors.for_code(group.error_code)(group.group_id)
-            descriptions[group.group_id] = _classic(group)
+            descriptions[group.group_id] = classic_facts(group)
     return descriptions
 
 
-def _classic(group: Any) -> dict[str, Any]:
+def classic_facts(group: Any) -> dict[str, Any]:
+    """What DescribeGroups tells of one group: state, protocol, members by id, the topics that they name or hold."""
     members, says = {}, []
     for member in group.members:
         fields = {
@@ -125,11 +126,12 @@ async def _describe_consumers(admin: Any, names: Sequence[str]) -> dict[str, dic
         for group in answer.to_dict()["groups"]:
             if group["error_code"]:
                 raise errors.for_code(group["error_code"])(name)
-            descriptions[name] = _consumer(group)
+            descriptions[name] = consumer_facts(group)
     return descriptions
 
 
-def _consumer(group: Mapping[str, Any]) -> dict[str, Any]:
+def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a KIP-848 group, from ConsumerGroupDescribe."""
     members = {}
     for member in group["members"]:
         owned = _by_topic((p["topic_name"], p["partitions"]) for p in member["assignment"]["topic_partitions"])
@@ -185,7 +187,7 @@ def _entries(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[int, dic
     return entries
 
 
-def _observed(
+def observed_group(
     name: str,
     description: Mapping[str, Any],
     committed: Committed,

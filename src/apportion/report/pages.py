@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.assignors import known
-from apportion.cli.output import emit
 from apportion.errors import ApportionError, BadInput
 from apportion.model.build import build
 from apportion.planning import plan
@@ -178,8 +177,3 @@ def origin(path: str, groups: Sequence[Mapping[str, Any]]) -> str:
 def title_of(groups: Sequence[Mapping[str, Any]]) -> str:
     """What a page is called where nobody says."""
     return str(groups[0]["group"]) if len(groups) == 1 else f"{len(groups)} consumer groups"
-
-
-def emit_page(groups: list[dict[str, Any]], name: str) -> None:
-    """The page on standard output."""
-    emit(page_of(groups, title_of(groups), name))
