@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import pytest
 
 import apportion
+from apportion import comparison, policies
 from apportion.errors import UnknownName
 from apportion.model.group_json import read_group
-from apportion.report import comparing, gating
+from apportion.report import comparing
 from apportion.report.text import render
 
 
@@ -41,15 +42,15 @@ SKEWED = lagging([500, 500, 1, 1])
 
 
 def test_an_even_group_is_left_as_it_is() -> None:
-    compared = comparing.compare(EVEN)
+    compared = comparison.compare(EVEN)
     assert compared.best["moves"] == "cooperative-sticky"
-    advice = comparing.advice(compared)[0]
+    advice = comparison.advice(compared)[0]
     assert advice.startswith("Advice: cooperative-sticky: every member gets 2; it moves 0")
     assert "which is proved" in advice
 
 
 def test_where_lag_is_skewed_the_advice_weighs_it_against_moves() -> None:
-    advice = comparing.advice(comparing.compare(SKEWED))[0]
+    advice = comparison.advice(comparison.compare(SKEWED))[0]
     assert advice == (
         "Advice: lag-aware, while this lag lasts: the heaviest member has 501 messages to read instead of 1,000 under "
         "cooperative-sticky, for 2 moves instead of 0."
@@ -63,29 +64,29 @@ def test_lag_over_several_topics_is_shared_as_no_topic_alone_can() -> None:
         for topic, of in lags.items()
     }
     group = read_group({"topics": topics, "members": {m: {"topics": list(lags)} for m in "ab"}})
-    assert comparing.advice(comparing.compare(group))[0].startswith(
+    assert comparison.advice(comparison.compare(group))[0].startswith(
         "Advice: lag-aware --set scope=group, while this lag lasts: the heaviest member has 930 messages"
     )
-    assert "--set" not in comparing.advice(comparing.compare(group, ["sticky", "range"]))[0]
+    assert "--set" not in comparison.advice(comparison.compare(group, ["sticky", "range"]))[0]
 
 
 def test_a_strategy_for_state_is_advised_only_where_no_other_was_compared() -> None:
-    assert "streams" not in comparing.advice(comparing.compare(EVEN))[0]
-    assert comparing.advice(comparing.compare(SKEWED, ["streams"]))[0].startswith("Advice: streams: ")
+    assert "streams" not in comparison.advice(comparison.compare(EVEN))[0]
+    assert comparison.advice(comparison.compare(SKEWED, ["streams"]))[0].startswith("Advice: streams: ")
 
 
 def test_a_plan_that_leaves_partitions_without_an_owner_is_best_at_nothing() -> None:
     raw = {"topics": {"t": 3, "u": 1}, "members": {"a": {"topics": ["t", "u"]}}}
-    compared = comparing.compare(read_group(raw))
+    compared = comparison.compare(read_group(raw))
     joined = next(p for p in compared.plans if p.assignor == "sticky-stream-join")
     assert joined.unassigned, "numbers 1 and 2 have no partner in u"
     assert joined not in compared.complete
     assert "sticky-stream-join" not in compared.best.values()
-    assert any(line.startswith("Not judged") and "sticky-stream-join" in line for line in comparing.advice(compared))
+    assert any(line.startswith("Not judged") and "sticky-stream-join" in line for line in comparison.advice(compared))
 
 
 def test_the_least_of_each_column_is_marked_and_the_present_is_not() -> None:
-    text = render(comparing.comparison_table(comparing.compare(SKEWED, ["range", "lag-aware"])).narrow())
+    text = render(comparing.comparison_table(comparison.compare(SKEWED, ["range", "lag-aware"])).narrow())
     now, ranged, aware = text.splitlines()[1:]
     assert "*" not in now
     assert ranged.split()[:5] == ["range", "2", "*", "0", "*"]
@@ -93,7 +94,7 @@ def test_the_least_of_each_column_is_marked_and_the_present_is_not() -> None:
 
 
 def test_programs_get_numbers_and_the_best_columns_by_name() -> None:
-    table = comparing.comparison_table(comparing.compare(SKEWED, ["range", "lag-aware"]), marks=False)
+    table = comparing.comparison_table(comparison.compare(SKEWED, ["range", "lag-aware"]), marks=False)
     now, ranged, aware = table.records()
     assert now["best"] is None
     assert (ranged["moves"], ranged["best"]) == (0, "load moves cross_rack")
@@ -101,22 +102,22 @@ def test_programs_get_numbers_and_the_best_columns_by_name() -> None:
 
 
 def test_chosen_strategies_keep_the_order_of_the_asker() -> None:
-    assert [p.assignor for p in comparing.compare(EVEN, ["sticky", "range", "sticky"]).plans] == ["sticky", "range"]
+    assert [p.assignor for p in comparison.compare(EVEN, ["sticky", "range", "sticky"]).plans] == ["sticky", "range"]
     with pytest.raises(UnknownName, match="Maybe you meant 'sticky'"):
-        comparing.compare(EVEN, ["stiky"])
+        comparison.compare(EVEN, ["stiky"])
 
 
 def test_a_limit_is_breached_above_it_and_not_at_it() -> None:
-    facts = gating.facts_of_plan(apportion.plan(SKEWED, "lag-aware"))
-    assert gating.breaches({"max-moves": 2, "max-skew": 0}, facts) == []
-    assert gating.breaches({"max-moves": 1}, facts) == [{"policy": "max-moves", "limit": 1, "found": 2}]
-    assert gating.breaches({"max-lag-share": 0.5, "max-lag": 500}, facts) == [
+    facts = policies.facts_of_plan(apportion.plan(SKEWED, "lag-aware"))
+    assert policies.breaches({"max-moves": 2, "max-skew": 0}, facts) == []
+    assert policies.breaches({"max-moves": 1}, facts) == [{"policy": "max-moves", "limit": 1, "found": 2}]
+    assert policies.breaches({"max-lag-share": 0.5, "max-lag": 500}, facts) == [
         {"policy": "max-lag", "limit": 500, "found": 501}
     ]
 
 
 def test_proof_is_required_of_every_goal() -> None:
-    proved = gating.facts_of_plan(apportion.plan(EVEN, "sticky"))
-    silent = gating.facts_of_plan(apportion.plan(EVEN, Mute()))
-    assert gating.breaches({"require-proof": True}, proved) == []
-    assert gating.breaches({"require-proof": True}, silent)[0]["found"] == "nothing"
+    proved = policies.facts_of_plan(apportion.plan(EVEN, "sticky"))
+    silent = policies.facts_of_plan(apportion.plan(EVEN, Mute()))
+    assert policies.breaches({"require-proof": True}, proved) == []
+    assert policies.breaches({"require-proof": True}, silent)[0]["found"] == "nothing"

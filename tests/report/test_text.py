@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
-from apportion.report.text import Table, fitted, fold, partitions_in_words, printable, render, shorten, to_csv
+from apportion.report.text import Table, fitted, fold, printable, render, to_csv
+from apportion.wording import partitions_in_words, shorten
 
 TABLE = Table(("NAME", "LAG", "NOTE"), [("a", 5, None), ("日本", 1200, "x\ny"), ("e\u0301", None, "z")])
 

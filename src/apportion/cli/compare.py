@@ -32,10 +32,11 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan with each, and set the plans side by side."""
+    from apportion.comparison import advice, compare
     from apportion.report import comparing
 
     observed = source.one(args)
-    comparison = comparing.compare(observed.group, args.assignors)
+    comparison = compare(observed.group, args.assignors)
     if args.output == "html":
         from apportion.report import pages
 
@@ -44,5 +45,5 @@ def run(args: argparse.Namespace) -> int:
         emit_json(comparison.to_dict())
     else:
         table = comparing.comparison_table(comparison, marks=args.output in ("table", "wide"))
-        emit_tables([table], args.output, comparing.advice(comparison))
+        emit_tables([table], args.output, advice(comparison))
     return 0

@@ -63,15 +63,16 @@ def _dump(given: str | None) -> Path:
 def _show(path: Path) -> list[GroupHistory]:
     """Print every group, then all groups and all strategies side by side."""
     from apportion.cli.describe import standing
+    from apportion.history.replay_totals import replay_totals
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
-    from apportion.report import describing, history_text, pages
+    from apportion.report import describing, history_text
 
     groups = load_histories(path).living
     stories: list[dict[str, dict[str, Any]]] = []
     seen = []
     for group in groups:
-        there, story = standing(observed(group)), pages.replayed(group)
+        there, story = standing(observed(group)), replay_totals(group)
         stories.append(story)
         seen.append(there)
         emit(there.heading + "\n")

@@ -103,7 +103,8 @@ def _overview(standings: list[ShownGroup], args: argparse.Namespace) -> None:
 def _whole(standing: ShownGroup, args: argparse.Namespace) -> None:
     """One group: a line about it, its members, its partitions where they are few, and what is odd."""
     from apportion.report import describing
-    from apportion.report.text import Table, count
+    from apportion.report.text import Table
+    from apportion.wording import count
 
     wide = args.verbose or args.output == "wide"
     shown: list[Table] = []

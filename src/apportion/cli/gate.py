@@ -10,7 +10,7 @@ from apportion.cli.output import emit_json, emit_tables
 from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settings_of, whole
 
 if TYPE_CHECKING:
-    from apportion.report.gating import Limits
+    from apportion.policies import Limits
 
 DETAILS = (
     "FILE is plan.json, or a group as describe reads it, which is then planned with --assignor. With --now the\n"
@@ -42,11 +42,12 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Judge, say what is breached, and end with 3 where anything is."""
+    from apportion import policies
     from apportion.report import gating
 
     limits = _limits(args)
     content, facts = _judged(args)
-    breached = gating.breaches(limits, facts)
+    breached = policies.breaches(limits, facts)
     if args.output == "json":
         emit_json({"version": 1, "breached": breached})
     else:
@@ -69,19 +70,19 @@ def _limits(args: argparse.Namespace) -> Limits:
 
 def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """What is judged, in words, and its figures: from a plan, or from a group that is planned or taken as it is."""
+    from apportion import policies
     from apportion.planning import plan
-    from apportion.report import gating
 
     given = source.plan_or_group(args)
     if isinstance(given, dict):
         if args.now:
             raise Usage("apportion gate", "--now asks for a group, this is a plan")
-        return f"the plan of {given['assignor']}", gating.facts_of_saved(given)
+        return f"the plan of {given['assignor']}", policies.facts_of_saved(given)
     group = given.group
     if args.now:
-        return "the present owners", gating.facts_of_owners(group)
+        return "the present owners", policies.facts_of_owners(group)
     planned = plan(group, args.assignor, settings_of(args))
-    return f"the plan of {planned.assignor}", gating.facts_of_plan(planned)
+    return f"the plan of {planned.assignor}", policies.facts_of_plan(planned)
 
 
 def _share(text: str) -> float:

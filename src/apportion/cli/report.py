@@ -10,7 +10,7 @@ from apportion.cli import source
 from apportion.cli.output import emit, tell
 from apportion.cli.parser import PICTURES, Parser, Usage
 from apportion.errors import BadInput
-from apportion.report.text import count
+from apportion.wording import count
 
 DETAILS = (
     "INPUT is anything that describe reads. From a dump or the pipeline's tables the page has the history too: who\n"

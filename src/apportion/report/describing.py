@@ -14,7 +14,8 @@ from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads
 from apportion.model.to_names import owners_to_names
 from apportion.report.oddities import oddities
-from apportion.report.text import Cell, Table, count, partitions_in_words, shorten
+from apportion.report.text import Cell, Table
+from apportion.wording import count, partitions_in_words, shorten
 
 MOST_ROWS: Final = 60
 """Partitions that the narrow form lists; above, members alone are shown."""

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from apportion.report.describing import ShownGroup, members
 from apportion.report.replaying import moment
-from apportion.report.text import Cell, Table, count
+from apportion.report.text import Cell, Table
+from apportion.wording import count
 
 LAST: Final = 3
 """Rebalances that are told."""

@@ -12,7 +12,7 @@ from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads, rack_misses
 from apportion.model.to_names import partitions_to_names
-from apportion.report.text import count, partitions_in_words, shorten
+from apportion.wording import count, partitions_in_words, percent, shorten
 
 CONCENTRATED: Final = 0.5
 """The share of the whole lag from which on one partition or member is worth a sentence."""
@@ -144,15 +144,6 @@ def member_labels(group: Group, members: Iterable[int] | None = None) -> list[st
         client = clients[m]
         labels.append(group.instance_ids[m] or (client if client and times[client] == 1 else group.members[m]))
     return labels
-
-
-def percent(share: float) -> str:
-    """A share in words of which ``100%`` is the whole and nothing less.
-
-    >>> percent(0.9995), percent(0.5), percent(1.0)
-    ('over 99%', '50%', '100%')
-    """
-    return "over 99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
 def _named(group: Group, chosen: Bools) -> str:

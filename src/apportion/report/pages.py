@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from apportion.assignors import known
-from apportion.errors import ApportionError, BadInput
+from apportion.comparison import Comparison, advice, every_plan
+from apportion.errors import BadInput
+from apportion.history.replay_totals import replay_totals
 from apportion.model.build import build
-from apportion.planning import plan
 from apportion.report.data import group_data
 from apportion.report.oddities import oddities
 
@@ -21,15 +21,11 @@ if TYPE_CHECKING:
     from apportion.model.group import Group
     from apportion.model.plan import Plan
 
-MOST_PARTITIONS: Final = 20_000
-"""Above it a group is planned by these alone: a page of a big cluster must not take minutes."""
-QUICK: Final = ("range", "roundrobin", "sticky")
-
 
 def of_observed(observed: Observed) -> dict[str, Any]:
     """One group of which only the present is known."""
     group = build(observed.raw)
-    planned = plans(group)
+    planned = every_plan(group)
     return group_data(group, planned, facts=facts(observed, group, planned))
 
 
@@ -41,16 +37,14 @@ def of_plans(observed: Observed, planned: Sequence[Plan]) -> dict[str, Any]:
 def of_remembered(remembered: GroupHistory, observed: Observed) -> dict[str, Any]:
     """One group with its history."""
     group = build(observed.raw)
-    replays_of = replayed(remembered)
+    replays_of = replay_totals(remembered)
     past, others = history(remembered, replays_of), replays(remembered, replays_of)
-    planned = plans(group)
+    planned = every_plan(group)
     return group_data(group, planned, facts=facts(observed, group, planned), history=past, replays=others)
 
 
 def facts(observed: Observed, group: Group, planned: Sequence[Plan]) -> dict[str, Any]:
     """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
-    from apportion.report.comparing import Comparison, advice
-
     # What compare says: each strategy once, at its default settings.
     asked = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
     odd = [*oddities(group, observed.state), *observed.says]
@@ -71,23 +65,6 @@ def verdict(group: Group, odd: Sequence[str]) -> str:
     unread = group.lag > 0
     nobody = unread & (group.owner < 0) & (group.wanted if group.M else unread)
     return "ERR" if nobody.any() else "WARN"
-
-
-def plans(group: Group) -> list[Plan]:
-    """What every strategy would do now, the lag-aware one in both scopes; those that cannot are left out."""
-    planned: list[Plan] = []
-    if not group.M:
-        return planned
-    small = group.P <= MOST_PARTITIONS
-    asked: list[tuple[str, dict[str, str]]] = [(name, {}) for name in (known() if small else QUICK)]
-    if small and group.lag_known.any():
-        asked.append(("lag-aware", {"scope": "group"}))
-    for name, settings in asked:
-        try:
-            planned.append(plan(group, name, settings))
-        except ApportionError:
-            continue
-    return planned
 
 
 def history(remembered: GroupHistory, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -128,22 +105,6 @@ def replays(remembered: GroupHistory, replays_of: Mapping[str, Mapping[str, Any]
         skews = {key: moves[key] for key in ("skew_max", "skew_max_then")}
         rows.append({"assignor": name, "moves": [moves["by_offset"].get(offset, 0) for offset in offsets], **skews})
     return rows
-
-
-def replayed(remembered: GroupHistory) -> dict[str, dict[str, Any]]:
-    """Strategy to its totals, and to its moves and those that really happened, by the offset of each record."""
-    replays_of: dict[str, dict[str, Any]] = {}
-    if not remembered.rebalances:
-        return replays_of
-    for name in known():
-        try:
-            walked: Mapping[str, Any] = remembered.replay(name)
-        except ApportionError:
-            continue
-        by_offset = {row["source_offset"]: row["moves"] for row in walked["generations"]}
-        then = {row["source_offset"]: row["moves_then"] for row in walked["generations"]}
-        replays_of[name] = {**walked["total"], "by_offset": by_offset, "then": then}
-    return replays_of
 
 
 def moment(at_ms: int) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from apportion.report.text import Cell, Table, count
+from apportion.report.text import Cell, Table
+from apportion.wording import count
 
 
 def generations(document: Mapping[str, Any]) -> Table:

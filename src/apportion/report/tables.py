@@ -12,7 +12,8 @@ from apportion.assignors import known, settings_of
 from apportion.model.measures import lag_held, loads
 from apportion.model.plan import Plan
 from apportion.model.to_names import partitions_to_names
-from apportion.report.text import Table, count, partitions_in_words, shorten
+from apportion.report.text import Table
+from apportion.wording import count, partitions_in_words, proof_in_words, shorten
 
 NARROW: Final = 60
 """Places that a list of partitions takes in the narrow form."""
@@ -121,11 +122,6 @@ def plan_notes(plan: Plan) -> list[str]:
 
 def _span(m: dict[str, int]) -> str:
     return f"{m['load_min']:,}" if m["load_min"] == m["load_max"] else f"{m['load_min']:,} to {m['load_max']:,}"
-
-
-def proof_in_words(proof: dict[str, str]) -> str:
-    """``balance optimal, moves optimal``; a strategy that promises nothing says so."""
-    return ", ".join(f"{goal} {how}" for goal, how in proof.items()) or "this strategy promises none"
 
 
 def plan_rows(plan: Plan) -> Table:

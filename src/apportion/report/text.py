@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TextIO
 
+from apportion.wording import shorten
+
 Cell = str | int | float | None
 """None is what is not known; it shows as Kafka's ``-``."""
 
@@ -115,11 +117,6 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text)
 
 
-def shorten(text: str, places: int) -> str:
-    """The text, cut with an ellipsis where it is longer than so many places."""
-    return text if len(text) <= places else text[: max(places - 3, 0)] + "..."
-
-
 def fitted(table: Table, places: int) -> Table:
     """The table with its longest texts cut until a line takes so many places; 14 of each stay."""
     texts = [[_shown(row[i]) for row in table.rows] for i in range(len(table.columns))]
@@ -164,26 +161,6 @@ def fold(sentence: str, width: int) -> str:
     return textwrap.fill(
         sentence, max(width, 20), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
-
-
-def partitions_in_words(topics: Mapping[str, Sequence[int]], runs: bool = True) -> str:
-    """Partitions as Kafka's tool writes them, runs drawn together: ``clicks(0-3,7), orders(1)``."""
-    return ", ".join(f"{topic}({','.join(_runs(ids) if runs else map(str, ids))})" for topic, ids in topics.items())
-
-
-def _runs(ids: Sequence[int]) -> list[str]:
-    runs: list[list[int]] = []
-    for number in ids:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return [str(a) if a == b else f"{a}-{b}" if b > a + 1 else f"{a},{b}" for a, b in runs]
-
-
-def count(n: int, thing: str, things: str | None = None) -> str:
-    """A number with its noun: ``1 partition``, ``2,000 partitions``."""
-    return f"{n:,} {thing if n == 1 else things or thing + 's'}"
 
 
 def wants_style(stream: TextIO) -> bool:

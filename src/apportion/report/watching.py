@@ -11,7 +11,8 @@ from apportion.arrays import NOBODY
 from apportion.model.measures import lag_held, loads
 from apportion.report.describing import ShownGroup
 from apportion.report.oddities import member_labels
-from apportion.report.text import cell_width, count, printable, shorten
+from apportion.report.text import cell_width, printable
+from apportion.wording import count, shorten
 
 BAR: Final = 30
 MOST_CHANGES: Final = 8

@@ -1,0 +1,182 @@
+"""One group under several strategies, the best of each measure, and the strategy to take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apportion.arrays import NOBODY
+from apportion.assignors import known
+from apportion.errors import ApportionError, UnknownName
+from apportion.model.group import Group
+from apportion.model.plan import Plan
+from apportion.planning import plan
+from apportion.wording import count
+
+JUDGED: Final = ("load_squares", "moves", "lag_max", "rack_misses")
+"""Measures of which less is better."""
+WORTH: Final = 0.8
+"""Lag on the heaviest member must fall to this share before it is worth moves."""
+NEARLY: Final = 0.9
+"""The lightest plan is not worth more moves than one whose heaviest member it relieves by a tenth."""
+STATEFUL: Final = frozenset({"streams"})
+"""Strategies that place state: shown, but no advice for a group of which nobody knows that it has any."""
+
+ALL_STRATEGIES_MAX_PARTITIONS: Final = 20_000
+"""Above it a group is planned by these alone: a page of a big cluster must not take minutes."""
+QUICK_STRATEGIES: Final = ("range", "roundrobin", "sticky")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One group under several strategies.
+
+    failed
+        Strategy to why it gave no plan.
+    """
+
+    group: Group
+    plans: Sequence[Plan]
+    failed: dict[str, str]
+
+    @property
+    def complete(self) -> list[Plan]:
+        """Plans that give an owner to as many partitions as any plan does: others look light by leaving work undone."""
+        given = [int((p.owner != NOBODY).sum()) for p in self.plans]
+        return [p for p, n in zip(self.plans, given, strict=True) if n == max(given)]
+
+    @property
+    def best(self) -> dict[str, str]:
+        """Measure to the strategy with the least of it; of equals, the one with the better rank, see ``_rank``."""
+        best = {}
+        for name in JUDGED:
+            judged = [p for p in self.complete if name in p.measures]
+            if judged and (name != "rack_misses" or racks_known(self.group)):
+                best[name] = min(judged, key=lambda p: (p.measures[name], _rank(p))).assignor
+        return best
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of ``apportion compare``."""
+        result: dict[str, Any] = {
+            "version": 1,
+            "group": self.group.name,
+            "plans": [p.to_dict() for p in self.plans],
+            "best": self.best,
+        }
+        if self.failed:
+            result["failed"] = self.failed
+        return result
+
+
+def compare(group: Group, names: Sequence[str] = ()) -> Comparison:
+    """Plan the group with each strategy at its default settings, or with these alone; one that fails says why."""
+    for name in names:
+        if name not in known():
+            raise UnknownName("assignor", name, known())
+    plans, failed = [], {}
+    for name in dict.fromkeys(names) or known():
+        try:
+            plans.append(plan(group, name))
+        except ApportionError as error:
+            failed[name] = str(error)
+    if not plans:
+        raise ApportionError(
+            "no strategy could plan this group: " + "; ".join(f"{n}: {why}" for n, why in failed.items())
+        )
+    return Comparison(group, plans, failed)
+
+
+def _rank(p: Plan) -> tuple[int, int, int, int, bool, str]:
+    """Fairest, then nearest, then stillest, then least loaded with lag; of equals one that stops nobody."""
+    m = p.measures
+    return m["load_squares"], m["rack_misses"], m["moves"], m.get("lag_max", 0), not p.cooperative, p.assignor
+
+
+def racks_known(group: Group) -> bool:
+    """Whether some member's and some partition's racks are known."""
+    return group.racks is not None and group.racks.known
+
+
+def advice(comparison: Comparison) -> list[str]:
+    """One sentence that names a strategy and says why, and one for each that failed."""
+    fairest = min([p for p in comparison.complete if p.assignor not in STATEFUL] or comparison.complete, key=_rank)
+    sentences = [_advise(comparison, fairest)]
+    sentences += [f"{name} gave no plan: {why}" for name, why in comparison.failed.items()]
+    partial = [p.assignor for p in comparison.plans if p not in comparison.complete]
+    if partial:
+        sentences.append(f"Not judged, as they leave partitions without an owner: {', '.join(partial)}.")
+    return sentences
+
+
+def _advise(comparison: Comparison, fairest: Plan) -> str:
+    m = fairest.measures
+    lighter = _lighter(comparison, m) if "lag_max" in m else None
+    if lighter is not None:
+        its = lighter.measures
+        return (
+            f"Advice: {_asked_for(lighter)}, while this lag lasts: the heaviest member has {its['lag_max']:,} messages "
+            f"to read instead of {m['lag_max']:,} under {fairest.assignor}, for {count(its['moves'], 'move')} "
+            f"instead of {m['moves']:,}."
+        )
+    why = [_shared(m)]
+    others = [p for p in comparison.complete if p.measures["load_squares"] == m["load_squares"]]
+    most = max(others, key=lambda p: p.measures["moves"])
+    if most.measures["moves"] > m["moves"]:
+        why.append(f"it moves {m['moves']:,} where {most.assignor}, as fair, moves {most.measures['moves']:,}")
+    else:
+        why.append(f"it moves {m['moves']:,}")
+    if fairest.proof and set(fairest.proof.values()) == {"optimal"}:
+        why.append("no fairer plan moves less, which is proved")
+    if fairest.cooperative:
+        why.append("members go on reading what they keep")
+    return f"Advice: {fairest.assignor}: {'; '.join(why)}."
+
+
+def _lighter(comparison: Comparison, m: dict[str, int]) -> Plan | None:
+    """The plan to take while lag is worth moves: nearly the lightest there is, and of those the one that moves least.
+
+    Lag-aware is asked over all topics too, where it was compared at all.
+    m
+        Measures of the plan that would be taken if nothing lagged.
+    """
+    worth = WORTH * m["lag_max"]
+    if m.get("lag_bound", 0) >= worth:
+        return None
+    judged = [p for p in comparison.complete if "lag_max" in p.measures and p.assignor not in STATEFUL]
+    if any(p.assignor == "lag-aware" for p in judged):
+        judged.append(plan(comparison.group, "lag-aware", {"scope": "group"}))
+    least = min((p.measures["lag_max"] for p in judged), default=worth)
+    if least >= worth:
+        return None
+    return min(
+        (p for p in judged if p.measures["lag_max"] * NEARLY <= least), key=lambda p: (p.measures["moves"], _rank(p))
+    )
+
+
+def _asked_for(p: Plan) -> str:
+    """The strategy as the command line takes it."""
+    return " ".join([p.assignor, *(f"--set {key}={value}" for key, value in p.settings.items())])
+
+
+def _shared(m: dict[str, int]) -> str:
+    if m["load_min"] == m["load_max"]:
+        return f"every member gets {m['load_min']:,}"
+    return f"members get {m['load_min']:,} to {m['load_max']:,}"
+
+
+def every_plan(group: Group) -> list[Plan]:
+    """What every strategy would do now, the lag-aware one in both scopes; those that cannot are left out."""
+    planned: list[Plan] = []
+    if not group.M:
+        return planned
+    small = group.P <= ALL_STRATEGIES_MAX_PARTITIONS
+    asked: list[tuple[str, dict[str, str]]] = [(name, {}) for name in (known() if small else QUICK_STRATEGIES)]
+    if small and group.lag_known.any():
+        asked.append(("lag-aware", {"scope": "group"}))
+    for name, settings in asked:
+        try:
+            planned.append(plan(group, name, settings))
+        except ApportionError:
+            continue
+    return planned

@@ -1,0 +1,26 @@
+"""A group's whole history under every strategy, summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from apportion.assignors import known
+from apportion.errors import ApportionError
+from apportion.history.group_history import GroupHistory
+
+
+def replay_totals(history: GroupHistory) -> dict[str, dict[str, Any]]:
+    """Strategy to its totals, and to its moves and those that really happened, by the offset of each record."""
+    replays_of: dict[str, dict[str, Any]] = {}
+    if not history.rebalances:
+        return replays_of
+    for name in known():
+        try:
+            walked: Mapping[str, Any] = history.replay(name)
+        except ApportionError:
+            continue
+        by_offset = {row["source_offset"]: row["moves"] for row in walked["generations"]}
+        then = {row["source_offset"]: row["moves_then"] for row in walked["generations"]}
+        replays_of[name] = {**walked["total"], "by_offset": by_offset, "then": then}
+    return replays_of

@@ -1,0 +1,75 @@
+"""Limits on a plan or on the present owners, and which of them are breached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apportion.arrays import NOBODY, Ints
+from apportion.errors import BadInput
+from apportion.model.group import Group
+from apportion.model.measures import lag_held, measure
+from apportion.model.plan import Plan
+
+Limits = dict[str, int | float | bool]
+"""Policy as the command line names it (``max-moves``) to its limit."""
+
+
+def facts_of_plan(plan: Plan) -> dict[str, Any]:
+    """What the limits look at: see ``_facts``; and the goals that are not proved optimal."""
+    return {**_facts(plan.group, plan.owner, plan.measures), "require-proof": _unproved(plan.proof)}
+
+
+def facts_of_owners(group: Group) -> dict[str, Any]:
+    """The same of the present owners, of which nothing is proved and nothing moves."""
+    return _facts(group, group.owner, measure(group, group.owner))
+
+
+def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
+    share: float | None = None  # where no lag is known nobody can tell that all is well
+    if group.lag_known.any():
+        total = sum(group.lag.tolist())
+        share = int(lag_held(group, owner).max()) / total if total > 0 else 0.0
+    unowned = int((group.wanted & (owner == NOBODY)).sum())
+    return {**_of_measures(m), "max-lag-share": share, "max-unowned": unowned}
+
+
+def _of_measures(m: dict[str, int]) -> dict[str, Any]:
+    return {
+        "max-moves": m["moves"],
+        "max-skew": m["load_max"] - m["load_min"],
+        "max-lag": m.get("lag_max"),
+        "max-cross-rack": m["rack_misses"],
+    }
+
+
+def facts_of_saved(saved: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a plan.json; a limit on what it does not tell is an error when it is asked for."""
+    measures, proof = saved.get("measures"), saved.get("proof", {})
+    names = ("moves", "load_max", "load_min", "rack_misses")
+    if not isinstance(measures, dict) or any(type(measures.get(name)) is not int for name in names):
+        raise BadInput("measures", "not the figures of a plan", "integers " + ", ".join(names))
+    if not isinstance(proof, dict) or not all(isinstance(how, str) for how in proof.values()):
+        raise BadInput("proof", "not the proof of a plan", "goals with optimal, bounded or heuristic")
+    return {**_of_measures(measures), "require-proof": _unproved(proof)}
+
+
+def _unproved(proof: dict[str, str]) -> list[str]:
+    """Goals that are not proved optimal; a strategy that promises nothing proves nothing."""
+    return [f"{goal} {how}" for goal, how in proof.items() if how != "optimal"] or ([] if proof else ["nothing"])
+
+
+def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each limit that is breached: ``{"policy": "max-moves", "limit": 10, "found": 12}``."""
+    breached: list[dict[str, Any]] = []
+    for policy, limit in limits.items():
+        fact = facts.get(policy)
+        if fact is None:
+            raise BadInput(
+                f"--{policy}", "an input that does not tell it", "a group with what it limits (lag, members)"
+            )
+        if policy == "require-proof":
+            if fact:
+                breached.append({"policy": policy, "limit": "optimal", "found": ", ".join(fact)})
+        elif fact > limit:
+            breached.append({"policy": policy, "limit": limit, "found": round(fact, 4)})
+    return breached
