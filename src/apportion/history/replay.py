@@ -12,19 +12,22 @@ from apportion.arrays import NOBODY, Ints
 from apportion.assignors import Assignor, find
 from apportion.history.records import Generation
 from apportion.history.steps import Step, TopicEntries, follow, steps, without_past
+from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.planning import plan
 
 MEASURES = ("moves", "kept", "load_min", "load_max", "load_squares", "rack_misses", "lag_max")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Replayed:
     """One generation: what the strategy would have done, and what happened then, by the same measures.
 
     measures, then
         As in plan.json, of the strategy's target and of the real assignment. ``moves`` counts partitions that went
         from one member that stays to another; a cooperative move counts in the round that hands it over.
+    group, owner
+        What was planned, and (P,) the plan.
     """
 
     generation: Generation
@@ -32,6 +35,8 @@ class Replayed:
     partitions: int
     measures: dict[str, int]
     then: dict[str, int]
+    group: Group
+    owner: Ints
 
 
 def replay(
@@ -68,7 +73,7 @@ def replay_steps(
         group = without_past(now) if earlier is None or not now.follows else follow(earlier, owner, now)
         made = plan(group, strategy)
         measures = {**measure(group, made.owner), **made.answer.measures}
-        done.append(Replayed(now.generation, group.M, measures["partitions"], measures, really))
+        done.append(Replayed(now.generation, group.M, measures["partitions"], measures, really, group, made.owner))
         owner, earlier = made.owner, now
     return done
 

@@ -10,17 +10,19 @@ from typing import Any, Final
 import numpy as np
 
 from apportion import whatif
+from apportion.arrays import Ints, Longs
 from apportion.assignors import Assignor, find, known
 from apportion.errors import ApportionError
 from apportion.history.records import Generation
 from apportion.history.replay import happened, replay_steps, total
 from apportion.history.steps import Step, TopicEntries, steps
-from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.measures import loads, measure
+from apportion.model.build import build
 from apportion.planning import plan
 
 REPLAY: Final = "replay"
+AS_IS: Final = "as-is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,22 @@ class ScenarioResult:
     error: str | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A strategy's answer to one scenario, with the plan that it rests on.
+
+    group, owner
+        The last group that was planned, and (P,) its owners; None where there is no answer.
+    earlier_moves
+        Those of ``answer.moves`` that were made before the last generation of a replay.
+    """
+
+    answer: ScenarioResult
+    group: Group | None = None
+    owner: Ints | None = None
+    earlier_moves: int = 0
+
+
 def what_if(
     name: str,
     generations: Sequence[Generation],
@@ -71,51 +89,65 @@ def what_if(
         A row for each strategy and scenario. A strategy or a scenario that fails gives rows with ``error``.
     """
     names = list(known() if assignors is None else assignors)
-    return [*_replays(name, generations, topics, names), *_presents(present, names)]
+    return [outcome.answer for outcome in outcomes(name, generations, present, topics, names)]
+
+
+def outcomes(
+    name: str,
+    generations: Sequence[Generation],
+    present: Mapping[str, Any] | None,
+    topics: TopicEntries | None,
+    assignors: Sequence[str],
+) -> Iterator[Outcome]:
+    """The same with the plans."""
+    yield from _replays(name, generations, topics, assignors)
+    yield from _presents(present, assignors)
 
 
 def _replays(
-    name: str, generations: Sequence[Generation], topics: TopicEntries | None, names: list[str]
-) -> Iterator[ScenarioResult]:
+    name: str, generations: Sequence[Generation], topics: TopicEntries | None, assignors: Sequence[str]
+) -> Iterator[Outcome]:
     try:
         walk = steps(name, generations, topics)
         then = happened(walk)
     except Exception as error:  # the errors of one group end in its rows
-        yield from (ScenarioResult(assignor, REPLAY, 0, error=sentence(error)) for assignor in names)
+        yield from (_failed(assignor, REPLAY, 0, error) for assignor in assignors)
         return
-    for assignor in names if walk else ():
+    for assignor in assignors if walk else ():
         yield _guarded(assignor, REPLAY, len(walk), partial(_replay, walk, then, assignor))
 
 
-def _replay(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> dict[str, Any]:
-    done = replay_steps(walk, _strategy(assignor), then)
-    whole, end = total(done), done[-1].measures
-    return {
-        "moves": whole["moves"],
-        "moves_then": whole["moves_then"],
-        **_state(end, bool(walk[-1].group.racks and walk[-1].group.racks.known)),
-    }
+def _replay(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> Outcome:
+    walked = replay_steps(walk, _strategy(assignor), then)
+    whole, end = total(walked), walked[-1]
+    answer = ScenarioResult(
+        assignor,
+        REPLAY,
+        len(walk),
+        moves=whole["moves"],
+        moves_then=whole["moves_then"],
+        **_state(end.measures, bool(walk[-1].group.racks and walk[-1].group.racks.known)),
+    )
+    return Outcome(answer, end.group, end.owner, whole["moves"] - end.measures["moves"])
 
 
-def _presents(present: Mapping[str, Any] | None, names: list[str]) -> Iterator[ScenarioResult]:
+def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str]) -> Iterator[Outcome]:
     if present is None or not present["members"]:
         return
     try:
         group = build(present)
         changed = list(scenarios(group))
     except Exception as error:  # the errors of one group end in its rows
-        yield from (ScenarioResult(assignor, "as-is", 1, error=sentence(error)) for assignor in names)
+        yield from (_failed(assignor, AS_IS, 1, error) for assignor in assignors)
         return
     for scenario, change in changed:
         try:
-            after: Group | Exception = change()
+            after = change()
         except Exception as error:
-            after = error
-        for assignor in names:
-            if isinstance(after, Exception):
-                yield ScenarioResult(assignor, scenario, 1, error=sentence(after))
-            else:
-                yield _guarded(assignor, scenario, 1, partial(_plan, after, assignor))
+            yield from (_failed(assignor, scenario, 1, error) for assignor in assignors)
+            continue
+        for assignor in assignors:
+            yield _guarded(assignor, scenario, 1, partial(planned, after, assignor, scenario))
 
 
 @cache
@@ -124,18 +156,23 @@ def _strategy(name: str) -> Assignor:
     return find(name)
 
 
-def _plan(group: Group, assignor: str) -> dict[str, Any]:
-    made = plan(group, _strategy(assignor))
-    measures = {**measure(group, made.owner), **made.answer.measures}
-    proof = ",".join(goal for goal, how in made.answer.proof.items() if how == "optimal")
-    return {
-        "moves": measures["moves"],
+def planned(group: Group, assignor: str, scenario: str) -> Outcome:
+    """A strategy's plan of a group; it raises what the strategy raises."""
+    result = plan(group, _strategy(assignor))
+    measures = {**measure(group, result.owner), **result.answer.measures}
+    proof = ",".join(goal for goal, how in result.answer.proof.items() if how == "optimal")
+    answer = ScenarioResult(
+        assignor,
+        scenario,
+        1,
+        moves=measures["moves"],
         **_state(measures, bool(group.racks and group.racks.known)),
-        "proof": proof or None,
-    }
+        proof=proof or None,
+    )
+    return Outcome(answer, group, result.owner)
 
 
-def _state(measures: Mapping[str, int], racks: bool) -> dict[str, int | None]:
+def _state(measures: Mapping[str, int], racks: bool) -> dict[str, Any]:
     return {
         "load_min": measures["load_min"],
         "load_max": measures["load_max"],
@@ -144,12 +181,16 @@ def _state(measures: Mapping[str, int], racks: bool) -> dict[str, int | None]:
     }
 
 
-def _guarded(assignor: str, scenario: str, generations: int, answer: Callable[[], dict[str, Any]]) -> ScenarioResult:
+def _guarded(assignor: str, scenario: str, generations: int, answer: Callable[[], Outcome]) -> Outcome:
     """The answer, or a row that says why there is none: a strategy may be anybody's code."""
     try:
-        return ScenarioResult(assignor, scenario, generations, **answer())
+        return answer()
     except Exception as error:  # the errors of one group end in its rows
-        return ScenarioResult(assignor, scenario, generations, error=sentence(error))
+        return _failed(assignor, scenario, generations, error)
+
+
+def _failed(assignor: str, scenario: str, generations: int, error: Exception) -> Outcome:
+    return Outcome(ScenarioResult(assignor, scenario, generations, error=sentence(error)))
 
 
 def sentence(error: Exception) -> str:
@@ -164,7 +205,7 @@ def scenarios(group: Group) -> Iterator[tuple[str, Callable[[], Group]]]:
     as-is; join: one more member; leave: the most loaded one goes; lose-rack: the rack with most members is gone; grow:
     the topic with most partitions gets half as many again; lag: its first partition gets ten times the group's lag.
     """
-    yield "as-is", lambda: group
+    yield AS_IS, lambda: group
     yield "join", lambda: whatif.join(group, 1)
     if group.M > 1:
         member = group.members[int(loads(group.owner, group.M).argmax())]
@@ -181,8 +222,13 @@ def scenarios(group: Group) -> Iterator[tuple[str, Callable[[], Group]]]:
             int(group.number[group.partitions(t)].max()),
         )
         yield "grow", lambda: whatif.grow(group, topic, highest + 1 + max(1, int(sizes[t]) // 2))
-        skew = min(10 * int(group.lag[group.wanted].sum()) + 1_000_000, 2**62)
+        skew = skewed_lag(group.lag[group.wanted])
         yield "lag", lambda: whatif.set_lag(group, topic, first, skew)
+
+
+def skewed_lag(lag: Longs) -> int:
+    """What the scenario ``lag`` sets: ten times the lags of the wanted partitions, and a million."""
+    return min(10 * int(lag.sum()) + 1_000_000, 2**62)
 
 
 def _crowded_rack(group: Group) -> str | None:

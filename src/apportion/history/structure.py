@@ -1,0 +1,193 @@
+"""What a group is but for its names and lags: groups of one structure get the same plans, so one of them is planned.
+
+Why that is right: a ``Group`` orders members and topics by name, and a strategy that looks at arrays sees a name only
+through its place in that order. Two groups whose arrays are equal, lags apart, get equal plans from every strategy that
+reads no lag. So the key of a group holds all that the arrays are made from, each name replaced by its rank among the
+group's names. What the ranks do not tell makes a group a case of its own (``None``): names that Java and Python sort
+differently, a member named like one that a scenario adds, offsets that no broker gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from apportion.arrays import UNKNOWN, Ints, Longs
+from apportion.history.records import Generation, GenerationMember
+from apportion.history.steps import TopicEntries
+from apportion.model.lag import lag_of
+
+_GROUP: Final = frozenset(("version", "group", "topics", "members"))
+_MEMBER: Final = frozenset(("instance_id", "client_id", "host", "rack", "topics", "owned", "generation"))
+_ENTRY: Final = frozenset(("partition", "racks", "begin", "end", "committed", "last_stable"))
+_JOINS, _STATIC = "join-", "instance "
+"""Beginnings of names that mean something: of members that a scenario adds, of what a static member is known by."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A group's key, and its lags beside it.
+
+    key
+        Equal for groups that get equal plans.
+    places
+        (topic, partition id) of each partition that is described, in a fixed order: places of ``lag``.
+    lag
+        (places,) messages to read, 0 where unknown. Whether they are known is part of the key.
+    """
+
+    key: tuple[Any, ...]
+    places: Mapping[tuple[str, int], int]
+    lag: Longs
+
+
+def structure(
+    generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
+) -> Structure | None:
+    """The structure of what ``what_if`` is asked about; None where names or offsets may matter."""
+    ranks = _Ranks.of(generations, present)
+    if ranks is None:
+        return None
+    past = tuple(_generation(generation, before, ranks) for before, generation in _with_before(generations))
+    now = _present(present, ranks)
+    described = _described(topics, ranks.topics, set(present["topics"]) if present else set())
+    if now is None or described is None or any(generation.number < 0 for generation in generations):
+        return None
+    entries, places, lag = described
+    return Structure((past, now, entries), places, lag)
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """Names to their ranks, each kind of name by itself."""
+
+    topics: Mapping[str, int]
+    members: Mapping[str, int]
+    instances: Mapping[str | None, int]
+    joins_at: int
+
+    @classmethod
+    def of(cls, generations: Sequence[Generation], present: Mapping[str, Any] | None) -> _Ranks | None:
+        """All names of a group; None where an order of ranks does not tell all that the names do."""
+        topics: set[str] = set()
+        members: set[str] = set()
+        instances: set[str] = set()
+        for generation in generations:
+            for member in generation.members:
+                topics.update(member.topics, member.assigned)
+                members.add(member.member_id)
+                if member.instance_id is not None:
+                    instances.add(member.instance_id)
+        if present is not None:
+            topics.update(present["topics"])
+            for name, fields in present["members"].items():
+                topics.update(fields["topics"], fields.get("owned") or ())
+                members.add(name)
+                if fields.get("instance_id") is not None:
+                    instances.add(fields["instance_id"])
+        if "" in instances or not all(map(str.isascii, (*topics, *members, *instances))):
+            return None
+        ordered = sorted(members)
+        if any(name.startswith((_JOINS, _STATIC)) for name in ordered):
+            return None
+        by_instance: dict[str | None, int] = {name: rank for rank, name in enumerate(sorted(instances))}
+        by_instance[None] = -1
+        return cls(
+            {name: rank for rank, name in enumerate(sorted(topics))},
+            {name: rank for rank, name in enumerate(ordered)},
+            by_instance,
+            sum(name < _JOINS for name in ordered),
+        )
+
+    def held(self, held: Mapping[str, Sequence[int]]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """Partitions topic by topic."""
+        return tuple([(self.topics[topic], tuple(ids)) for topic, ids in held.items()])
+
+    def wants(self, topics: Iterable[str]) -> tuple[int, ...]:
+        """A subscription."""
+        return tuple([self.topics[topic] for topic in topics])
+
+
+def _with_before(generations: Sequence[Generation]) -> Iterable[tuple[Generation | None, Generation]]:
+    return zip((None, *generations), generations, strict=False)
+
+
+def _generation(generation: Generation, before: Generation | None, ranks: _Ranks) -> tuple[Any, ...]:
+    """One generation; of its number it counts only whether it is that of the one before."""
+    repeats = before is not None and generation.number == before.number
+    members = tuple([_member(member, ranks) for member in generation.members])
+    return generation.fresh, generation.readable, repeats, members
+
+
+def _member(member: GenerationMember, ranks: _Ranks) -> tuple[Any, ...]:
+    return (
+        ranks.members[member.member_id],
+        ranks.instances[member.instance_id],
+        member.rack,
+        ranks.wants(member.topics),
+        ranks.held(member.assigned),
+    )
+
+
+def _present(present: Mapping[str, Any] | None, ranks: _Ranks) -> tuple[Any, ...] | None:
+    """The group as it stands, its topics apart; None where it says more than ``group_json`` does."""
+    if present is None:
+        return ()
+    if not present.keys() <= _GROUP:
+        return None
+    members = []
+    for name, fields in present["members"].items():
+        if not fields.keys() <= _MEMBER or (fields.get("generation") or 0) < 0:
+            return None
+        members.append(
+            (
+                ranks.members[name],
+                ranks.instances[fields.get("instance_id")],
+                fields.get("rack"),
+                ranks.wants(fields["topics"]),
+                ranks.held(fields.get("owned") or {}),
+                fields.get("generation") is None,
+            )
+        )
+    # A member that joins comes after so many others; of static ones and of those that are gone the key tells too.
+    return tuple(members), ranks.joins_at
+
+
+def _described(
+    topics: TopicEntries, ranks: Mapping[str, int], of_present: set[str]
+) -> tuple[tuple[Any, ...], dict[tuple[str, int], int], Longs] | None:
+    """The topics' partitions as far as a plan sees them, their places, and their lags."""
+    keys = []
+    places: dict[tuple[str, int], int] = {}
+    offsets: list[tuple[int, int, int]] = []
+    for topic in sorted(ranks.keys() & topics.keys()):
+        entries = topics[topic]
+        racks = []
+        for entry in entries:
+            if not entry.keys() <= _ENTRY:
+                return None
+            places[topic, entry["partition"]] = len(offsets)
+            numbers = entry.get("begin"), entry.get("end"), entry.get("committed")
+            offsets.append(tuple([UNKNOWN if number is None else number for number in numbers]))  # type: ignore[arg-type]
+            listed = entry.get("racks")
+            racks.append(tuple(listed) if listed else ())
+        told = tuple(racks) if any(racks) else ()
+        keys.append((ranks[topic], topic in of_present, tuple([entry["partition"] for entry in entries]), told))
+    if len(places) != len(offsets):
+        return None
+    table = np.array(offsets, dtype=np.int64).reshape(-1, 3)
+    if (table < UNKNOWN).any():
+        return None
+    begin, end, committed = table.T
+    known = np.packbits(table != UNKNOWN).tobytes()
+    return (tuple(keys), known), places, lag_of(begin, end, committed, "latest")
+
+
+def lag_places(topics: Sequence[str], topic_of: Ints, number: Ints, places: Mapping[tuple[str, int], int]) -> Ints:
+    """(P,) where each partition's lag stands in ``Structure.lag``; one behind its end where it was not described."""
+    otherwise = len(places)
+    found = [places.get((topics[t], n), otherwise) for t, n in zip(topic_of.tolist(), number.tolist(), strict=True)]
+    return np.array(found, dtype=np.int64)
