@@ -16,9 +16,9 @@ from apportion.errors import ApportionError
 from apportion.history.records import Generation
 from apportion.history.replay import happened, replay_steps, total
 from apportion.history.steps import Step, TopicEntries, steps
+from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.measures import loads, measure
-from apportion.model.build import build
 from apportion.planning import plan
 
 REPLAY: Final = "replay"

@@ -18,7 +18,7 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs
 from apportion.assignors import find
 from apportion.history.records import Generation
-from apportion.history.scenarios import AS_IS, REPLAY, ScenarioResult, Outcome, outcomes, planned, sentence, skewed_lag
+from apportion.history.scenarios import AS_IS, REPLAY, Outcome, ScenarioResult, outcomes, planned, sentence, skewed_lag
 from apportion.history.steps import TopicEntries
 from apportion.history.structure import Structure, lag_places, structure
 from apportion.model.group import Group, Offsets

@@ -1,0 +1,165 @@
+"""Plans that are shared between groups of one structure: the rows are those that each group gets by itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from apportion.assignors import known
+from apportion.history.records import CLASSIC, Generation, GenerationMember
+from apportion.history.scenarios import what_if
+from apportion.history.shared_plans import SharedPlans
+from apportion.history.structure import structure
+
+Question = tuple[str, list[Generation], "dict[str, Any] | None", dict[str, list[dict[str, Any]]]]
+
+
+def question(seed: int, name: str = "g", prefix: str = "", lag_seed: int | None = None) -> Question:
+    """A small group with its past: of one seed always the same but for names and lags."""
+    rng, lags = random.Random(seed), random.Random(seed if lag_seed is None else lag_seed)
+    topics = {f"{prefix}t{n}": rng.randrange(1, 8) for n in range(rng.randrange(1, 4))}
+    racks = rng.choice(((), ("x", "y"), ("x", "y", "z")))
+    generations: list[Generation] = []
+    for turn in range(rng.randrange(4)):
+        members = deal(rng, topics, prefix, racks)
+        fresh = turn == 0 or rng.random() < 0.1
+        number = max(turn - (rng.random() < 0.1), 0)
+        generations.append(Generation(turn, turn, CLASSIC, number, members, "range", fresh=fresh))
+    known_topics = {topic: entries(rng, lags, n, racks) for topic, n in topics.items()}
+    present = group_of(name, deal(rng, topics, prefix, racks), known_topics) if rng.random() < 0.9 else None
+    return name, generations, present, {**known_topics, **(present["topics"] if present else {})}
+
+
+def deal(
+    rng: random.Random, topics: Mapping[str, int], prefix: str, racks: Sequence[str]
+) -> tuple[GenerationMember, ...]:
+    """Members that want some of the topics, and hold partitions of them."""
+    members = []
+    held: dict[int, dict[str, tuple[int, ...]]] = {m: {} for m in range(rng.randrange(1, 5))}
+    wants = {m: [topic for topic in topics if rng.random() < 0.8] or list(topics)[:1] for m in held}
+    for topic, n in topics.items():
+        takers = [m for m in held if topic in wants[m]]
+        owner = [rng.choice(takers) if takers else None for _ in range(n)]
+        for m in takers:
+            if mine := tuple(p for p in range(n) if owner[p] == m):
+                held[m][topic] = mine
+    for m in held:
+        instance = f"{prefix}i{9 - m}" if rng.random() < 0.2 else None
+        rack = rng.choice(racks) if racks and rng.random() < 0.9 else None
+        members.append(GenerationMember(f"{prefix}m{m}", tuple(wants[m]), held[m], instance, "c", "/h", rack))
+    return tuple(members)
+
+
+def entries(rng: random.Random, lags: random.Random, n: int, racks: Sequence[str]) -> list[dict[str, Any]]:
+    """Partitions with ends, most of them committed."""
+    told = rng.random() < 0.9
+    rows = []
+    for p in range(n):
+        if rng.random() < 0.05:
+            continue  # a gap in the ids
+        row: dict[str, Any] = {"partition": p, "racks": rng.sample(racks, k=min(2, len(racks))) or None}
+        committed, behind = lags.randrange(1000), lags.randrange(500)
+        if told:
+            row |= {"begin": 0, "end": committed + behind}
+            if rng.random() < 0.8:
+                row["committed"] = committed
+        rows.append({field: value for field, value in row.items() if value is not None})
+    return rows
+
+
+def group_of(name: str, members: Sequence[GenerationMember], topics: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {}
+    for member in members:
+        held = {topic: list(ids) for topic, ids in member.assigned.items()}
+        told = {
+            "instance_id": member.instance_id, "client_id": "c", "host": "/h", "rack": member.rack,
+            "topics": sorted(member.topics), "owned": held or None, "generation": 5 if held else None,
+        }  # fmt: skip
+        fields[member.member_id] = {field: value for field, value in told.items() if value is not None}
+    return {"version": 1, "group": name, "topics": dict(topics), "members": fields}
+
+
+@pytest.mark.parametrize("start", range(4))
+def test_a_group_like_one_that_was_planned_gets_the_rows_that_it_gets_by_itself(start: int) -> None:
+    """Two of each structure, with other names and other lags: the second one's plans come from the first's."""
+    plans = SharedPlans(list(known()))
+    for seed in range(start * 12, start * 12 + 12):
+        plans.answers(*question(seed))
+        other = question(seed, "other", "z-", lag_seed=seed + 1)
+        first, second = structure(*question(seed)[1:]), structure(*other[1:])
+        assert first is not None
+        assert second is not None
+        assert first.key == second.key, "the two are of one structure"
+        assert plans.answers(*other) == what_if(*other), f"seed {seed}"
+
+
+def test_lags_that_64_bits_cannot_sum_are_planned_by_themselves() -> None:
+    plans = SharedPlans(["range", "lag-aware"])
+    seed = next(
+        s for s in range(50) if (asked := question(s))[2] and any("end" in row for row in chain(*asked[3].values()))
+    )
+    plans.answers(*question(seed))
+    huge = question(seed, lag_seed=1)
+    for row in chain(*huge[3].values()):
+        if "end" in row:
+            row["end"] = 2**62
+    assert plans.answers(*huge) == what_if(*huge, ["range", "lag-aware"])
+
+
+@pytest.mark.parametrize("hurt", ["join-1", "instance m", "mé"])
+def test_a_name_that_an_order_does_not_tell_all_of_makes_a_group_a_case_of_its_own(hurt: str) -> None:
+    seed = next(s for s in range(50) if question(s)[2])
+    name, generations, present, topics = question(seed)
+    assert present is not None
+    present["members"][hurt] = present["members"].pop(next(iter(present["members"])))
+    assert structure(generations, present, topics) is None
+    plans = SharedPlans(["range", "sticky"])
+    assert plans.answers(name, generations, present, topics) == what_if(
+        name, generations, present, topics, ["range", "sticky"]
+    )
+
+
+def test_a_strategy_of_somebody_else_is_asked_for_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may look at names: this one gives all to the member whose id is longest."""
+    import numpy as np
+
+    from apportion.history import scenarios, shared_plans
+
+    class Longest:
+        name = "longest"
+
+        def assign(self, group: Any) -> Any:
+            best = max(range(group.M), key=lambda m: (len(group.members[m]), -m))
+            wants = group.may_own(np.full(group.P, best), np.arange(group.P))
+            return np.where(wants, best, -1)
+
+    own = scenarios.find
+    for module in (scenarios, shared_plans):
+        monkeypatch.setattr(module, "find", lambda name, *rest: Longest() if name == "longest" else own(name, *rest))
+    scenarios._strategy.cache_clear()
+    seed = next(s for s in range(50) if (p := question(s)[2]) and len(p["members"]) > 2 and len(question(s)[1]) > 1)
+    plans = SharedPlans(["range", "longest"])
+    for longer in ("m0", "m1"):
+        asked = question(seed)
+        assert asked[2] is not None
+        asked[2]["members"] = {
+            ("m0-the-longest" if name == longer == "m0" else "m1-the-longest" if name == longer else name): fields
+            for name, fields in asked[2]["members"].items()
+        }
+        assert plans.answers(*asked) == what_if(*asked, ["range", "longest"])
+    scenarios._strategy.cache_clear()
+
+
+def test_plans_that_were_not_asked_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    from apportion.history import shared_plans
+
+    monkeypatch.setattr(shared_plans, "KEPT_PARTITIONS", 60)
+    plans = SharedPlans(["range"])
+    for seed in range(40):
+        asked = question(seed)
+        assert plans.answers(*asked) == what_if(*asked, ["range"])
+    assert 0 < plans._partitions <= 60
