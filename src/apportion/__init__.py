@@ -13,6 +13,8 @@ __version__: Final = "0.1.0"
 
 if TYPE_CHECKING:
     from apportion.assignors import Assignor, find, known
+    from apportion.assignors.broker_range import BrokerRange
+    from apportion.assignors.broker_uniform import BrokerUniform
     from apportion.assignors.cooperative_sticky import CooperativeSticky
     from apportion.assignors.failover import Failover
     from apportion.assignors.lag_aware import LagAware
@@ -34,6 +36,8 @@ _ROOMS: Final = {
     "Assignor": "apportion.assignors",
     "BadInput": "apportion.errors",
     "BrokenAssignor": "apportion.errors",
+    "BrokerRange": "apportion.assignors.broker_range",
+    "BrokerUniform": "apportion.assignors.broker_uniform",
     "CooperativeSticky": "apportion.assignors.cooperative_sticky",
     "Failover": "apportion.assignors.failover",
     "Group": "apportion.model.group",
@@ -61,6 +65,8 @@ __all__ = [
     "Assignor",
     "BadInput",
     "BrokenAssignor",
+    "BrokerRange",
+    "BrokerUniform",
     "CooperativeSticky",
     "Failover",
     "Group",

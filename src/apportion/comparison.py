@@ -23,6 +23,16 @@ NEARLY: Final = 0.9
 STATEFUL: Final = frozenset({"streams"})
 """Strategies that place state: shown, but no advice for a group of which nobody knows that it has any."""
 
+
+def _advisable(p: Plan) -> bool:
+    """Whether members could be told to take this strategy: not one that the broker alone runs (KIP-848)."""
+    return p.assignor not in STATEFUL and not server_side(p)
+
+
+def server_side(p: Plan) -> bool:
+    """Whether the broker alone runs the strategy."""
+    return bool(getattr(known().get(p.assignor), "server_side", False))
+
 ALL_STRATEGIES_MAX_PARTITIONS: Final = 20_000
 """Above it a group is planned by these alone: a page of a big cluster must not take minutes."""
 QUICK_STRATEGIES: Final = ("range", "roundrobin", "sticky")
@@ -87,10 +97,11 @@ def compare(group: Group, names: Sequence[str] = ()) -> Comparison:
     return Comparison(group, plans, failed)
 
 
-def _rank(p: Plan) -> tuple[int, int, int, int, bool, str]:
-    """Fairest, then nearest, then stillest, then least loaded with lag; of equals one that stops nobody."""
+def _rank(p: Plan) -> tuple[int, int, int, int, bool, bool, str]:
+    """Fairest, then nearest, stillest, least loaded with lag; of equals one that members run and that stops nobody."""
     m = p.measures
-    return m["load_squares"], m["rack_misses"], m["moves"], m.get("lag_max", 0), not p.cooperative, p.assignor
+    measured = m["load_squares"], m["rack_misses"], m["moves"], m.get("lag_max", 0)
+    return *measured, server_side(p), not p.cooperative, p.assignor
 
 
 def racks_known(group: Group) -> bool:
@@ -100,7 +111,7 @@ def racks_known(group: Group) -> bool:
 
 def advice(comparison: Comparison) -> list[str]:
     """One sentence that names a strategy and says why, and one for each that failed."""
-    fairest = min([p for p in comparison.complete if p.assignor not in STATEFUL] or comparison.complete, key=_rank)
+    fairest = min([p for p in comparison.complete if _advisable(p)] or comparison.complete, key=_rank)
     sentences = [_advise(comparison, fairest)]
     sentences += [f"{name} gave no plan: {why}" for name, why in comparison.failed.items()]
     partial = [p.assignor for p in comparison.plans if p not in comparison.complete]
@@ -143,7 +154,7 @@ def _lighter(comparison: Comparison, m: dict[str, int]) -> Plan | None:
     worth = WORTH * m["lag_max"]
     if m.get("lag_bound", 0) >= worth:
         return None
-    judged = [p for p in comparison.complete if "lag_max" in p.measures and p.assignor not in STATEFUL]
+    judged = [p for p in comparison.complete if "lag_max" in p.measures and _advisable(p)]
     if any(p.assignor == "lag-aware" for p in judged):
         judged.append(plan(comparison.group, "lag-aware", {"scope": "group"}))
     least = min((p.measures["lag_max"] for p in judged), default=worth)

@@ -115,3 +115,9 @@ def test_only_the_strategy_in_charge_watches_the_racks() -> None:
     assert not leader.need_rejoin()
     leader._cluster.rack = "c"
     assert leader.need_rejoin()
+
+
+@pytest.mark.parametrize("name", ["broker-uniform", "broker-range"])
+def test_what_the_broker_alone_runs_is_refused_with_what_to_do(name: str) -> None:
+    with pytest.raises(BadInput, match=rf"broker alone runs.*group.remote.assignor={name.removeprefix('broker-')}"):
+        kafka_python.assignor(name)

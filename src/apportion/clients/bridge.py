@@ -18,6 +18,7 @@ from apportion.arrays import NOBODY, Bools
 from apportion.assignors import Assignor, find
 from apportion.clients.rebalance import Causes, OnPlan, record
 from apportion.clients.user_data import Claim, Holding, UserDataCodec, codec_of
+from apportion.errors import BadInput
 from apportion.model.build import build
 from apportion.model.plan import Plan
 from apportion.model.to_names import owners_to_shares
@@ -81,11 +82,29 @@ class Settings:
     lag: OffsetFeed | None = None
 
 
+def require_client_side(strategy: Assignor) -> None:
+    """Refuse a strategy that the broker alone runs.
+
+    Raises
+        BadInput for ``broker-uniform`` and ``broker-range``.
+    """
+    if getattr(strategy, "server_side", False):
+        found = f"{strategy.name!r}, which Kafka's broker alone runs"
+        raise BadInput(
+            "assignor",
+            found,
+            f"a strategy that a member runs; for the broker's, set group.protocol=consumer and "
+            f"group.remote.assignor={strategy.name.removeprefix('broker-')} in a client that has them, such as "
+            "confluent-kafka, and leave apportion out of it",
+        )
+
+
 class Bridge:
     """One member's side of a strategy: what it says, what it plans as leader, what it remembers."""
 
     def __init__(self, strategy: str | Assignor, settings: Settings, options: Mapping[str, Any] | None = None) -> None:
         self.strategy: Assignor = find(strategy, options) if isinstance(strategy, str) else strategy
+        require_client_side(self.strategy)
         self.settings = settings
         self.cooperative = bool(getattr(self.strategy, "cooperative", False))
         self.memory: UserDataCodec = codec_of(self.strategy)

@@ -1,0 +1,151 @@
+"""The order in which java.util.HashMap hands on its entries, for member ids, topic ids and small integers.
+
+Kafka's coordinator keeps members, topics and partitions in hash maps and gives in their order. That order is no
+accident: ``hashCode`` of strings, UUIDs and integers is specified, and the table of ``HashMap`` is a power of two that
+doubles when it is three quarters full. An entry's bin is its hash, its upper half folded into its lower, modulo the
+table's size. Bins come in ascending order, and inside a bin entries come in the order in which they were put, which a
+doubling keeps. Two things are known only by living through them, and the caller has to try both ways: in which order
+colliding entries were put, and how large a table is that a collection was copied into at a size of exactly three
+quarters of a power of two, since that changed between Java 17 and 21 (JDK-8284780).
+
+A ninth entry of one bin doubles a table below 64 bins and makes a tree of the bin in a larger one. A tree's order is
+not modelled; ``BinOrder.trees`` says that there is one. Source: OpenJDK, ``java.util.HashMap``; Kafka, ``Uuid``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+INITIAL_BINS: Final = 16
+LOAD_FACTOR: Final = 0.75
+TREE_ENTRIES: Final = 9
+"""Entries of one bin that make a tree of it."""
+TREE_BINS: Final = 64
+"""In a smaller table they double it instead."""
+_LOW32: Final = 0xFFFFFFFF
+_LOW64: Final = 0xFFFFFFFFFFFFFFFF
+
+
+def string_hash(text: str) -> int:
+    """``String.hashCode`` over UTF-16 units, as an unsigned 32-bit number.
+
+    >>> string_hash("Aa") == string_hash("BB") == 2112
+    True
+    """
+    value = 0
+    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
+        value = (31 * value + unit) & _LOW32
+    return value
+
+
+def uuid_words(text: str) -> tuple[int, int] | None:
+    """The two signed 64-bit words of a topic id as Kafka prints it (22 characters of base64url); None where it is none.
+
+    >>> uuid_words("AAAAAAAAAAEAAAAAAAAAAg")
+    (1, 2)
+    """
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if len(raw) != 16:
+        return None
+    return int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
+
+
+def uuid_hash(high: int, low: int) -> int:
+    """``Uuid.hashCode`` of the two words, as an unsigned 32-bit number."""
+    both = (high ^ low) & _LOW64
+    return (both >> 32) ^ (both & _LOW32)
+
+
+def timeline_rank(value: int) -> int:
+    """Where Kafka's TimelineHashMap keeps an entry of this ``hashCode``: it hands entries on by ascending ranks."""
+    signed = value - (1 << 32) if value >> 31 else value
+    return (signed * -7046029254386353131) & _LOW64
+
+
+@dataclass(frozen=True)
+class BinOrder:
+    """Entries as a hash map hands them on.
+
+    positions
+        Which entry comes first, second, ...: positions in the order of putting.
+    shares
+        Whether two entries are in one bin, so that the order of putting counts.
+    trees
+        Whether a bin holds so many that Java makes a tree of it, whose order is not known here.
+    """
+
+    positions: tuple[int, ...]
+    shares: bool
+    trees: bool
+
+
+def bin_order(hashes: Sequence[int], bins: int = INITIAL_BINS, *, backwards: bool = False) -> BinOrder:
+    """The order of entries that were put one after the other into a table of so many bins.
+
+    hashes
+        ``hashCode`` of each, unsigned, in the order of putting.
+    bins
+        A power of two; the table grows from it as Java's does.
+    backwards
+        Turn the order inside each bin round, as if they had been put the other way.
+
+    >>> bin_order([3, 17, 1, 0]).positions  # 17 and 1 share a bin of sixteen
+    (3, 1, 2, 0)
+    """
+    spread = [value ^ (value >> 16) for value in hashes]
+    bins = _grown(spread, bins)
+    by_bin: dict[int, list[int]] = {}
+    for position, value in enumerate(spread):
+        by_bin.setdefault(value & (bins - 1), []).append(position)
+    fullest = max(map(len, by_bin.values()), default=0)
+    step = -1 if backwards else 1
+    positions = tuple(position for bin_ in sorted(by_bin) for position in by_bin[bin_][::step])
+    return BinOrder(positions, fullest > 1, fullest >= TREE_ENTRIES)
+
+
+def _grown(spread: Sequence[int], bins: int) -> int:
+    """The table's size in the end."""
+    in_bin: dict[int, int] = {}
+    for count, value in enumerate(spread, 1):
+        if bins >= TREE_BINS:  # from here on only the number of entries counts
+            break
+        here = value & (bins - 1)
+        in_bin[here] = in_bin.get(here, 0) + 1
+        doublings = (in_bin[here] >= TREE_ENTRIES) + (count > bins * LOAD_FACTOR)
+        if doublings:
+            bins <<= doublings
+            in_bin = {}
+            for earlier in spread[:count]:
+                in_bin[earlier & (bins - 1)] = in_bin.get(earlier & (bins - 1), 0) + 1
+    while len(spread) > bins * LOAD_FACTOR:
+        bins *= 2
+    return bins
+
+
+def copied_bins(entries: int, *, since_19: bool = False) -> int:
+    """The table of ``new HashSet<>(collection)``: Java 17 adds one where the size is three quarters of a power of two.
+
+    >>> copied_bins(12), copied_bins(12, since_19=True)
+    (32, 16)
+    """
+    exact = np.float32(entries) / np.float32(LOAD_FACTOR)
+    wanted = max(int(np.ceil(max(entries, 12) / LOAD_FACTOR)) if since_19 else int(exact) + 1, INITIAL_BINS)
+    return 1 << (wanted - 1).bit_length()
+
+
+def number_order(numbers: Sequence[int], *, backwards: bool = False, since_19: bool = False) -> Sequence[int]:
+    """Ascending partition ids as a HashSet that they were copied into hands them on."""
+    bins = copied_bins(len(numbers), since_19=since_19)
+    if not numbers or numbers[-1] < bins:
+        return numbers
+    order = bin_order(numbers, bins, backwards=backwards)
+    return [numbers[position] for position in order.positions]
