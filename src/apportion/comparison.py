@@ -33,6 +33,7 @@ def server_side(p: Plan) -> bool:
     """Whether the broker alone runs the strategy."""
     return bool(getattr(known().get(p.assignor), "server_side", False))
 
+
 ALL_STRATEGIES_MAX_PARTITIONS: Final = 20_000
 """Above it a group is planned by these alone: a page of a big cluster must not take minutes."""
 QUICK_STRATEGIES: Final = ("range", "roundrobin", "sticky")
