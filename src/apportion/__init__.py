@@ -7,22 +7,13 @@ the answer away, or measures it.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 __version__: Final = "0.1.0"
 
 if TYPE_CHECKING:
     from apportion.assignors import Assignor, find, known
-    from apportion.assignors.broker_range import BrokerRange
-    from apportion.assignors.broker_uniform import BrokerUniform
-    from apportion.assignors.cooperative_sticky import CooperativeSticky
-    from apportion.assignors.failover import Failover
-    from apportion.assignors.lag_aware import LagAware
-    from apportion.assignors.range import Range
-    from apportion.assignors.roundrobin import RoundRobin
-    from apportion.assignors.sticky import Sticky
-    from apportion.assignors.sticky_stream_join import StickyStreamJoin
-    from apportion.assignors.streams import Streams
+    from apportion.comparison import Comparison, compare
     from apportion.errors import ApportionError, BadInput, BrokenAssignor, MissingExtra, Unavailable, UnknownName
     from apportion.model.group import Group
     from apportion.model.group_json import group_to_dict, read_group
@@ -36,21 +27,13 @@ _ROOMS: Final = {
     "Assignor": "apportion.assignors",
     "BadInput": "apportion.errors",
     "BrokenAssignor": "apportion.errors",
-    "BrokerRange": "apportion.assignors.broker_range",
-    "BrokerUniform": "apportion.assignors.broker_uniform",
-    "CooperativeSticky": "apportion.assignors.cooperative_sticky",
-    "Failover": "apportion.assignors.failover",
+    "Comparison": "apportion.comparison",
     "Group": "apportion.model.group",
-    "LagAware": "apportion.assignors.lag_aware",
     "MissingExtra": "apportion.errors",
     "Plan": "apportion.model.plan",
-    "Range": "apportion.assignors.range",
-    "RoundRobin": "apportion.assignors.roundrobin",
-    "Sticky": "apportion.assignors.sticky",
-    "StickyStreamJoin": "apportion.assignors.sticky_stream_join",
-    "Streams": "apportion.assignors.streams",
     "Unavailable": "apportion.errors",
     "UnknownName": "apportion.errors",
+    "compare": "apportion.comparison",
     "find": "apportion.assignors",
     "group_to_dict": "apportion.model.group_json",
     "known": "apportion.assignors",
@@ -59,28 +42,23 @@ _ROOMS: Final = {
     "read_group": "apportion.model.group_json",
 }
 
+_SHOWN_IN_NOTEBOOKS: Final = frozenset({"Comparison", "Group", "Plan", "compare", "plan", "read_group"})
+"""Names whose objects a notebook shows as a table."""
+
 __all__ = [
     "Answer",
     "ApportionError",
     "Assignor",
     "BadInput",
     "BrokenAssignor",
-    "BrokerRange",
-    "BrokerUniform",
-    "CooperativeSticky",
-    "Failover",
+    "Comparison",
     "Group",
-    "LagAware",
     "MissingExtra",
     "Plan",
-    "Range",
-    "RoundRobin",
-    "Sticky",
-    "StickyStreamJoin",
-    "Streams",
     "Unavailable",
     "UnknownName",
     "__version__",
+    "compare",
     "find",
     "group_to_dict",
     "known",
@@ -90,12 +68,21 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used: the command line must start before NumPy does."""
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: the command line must start before NumPy does.
+
+    A strategy is found by its class's name, wherever it comes from: ``apportion.LagAware(max_skew=2)``. Where types
+    matter, import the class from its own module.
+    """
     if name not in _ROOMS:
-        raise AttributeError(f"module 'apportion' has no attribute {name!r}")
+        if not name[:1].isupper():
+            raise AttributeError(f"module 'apportion' has no attribute {name!r}")
+        return getattr(import_module("apportion.assignors"), name)
+    if name in _SHOWN_IN_NOTEBOOKS:
+        import_module("apportion.report.notebook")
     return getattr(import_module(_ROOMS[name]), name)
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    strategies = import_module("apportion.assignors").known().values()
+    return [*__all__, *(strategy.__name__ for strategy in strategies)]

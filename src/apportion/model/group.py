@@ -12,7 +12,6 @@ import numpy as np
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
 from apportion.model.claims import Verdict, judge
 from apportion.model.lag import lag_of
-from apportion.model.notebook import group_to_html
 
 NO_PRIORITY: Final = np.iinfo(np.int64).min
 """A member without a priority: it comes after every member that has one."""
@@ -135,11 +134,6 @@ class Group:
     hosts: tuple[str | None, ...] = ()
     weight: Floats | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-
-    def _repr_html_(self) -> str:
-        wants = [[self.topics[t] for t in self.subscriptions[k]] for k in self.subscription_of.tolist()]
-        held = np.bincount(self.owner[self.owner != NOBODY], minlength=self.M).tolist()
-        return group_to_html(self.name, self.members, wants, held)
 
     def __repr__(self) -> str:
         return f"Group({self.name!r}, topics={self.T}, partitions={self.P}, members={self.M})"

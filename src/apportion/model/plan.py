@@ -13,7 +13,6 @@ import numpy as np
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.model.group import Group
 from apportion.model.measures import measure
-from apportion.model.notebook import plan_to_html
 from apportion.model.to_names import Assignment, owners_to_names, partitions_to_names
 
 
@@ -150,9 +149,6 @@ class Plan:
     def to_json(self) -> str:
         """plan.json as one line of text."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
-
-    def _repr_html_(self) -> str:
-        return plan_to_html(self.assignor, self.assignment, self.measures, self.proof)
 
     def __repr__(self) -> str:
         return f"Plan({self.group.name!r}, {self.assignor}, moves={self.measures['moves']}, proof={self.proof})"

@@ -21,3 +21,11 @@ def test_a_plan_and_a_group_are_tables_and_no_name_is_markup() -> None:
 def test_a_long_group_is_cut_and_says_how_long_it_is() -> None:
     group = apportion.read_group({"topics": {}, "members": {f"m{i}": {"topics": []} for i in range(60)}})
     assert "and 10 more" in group._repr_html_()
+
+
+def test_a_comparison_is_a_table_with_a_row_for_each_strategy() -> None:
+    group = {"group": "<g>", "topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
+    shown = apportion.compare(apportion.read_group(group))._repr_html_()
+    assert "group &lt;g&gt;" in shown
+    for name in apportion.known():
+        assert f"<td>{name}</td>" in shown
