@@ -54,7 +54,7 @@ def _task(tasks: int) -> Column:
     nobody waits behind it.
     """
     partitions = F.coalesce(
-        F.aggregate("topics", F.lit(0), lambda sum, topic: sum + F.size(topic["partitions"])), F.lit(0)
+        F.aggregate("topics", F.lit(0), lambda total, topic: total + F.size(topic["partitions"])), F.lit(0)
     )
     members = F.coalesce(F.size("members"), F.lit(0))
     alike = F.xxhash64(partitions, members, F.size("generations"), F.size("epochs"))
