@@ -62,16 +62,34 @@ def fold(events: Iterable[GroupRecord], names: Mapping[str, str] | None = None) 
     names
         Topic id (22 characters) to name, which KIP-848 records need; partitions of other ids are left out.
     """
-    classic, epochs = _Classic(), _Epochs(names or {})
-    generations: list[Generation] = []
-    for event in events:
-        made = classic.take(event) if isinstance(event.record, GroupGeneration) else epochs.take(event)
-        if made is not None:
-            generations.append(made)
-    # Both stand only where the records between were lost; then the later one is right.
-    if classic.touched > epochs.touched:
-        return Folded(generations, classic.present() or epochs.present())
-    return Folded(generations, epochs.present() or classic.present())
+    folding = Folding(names or {})
+    generations = [generation for event in events if (generation := folding.take(event)) is not None]
+    return Folded(generations, folding.present)
+
+
+class Folding:
+    """One group's records folded one by one, for a reader that follows the topic; memory of the present alone.
+
+    names
+        Topic id to name; it may grow while records come.
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._classic, self._epochs = _Classic(), _Epochs(names)
+
+    def take(self, event: GroupRecord) -> Generation | None:
+        """One more record, in the order of offsets; the generation that it completes, if it does."""
+        side = self._classic if isinstance(event.record, GroupGeneration) else self._epochs
+        return side.take(event)
+
+    @property
+    def present(self) -> Present | None:
+        """As the group stands; None where it is gone."""
+        classic, epochs = self._classic, self._epochs
+        # Both stand only where the records between were lost; then the later one is right.
+        if classic.touched > epochs.touched:
+            return classic.present() or epochs.present()
+        return epochs.present() or classic.present()
 
 
 @dataclass

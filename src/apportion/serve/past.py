@@ -1,0 +1,151 @@
+"""One group's past as far as the window goes: its generations, what each rebalance changed, totals since the start."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from apportion.history.cause import CommitCadence, CommitInterval
+from apportion.history.fold import Folded, Folding
+from apportion.history.rebalances import Rebalance, rebalances
+from apportion.history.records import CLASSIC, CONSUMER, Generation, GenerationMember, GroupRecord
+from apportion.history.replay import replay, replay_to_dict
+from apportion.history.steps import TopicEntries
+from apportion.wire.coordinator import EpochRecord
+
+WINDOW: Final = 60
+"""Generations that are remembered of a group."""
+
+
+class GroupPast:
+    """What is remembered of one group.
+
+    names
+        Topic id to name, shared by all groups; it grows while records come.
+    causes
+        Cause to rebalances since the start; one that had two causes counts in both.
+    moved, needless
+        Partitions that went from one member that stays to another since the start, and those of them beyond the
+        fewest that an even sharing needed, as far as that is proved.
+    """
+
+    def __init__(self, name: str, names: Mapping[str, str]) -> None:
+        self.name = name
+        self.generations: list[Generation] = []
+        self.rebalances: list[Rebalance] = []
+        self.causes: Counter[str] = Counter()
+        self.moved = self.needless = 0
+        self.version = 0
+        self._names = names
+        self._folding = Folding(names)
+        self._commits: dict[tuple[str, int], tuple[int, int, int]] = {}
+        self._read = self._seeded = False
+        self.topics: TopicEntries = {}
+
+    # -- what comes in ----------------------------------------------------------------------------------------------
+
+    def take(self, record: GroupRecord) -> None:
+        """One record of the group, in the order of offsets.
+
+        Records of a KIP-848 group tell what changed, not what is: without the past they come to nothing, and the
+        group's epochs are taken from its descriptions.
+        """
+        if isinstance(record.record, EpochRecord) and not self._seeded:
+            return
+        now = self._folding.take(record)
+        if now is None:
+            return
+        if not self._read and self.generations:
+            # What was described until now is the generation before the first that is read, or is that one itself.
+            before = replace(self.generations[-1], number=now.number - 1, kind=now.kind, holes=now.holes)
+            self.generations[-1] = now if _same(before, now) else before
+            if self.generations[-1] is before:
+                self._append(replace(now, fresh=False))
+        else:
+            self._append(now)
+        self._read = True
+        self._commits.clear()
+
+    def commit(self, topic: str, partition: int, at: int) -> None:
+        """One commit between two records: they tell a crash from a leave."""
+        n, first, last = self._commits.get((topic, partition), (0, at, at))
+        self._commits[topic, partition] = (n + 1, min(first, at), max(last, at))
+
+    def describe(self, facts: Mapping[str, Any], at_ms: int, following: bool) -> None:
+        """The group as its coordinator describes it just now; it counts where no records of it are read.
+
+        following
+            The records of classic groups are being read.
+        """
+        if facts["state"] not in ("Stable", "Empty"):
+            return
+        kind = CONSUMER if facts["kind"] == "consumer" else CLASSIC
+        read = self._read and (self._seeded or kind == CLASSIC) and following
+        last = self.generations[-1] if self.generations else None
+        if read:
+            return
+        number = facts["generation"] if facts["generation"] is not None else (last.number + 1 if last else 0)
+        now = Generation(
+            offset=at_ms, at=at_ms, kind=kind, number=number,
+            members=tuple(_member(name, fields) for name, fields in sorted(facts["members"].items())),
+            protocol=facts["protocol"], fresh=last is None or last.kind != kind,
+            holes=0 if last is None else last.holes + 1,
+        )  # fmt: skip
+        if last is not None and _same(last, now):
+            return
+        if following and kind == CLASSIC:
+            self.generations = [now]  # its record comes down the topic
+        else:
+            self._append(now, complete=kind == CONSUMER and last is not None and number == last.number + 1)
+
+    def seed(self, records: Iterable[GroupRecord]) -> None:
+        """The past that somebody else kept; it is shown, and not counted."""
+        self._seeded = True
+        for record in records:
+            self.take(record)
+        self.causes.clear()
+        self.moved = self.needless = 0
+
+    def _append(self, now: Generation, complete: bool | None = None) -> None:
+        before = self.generations[-1].offset if self.generations else -1
+        self.generations.append(now)
+        del self.generations[:-WINDOW]
+        intervals = [CommitInterval(before, *place, *counted) for place, counted in self._commits.items()]
+        rows = rebalances(self.generations[-3:], CommitCadence(intervals)) if not now.fresh else []
+        for row in rows[-1:]:
+            self.rebalances.append(row if complete is None else replace(row, complete=complete))
+            del self.rebalances[:-WINDOW]
+            self.causes.update(row.cause.split(", "))
+            self.moved += row.moved
+            self.needless += row.needless or 0
+        self.version += 1
+
+    # -- what the page asks -----------------------------------------------------------------------------------------
+
+    @property
+    def folded(self) -> Folded:
+        """The remembered generations."""
+        return Folded(self.generations, self._folding.present)
+
+    def replay(self, assignor: str) -> dict[str, Any]:
+        """The JSON of ``apportion replay`` over the window."""
+        return replay_to_dict(self.name, assignor, replay(self.name, self.generations, assignor, self.topics))
+
+
+def _member(name: str, fields: Mapping[str, Any]) -> GenerationMember:
+    return GenerationMember(
+        name,
+        tuple(fields["topics"]),
+        {topic: tuple(ids) for topic, ids in fields["owned"].items()},
+        fields["instance_id"],
+        fields["client_id"],
+        fields["host"],
+        fields["rack"],
+    )
+
+
+def _same(last: Generation, now: Generation) -> bool:
+    """Whether nobody came or went and every partition stayed where it was."""
+    return {m.member_id for m in last.members} == {m.member_id for m in now.members} and last.owners() == now.owners()
