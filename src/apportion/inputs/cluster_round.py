@@ -83,6 +83,7 @@ class Round:
     at: float = 0.0
     ended: float = 0.0
     cluster_id: str | None = None
+    brokers: int = 0
     groups: dict[str, SeenGroup] = field(default_factory=dict)
     topics: dict[str, TopicLog] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
@@ -117,6 +118,7 @@ class _Look:
         metadata = await self._send(_metadata_request(), None)
         found.cluster_id = metadata.cluster_id
         self.address = {b.node_id: f"{b.host}:{b.port} ({b.node_id})" for b in metadata.brokers}
+        found.brokers = len(self.address)
         racks = {broker.node_id: broker.rack for broker in metadata.brokers}
         listed = await self._lists()
         # Committed offsets before the log ends: a lag that is asked for in this order is never below 0 by itself.

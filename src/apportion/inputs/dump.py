@@ -38,6 +38,16 @@ def observed(group: GroupHistory) -> Observed:
     )
 
 
+def next_offsets(path: str | Path) -> dict[int, int]:
+    """Partition of the topic to the offset behind its last record."""
+    following: dict[int, int] = {}
+    for file in dump_files.find(path).records:
+        table = parquet.read(file, RECORDS).group_by("partition").aggregate([("offset", "max")])
+        for partition, offset in zip(table["partition"].to_pylist(), table["offset_max"].to_pylist(), strict=True):
+            following[partition] = max(following.get(partition, 0), offset + 1)
+    return following
+
+
 def load_histories(path: str | Path) -> GroupHistories:
     """All groups of a dump with their histories; records that nobody can read are left out here."""
     files = dump_files.find(path)

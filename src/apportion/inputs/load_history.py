@@ -20,3 +20,14 @@ def load_histories(path: str | Path) -> GroupHistories:
     except ModuleNotFoundError:
         raise MissingExtra(f"Reading a {kind}", "spark") from None
     return dump.load_histories(path) if kind == "dump" else tables.load_histories(path)
+
+
+def next_offsets(path: str | Path) -> dict[int, int]:
+    """Partition of ``__consumer_offsets`` to the first offset behind what the folder has, for whoever reads on."""
+    if sniff.folder_kind(str(path)) == "dump":
+        from apportion.inputs import dump
+
+        return dump.next_offsets(path)
+    from apportion.inputs import tables
+
+    return tables.next_offsets(path)

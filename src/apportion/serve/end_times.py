@@ -71,7 +71,7 @@ class EndTimes:
         share = np.where(high > low, (offset - low) / np.maximum(high - low, 1), 1.0)
         written = self.times[before] + share * (self.times[after] - self.times[before])
         seconds[behind] = now - np.where(first | (low == UNKNOWN), self.times[after], written)
-        return np.maximum(seconds, 0.0, where=~np.isnan(seconds), out=seconds)
+        return np.asarray(np.maximum(seconds, 0.0), dtype=np.float64)  # NaN stays NaN
 
     def rate(self, rows: Ints) -> Floats:
         """(R,) messages written a second over the table; NaN before the second sample."""

@@ -129,6 +129,11 @@ class GroupPast:
         """The remembered generations."""
         return Folded(self.generations, self._folding.present)
 
+    @property
+    def read_generation(self) -> int | None:
+        """The newest generation's number, where its record was read; a description of a classic group has none."""
+        return self.generations[-1].number if self._read and self.generations else None
+
     def replay(self, assignor: str) -> dict[str, Any]:
         """The JSON of ``apportion replay`` over the window."""
         return replay_to_dict(self.name, assignor, replay(self.name, self.generations, assignor, self.topics))

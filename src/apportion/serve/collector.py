@@ -1,0 +1,258 @@
+"""Asks the cluster on a schedule and makes each answer a snapshot; whatever fails, it says since when and goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from apportion.errors import ApportionError, UnreadableBytes
+from apportion.history.records import GroupRecord
+from apportion.inputs.cluster import Cluster, connect
+from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog, look
+from apportion.inputs.config import Connection
+from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
+from apportion.serve.end_times import EndTimes
+from apportion.serve.past import GroupPast
+from apportion.serve.settings import Settings
+from apportion.serve.state import GroupState, Snapshot
+from apportion.serve.states import Entries, entries_of, group_state, group_with_offsets, renewed
+from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
+
+log = logging.getLogger("apportion.serve")
+
+FORGET_S: Final = 3600.0
+"""How long a group that is gone, or a topic made anew, is spoken of."""
+MOST_GONE: Final = 200
+TAIL_PATIENCE_S: Final = 20.0
+
+
+class Collector:
+    """The one that asks; ``snapshot`` is the newest answer, whole at any moment.
+
+    settings, connection
+        How often, and whom.
+    listeners
+        Called with each new snapshot, in the collector's thread.
+    """
+
+    def __init__(self, settings: Settings, connection: Connection) -> None:
+        self.settings, self.connection = settings, connection
+        self.snapshot = Snapshot(trouble_since=time.time())
+        self.listeners: list[Callable[[Snapshot], None]] = []
+        self._lock = threading.RLock()
+        self._pasts: dict[str, GroupPast] = {}
+        self._names: dict[str, str] = {}
+        self._ends: dict[str, EndTimes] = {}
+        self._renewed: dict[str, float] = {}
+        self._open: ExitStack | None = None
+        self._cluster: Cluster | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
+        self._tail = self._new_tail() if settings.tail else None
+
+    # -- the thread -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def close(self, patience_s: float = 20) -> None:
+        """Stop asking, and close what was opened."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(patience_s)
+        if self._tail is not None:
+            self._tail.close()
+        self._disconnect()
+
+    def _run(self) -> None:
+        if self._tail is not None:
+            self._tail.start()
+            # What is described before the tail is read might change unseen in between.
+            self._tail.ready.wait(TAIL_PATIENCE_S)
+        while not self._over.is_set():
+            began = time.monotonic()
+            try:
+                self.round()
+            except Exception:
+                # Never seen is not never: a round that breaks must not end the server.
+                log.exception("a round broke")
+                self._failed("the last round broke; the log tells how")
+            self._over.wait(max(0.1, self.settings.interval_s - (time.monotonic() - began)))
+
+    def round(self) -> Snapshot:
+        """Ask once, and publish what came."""
+        began = time.time()
+        try:
+            seen = look(self._connected())
+        except ApportionError as wrong:
+            self._disconnect()
+            return self._failed(str(wrong).rstrip("."))
+        with self._lock:
+            self._names.update({log.topic_id: name for name, log in seen.topics.items() if log.topic_id})
+        groups = self._groups(seen)
+        tail = self._tail
+        return self._publish(
+            Snapshot(
+                number=self.snapshot.number + 1,
+                at=seen.at,
+                cluster_id=seen.cluster_id,
+                brokers=seen.brokers,
+                groups=groups,
+                topics=seen.topics,
+                trouble="",
+                troubles=tuple(seen.troubles),
+                tail_trouble=tail.trouble if tail is not None else "it was not asked for (--no-tail)",
+                tail_since=tail.since if tail is not None else began,
+                round_s=time.time() - began,
+                asked_s=seen.ended - began,
+                requests=seen.requests,
+                rounds_failed=self.snapshot.rounds_failed,
+            )
+        )
+
+    def _failed(self, why: str) -> Snapshot:
+        """Nothing was told: what was known stays, and ages."""
+        old = self.snapshot
+        since = old.trouble_since if old.trouble else (old.at or time.time())
+        log.warning("nothing is known of the cluster: %s", why)
+        return self._publish(
+            replace(old, number=old.number + 1, trouble=why, trouble_since=since, rounds_failed=old.rounds_failed + 1)
+        )
+
+    def _publish(self, snapshot: Snapshot) -> Snapshot:
+        self.snapshot = snapshot
+        for listener in self.listeners:
+            listener(snapshot)
+        return snapshot
+
+    # -- the connection ---------------------------------------------------------------------------------------------
+
+    def _connected(self) -> Cluster:
+        if self._cluster is None:
+            stack = ExitStack()
+            self._cluster = stack.enter_context(connect(self.connection.bootstrap, self.connection.properties))
+            self._open = stack
+        return self._cluster
+
+    def _disconnect(self) -> None:
+        stack, self._open, self._cluster = self._open, None, None
+        if stack is not None:
+            stack.close()
+
+    # -- groups -----------------------------------------------------------------------------------------------------
+
+    def _groups(self, seen: Round) -> dict[str, GroupState]:
+        """Every group that is known: as it was just seen, or as it was last seen."""
+        renewed_topics = self._sample(seen)
+        entries = entries_of(seen.topics)
+        following = self._tail is not None and not self._tail.trouble
+        groups: dict[str, GroupState] = {}
+        for name in sorted(seen.groups):
+            one = seen.groups[name]
+            with self._lock:
+                past = self._past(name)
+                past.describe(one.told, int(seen.at * 1000), following)
+                past.topics = {
+                    topic: entries.of_topic[topic] for topic in one.told["wanted"] if topic in entries.of_topic
+                }
+            groups[name] = self._state(one, seen, past, entries, renewed_topics)
+        for name, old in self.snapshot.groups.items():
+            if name in groups:
+                continue
+            state = self._unseen(name, old, seen)
+            if state is not None:
+                groups[name] = state
+        for name, why in seen.unknown.items():
+            if name not in groups:
+                groups[name] = renewed(name, self._past(name), seen.at).unknown(seen.at, why)
+        self._forget(groups, seen)
+        return groups
+
+    def _state(
+        self, one: SeenGroup, seen: Round, past: GroupPast, entries: Entries, renewed_topics: Mapping[str, str]
+    ) -> GroupState:
+        old = self.snapshot.groups.get(one.name)
+        group, key, ids = group_with_offsets(one, entries, old)
+        says = tuple(renewed_topics[topic] for topic in group.topics if topic in renewed_topics)
+        return group_state(one, group, key, ids, seen.at, past, old, self._ends, self.settings, says)
+
+    def _unseen(self, name: str, old: GroupState, seen: Round) -> GroupState | None:
+        """A group that was known and was not described now: it is gone, or its coordinator does not tell."""
+        if name in seen.unknown:
+            return old.unknown(old.seen, seen.unknown[name])
+        if not seen.listed_all:
+            return old if old.gone else old.unknown(old.seen, "its coordinator does not list its groups")
+        if old.gone:
+            return old if seen.at - (old.unknown_since or 0) < FORGET_S else None
+        return old.unknown(seen.at, "it is not listed any more", gone=True)
+
+    def _forget(self, groups: dict[str, GroupState], seen: Round) -> None:
+        """Keep memory bounded where groups and topics come and go."""
+        gone = sorted((s.unknown_since or 0.0, name) for name, s in groups.items() if s.gone)
+        for _, name in gone[:-MOST_GONE]:
+            del groups[name]
+        with self._lock:
+            for name in self._pasts.keys() - groups.keys():
+                if seen.listed_all:
+                    del self._pasts[name]
+        for topic in self._ends.keys() - seen.topics.keys():
+            del self._ends[topic]
+
+    def _sample(self, seen: Round) -> dict[str, str]:
+        """Note the log ends; topics that were made anew of late, each with a sentence."""
+        for name, topic in seen.topics.items():
+            table = self._ends.get(name)
+            if table is None or not table.fits(topic.topic_id, topic.number):
+                if table is not None and table.topic_id != topic.topic_id:
+                    self._renewed[name] = seen.at
+                table = self._ends[name] = EndTimes(topic.topic_id, topic.number)
+            table.add(seen.at, topic.end)
+        self._renewed = {name: at for name, at in self._renewed.items() if seen.at - at < FORGET_S}
+        return {
+            name: f"The topic {name} was made anew: commits of before mean other messages." for name in self._renewed
+        }
+
+    # -- the tail ---------------------------------------------------------------------------------------------------
+
+    def _new_tail(self) -> OffsetsTail:
+        start: Mapping[int, int] = {}
+        if self.settings.past is not None:
+            from apportion.inputs.load_history import load_histories, next_offsets
+
+            histories = load_histories(self.settings.past)
+            self._names.update(histories.world.names)
+            for name, history in histories.groups.items():
+                self._past(name).seed(history.events)
+            start = next_offsets(self.settings.past)
+        return OffsetsTail(self.connection.bootstrap, self.connection.properties, self._take, start)
+
+    def _take(self, batch: Sequence[TailRecord]) -> None:
+        """A batch of records of ``__consumer_offsets``; one that nobody can read is passed over."""
+        with self._lock:
+            for raw in batch:
+                try:
+                    record = decode(raw.key, raw.value)
+                except UnreadableBytes:
+                    continue
+                if isinstance(record, Commit):
+                    if not record.tombstone and record.group in self._pasts:
+                        self._pasts[record.group].commit(record.topic, record.partition, record.commit_time or raw.at)
+                elif isinstance(record, GroupGeneration | EpochRecord):
+                    self._past(record.group).take(GroupRecord(raw.offset, raw.at, record))
+
+    def _past(self, name: str) -> GroupPast:
+        with self._lock:
+            if name not in self._pasts:
+                self._pasts[name] = GroupPast(name, self._names)
+            return self._pasts[name]
+
+
+def topic_rows(topics: Mapping[str, TopicLog]) -> int:
+    """Partitions of all topics."""
+    return sum(len(topic.number) for topic in topics.values())

@@ -1,0 +1,46 @@
+"""What a server was asked for: where it listens, how often it asks, what it tells and to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+INTERVAL_S: Final = 10.0
+MOST_SERIES: Final = 500_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one server behaves; everything has a default but the cluster.
+
+    interval_s
+        Seconds from the start of one round to the start of the next.
+    tail
+        Read the tail of ``__consumer_offsets`` for rebalances with their causes.
+    past
+        A dump or the pipeline's tables to start from; None starts with nothing.
+    personal
+        Show client ids and hosts, and member ids as the broker has them.
+    names
+        Families of metrics, as ``metrics.chosen`` reads them.
+    most_series
+        Series of one scrape; what is beyond is left out, and said.
+    cluster_name
+        The label of the families that have one; None takes the cluster's id.
+    capacity
+        Work a second that one member takes, for the advised number of members; None gives none.
+    """
+
+    interval_s: float = INTERVAL_S
+    tail: bool = True
+    past: str | None = None
+    personal: bool = False
+    names: str = "all"
+    most_series: int = MOST_SERIES
+    cluster_name: str | None = None
+    capacity: float | None = None
+
+    @property
+    def stale_s(self) -> float:
+        """Age from which on what was known is no longer given as a metric."""
+        return max(60.0, 3 * self.interval_s)

@@ -1,0 +1,181 @@
+"""What is known of a cluster at one moment: an immutable snapshot that every answer is read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from apportion.arrays import NOBODY, UNKNOWN, Floats, Longs
+from apportion.inputs.cluster_round import TopicLog
+from apportion.inputs.described_group import Observed
+from apportion.model.group import Group
+from apportion.report.describing import ShownGroup
+from apportion.report.pages import verdict
+from apportion.serve.past import GroupPast
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a group's present plan is from the fairest one, as far as that is proved.
+
+    moves
+        Fewest partitions that must move to reach the fairest sharing.
+    squares
+        Sum of squared loads now, less the least there is.
+    """
+
+    moves: int
+    squares: int
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """One group as it was when it was last seen.
+
+    shown
+        The group with what its source told; client ids and hosts only where they may be shown.
+    seconds
+        (P,) how long ago each partition's first unread message was written; NaN unknown.
+    seen
+        Seconds since 1970, when it was last looked at.
+    why_unknown
+        Why nothing newer is known, as the end of a sentence; "" while it is.
+    gone
+        It was not listed any more since ``unknown_since``.
+    member_names
+        (M,) ids as they are shown; ``client_ids`` and ``hosts`` "" unless they may be shown.
+    """
+
+    shown: ShownGroup
+    seconds: Floats
+    seen: float
+    past: GroupPast
+    distance: Distance | None = None
+    concentration: float | None = None
+    catch_up_s: float | None = None
+    advised_members: int | None = None
+    unknown_since: float | None = None
+    why_unknown: str = ""
+    gone: bool = False
+    key: Any = None
+    says: tuple[str, ...] = field(default=())
+
+    @property
+    def group(self) -> Group:
+        """As arrays."""
+        return self.shown.group
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self.shown.group.name
+
+    @cached_property
+    def odd(self) -> list[str]:
+        """What is odd, the gravest first; what is not known comes before all."""
+        return [*self.says, *self.shown.odd]
+
+    @cached_property
+    def verdict(self) -> str:
+        """``OK``, ``WARN`` or ``ERR``, as the page has it."""
+        return verdict(self.group, self.odd)
+
+    @cached_property
+    def lag(self) -> Longs:
+        """(P,) messages left; -1 unknown."""
+        return self.shown.lag
+
+    @cached_property
+    def total_lag(self) -> int | None:
+        """All of them."""
+        return self.shown.total_lag
+
+    @cached_property
+    def heaviest(self) -> float | None:
+        """The share of the lag that one member carries, from 0 to 1."""
+        lag = np.where(self.lag == UNKNOWN, 0, self.lag)
+        total = int(lag.sum())
+        if not total or not self.group.M:
+            return None
+        mine = self.group.owner != NOBODY
+        held = np.bincount(self.group.owner[mine], weights=lag[mine], minlength=self.group.M)
+        return float(held.max()) / total
+
+    @property
+    def observed(self) -> Observed:
+        """The facts in the form that the report's page takes; the group itself is ``group``."""
+        facts = self.shown.facts
+        return Observed(
+            {"group": self.name}, facts.get("state"), facts.get("protocol"), facts.get("kind"),
+            facts.get("coordinator"), facts.get("generation"), [*self.says, *self.shown.says],
+        )  # fmt: skip
+
+    def unknown(self, since: float, why: str, gone: bool = False) -> GroupState:
+        """The same group, of which nothing newer is known; the first reason's time stays."""
+        if self.unknown_since is not None and self.gone == gone:
+            since = self.unknown_since
+        clock = clock_text(since)
+        sentence = f"The group is gone since {clock}." if gone else f"Nothing is known since {clock}: {why}."
+        return replace(self, unknown_since=since, why_unknown=why, gone=gone, says=(sentence,))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The cluster as it was at the end of one round.
+
+    number
+        Rounds so far; 0 before the first.
+    at
+        Seconds since 1970, when the log ends of the last good round were asked for.
+    trouble, trouble_since
+        Why the last round gave nothing, "" where it did, and since when.
+    troubles
+        What single brokers did not tell.
+    tail_trouble, tail_since
+        Why the tail of ``__consumer_offsets`` is not read, and since when.
+    """
+
+    number: int = 0
+    at: float = 0.0
+    cluster_id: str | None = None
+    brokers: int = 0
+    groups: Mapping[str, GroupState] = field(default_factory=dict)
+    topics: Mapping[str, TopicLog] = field(default_factory=dict)
+    trouble: str = "no round has ended yet"
+    trouble_since: float = 0.0
+    troubles: tuple[str, ...] = ()
+    tail_trouble: str = ""
+    tail_since: float = 0.0
+    round_s: float = 0.0
+    asked_s: float = 0.0
+    requests: int = 0
+    rounds_failed: int = 0
+
+    @cached_property
+    def living(self) -> list[GroupState]:
+        """Groups that are not gone, by name."""
+        return [state for _, state in sorted(self.groups.items()) if not state.gone]
+
+    def notes(self) -> list[str]:
+        """What the page says above everything: what is not known, and since when."""
+        notes = []
+        if self.trouble:
+            notes.append(f"Nothing is known since {clock_text(self.trouble_since)}: {self.trouble}.")
+        notes += self.troubles
+        if self.tail_trouble:
+            since = clock_text(self.tail_since)
+            notes.append(
+                f"Rebalances are seen at each round alone, not as they are written, since {since}: {self.tail_trouble}."
+            )
+        return notes
+
+
+def clock_text(at: float) -> str:
+    """A moment as people write it, in UTC."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
