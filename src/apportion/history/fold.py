@@ -6,9 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from apportion.history.records import CLASSIC, CONSUMER, Generation, GenerationMember, GroupRecord
+from apportion.history.broker_assigned import BrokerAssigned
+from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
+from apportion.history.share_groups import ShareRecords
+from apportion.history.streams_groups import ASSIGNOR, StreamsRecords
 from apportion.wire.coordinator import EpochRecord, GroupGeneration, Member
 from apportion.wire.partitions import merged
+from apportion.wire.share_streams import SHARE as SHARE_TYPES
+from apportion.wire.share_streams import STREAMS as STREAMS_TYPES
 
 DEFAULT_ASSIGNOR: Final = "uniform"
 """What a broker uses where no KIP-848 member asks for an assignor: the first of ``group.consumer.assignors``."""
@@ -35,14 +40,12 @@ class Present:
     readable: bool = True
 
 
-OTHERS: Final = {11: "share", 17: "streams"}
-"""Key types that say that a group of another kind stands, with its type."""
-OTHER_MEMBERS: Final = {10: "share", 19: "streams"}
-"""Key types that say that it has a member."""
+OTHERS: Final = frozenset({SHARE, STREAMS})
+"""Types of groups that no consumer's strategy plans."""
 
 
 def of_other_kind(kind: str, epoch: int | None, members: int) -> Present:
-    """A group whose records are not read: only that it stands, its epoch, and whether it has members, are known."""
+    """A group of tables that were made before its records were read: its epoch, and whether it has members."""
     return Present(kind, "Stable" if members else "Empty", None, epoch, (), readable=False)
 
 
@@ -58,9 +61,10 @@ def fold(events: Iterable[GroupRecord], names: Mapping[str, str] | None = None) 
     """The generations and the present of one group.
 
     events
-        All its records of key types 2 to 8, ascending by offset.
+        All its records but commits, ascending by offset.
     names
-        Topic id (22 characters) to name, which KIP-848 records need; partitions of other ids are left out.
+        Topic id (22 characters) to name, which KIP-848 and share groups' records need; of a KIP-848 group partitions
+        of other ids are left out.
     """
     folding = Folding(names or {})
     generations = [generation for event in events if (generation := folding.take(event)) is not None]
@@ -76,20 +80,42 @@ class Folding:
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._classic, self._epochs = _Classic(), _Epochs(names)
+        self._share, self._streams = ShareRecords(names=names), StreamsRecords()
 
     def take(self, event: GroupRecord) -> Generation | None:
         """One more record, in the order of offsets; the generation that it completes, if it does."""
-        side = self._classic if isinstance(event.record, GroupGeneration) else self._epochs
-        return side.take(event)
+        record = event.record
+        if isinstance(record, GroupGeneration):
+            return self._classic.take(event)
+        if record.key_type in SHARE_TYPES:
+            return self._share.take(event)
+        if record.key_type in STREAMS_TYPES:
+            return self._streams.take(event)
+        return self._epochs.take(event)
 
     @property
     def present(self) -> Present | None:
         """As the group stands; None where it is gone."""
-        classic, epochs = self._classic, self._epochs
-        # Both stand only where the records between were lost; then the later one is right.
-        if classic.touched > epochs.touched:
-            return classic.present() or epochs.present()
-        return epochs.present() or classic.present()
+        share, streams = self._share, self._streams
+        sides = [
+            (self._epochs.touched, self._epochs.present()),
+            (self._classic.touched, self._classic.present()),
+            (share.touched, _of_broker(SHARE, share, share.present_members())),
+            (streams.touched, _of_broker(STREAMS, streams, streams.present_members(), ASSIGNOR)),
+        ]
+        # Several stand only where the records between were lost; then the latest one is right.
+        standing = [(touched, present) for touched, present in sides if present is not None]
+        return max(standing, key=lambda side: side[0])[1] if standing else None
+
+
+def _of_broker(
+    kind: str, records: BrokerAssigned, members: tuple[GenerationMember, ...], protocol: str | None = None
+) -> Present | None:
+    """A share or streams group as it stands; what share members read is nobody's own, so no strategy can plan it."""
+    if not records.stands:
+        return None
+    state = "Stable" if members else "Empty"
+    return Present(kind, state, protocol if members else None, records.epoch, members, readable=kind == STREAMS)
 
 
 @dataclass

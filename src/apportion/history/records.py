@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from apportion.wire.coordinator import EpochRecord, GroupGeneration
 
@@ -17,6 +17,8 @@ Assigned = Mapping[str, tuple[int, ...]]
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
+STREAMS: Final = "streams"
 SPARE: Final = 64
 """Ids that may be missing below the highest one beyond as many as there are."""
 
@@ -49,7 +51,11 @@ class GenerationMember:
     owned, owned_generation
         What it said it held when it joined (classic members from subscription version 1 and 2 on).
     assigned
-        What the generation gave it; under KIP-848 its target.
+        What the generation gave it; under KIP-848 its target. In a generation of a streams group sub-topologies stand
+        for topics, and the active tasks' numbers for partitions.
+    process_id, roles
+        Of a streams group's member: its process, and its tasks by role (``active``, ``standby``, ``warmup``) and
+        sub-topology. Of a share group's: what it shares (``shared``) and is to share (``target``), by topic.
     """
 
     member_id: str
@@ -62,6 +68,8 @@ class GenerationMember:
     owned: Assigned = field(default_factory=dict)
     owned_generation: int | None = None
     session_timeout_ms: int | None = None
+    process_id: str | None = None
+    roles: Mapping[str, Assigned] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
@@ -71,10 +79,11 @@ class GenerationMember:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generation of a classic group, or one epoch of a KIP-848 group, as it was.
+    """One generation of a classic group, or one epoch of a KIP-848 or streams group, as it was.
 
     offset, at
-        Of the record that completes it: the key-2 record; the target's key-6 record, or key 3 where the group emptied.
+        Of the record that completes it: the key-2 record; the target's record (key 6 or 20), or the group's (key 3 or
+        17) where it emptied.
     number
         The generation or epoch.
     started
@@ -83,6 +92,9 @@ class Generation:
         Nothing is known before it: it is the first, or a tombstone stands between.
     readable
         Whether the members' bytes are those of consumers, and could be read.
+    facts
+        What else an epoch of a streams group stood for: ``topology`` (its epoch), ``topics`` (a hash), ``settings``,
+        ``stateless`` (sub-topologies without state).
     """
 
     offset: int
@@ -95,6 +107,7 @@ class Generation:
     holes: int = 0
     fresh: bool = False
     readable: bool = True
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def owners(self) -> dict[tuple[str, int], str]:
         """Each assigned partition's owner by identity; of two the first."""

@@ -1,0 +1,93 @@
+"""What share groups and streams groups have in common: members, targets and what is held come in records of their own.
+
+Several bumps of the epoch may pass before one target comes, and none comes for a group that emptied: there the record
+of the group completes the epoch itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from apportion.history.records import Generation, GroupRecord
+from apportion.wire.coordinator import EpochRecord
+
+Body = Mapping[str, Any]
+
+
+@dataclass
+class BrokerAssigned:
+    """One group's records of one kind, taken in the order of their offsets.
+
+    epoch, opened
+        The newest epoch, and when (ms) the oldest was opened that has no target yet.
+    members, targets, current
+        Member id to the body of its newest record.
+    touched
+        Offset of the last record that was taken.
+    """
+
+    epoch: int | None = None
+    opened: int | None = None
+    group: Body = field(default_factory=dict)
+    members: dict[str, Body] = field(default_factory=dict)
+    targets: dict[str, Body] = field(default_factory=dict)
+    current: dict[str, Body] = field(default_factory=dict)
+    touched: int = -1
+    fresh: bool = True
+
+    GROUP: ClassVar[int]
+    MEMBER: ClassVar[int]
+    TARGET: ClassVar[int]
+    TARGET_OF: ClassVar[int]
+    CURRENT: ClassVar[int]
+
+    def take(self, event: GroupRecord) -> Generation | None:
+        """Take one record; the generation that it completes, if it does."""
+        record = event.record
+        assert isinstance(record, EpochRecord)  # noqa: S101 - for the type checker
+        self.touched = event.offset
+        table = {self.MEMBER: self.members, self.TARGET_OF: self.targets, self.CURRENT: self.current}.get(
+            record.key_type
+        )
+        if table is not None:
+            if record.body is None:
+                table.pop(record.member_id or "", None)
+            else:
+                table[record.member_id or ""] = record.body
+            return None
+        if record.key_type == self.GROUP:
+            return self._bump(event, record)
+        if record.key_type == self.TARGET and record.body is not None:
+            return self._complete(event, record.epoch or 0)
+        self._other(record)
+        return None
+
+    def _bump(self, event: GroupRecord, record: EpochRecord) -> Generation | None:
+        if record.body is None:
+            self.epoch, self.opened, self.group, self.fresh = None, None, {}, True
+            for table in (self.members, self.targets, self.current):
+                table.clear()
+            return None
+        self.epoch, self.group = record.epoch, record.body
+        if self.opened is None:
+            self.opened = event.at
+        return None if self.members else self._complete(event, record.epoch or 0)
+
+    def _complete(self, event: GroupRecord, number: int) -> Generation | None:
+        made = self._generation(event, number)
+        self.opened, self.fresh = None, False
+        return made
+
+    def _generation(self, event: GroupRecord, number: int) -> Generation | None:
+        """The generation that the targets come to; None where the kind has none."""
+        raise NotImplementedError
+
+    def _other(self, record: EpochRecord) -> None:
+        """A record of another key type of this kind."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether the group is there after its last record."""
+        return self.epoch is not None or bool(self.members)

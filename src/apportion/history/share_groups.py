@@ -1,0 +1,55 @@
+"""The records of a share group (KIP-932) folded: its members, what each shares now, and what it is to share.
+
+Several members may read one partition at the same time, so that nobody owns it and nothing moves: a share group has a
+present and no generations. How far it has read stands in ``__share_group_state``, not in ``__consumer_offsets``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from apportion.history.broker_assigned import BrokerAssigned
+from apportion.history.records import Assigned, Generation, GenerationMember, GroupRecord
+
+
+@dataclass
+class ShareRecords(BrokerAssigned):
+    """One share group; ``names`` are topics by id, without which a topic stands under its id."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    GROUP: ClassVar[int] = 11
+    MEMBER: ClassVar[int] = 10
+    TARGET: ClassVar[int] = 12
+    TARGET_OF: ClassVar[int] = 13
+    CURRENT: ClassVar[int] = 14
+
+    def _generation(self, event: GroupRecord, number: int) -> Generation | None:
+        return None
+
+    def present_members(self) -> tuple[GenerationMember, ...]:
+        """The members with what they share and are to share; they own nothing."""
+        return tuple(
+            GenerationMember(
+                member,
+                tuple(sorted(set(body.get("subscribedTopicNames") or ()))),
+                {},
+                None,
+                body.get("clientId"),
+                body.get("clientHost"),
+                body.get("rackId") or None,
+                roles={
+                    "shared": self._held(self.current.get(member, {}).get("assignedPartitions") or ()),
+                    "target": self._held(self.targets.get(member, {}).get("topicPartitions") or ()),
+                },
+            )
+            for member, body in sorted(self.members.items())
+        )
+
+    def _held(self, entries: Iterable[Mapping[str, Any]]) -> Assigned:
+        found: dict[str, set[int]] = {}
+        for entry in entries:
+            found.setdefault(self.names.get(entry["topicId"], entry["topicId"]), set()).update(entry["partitions"])
+        return {name: tuple(sorted(ids)) for name, ids in sorted(found.items()) if ids}

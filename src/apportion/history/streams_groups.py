@@ -1,0 +1,126 @@
+"""The records of a streams group (KIP-1071) folded: tasks by member, process and role; epochs with what they stood for.
+
+In a generation a sub-topology stands where a topic stands for consumers, and a task's number where a partition does: so
+moves, joins and needless moves are counted in tasks, by the same code. In the present a member holds the partitions
+that its active tasks read, by topic, and its tasks stand beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from apportion.history.broker_assigned import Body, BrokerAssigned
+from apportion.history.records import STREAMS, Assigned, Generation, GenerationMember, GroupRecord
+from apportion.wire.coordinator import EpochRecord
+
+ASSIGNOR: Final = "sticky"
+"""The one task assignor of a 4.3 broker; no record names it."""
+ROLES: Final = {"active": "activeTasks", "standby": "standbyTasks", "warmup": "warmupTasks"}
+"""What a member may do with a task -> the field that lists such tasks."""
+MOST_PARTITIONS: Final = 1_000_000
+"""Above it (topics times tasks of a member) a member's partitions are left out: no topology asks for so many."""
+_TOPOLOGY: Final = 23
+
+
+@dataclass
+class StreamsRecords(BrokerAssigned):
+    """One streams group; ``topology`` is the body of its newest key-23 record."""
+
+    topology: Body = field(default_factory=dict)
+
+    GROUP: ClassVar[int] = 17
+    MEMBER: ClassVar[int] = 19
+    TARGET: ClassVar[int] = 20
+    TARGET_OF: ClassVar[int] = 21
+    CURRENT: ClassVar[int] = 22
+
+    def _other(self, record: EpochRecord) -> None:
+        if record.key_type == _TOPOLOGY:
+            self.topology = record.body or {}
+
+    def _generation(self, event: GroupRecord, number: int) -> Generation:
+        return Generation(
+            offset=event.offset,
+            at=event.at,
+            kind=STREAMS,
+            number=number,
+            members=tuple(self._target_of(member) for member in sorted(self.members)),
+            protocol=ASSIGNOR if self.members else None,
+            started=self.opened,
+            holes=event.holes,
+            fresh=self.fresh,
+            facts=self._facts(),
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        """What the epoch stands for besides its members: a change of one of these is a cause."""
+        settings = self.group.get("lastAssignmentConfigs") or ()
+        return {
+            "topology": self.topology.get("epoch"),
+            "topics": self.group.get("metadataHash"),
+            "settings": tuple(sorted((one["key"], one["value"]) for one in settings)),
+            "stateless": tuple(sorted(self._stateless())),
+        }
+
+    def _stateless(self) -> Iterable[str]:
+        return (one["subtopologyId"] for one in self._subtopologies if not one["stateChangelogTopics"])
+
+    @property
+    def _subtopologies(self) -> Iterable[Mapping[str, Any]]:
+        return self.topology.get("subtopologies") or ()
+
+    def _target_of(self, member: str) -> GenerationMember:
+        """A member with the tasks that it is to have, a sub-topology standing for a topic."""
+        roles = roles_of(self.targets.get(member, {}))
+        topics = tuple(sorted({one["subtopologyId"] for one in self._subtopologies} | set(roles["active"])))
+        return _member(member, self.members[member], topics, roles["active"], roles)
+
+    def present_members(self) -> tuple[GenerationMember, ...]:
+        """The members with what they hold now."""
+        sources = {
+            one["subtopologyId"]: [*one["sourceTopics"], *(topic["name"] for topic in one["repartitionSourceTopics"])]
+            for one in self._subtopologies
+        }
+        topics = tuple(sorted({topic for read in sources.values() for topic in read}))
+        found = []
+        for member in sorted(self.members):
+            roles = roles_of(self.current.get(member, {}))
+            found.append(_member(member, self.members[member], topics, _partitions(roles["active"], sources), roles))
+        return tuple(found)
+
+
+def roles_of(body: Body) -> dict[str, Assigned]:
+    """Role to sub-topology to task numbers, of a target or of what a member holds."""
+    found: dict[str, Assigned] = {}
+    for role, name in ROLES.items():
+        tasks: dict[str, list[int]] = {}
+        for entry in body.get(name) or ():
+            tasks.setdefault(entry["subtopologyId"], []).extend(entry["partitions"])
+        found[role] = {subtopology: tuple(sorted(set(ids))) for subtopology, ids in sorted(tasks.items()) if ids}
+    return found
+
+
+def _partitions(active: Assigned, sources: Mapping[str, list[str]]) -> Assigned:
+    """What active tasks read: task p reads partition p of every source topic of its sub-topology."""
+    if sum(len(ids) * len(sources.get(subtopology, ())) for subtopology, ids in active.items()) > MOST_PARTITIONS:
+        return {}
+    found = {topic: ids for subtopology, ids in active.items() for topic in sources.get(subtopology, ())}
+    return dict(sorted(found.items()))
+
+
+def _member(
+    member: str, body: Body, topics: tuple[str, ...], assigned: Assigned, roles: Mapping[str, Assigned]
+) -> GenerationMember:
+    return GenerationMember(
+        member,
+        topics,
+        assigned,
+        body.get("instanceId"),
+        body.get("clientId"),
+        body.get("clientHost"),
+        body.get("rackId") or None,
+        process_id=body.get("processId"),
+        roles=roles,
+    )
