@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from apportion.history.records import Generation, GenerationMember
+from apportion.history.records import STREAMS, Generation, GenerationMember
 
 JOIN: Final = "join"
 LEAVE: Final = "leave"
@@ -17,6 +17,9 @@ SUBSCRIPTION: Final = "subscription"
 GREW: Final = "topic grew"
 HAND_OVER: Final = "hand-over"
 GONE: Final = "topic gone"
+TOPOLOGY: Final = "topology"
+TOPICS: Final = "topics"
+SETTINGS: Final = "settings"
 UNKNOWN: Final = "unknown"
 
 DEFAULT_SESSION_MS: Final = 45_000
@@ -56,7 +59,7 @@ class CommitCadence:
     def crashed(self, seat: GenerationMember, before: Generation, now: Generation) -> bool:
         """Whether a member of ``before`` that is not in ``now`` fell silent long before it was missed."""
         rows = self._rows[bisect_left(self._after, before.offset) : bisect_left(self._after, now.offset)]
-        mine = [row for row in rows if row.partition in seat.assigned.get(row.topic, ())]
+        mine = [row for row in rows if row.partition in (seat.reads or seat.assigned).get(row.topic, ())]
         if not mine:
             return False
         missed_at = now.at if now.started is None else now.started
@@ -77,6 +80,9 @@ def causes(
 ) -> list[str]:
     """All that changed between two generations, in a fixed order; ``unknown`` where nothing did.
 
+    Epochs of a streams group also tell that the topology changed, the topics (they were made, or grew), or the group's
+    settings. Which of several changes came first within one epoch no record tells.
+
     counts_before, counts_now
         Partitions of each wanted topic, as ``counts_after`` gives them.
     """
@@ -90,8 +96,9 @@ def causes(
         JOIN: len(are) > len(stayed),
         LEAVE: not all(dead),
         CRASH: any(dead),
-        SUBSCRIPTION: any(set(old.topics) != set(new.topics) for old, new in stayed),
-        GREW: bool(were) and _grew(before, now, counts_before, counts_now),
+        SUBSCRIPTION: now.kind != STREAMS and any(set(old.topics) != set(new.topics) for old, new in stayed),
+        GREW: now.kind != STREAMS and bool(were) and _grew(before, now, counts_before, counts_now),
+        **{fact: before.facts.get(fact) != now.facts.get(fact) for fact in (TOPOLOGY, TOPICS, SETTINGS)},
     }
     return [cause for cause, so in found.items() if so] or [_quiet_cause(before, now)]
 

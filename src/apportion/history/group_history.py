@@ -9,7 +9,7 @@ from typing import Any
 
 from apportion.errors import UnknownName
 from apportion.history.cause import CommitCadence, CommitInterval
-from apportion.history.fold import Folded, Present, fold
+from apportion.history.fold import OTHERS, Folded, Present, fold
 from apportion.history.lags import lag_of_commit
 from apportion.history.present import group_json
 from apportion.history.rebalances import Rebalance, rebalances
@@ -65,13 +65,13 @@ class GroupHistory:
     """One group: its records in order, its standing commits, and all that they tell.
 
     events
-        Records of key types 2 to 8, ascending by offset.
+        All records but commits, ascending by offset.
     commits
         (topic, partition) to the newest commit that stands.
     habits
         Commits counted between the group's records.
     other
-        What stands of it where it is a group of another kind (share, streams), whose records are not read.
+        What stands of a share or streams group in tables of an older build, which lack its records.
     """
 
     name: str
@@ -118,7 +118,13 @@ class GroupHistory:
         generations, present = self.folded.generations, self.present
         if present is None:  # of a group that is gone nothing but its history counts
             return what_if(self.name, generations, None, {}, assignors)
-        return what_if(self.name, generations, self.raw if present.readable else None, self._topics, assignors)
+        return what_if(
+            self.name,
+            generations,
+            self.raw if present.readable and present.type not in OTHERS else None,
+            self._topics,
+            assignors,
+        )
 
     @cached_property
     def _topics(self) -> TopicEntries:

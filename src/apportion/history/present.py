@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apportion.history.fold import Present
-from apportion.history.records import GenerationMember
+from apportion.history.records import STREAMS, GenerationMember
 from apportion.history.steps import TopicEntries
 
 Committed = Mapping[str, Mapping[int, int]]
@@ -31,7 +31,11 @@ def group_json(name: str, present: Present, topics: TopicEntries, committed: Com
         entries = topics.get(topic) if topics else _seen(topic, present, committed)
         if entries:
             described[topic] = [_entry(entry, committed.get(topic, {})) for entry in entries]
-    members = {seat.member_id: _member(seat, present.generation) for seat in present.members}
+    # A task's number may pass the end of the narrower ones of its topics: there is no such partition to own.
+    there = (
+        {t: {e["partition"] for e in entries} for t, entries in described.items()} if present.type == STREAMS else None
+    )
+    members = {seat.member_id: _member(seat, present.generation, there) for seat in present.members}
     return {"version": 1, "group": name, "topics": described, "members": members}
 
 
@@ -55,14 +59,17 @@ def _seen(topic: str, present: Present, committed: Committed) -> list[dict[str, 
     return [{"partition": p} for p in sorted(ids) if p >= 0]
 
 
-def _member(seat: GenerationMember, generation: int | None) -> dict[str, Any]:
+def _member(seat: GenerationMember, generation: int | None, there: Mapping[str, set[int]] | None) -> dict[str, Any]:
+    held = seat.assigned
+    if there is not None:
+        held = {topic: tuple(p for p in ids if p in there.get(topic, ())) for topic, ids in held.items()}
     fields: dict[str, Any] = {
         "instance_id": seat.instance_id,
         "client_id": seat.client_id,
         "host": seat.host,
         "rack": seat.rack,
         "topics": sorted(seat.topics),
-        "owned": {topic: sorted(ids) for topic, ids in sorted(seat.assigned.items())} or None,
-        "generation": generation if seat.assigned else None,
+        "owned": {topic: sorted(ids) for topic, ids in sorted(held.items()) if ids} or None,
+        "generation": generation if held else None,
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -56,6 +56,8 @@ class GenerationMember:
     process_id, roles
         Of a streams group's member: its process, and its tasks by role (``active``, ``standby``, ``warmup``) and
         sub-topology. Of a share group's: what it shares (``shared``) and is to share (``target``), by topic.
+    reads
+        Of a streams group's member in a generation: the partitions that its active tasks read, by topic.
     """
 
     member_id: str
@@ -70,6 +72,7 @@ class GenerationMember:
     session_timeout_ms: int | None = None
     process_id: str | None = None
     roles: Mapping[str, Assigned] = field(default_factory=dict)
+    reads: Assigned = field(default_factory=dict)
 
     @property
     def identity(self) -> str:

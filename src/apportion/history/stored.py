@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from apportion.history.fold import Present
@@ -22,10 +22,19 @@ def present_of(row: Mapping[str, Any]) -> Present:
             member["host"],
             member["rack"],
             session_timeout_ms=member["session_timeout_ms"],
+            process_id=member["process_id"],
+            roles=_roles(member["roles"]),
         )
         for member in row["members"]
     )
     return Present(row["type"], row["state"], row["protocol"], row["generation"], members, row["readable"])
+
+
+def _roles(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, tuple[int, ...]]]:
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for row in rows:
+        found.setdefault(row["role"], {})[row["of"]] = tuple(row["numbers"])
+    return found
 
 
 def group_json_of(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ that its active tasks read, by topic, and its tasks stand beside them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from apportion.history.broker_assigned import Body, BrokerAssigned
@@ -51,6 +51,7 @@ class StreamsRecords(BrokerAssigned):
             started=self.opened,
             holes=event.holes,
             fresh=self.fresh,
+            readable=False,  # its members are no consumers of topics: the strategies for those have nothing to say
             facts=self._facts(),
         )
 
@@ -71,18 +72,24 @@ class StreamsRecords(BrokerAssigned):
     def _subtopologies(self) -> Iterable[Mapping[str, Any]]:
         return self.topology.get("subtopologies") or ()
 
+    @property
+    def _sources(self) -> dict[str, list[str]]:
+        """Sub-topology to the topics that it reads, those between sub-topologies too."""
+        return {
+            one["subtopologyId"]: [*one["sourceTopics"], *(topic["name"] for topic in one["repartitionSourceTopics"])]
+            for one in self._subtopologies
+        }
+
     def _target_of(self, member: str) -> GenerationMember:
         """A member with the tasks that it is to have, a sub-topology standing for a topic."""
         roles = roles_of(self.targets.get(member, {}))
         topics = tuple(sorted({one["subtopologyId"] for one in self._subtopologies} | set(roles["active"])))
-        return _member(member, self.members[member], topics, roles["active"], roles)
+        reads = _partitions(roles["active"], self._sources)
+        return replace(_member(member, self.members[member], topics, roles["active"], roles), reads=reads)
 
     def present_members(self) -> tuple[GenerationMember, ...]:
         """The members with what they hold now."""
-        sources = {
-            one["subtopologyId"]: [*one["sourceTopics"], *(topic["name"] for topic in one["repartitionSourceTopics"])]
-            for one in self._subtopologies
-        }
+        sources = self._sources
         topics = tuple(sorted({topic for read in sources.values() for topic in read}))
         found = []
         for member in sorted(self.members):

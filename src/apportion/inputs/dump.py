@@ -12,14 +12,12 @@ import pyarrow as pa
 
 from apportion.errors import UnreadableBytes
 from apportion.history.cause import CommitInterval
-from apportion.history.fold import OTHER_MEMBERS, OTHERS, Present, of_other_kind
 from apportion.history.group_history import CommittedOffset, GroupHistories, GroupHistory, TopicMetadata
 from apportion.history.records import GroupRecord
 from apportion.inputs import dump_files, parquet
 from apportion.inputs.described_group import Observed
 from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
-from apportion.wire.primitives import Reader
 
 
 def read(path: str | Path) -> list[Observed]:
@@ -53,14 +51,10 @@ def load_histories(path: str | Path) -> GroupHistories:
     files = dump_files.find(path)
     drafts: dict[str, GroupUnderway] = {}
     names: dict[str, str] = {}
-    others = Others()
     for event in _records(files.records):
-        _take(event, drafts, names, others)
-    known = others.groups()
-    for name in known:
-        drafts.setdefault(name, GroupUnderway())
+        _take(event, drafts, names)
     world = read_world(files.ends, files.topics, names)
-    return GroupHistories({name: drafts[name].done(name, world, known.get(name)) for name in sorted(drafts)}, world)
+    return GroupHistories({name: drafts[name].done(name, world) for name in sorted(drafts)}, world)
 
 
 @dataclass
@@ -83,48 +77,10 @@ class GroupUnderway:
         n, first, last = self.habits.get(key, (0, at, at))
         self.habits[key] = (n + 1, min(first, at), max(last, at))
 
-    def done(self, name: str, world: TopicMetadata, other: Present | None = None) -> GroupHistory:
+    def done(self, name: str, world: TopicMetadata) -> GroupHistory:
         """The group, once all is read."""
         habits = [CommitInterval(*key, *counted) for key, counted in self.habits.items()]
-        return GroupHistory(name, self.events, self.commits, habits, world, other)
-
-
-@dataclass
-class Others:
-    """Groups whose records are only counted: share and streams groups, by what stands of them.
-
-    standing
-        Key to value of the records that say that a group, or a member of one, stands.
-    """
-
-    standing: dict[bytes, bytes] = field(default_factory=dict)
-
-    def take(self, key_type: int, key: bytes, value: bytes | None) -> None:
-        """Take a record of key type 9 or above."""
-        if key_type in OTHERS or key_type in OTHER_MEMBERS:
-            if value is None:
-                self.standing.pop(key, None)
-            else:
-                self.standing[key] = value
-
-    def groups(self) -> dict[str, Present]:
-        """Every group that stands."""
-        kinds: dict[str, tuple[str, int | None]] = {}
-        members: dict[tuple[str, str], int] = {}
-        for key, value in self.standing.items():
-            try:
-                reader = Reader(key)
-                key_type, name = reader.int16(), reader.string()
-                if key_type in OTHERS:
-                    # The epoch stands behind the version; of a value that is shorter nothing is known.
-                    epoch = int.from_bytes(value[2:6], "big") if len(value) >= 6 else 2**31
-                    kinds[name] = OTHERS[key_type], epoch if epoch < 2**31 else None
-                else:
-                    group_kind = (name, OTHER_MEMBERS[key_type])
-                    members[group_kind] = members.get(group_kind, 0) + 1
-            except UnreadableBytes:
-                continue
-        return {name: of_other_kind(kind, epoch, members.get((name, kind), 0)) for name, (kind, epoch) in kinds.items()}
+        return GroupHistory(name, self.events, self.commits, habits, world)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +94,7 @@ class _Raw:
     holes: int
 
 
-def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: dict[str, str], others: Others) -> None:
+def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: dict[str, str]) -> None:
     try:
         record = decode(raw.key, raw.value)
     except UnreadableBytes:
@@ -151,8 +107,6 @@ def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: dict[str, str], ot
         drafts.setdefault(record.group, GroupUnderway()).events.append(
             GroupRecord(raw.offset, raw.at, record, raw.holes)
         )
-    elif raw.key is not None:
-        others.take(record.key_type, raw.key, raw.value)
 
 
 def _records(files: Iterable[Path]) -> Iterator[_Raw]:

@@ -97,14 +97,14 @@ def check_version(folder: Path) -> None:
 
 
 def _others(folder: Path) -> dict[str, Present]:
-    """Groups of other kinds, which no silver table tells of: from gold/groups, where it is there."""
+    """Share and streams groups from gold/groups, where it is there: older silver tables lack their records."""
     if not parquet.files(folder / "gold/groups"):
         return {}
     rows = _rows(folder, "gold/groups", GROUPS)
     return {
         row["group"]: of_other_kind(row["type"], row["generation"], row["state"] == "Stable")
         for row in rows
-        if row["type"] in OTHERS.values()
+        if row["type"] in OTHERS
     }
 
 

@@ -60,8 +60,7 @@ class _Once:
         return self._keep("folded", lambda: groups.folded(self.histories(t)))
 
     def present(self, t: Tables) -> DataFrame:
-        others = self._keep("others", lambda: groups.others(self._records))
-        return groups.present(self.folded(t), t["gold/commits"], others)
+        return groups.present(self.folded(t), t["gold/commits"])
 
     def ends(self, t: Tables) -> DataFrame:
         return self._keep("ends", lambda: lag.ends_now(t["silver/ends"], t["silver/topics"]))

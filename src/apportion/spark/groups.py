@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from apportion.history import rows
 from apportion.history.cause import CommitCadence, CommitInterval
-from apportion.history.fold import OTHER_MEMBERS, OTHERS, Folded, fold
+from apportion.history.fold import Folded, fold
 from apportion.history.rebalances import rebalances
 from apportion.history.records import CLASSIC, CONSUMER, GenerationMember
 from apportion.history.scenarios import sentence
@@ -86,58 +86,27 @@ def _member(seat: GenerationMember) -> Row:
         "assigned": [{"topic": t, "partitions": sorted(ids)} for t, ids in sorted(seat.assigned.items())],
         "topics": sorted(seat.topics),
         "session_timeout_ms": seat.session_timeout_ms,
+        "process_id": seat.process_id,
+        "roles": [
+            {"role": role, "of": of, "numbers": list(ids)}
+            for role, held in seat.roles.items()
+            for of, ids in held.items()
+        ],
     }
 
 
-def others(records: DataFrame) -> DataFrame:
-    """Share and streams groups that stand, from bronze: (group, kind, epoch, living); their records are not read.
-
-    A key begins with its type, the length of the group's name and the name; a group's value with version 0 and epoch.
-    """
-    number = F.expr("conv(hex(substring(key, 1, 2)), 16, 10)").cast("int")
-    size = F.expr("conv(hex(substring(key, 3, 2)), 16, 10)").cast("int")
-    told = records.where(F.substring("key", 1, 2).isin([n.to_bytes(2, "big") for n in (*OTHERS, *OTHER_MEMBERS)]))
-    # A length that is negative or longer than the key names no group; a value without a version is no record.
-    told = told.where((F.length("key") >= 4) & (size < 2**15) & (F.length("key") >= size + 4))
-    told = told.where("value is null or length(value) >= 2")
-    last = F.max_by(F.struct("value"), F.col("offset"))["value"].alias("value")
-    stands = told.groupBy("partition", "key").agg(last).where("value is not null")
-    kinds = F.create_map(*[F.lit(part) for pair in (OTHERS | OTHER_MEMBERS).items() for part in pair])
-    epoch = F.expr("conv(hex(substring(value, 3, 4)), 16, 10)").cast("bigint")
-    named = stands.select(
-        # A binary cast to a string keeps bytes that are no UTF-8, and such a table cannot be read by others.
-        F.make_valid_utf8(F.substring("key", F.lit(5), size).cast("string")).alias("group"),
-        number.isin(list(OTHERS)).alias("whole"),
-        kinds[number].alias("kind"),
-        F.when((F.length("value") >= 6) & (epoch < 2**31), epoch).cast("int").alias("epoch"),
-    )
-    return (
-        named.groupBy("group", "kind")
-        .agg(
-            F.max(F.when(F.col("whole"), F.col("epoch"))).alias("epoch"),
-            F.bool_or("whole").alias("whole"),
-            F.bool_or(~F.col("whole")).alias("living"),
-        )
-        .where("whole")
-        .groupBy("group")
-        .agg(*[F.max_by(name, "kind").alias(name) for name in ("epoch", "living")], F.max("kind").alias("kind"))
-    )
-
-
-def present(folded: DataFrame, newest: DataFrame, others: DataFrame) -> DataFrame:
+def present(folded: DataFrame, newest: DataFrame) -> DataFrame:
     """Groups that are not gone, those that only commit as ``simple``: the columns of ``folded`` but ``rebalances``."""
     simple = newest.select("group").distinct().withColumn("commits", F.lit(True))
-    both = folded.drop("rebalances").join(simple, "group", "left").join(others, "group", "full")
-    told = F.col("type").isNotNull()
-    kind = F.coalesce("type", "kind", F.when(F.col("commits"), "simple"))
-    empty = F.when(F.col("living"), "Stable").otherwise("Empty")
+    both = folded.drop("rebalances").join(simple, "group", "left")
+    kind = F.coalesce("type", F.when(F.col("commits"), "simple"))
     return both.withColumn("now", kind).where("now is not null").select(
         "group",
         F.col("now").alias("type"),
-        F.when(told, F.col("state")).otherwise(empty).alias("state"),
+        F.coalesce("state", F.lit("Empty")).alias("state"),
         "protocol",
-        F.when(told, F.col("generation")).otherwise(F.col("epoch")).alias("generation"),
-        F.when(told, F.col("readable")).otherwise(F.col("kind").isNull()).alias("readable"),
+        "generation",
+        F.coalesce("readable", F.lit(True)).alias("readable"),
         F.coalesce("members", F.array()).alias("members"),
     )  # fmt: skip
 

@@ -110,7 +110,7 @@ def _habits(commits: DataFrame, marks: DataFrame) -> DataFrame:
 def _names(epochs: DataFrame, commits: DataFrame, topics: DataFrame) -> DataFrame:
     """(group, name): the ids in a group's epochs, named by the topics, else by commits that carried the id."""
     ids = F.explode(F.expr('regexp_extract_all(body, \'"topicId":"([A-Za-z0-9_-]{22})"\', 1)')).alias("topic_id")
-    spoken = epochs.where("key_type in (7, 8) and body is not null").select("group", ids).distinct()
+    spoken = epochs.where("key_type in (7, 8, 13, 14) and body is not null").select("group", ids).distinct()
     known = topics.where("topic_id is not null").select("topic_id", "topic", F.lit(1).alias("sure"))
     told = commits.where("topic_id is not null").select("topic_id", "topic", F.lit(0).alias("sure"))
     best = F.max_by("topic", F.struct("sure", "topic")).alias("topic")

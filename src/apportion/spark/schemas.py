@@ -316,6 +316,15 @@ LAG: Final = TableSchema(
     ("group", "topic", "partition"),
 )
 
+ROLE: Final = StructType(
+    [
+        column("role", _STRING, "active, standby or warmup task; of a share group: shared, or target"),
+        column("of", _STRING, "sub-topology, or a share group's topic"),
+        column("numbers", ArrayType(_INT, containsNull=False), "task numbers, or partitions"),
+    ]
+)
+"""What a member of a streams or share group has in one role."""
+
 GROUP_MEMBER: Final = StructType(
     [
         column("member_id", _STRING, "id that the coordinator, or the member, gave"),
@@ -324,6 +333,8 @@ GROUP_MEMBER: Final = StructType(
         column("host", _STRING, "address as the broker saw it; personal data"),
         column("rack", _STRING, "`client.rack`", "not set"),
         column("assigned", HELD, "what it owns"),
+        column("process_id", _STRING, "process of a streams group's member", "another type"),
+        column("roles", ArrayType(ROLE), "tasks of a streams group's member, partitions of a share group's; else none"),
     ]
 )
 """A member as it stands at the end."""
@@ -390,14 +401,16 @@ REBALANCES: Final = TableSchema(
             column("members", _INT, "members after it"),
             column("joined", _STRINGS, "member ids that came"),
             column("left", _STRINGS, "member ids that went"),
-            column("moved", _INT, "partitions that changed their owner"),
+            column(
+                "moved", _INT, "partitions that changed their owner; in a streams group active tasks, here and below"
+            ),
             column("kept", _INT, "partitions that kept their owner"),
             column("given", _INT, "partitions that had no owner"),
             column("needless", _INT, "moves beyond the proved minimum", "no proof"),
             column("duration_ms", _LONG, "from the end of the join to the assignment", "unknown"),
             column("complete", _BOOLEAN, "nothing between the two records can be hidden"),
             column("at", _TIME, "the later record's timestamp"),
-            column("kind", _STRING, "classic, or consumer for an epoch of KIP-848: targets, one row on key type 6"),
+            column("kind", _STRING, "classic; consumer or streams for an epoch: targets, one row on key type 6 or 20"),
             column("skipped", _INT, "generations between the two that left no record: rebalances that were broken off"),
             column("handed", _INT, "of `given`: what another living member had given up the round before"),
             column("dropped", _INT, "partitions that had an owner and have none"),

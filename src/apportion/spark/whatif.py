@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.assignors import known
 from apportion.history import rows
-from apportion.history.fold import fold
+from apportion.history.fold import OTHERS, fold
 from apportion.history.scenarios import sentence
 from apportion.history.shared_plans import COLUMNS, Columns, SharedPlans
 from apportion.history.stored import group_json_of
@@ -99,7 +99,7 @@ def _answers(plans: SharedPlans, row: Mapping[str, Any]) -> Columns:
     name = row["group"]
     try:
         history = fold(rows.events(name, row["generations"], row["epochs"]), row["names"] or {}).generations
-        present = group_json_of(row) if row["type"] is not None and row["readable"] else None
+        present = group_json_of(row) if row["readable"] and row["type"] not in OTHERS else None
         known = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
         topics = {**known, **(present["topics"] if present else {})}
         return plans.columns(name, history, present, topics)
