@@ -111,7 +111,6 @@ def test_groups_stand_as_their_last_records_say(made: Made) -> None:
         "connect": ("classic", "Stable", "sessioned", 2),
         "new": ("consumer", "Stable", "uniform", 3),
         "hostile": ("classic", "Stable", "range", 2**31 - 1),
-        "group": ("share", "Empty", None, None),
         "queue": ("share", "Stable", None, 4),
         "gr\ufffdp\ufffd": ("share", "Empty", None, 6),
     }

@@ -93,13 +93,13 @@ def write(folder: Path) -> Path:
     _histories(log)
     _epochs(log)
     _hostile(log)
-    log.put(*other(11))
-    for key_type, rest in ((10, "member"), (11, "")):
-        key = Writer().int16(key_type).string("queue")
-        log.put((key.string(rest) if rest else key).done(), Writer().int16(0).int32(4).done())
+    log.put(*other(16))
+    sharer = {"rackId": None, "clientId": "c", "clientHost": "/10.0.0.1", "subscribedTopicNames": ["clicks"]}
+    log.epoch("queue", 10, sharer, "member")
+    log.epoch("queue", 11, {"epoch": 4, "metadataHash": 1})
     log.put(b"\x00\x01\x00\xffbroken", b"\x00\x04")
-    # Names of groups that are only counted: one that is no UTF-8, two whose length is a lie, one without a value.
-    log.put(b"\x00\x0b\x00\x05gr\xebp\xff", Writer().int16(0).int32(6).done())
+    # Names of groups: one that is no UTF-8, two whose length is a lie, one with a value that is cut off.
+    log.put(b"\x00\x0b\x00\x05gr\xebp\xff", Writer().int16(0).int32(6).int64(0).tags().done())
     log.put(b"\x00\x0b\x00\xffshort", Writer().int16(0).int32(6).done())
     log.put(b"\x00\x0b\xff\xffnegative", Writer().int16(0).int32(6).done())
     log.put(b"\x00\x0b\x00\x03old", b"\x00")

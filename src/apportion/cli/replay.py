@@ -28,19 +28,18 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Walk the history, and say what the strategy would have saved."""
     from apportion.assignors import find
-    from apportion.history.replay import replay, replay_to_dict
     from apportion.inputs.load_history import load_histories
-    from apportion.report import replaying
+    from apportion.report import replaying, replaying_tasks
 
     strategy = find(args.assignor, settings_of(args))
     memory = load_histories(args.folder)
     if args.group not in memory.groups and not memory.groups:
         raise Usage("apportion replay", f"{args.folder!r} holds no group")
     group = memory.group(args.group)
-    walked = replay(group.name, group.folded.generations, strategy, {**memory.world.topics, **group.raw["topics"]})
-    document = replay_to_dict(group.name, args.assignor, walked)
+    document = group.replay(strategy)
     if args.output == "json":
         emit_json(document)
     else:
-        emit_tables([replaying.generations(document)], args.output, replaying.notes(document))
+        shown = replaying_tasks if group.runs_tasks else replaying
+        emit_tables([shown.generations(document)], args.output, shown.notes(document))
     return 0

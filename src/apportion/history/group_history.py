@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from apportion.errors import UnknownName
+from apportion.assignors import Assignor, find
+from apportion.errors import BadInput, UnknownName
+from apportion.history import task_replay
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import OTHERS, Folded, Present, fold
 from apportion.history.lags import lag_of_commit
 from apportion.history.present import group_json
 from apportion.history.rebalances import Rebalance, rebalances
-from apportion.history.records import GroupRecord
+from apportion.history.records import STREAMS, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import ScenarioResult, what_if
 from apportion.history.steps import TopicEntries
+from apportion.tasks.settings import TaskSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +111,32 @@ class GroupHistory:
         present = self.present or Present("simple", "Empty", None, None, ())
         return group_json(self.name, present, self.world.topics, committed)
 
-    def replay(self, assignor: str) -> dict[str, Any]:
-        """The JSON of ``apportion replay``."""
-        walked = replay(self.name, self.folded.generations, assignor, self._topics)
-        return replay_to_dict(self.name, assignor, walked)
+    @property
+    def runs_tasks(self) -> bool:
+        """Whether it is, or was at last, a streams group: its tasks move whole, and only ``streams`` can replay it."""
+        return bool(self.folded.generations) and self.folded.generations[-1].kind == STREAMS
+
+    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
+        """The JSON of ``apportion replay``.
+
+        Raises
+            BadInput: a streams group, and another strategy than ``streams``.
+        """
+        name = assignor if isinstance(assignor, str) else assignor.name
+        if not self.runs_tasks:
+            walked = replay(self.name, self.folded.generations, assignor, self._topics)
+            return replay_to_dict(self.name, name, walked)
+        strategy = find(assignor) if isinstance(assignor, str) else assignor
+        if not isinstance(strategy, TaskSettings):
+            raise BadInput("assignor", repr(name), f"streams: {self.name!r} is a streams group, whose tasks move whole")
+        return task_replay.replay_to_dict(self.name, name, task_replay.replay_tasks(self.folded.generations, strategy))
 
     def what_if(self, assignors: Sequence[str] | None = None) -> list[ScenarioResult]:
         """Every strategy on the history and on the present under each scenario."""
+        tasks = task_replay.task_results(self.folded.generations) if assignors is None or "streams" in assignors else []
+        return [*self._what_if(assignors), *tasks]
+
+    def _what_if(self, assignors: Sequence[str] | None) -> list[ScenarioResult]:
         generations, present = self.folded.generations, self.present
         if present is None:  # of a group that is gone nothing but its history counts
             return what_if(self.name, generations, None, {}, assignors)

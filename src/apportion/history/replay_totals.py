@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from apportion.assignors import known
+from apportion.assignors import Assignor, find, known
 from apportion.errors import ApportionError
 from apportion.history.group_history import GroupHistory
+from apportion.history.task_replay import VARIANTS
 
 
 def replay_totals(history: GroupHistory) -> dict[str, dict[str, Any]]:
@@ -15,9 +16,12 @@ def replay_totals(history: GroupHistory) -> dict[str, dict[str, Any]]:
     replays_of: dict[str, dict[str, Any]] = {}
     if not history.rebalances:
         return replays_of
-    for name in known():
+    strategies: Mapping[str, str | Assignor] = {name: name for name in known()}
+    if history.runs_tasks:
+        strategies = {name: find("streams", {"num_standby_replicas": str(n)}) for name, n in VARIANTS.items()}
+    for name, strategy in strategies.items():
         try:
-            walked: Mapping[str, Any] = history.replay(name)
+            walked: Mapping[str, Any] = history.replay(strategy)
         except ApportionError:
             continue
         by_offset = {row["source_offset"]: row["moves"] for row in walked["generations"]}

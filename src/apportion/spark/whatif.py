@@ -15,12 +15,15 @@ from apportion.history.fold import OTHERS, fold
 from apportion.history.scenarios import sentence
 from apportion.history.shared_plans import COLUMNS, Columns, SharedPlans
 from apportion.history.stored import group_json_of
+from apportion.history.task_replay import task_results
 from apportion.spark import schemas
 from apportion.spark.batches import BYTES_AT_ONCE, OUT, pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+TASKS: Final = "streams"
+"""The strategy that stands for our task assignor, whatever its standbys."""
 LARGE: Final = 10_000
 """Partitions of a group that holds up others for seconds."""
 LARGE_TASKS: Final = 8
@@ -102,7 +105,9 @@ def _answers(plans: SharedPlans, row: Mapping[str, Any]) -> Columns:
         present = group_json_of(row) if row["readable"] and row["type"] not in OTHERS else None
         known = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
         topics = {**known, **(present["topics"] if present else {})}
-        return plans.columns(name, history, present, topics)
+        columns = plans.columns(name, history, present, topics)
+        results = task_results(history) if TASKS in plans.assignors else []
+        return {column: [*columns[column], *(getattr(result, column) for result in results)] for column in COLUMNS}
     except Exception as error:  # one group must not stop the others
         failed = {"assignor": "", "scenario": "", "generations": 0, "error": sentence(error)}
         return {column: [failed.get(column)] for column in COLUMNS}

@@ -1,0 +1,50 @@
+"""A streams group's replayed epochs as a table and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from apportion.report.replaying import moment
+from apportion.report.text import Cell, Table
+from apportion.wording import count
+
+
+def generations(document: Mapping[str, Any]) -> Table:
+    """A row an epoch: what the broker's assignor did beside what ours would have done."""
+    names = ("moves", "cold", "restored")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            row["generation"], moment(row.get("at_ms")), row["members"], row["tasks"],
+            *(row[name + when] for name in names for when in ("_then", "")),
+            _span(row, "_then"), _span(row, ""), row["rounds"],
+        )
+        for row in document["generations"]
+    ]  # fmt: skip
+    columns = ("EPOCH", "AT", "#MEMBERS", "#TASKS", "MOVES-THEN", "MOVES", "COLD-THEN", "COLD", "RESTORED-THEN",
+               "RESTORED", "LOAD-THEN", "LOAD", "ROUNDS")  # fmt: skip
+    return Table(columns, rows)
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """What our assignor would have saved and cost in all."""
+    total, name = document["total"], document["assignor"]
+    if not total["generations"]:
+        return ["No epoch with tasks is left in the records of this group."]
+    epochs = count(total["generations"], "epoch")
+    cold = count(total["cold"], "task with state", "tasks with state")
+    restored = f"Copies restored from nothing: {total['restored']:,} instead of {total['restored_then']:,}."
+    moves = f"Active tasks moved between processes that stay: {total['moves']:,} instead of {total['moves_then']:,}"
+    sentences = [
+        f"{name} would have begun {cold} where there was no copy in {epochs}; the broker began {total['cold_then']:,}.",
+        f"{restored} {moves}, in {count(total['rounds'], 'rebalance')}.",
+        "Cold: an active task that begins without its state, so that its messages wait until all is restored.",
+    ]
+    now, then = total["skew_max"], total["skew_max_then"]
+    sentences.append(f"Widest difference of active tasks between threads: {now:,}, the broker's {then:,}.")
+    return sentences
+
+
+def _span(row: Mapping[str, Any], when: str) -> str:
+    low, high = row[f"load_min{when}"], row[f"load_max{when}"]
+    return str(low) if low == high else f"{low}-{high}"
