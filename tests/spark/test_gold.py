@@ -218,4 +218,4 @@ def test_an_error_of_one_group_lands_in_its_row(spark: Any, made: Made) -> None:
     errors = {row["assignor"]: row["error"] for row in rows}
     assert errors["range"] is None
     assert "no assignor is named 'no-such'" in errors["no-such"]
-    assert groups.folded(told).count() == 10
+    assert groups.folded(told).count() == 12
