@@ -10,7 +10,9 @@ from apportion.arrays import NOBODY
 from apportion.assignors import known
 from apportion.errors import ApportionError, UnknownName
 from apportion.model.group import Group
+from apportion.model.measures import measure
 from apportion.model.plan import Plan
+from apportion.model.plan_json import SavedPlan
 from apportion.planning import plan
 from apportion.wording import count
 
@@ -45,11 +47,14 @@ class Comparison:
 
     failed
         Strategy to why it gave no plan.
+    saved
+        A plan that was made before, to be seen beside them.
     """
 
     group: Group
     plans: Sequence[Plan]
     failed: dict[str, str]
+    saved: SavedPlan | None = None
 
     @property
     def complete(self) -> list[Plan]:
@@ -77,11 +82,20 @@ class Comparison:
         }
         if self.failed:
             result["failed"] = self.failed
+        if self.saved is not None:
+            measures = measure(self.group, self.saved.owners_in(self.group))
+            result["saved"] = {"assignor": self.saved.assignor, "measures": measures}
         return result
 
 
-def compare(group: Group, names: Sequence[str] = ()) -> Comparison:
-    """Plan the group with each strategy at its default settings, or with these alone; one that fails says why."""
+def compare(group: Group, names: Sequence[str] = (), saved: SavedPlan | None = None) -> Comparison:
+    """Plan the group with each strategy at its default settings, or with these alone; one that fails says why.
+
+    >>> from apportion.model.group_json import read_group
+    >>> group = {"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
+    >>> compare(read_group(group), ["range", "sticky"]).best
+    {'load_squares': 'range', 'moves': 'range'}
+    """
     for name in names:
         if name not in known():
             raise UnknownName("assignor", name, known())
@@ -95,7 +109,7 @@ def compare(group: Group, names: Sequence[str] = ()) -> Comparison:
         raise ApportionError(
             "no strategy could plan this group: " + "; ".join(f"{n}: {why}" for n, why in failed.items())
         )
-    return Comparison(group, plans, failed)
+    return Comparison(group, plans, failed, saved)
 
 
 def _rank(p: Plan) -> tuple[int, int, int, int, bool, bool, str]:

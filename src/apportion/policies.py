@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from apportion.arrays import NOBODY, Ints
@@ -9,6 +10,7 @@ from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, measure
 from apportion.model.plan import Plan
+from apportion.model.plan_json import SavedPlan
 
 Limits = dict[str, int | float | bool]
 """Policy as the command line names it (``max-moves``) to its limit."""
@@ -30,10 +32,13 @@ def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
         total = sum(group.lag.tolist())
         share = int(lag_held(group, owner).max()) / total if total > 0 else 0.0
     unowned = int((group.wanted & (owner == NOBODY)).sum())
-    return {**_of_measures(m), "max-lag-share": share, "max-unowned": unowned}
+    facts = {**_of_measures(m), "max-lag-share": share, "max-unowned": unowned}
+    if group.racks is None or not group.racks.known:
+        facts["max-cross-rack"] = None  # where no rack is known nobody can tell that none is crossed
+    return facts
 
 
-def _of_measures(m: dict[str, int]) -> dict[str, Any]:
+def _of_measures(m: Mapping[str, int]) -> dict[str, Any]:
     return {
         "max-moves": m["moves"],
         "max-skew": m["load_max"] - m["load_min"],
@@ -42,18 +47,15 @@ def _of_measures(m: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def facts_of_saved(saved: dict[str, Any]) -> dict[str, Any]:
-    """The figures of a plan.json; a limit on what it does not tell is an error when it is asked for."""
-    measures, proof = saved.get("measures"), saved.get("proof", {})
-    names = ("moves", "load_max", "load_min", "rack_misses")
-    if not isinstance(measures, dict) or any(type(measures.get(name)) is not int for name in names):
-        raise BadInput("measures", "not the figures of a plan", "integers " + ", ".join(names))
-    if not isinstance(proof, dict) or not all(isinstance(how, str) for how in proof.values()):
-        raise BadInput("proof", "not the proof of a plan", "goals with optimal, bounded or heuristic")
-    return {**_of_measures(measures), "require-proof": _unproved(proof)}
+def facts_of_saved(saved: SavedPlan) -> dict[str, Any]:
+    """The figures of a saved plan; a limit on what it does not tell is an error when it is asked for."""
+    facts = {**_of_measures(saved.measures), "require-proof": _unproved(saved.proof)}
+    if "racks" not in saved.proof and not saved.measures["rack_misses"]:
+        facts["max-cross-rack"] = None  # no misses where racks are unknown means nothing
+    return facts
 
 
-def _unproved(proof: dict[str, str]) -> list[str]:
+def _unproved(proof: Mapping[str, str]) -> list[str]:
     """Goals that are not proved optimal; a strategy that promises nothing proves nothing."""
     return [f"{goal} {how}" for goal, how in proof.items() if how != "optimal"] or ([] if proof else ["nothing"])
 
@@ -65,7 +67,9 @@ def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
         fact = facts.get(policy)
         if fact is None:
             raise BadInput(
-                f"--{policy}", "an input that does not tell it", "a group with what it limits (lag, members)"
+                f"--{policy}",
+                "an input that does not tell it",
+                "a group that tells it: lag, or racks",
             )
         if policy == "require-proof":
             if fact:

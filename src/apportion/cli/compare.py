@@ -27,6 +27,7 @@ def add_arguments(parser: Parser) -> None:
         "-A", "--assignor", metavar="NAME", dest="assignors", action="append", default=[],
         help="one of the strategies to compare; may be given more than once (default: all)",
     )  # fmt: skip
+    parser.add_argument("--saved", metavar="PLAN", help="a plan.json of this group, shown beside the others")
     add_output(parser, PICTURES)
 
 
@@ -36,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import comparing
 
     observed = source.one(args)
-    comparison = compare(observed.group, args.assignors)
+    saved = source.saved_plan(args.saved) if args.saved else None
+    comparison = compare(observed.group, args.assignors, saved)
     if args.output == "html":
         from apportion.report import pages
 

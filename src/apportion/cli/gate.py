@@ -37,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--now", action="store_true", help="judge the present owners, not a plan")
     source.add_group_choice(parser)
     add_assignor(parser)
-    add_output(parser, ("table", "json", "ndjson", "csv"))
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         emit_json({"version": 1, "breached": breached})
     else:
-        shown = [gating.table(breached)] if breached or args.output != "table" else []
+        shown = [gating.table(breached)] if breached or args.output not in ("table", "wide") else []
         emit_tables(shown, args.output, gating.reasons(breached, content))
     return BREACHED if breached else OK
 
@@ -71,13 +71,14 @@ def _limits(args: argparse.Namespace) -> Limits:
 def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """What is judged, in words, and its figures: from a plan, or from a group that is planned or taken as it is."""
     from apportion import policies
+    from apportion.model.plan_json import SavedPlan
     from apportion.planning import plan
 
     given = source.plan_or_group(args)
-    if isinstance(given, dict):
+    if isinstance(given, SavedPlan):
         if args.now:
             raise Usage("apportion gate", "--now asks for a group, this is a plan")
-        return f"the plan of {given['assignor']}", policies.facts_of_saved(given)
+        return f"the plan of {given.assignor}", policies.facts_of_saved(given)
     group = given.group
     if args.now:
         return "the present owners", policies.facts_of_owners(group)

@@ -30,6 +30,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--batch", action="store_true", help="NDJSON in, NDJSON out")
     parser.add_argument("--explain", action="store_true", help="the proof in words")
     parser.add_argument("--diff", action="store_true", help="what each member gains and loses")
+    parser.add_argument("--saved", metavar="PLAN", help="with --diff: against this plan.json, not the present owners")
     parser.add_argument("--save", metavar="FILE", help="also write plan.json to this file")
 
 
@@ -40,10 +41,13 @@ def run(args: argparse.Namespace) -> int:
     for name in ("diff", "explain"):
         if getattr(args, name) and args.output not in ("table", "wide", "json"):
             raise Usage("apportion plan", f"--{name} is for table, wide and json, not for {args.output}")
+    if args.saved and not args.diff:
+        raise Usage("apportion plan", "--saved says what --diff compares with: give both")
     from apportion.planning import plan
     from apportion.report import tables
 
     observed = source.one(args)
+    past = source.saved_plan(args.saved).owners_in(observed.group) if args.saved else observed.group.owner
     planned = plan(observed.group, args.assignor, settings_of(args))
     if args.save:
         source.write_whole(args.save, planned.to_json() + "\n")
@@ -56,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         document = planned.to_dict()
         if args.diff:
-            document["diff"] = tables.diff_to_dict(planned)
+            document["diff"] = tables.diff_to_dict(planned, past)
         if args.explain:
             document["explanation"] = planned.explain()
         emit_json(document)
@@ -64,12 +68,12 @@ def run(args: argparse.Namespace) -> int:
         emit_tables([tables.plan_rows(planned)], args.output)
     else:
         shown = [tables.plan_members(planned, wide=args.output == "wide")]
-        changes = tables.diff(planned)
+        changes = tables.diff(planned, past, "the saved plan" if args.saved else "the present owners")
         notes = tables.plan_notes(planned)
         if args.diff and changes.rows:
             shown.append(changes)
         elif args.diff:
-            notes.insert(0, "Nothing changes against the present owners.")
+            notes.insert(0, f"Nothing changes against {'the saved plan' if args.saved else 'the present owners'}.")
         emit_tables(shown, args.output, notes)
         if args.explain:
             emit("\n" + "".join(f"{line}\n" for line in planned.explain()))
@@ -80,7 +84,7 @@ def _batch(args: argparse.Namespace) -> int:
     """One group a line in, one plan a line out; memory holds one line."""
     from apportion.cli.batch import answer_lines
 
-    for name in ("explain", "diff", "save", "groups", "bootstrap_server", "command_config", "context"):
+    for name in ("explain", "diff", "saved", "save", "groups", "bootstrap_server", "command_config", "context"):
         if getattr(args, name):
             option = "--group" if name == "groups" else "--" + name.replace("_", "-")
             raise Usage("apportion plan", f"{option} is for a single group, not for --batch")

@@ -7,15 +7,16 @@ import os
 import sys
 import tempfile
 from contextlib import AbstractContextManager, nullcontext
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from apportion.cli.output import tell
 from apportion.cli.parser import Parser, Usage
-from apportion.errors import Unavailable
+from apportion.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
     from apportion.inputs.config import Connection
     from apportion.inputs.described_group import Observed
+    from apportion.model.plan_json import SavedPlan
 
 
 def add_group_choice(parser: Parser, live: bool = True) -> None:
@@ -54,7 +55,7 @@ def one(args: argparse.Namespace) -> Observed:
     return sniff.the_one(many(args), called(args.file or "-"))
 
 
-def plan_or_group(args: argparse.Namespace) -> dict[str, Any] | Observed:
+def plan_or_group(args: argparse.Namespace) -> SavedPlan | Observed:
     """The plan.json that the input holds, else its one group."""
     from apportion.inputs import sniff
 
@@ -71,16 +72,24 @@ def plan_or_group(args: argparse.Namespace) -> dict[str, Any] | Observed:
     return sniff.the_one(groups, called(path))
 
 
-def _plan_in(content: bytes, name: str) -> dict[str, Any] | None:
+def _plan_in(content: bytes, name: str) -> SavedPlan | None:
     """The plan.json in a text, None where it is something else."""
-    from apportion.model.group_json import read_json
+    from apportion.inputs import sniff
+    from apportion.model.json_checks import read_json
+    from apportion.model.plan_json import read_plan
 
     if content.lstrip()[:1] != b"{" or b'"assignment"' not in content:
         return None
     raw = read_json(content, name)
-    if isinstance(raw, dict) and "assignment" in raw and "members" not in raw and isinstance(raw.get("assignor"), str):
-        return raw
-    return None
+    return read_plan(raw) if sniff.is_plan(raw) else None
+
+
+def saved_plan(path: str) -> SavedPlan:
+    """The plan.json in a file, - for standard input."""
+    saved = _plan_in(_content(path), called(path))
+    if saved is None:
+        raise BadInput(called(path), "something else", "plan.json, as plan --save writes it")
+    return saved
 
 
 def _path(args: argparse.Namespace) -> str:

@@ -14,6 +14,9 @@ NEEDED: Final = (
 )
 
 
+FROM_PLAN: Final = "This is a saved plan: its owners are planned, and each member wants what it is to hold."
+
+
 def groups_in(content: bytes, name: str) -> list[Observed]:
     """Every group in the text of a file or of standard input.
 
@@ -66,13 +69,24 @@ def groups_in_folder(path: str) -> list[Observed]:
 
 def _from_json(content: bytes, name: str) -> list[Observed]:
     """One group, or the ``{"groups": [...]}`` that describe itself writes."""
-    from apportion.model.group_json import check_group, read_json
+    from apportion.model.group_json import check_group
+    from apportion.model.json_checks import read_json
 
     raw: Any = read_json(content.removeprefix(b"\xef\xbb\xbf"), name, finite=False)
     if isinstance(raw, dict) and "groups" in raw and "members" not in raw:
         return _many(raw)
+    if is_plan(raw):
+        from apportion.model.plan_json import read_plan
+
+        saved = read_plan(raw)
+        return [Observed(saved.as_group(), protocol=saved.assignor, says=[FROM_PLAN])]
     check_group(raw)
     return [Observed(raw)]
+
+
+def is_plan(raw: Any) -> bool:
+    """Whether this is a plan.json rather than a group.json."""
+    return isinstance(raw, dict) and "assignment" in raw and "assignor" in raw and "members" not in raw
 
 
 def _many(raw: dict[str, Any]) -> list[Observed]:

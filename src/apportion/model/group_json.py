@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput
 from apportion.model.build import build
 from apportion.model.group import CAPACITY_MAX, WEIGHT_MAX, Group, Racks
+from apportion.model.json_checks import (
+    INT32_MAX,
+    INT64_MAX,
+    Check,
+    check_object,
+    check_range,
+    check_text,
+    check_version,
+    integer,
+    is_a,
+    one_line,
+    read_json,
+)
 from apportion.model.lag import RESETS
 
 MOST_PARTITIONS: Final = 20_000_000
 """In one group, so that one line of text cannot exhaust the memory."""
-_INT32: Final = 2**31 - 1
-_INT64: Final = 2**63 - 1
 _TOPIC_ID: Final = re.compile("[A-Za-z0-9_-]{22}")
 MOST_RACK_CELLS: Final = 100_000_000
 """Racks x distinct sets of racks, a byte each."""
-Check = Callable[[str, Any], None]
 
 
 def read_group(given: str | bytes | dict[str, Any]) -> Group:
@@ -39,45 +47,9 @@ def _racks_fit(racks: Racks | None) -> None:
         raise BadInput("topics", found, f"racks x sets at most {MOST_RACK_CELLS:,}")
 
 
-def read_json(text: str | bytes, where: str = "text", *, finite: bool = True) -> Any:
-    """JSON without its freedoms: no NaN, no name twice, no lone surrogates, UTF-8 only.
-
-    finite
-        False lets NaN and infinities through to ``check_group``, which refuses them and names their place.
-    """
-    try:
-        if isinstance(text, bytes | bytearray):
-            text = text.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant if finite else float)
-    except UnicodeDecodeError as error:
-        raise BadInput(where, f"byte {error.object[error.start]:#04x} at {error.start}", "UTF-8 text") from None
-    except json.JSONDecodeError as error:
-        at = f"{where}, line {error.lineno} column {error.colno}"
-        raise BadInput(at, f"{_short(error.doc[error.pos : error.pos + 20])} ({error.msg})", "JSON") from None
-    except RecursionError:
-        raise BadInput(where, "values nested too deep", "a group as in the docs") from None
-    except BadInput:
-        raise
-    except ValueError:  # Python reads no integer of more than 4,300 digits
-        raise BadInput(where, "a number of thousands of digits", "numbers of at most 64 bits") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadInput("text", f"the name {_short(twice)} twice in one object", "each name once")
-    return result
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise BadInput("text", name, "a finite number")
-
-
 def check_group(raw: Any) -> None:
     """Raise ``BadInput`` at the first place where the dict is not a group of version 1."""
-    _object("", raw, _GROUP, required=("topics", "members"))
+    check_object("", raw, _GROUP, required=("topics", "members"))
     _distinct_ids(raw.get("topic_ids") or {})
     if not raw["members"]:
         raise BadInput("members", "no member at all", "at least one")
@@ -85,16 +57,16 @@ def check_group(raw: Any) -> None:
 
 
 def _topics(where: str, value: Any) -> None:
-    _is(where, value, dict, "an object of topics")
+    is_a(where, value, dict, "an object of topics")
     room = MOST_PARTITIONS
     for topic, what in value.items():
         at = f"{where}.{topic}"
-        _text(at, topic)
+        check_text(at, topic)
         if type(what) is int:
-            _range(at, what, 0, _INT32 + 1)
+            check_range(at, what, 0, INT32_MAX + 1)
             room -= what
         else:
-            _is(at, what, list, "a number of partitions or a list of them")
+            is_a(at, what, list, "a number of partitions or a list of them")
             _partitions(at, what)
             room -= len(what)
         if room < 0:
@@ -105,18 +77,18 @@ def _partitions(where: str, entries: list[Any]) -> None:
     seen: set[int] = set()
     for i, entry in enumerate(entries):
         at = f"{where}[{i}]"
-        _object(at, entry, _PARTITION, required=("partition",))
+        check_object(at, entry, _PARTITION, required=("partition",))
         if entry["partition"] in seen:
             raise BadInput(f"{at}.partition", f"partition {entry['partition']} a second time", "each partition once")
         seen.add(entry["partition"])
 
 
 def _members(where: str, value: Any) -> None:
-    _is(where, value, dict, "an object of members")
+    is_a(where, value, dict, "an object of members")
     for member, fields in value.items():
         at = f"{where}.{member}"
-        _text(at, member)
-        _object(at, fields, _MEMBER, required=("topics",))
+        check_text(at, member)
+        check_object(at, fields, _MEMBER, required=("topics",))
 
 
 def _instances(members: dict[str, Any]) -> None:
@@ -126,17 +98,17 @@ def _instances(members: dict[str, Any]) -> None:
         instance = fields.get("instance_id")
         if instance and seen.setdefault(instance, member) != member:
             at = f"members.{member}.instance_id"
-            raise BadInput(at, f"{_short(instance)}, which {seen[instance]} has too", "an instance id of one member")
+            raise BadInput(at, f"{one_line(instance)}, which {seen[instance]} has too", "an instance id of one member")
 
 
 def _topic_ids(where: str, value: Any) -> None:
-    _is(where, value, dict, "an object of topic ids")
+    is_a(where, value, dict, "an object of topic ids")
     for topic, topic_id in value.items():
         at = f"{where}.{topic}"
-        _text(at, topic)
-        _text(at, topic_id)
+        check_text(at, topic)
+        check_text(at, topic_id)
         if not _TOPIC_ID.fullmatch(topic_id):
-            raise BadInput(at, _short(topic_id), "an id as Kafka prints it: 22 of A-Z, a-z, 0-9, - and _")
+            raise BadInput(at, one_line(topic_id), "an id as Kafka prints it: 22 of A-Z, a-z, 0-9, - and _")
 
 
 def _distinct_ids(topic_ids: dict[str, str]) -> None:
@@ -144,108 +116,46 @@ def _distinct_ids(topic_ids: dict[str, str]) -> None:
     topic_of: dict[str, str] = {}
     for topic, topic_id in topic_ids.items():
         if topic_of.setdefault(topic_id, topic) != topic:
-            found = f"{_short(topic_id)}, which {topic_of[topic_id]} has too"
+            found = f"{one_line(topic_id)}, which {topic_of[topic_id]} has too"
             raise BadInput(f"topic_ids.{topic}", found, "an id of one topic")
 
 
 def _weight(where: str, value: Any) -> None:
     if type(value) not in (int, float) or not 0 <= value <= WEIGHT_MAX:  # NaN compares false
-        raise BadInput(where, _short(value), "a number from 0 to 2^53")
+        raise BadInput(where, one_line(value), "a number from 0 to 2^53")
 
 
 def _owned(where: str, value: Any) -> None:
-    _is(where, value, dict, "an object of topics")
+    is_a(where, value, dict, "an object of topics")
     for topic, partitions in value.items():
         at = f"{where}.{topic}"
-        _text(at, topic)
-        _is(at, partitions, list, "a list of partition ids")
+        check_text(at, topic)
+        is_a(at, partitions, list, "a list of partition ids")
         # A claim is another's word, so any id is well-formed that a 32-bit field can hold.
         if partitions and not _all_int32(partitions):
             for i, partition in enumerate(partitions):
-                _integer(-_INT32 - 1, _INT32)(f"{at}[{i}]", partition)
+                integer(-INT32_MAX - 1, INT32_MAX)(f"{at}[{i}]", partition)
 
 
 def _all_int32(values: list[Any]) -> bool:
-    return set(map(type, values)) == {int} and min(values) >= -_INT32 - 1 and max(values) <= _INT32
+    return set(map(type, values)) == {int} and min(values) >= -INT32_MAX - 1 and max(values) <= INT32_MAX
 
 
 def _names(where: str, value: Any) -> None:
-    _is(where, value, list, "a list of names")
+    is_a(where, value, list, "a list of names")
     for i, name in enumerate(value):
-        _text(f"{where}[{i}]", name)
+        check_text(f"{where}[{i}]", name)
 
 
 def _reset(where: str, value: Any) -> None:
-    _text(where, value)
+    check_text(where, value)
     if value not in RESETS:
-        raise BadInput(where, _short(value), "one of " + ", ".join(RESETS))
+        raise BadInput(where, one_line(value), "one of " + ", ".join(RESETS))
 
 
-def _version(where: str, value: Any) -> None:
-    _integer(-_INT64, _INT64)(where, value)
-    if value != 1:
-        raise BadInput(where, _short(value), "1")
-
-
-def _text(where: str, value: Any) -> None:
-    if type(value) is not str:
-        raise BadInput(where, _short(value), "a text")
-    if not value.isascii():
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            raise BadInput(ascii(where)[1:-1], "a lone surrogate", "Unicode text") from None
-
-
-def _integer(low: int, high: int) -> Check:
-    def check(where: str, value: Any) -> None:
-        if type(value) is not int:
-            raise BadInput(where, _short(value), "an integer")
-        _range(where, value, low, high)
-
-    return check
-
-
-def _range(where: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise BadInput(where, _short(value), f"an integer from {low} to {high}")
-
-
-def _is(where: str, value: Any, kind: type, needed: str) -> None:
-    if not isinstance(value, kind):
-        raise BadInput(where or "group", _short(value), needed)
-
-
-def _object(where: str, value: Any, fields: dict[str, Check], required: tuple[str, ...]) -> None:
-    """Check an object's fields; ``null`` for an optional one is its absence."""
-    _is(where, value, dict, "an object")
-    prefix = f"{where}." if where else ""
-    for name, field in value.items():
-        check = fields.get(name) if type(name) is str else None
-        if check is None:
-            at = f"{prefix}{name}" if type(name) is str else (where or "group")
-            raise BadInput(at, f"an unknown field {_short(name)}", "one of " + ", ".join(fields))
-        if field is not None or name in required:
-            check(prefix + name, field)
-    for name in required:
-        if name not in value:
-            raise BadInput(prefix + name, "nothing", f"the field {name!r}")
-
-
-def _short(value: Any) -> str:
-    """A value as an error shows it: JSON, at most 60 characters."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**30:
-        return f"an integer of {value.bit_length()} bits"
-    try:
-        text = repr(value) if isinstance(value, tuple) else json.dumps(value, ensure_ascii=True, default=repr)
-    except (TypeError, ValueError, RecursionError):
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-_OFFSET = _integer(0, _INT64)
+_OFFSET: Final = integer(0, INT64_MAX)
 _PARTITION: Final[dict[str, Check]] = {
-    "partition": _integer(0, _INT32),
+    "partition": integer(0, INT32_MAX),
     "racks": _names,
     "begin": _OFFSET,
     "end": _OFFSET,
@@ -254,19 +164,19 @@ _PARTITION: Final[dict[str, Check]] = {
     "weight": _weight,
 }
 _MEMBER: Final[dict[str, Check]] = {
-    "instance_id": _text,
-    "client_id": _text,
-    "host": _text,
-    "rack": _text,
+    "instance_id": check_text,
+    "client_id": check_text,
+    "host": check_text,
+    "rack": check_text,
     "topics": _names,
     "owned": _owned,
-    "generation": _integer(-1, _INT32),
-    "priority": _integer(-(2**31), _INT32),
-    "capacity": _integer(1, CAPACITY_MAX),
+    "generation": integer(-1, INT32_MAX),
+    "priority": integer(-(2**31), INT32_MAX),
+    "capacity": integer(1, CAPACITY_MAX),
 }
 _GROUP: Final[dict[str, Check]] = {
-    "version": _version,
-    "group": _text,
+    "version": check_version,
+    "group": check_text,
     "auto_offset_reset": _reset,
     "topics": _topics,
     "members": _members,

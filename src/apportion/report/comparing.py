@@ -31,6 +31,9 @@ def comparison_table(comparison: Comparison, *, marks: bool = True) -> Table:
     least = {name: min(p.measures[name] for p in comparison.complete if name in p.measures)
              for name in JUDGED if any(name in p.measures for p in comparison.complete)}  # fmt: skip
     rows = [_row("(now)", group, group.owner, now, {}, None, marks)]
+    if comparison.saved is not None:
+        owner = comparison.saved.owners_in(group)
+        rows.append(_row("(saved)", group, owner, measure(group, owner), {}, None, marks))
     whole = {id(p) for p in comparison.complete}
     for p in comparison.plans:
         best = {name: p.measures.get(name) == value for name, value in least.items()} if id(p) in whole else {}

@@ -7,7 +7,7 @@ from typing import Any, Final, get_args, get_origin
 
 import numpy as np
 
-from apportion.arrays import NOBODY
+from apportion.arrays import NOBODY, Ints
 from apportion.assignors import known, settings_of
 from apportion.model.measures import lag_held, loads
 from apportion.model.plan import Plan
@@ -138,9 +138,13 @@ def plan_rows(plan: Plan) -> Table:
     return Table(("TOPIC", "PARTITION", "MEMBER", "MEMBER-BEFORE", "MEMBER-TARGET"), rows)
 
 
-def diff_to_dict(plan: Plan) -> dict[str, Any]:
-    """Member to what it gains and loses against the standing owners: ``{"a": {"gains": {...}, "loses": {...}}}``."""
-    group, past, owner = plan.group, plan.group.owner, plan.owner
+def diff_to_dict(plan: Plan, past: Ints) -> dict[str, Any]:
+    """Member to what it gains and loses: ``{"a": {"gains": {...}, "loses": {...}}}``.
+
+    past
+        (P,) the owners to compare with, -1 nobody: those that stand, or another plan's.
+    """
+    group, owner = plan.group, plan.owner
     result: dict[str, Any] = {}
     for m in np.unique(np.concatenate([past[past != owner], owner[past != owner]])).tolist():
         if m != NOBODY:
@@ -151,12 +155,12 @@ def diff_to_dict(plan: Plan) -> dict[str, Any]:
     return result
 
 
-def diff(plan: Plan) -> Table:
-    """Member by member what the plan changes; members that keep what they hold are left out."""
+def diff(plan: Plan, past: Ints, called: str) -> Table:
+    """Member by member what the plan changes against those owners; members that keep what they hold are left out."""
     rows = [
         (member, sign, partitions_in_words(change[kind]))
-        for member, change in diff_to_dict(plan).items()
+        for member, change in diff_to_dict(plan, past).items()
         for sign, kind in (("-", "loses"), ("+", "gains"))
         if change[kind]
     ]
-    return Table(("MEMBER", "", "PARTITIONS"), rows, "Against the present owners:")
+    return Table(("MEMBER", "", "PARTITIONS"), rows, f"Against {called}:")
