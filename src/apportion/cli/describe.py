@@ -68,7 +68,7 @@ def standing(observed: Observed) -> ShownGroup:
     from apportion.report.describing import ShownGroup
 
     facts = {name: getattr(observed, name) for name in ("state", "protocol", "kind", "coordinator", "generation")}
-    return ShownGroup(build(observed.raw), facts, observed.says)
+    return ShownGroup(build(observed.raw), facts, observed.says, observed.members)
 
 
 def _views(standings: list[ShownGroup], args: argparse.Namespace) -> None:
@@ -103,6 +103,7 @@ def _overview(standings: list[ShownGroup], args: argparse.Namespace) -> None:
 def _whole(standing: ShownGroup, args: argparse.Namespace) -> None:
     """One group: a line about it, its members, its partitions where they are few, and what is odd."""
     from apportion.report import describing
+    from apportion.report.roles import roles_table
     from apportion.report.text import Table
     from apportion.wording import count
 
@@ -110,6 +111,9 @@ def _whole(standing: ShownGroup, args: argparse.Namespace) -> None:
     shown: list[Table] = []
     if standing.group.M:
         shown.append(describing.members(standing, wide))
+    tasks = roles_table(standing.facts.get("kind"), standing.members, wide)
+    if tasks is not None:
+        shown.append(tasks)
     few = standing.group.P <= describing.MOST_ROWS
     if standing.group.P and (wide or few):
         listed = describing.partitions([standing])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from apportion.history.records import GenerationMember
 from apportion.model.group import Group
 
 
@@ -22,6 +23,8 @@ class Observed:
         The classic generation or the group epoch.
     says
         What the source itself found odd, a sentence each.
+    members
+        Of a streams or share group: with their tasks, or what they share.
     """
 
     raw: Mapping[str, Any]
@@ -31,6 +34,7 @@ class Observed:
     coordinator: str | None = None
     generation: int | None = None
     says: Sequence[str] = ()
+    members: Sequence[GenerationMember] = ()
 
     @property
     def name(self) -> str:

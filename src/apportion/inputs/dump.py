@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from apportion.errors import UnreadableBytes
 from apportion.history.cause import CommitInterval
+from apportion.history.fold import OTHERS
 from apportion.history.group_history import CommittedOffset, GroupHistories, GroupHistory, TopicMetadata
 from apportion.history.records import GroupRecord
 from apportion.inputs import dump_files, parquet
@@ -32,7 +33,12 @@ def observed(group: GroupHistory) -> Observed:
     if present is None:
         return Observed(group.raw)
     return Observed(
-        group.raw, state=present.state, protocol=present.protocol, kind=present.type, generation=present.generation
+        group.raw,
+        state=present.state,
+        protocol=present.protocol,
+        kind=present.type,
+        generation=present.generation,
+        members=present.members if present.type in OTHERS else (),
     )
 
 

@@ -50,6 +50,7 @@ def group_data(
         "verdict": "",
         "why": [],
         "advice": [],
+        "roles": None,
         **dict(facts or {}),
         "members": member_labels(group),
         "topics": list(group.topics),

@@ -10,10 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Longs
+from apportion.history.records import GenerationMember
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads
 from apportion.model.to_names import owners_to_names
 from apportion.report.oddities import oddities
+from apportion.report.roles import sentences
 from apportion.report.text import Cell, Table
 from apportion.wording import count, partitions_in_words, shorten
 
@@ -30,11 +32,14 @@ class ShownGroup:
         Any of ``state``, ``protocol``, ``kind``, ``coordinator``, ``generation``; None is unknown.
     says
         What the source found odd.
+    members
+        Of a streams or share group: with their tasks, or what they share.
     """
 
     group: Group
     facts: Mapping[str, Any]
     says: Sequence[str] = ()
+    members: Sequence[GenerationMember] = ()
 
     @cached_property
     def lag(self) -> Longs:
@@ -55,7 +60,11 @@ class ShownGroup:
     @cached_property
     def odd(self) -> list[str]:
         """What is odd, the gravest first."""
-        return [*oddities(self.group, self.facts.get("state")), *self.says]
+        return [
+            *oddities(self.group, self.facts.get("state"), self.facts.get("kind")),
+            *sentences(self.facts.get("kind"), self.members),
+            *self.says,
+        ]
 
     @property
     def heading(self) -> str:

@@ -18,14 +18,17 @@ CONCENTRATED: Final = 0.5
 """The share of the whole lag from which on one partition or member is worth a sentence."""
 
 
-def oddities(group: Group, state: str | None = None) -> list[str]:
+def oddities(group: Group, state: str | None = None, kind: str | None = None) -> list[str]:
     """Everything odd about a group, the gravest first; empty where all is as it should be.
 
-    state
-        As Kafka names it, where the source told it.
+    state, kind
+        As Kafka names them, where the source told them. Nobody owns a share group's partitions, and a streams group
+        balances tasks, whose partitions nobody chose: what else is odd there ``roles.sentences`` tells.
     """
-    return [*_about_state(group, state), *_about_owners(group), *_about_lag(group), *_about_offsets(group),
-            *_about_members(group)]  # fmt: skip
+    if kind == "share":
+        return [*_about_state(group, state)]
+    return [*_about_state(group, state), *_about_owners(group, balanced=kind != "streams"), *_about_lag(group),
+            *_about_offsets(group), *_about_members(group)]  # fmt: skip
 
 
 def _about_state(group: Group, state: str | None) -> Iterator[str]:
@@ -39,7 +42,7 @@ def _about_state(group: Group, state: str | None) -> Iterator[str]:
         yield "The group is Dead: its coordinator has dropped it."
 
 
-def _about_owners(group: Group) -> Iterator[str]:
+def _about_owners(group: Group, balanced: bool = True) -> Iterator[str]:
     if not group.M:
         return
     lost = group.wanted & (group.owner == NOBODY)
@@ -49,7 +52,7 @@ def _about_owners(group: Group) -> Iterator[str]:
         yield f"{count(int(lost.sum()), 'partition has', 'partitions have')} no owner: {_named(group, lost)}."
     held = loads(group.owner, group.M)
     # Balance is a matter among members that could swap: those with one subscription.
-    for k in range(len(group.subscriptions)):
+    for k in range(len(group.subscriptions) if balanced else 0):
         alike = held[group.subscription_of == k]
         if len(group.subscriptions[k]) and len(alike) > 1 and alike.any() and alike.max() - alike.min() > 1:
             low, high = int(alike.sum()) // len(alike), -(-int(alike.sum()) // len(alike))

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from apportion.comparison import Comparison, advice, every_plan
 from apportion.errors import BadInput
+from apportion.history.fold import OTHERS
 from apportion.history.replay_totals import replay_totals
 from apportion.model.build import build
 from apportion.report.data import group_data
 from apportion.report.oddities import oddities
+from apportion.report.roles import PROGRESS, roles_data, sentences
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 def of_observed(observed: Observed) -> dict[str, Any]:
     """One group of which only the present is known."""
     group = build(observed.raw)
-    planned = every_plan(group)
+    planned = [] if observed.kind in OTHERS else every_plan(group)
     return group_data(group, planned, facts=facts(observed, group, planned))
 
 
@@ -39,7 +41,7 @@ def of_remembered(remembered: GroupHistory, observed: Observed) -> dict[str, Any
     group = build(observed.raw)
     replays_of = replay_totals(remembered)
     past, others = history(remembered, replays_of), replays(remembered, replays_of)
-    planned = every_plan(group)
+    planned = [] if observed.kind in OTHERS else every_plan(group)
     return group_data(group, planned, facts=facts(observed, group, planned), history=past, replays=others)
 
 
@@ -47,13 +49,14 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan]) -> dict[str
     """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
     # What compare says: each strategy once, at its default settings.
     asked = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
-    odd = [*oddities(group, observed.state), *observed.says]
+    odd = [*oddities(group, observed.state, observed.kind), *sentences(observed.kind, observed.members), *observed.says]
     return {
         "state": observed.state or "",
         "protocol": observed.protocol or "",
         "generation": observed.generation,
-        "verdict": verdict(group, odd),
+        "verdict": verdict(group, [sentence for sentence in odd if sentence != PROGRESS]),
         "why": odd,
+        "roles": roles_data(observed.kind, observed.members),
         "advice": advice(Comparison(group, asked, {})) if len(asked) > 1 else [],
     }
 

@@ -99,11 +99,18 @@ function overview(groups) {
   box.refresh();
 }
 
+// What the members of a streams or share group run, keep or share: a group of another kind has none.
+function roles(told) {
+  return element("figure", { class: "wide", id: "picture-roles", "aria-labelledby": "title-roles" },
+    element("figcaption", {}, element("h3", { id: "title-roles" }, told.title)), table(told.head, told.rows, told.title));
+}
+
 function drawGroup(group) {
   const fact = (label, value, look = null) => element("li", { class: look }, label + " ", element("b", {}, value));
   const box = element("div", { class: "figures" }), figures = [], past = group.history.rebalances;
   const some = group.members.length && group.number.length, planned = some && group.plans.length;
   if (planned) figures.push(strategies(group));
+  if (group.roles) figures.push(roles(group.roles));
   if (some) figures.push(lagBars(group));
   if (planned) figures.push(tradeOff(group), crossRack(group));
   if (past.length > 1 && group.history.rows.length) figures.push(handOver(group));

@@ -1,0 +1,74 @@
+"""Tasks of a streams group's members and partitions that a share group's members share, as a table and in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from apportion.history.records import SHARE, STREAMS, GenerationMember
+from apportion.report.text import Cell, Table
+from apportion.wording import partitions_in_words, shorten
+
+NARROW: Final = 40
+PROGRESS: Final = (
+    "A share group: several members may read one partition at a time, so nobody owns it. How far it has read stands in "
+    "__share_group_state, not in __consumer_offsets: kafka-share-groups --describe --offsets tells."
+)
+
+
+def roles_table(kind: str | None, members: Sequence[GenerationMember], wide: bool = False) -> Table | None:
+    """A row a member: what it runs, keeps and warms up, or what it shares; None for groups of other kinds."""
+    names = {STREAMS: ("active", "standby", "warmup"), SHARE: ("shared", "target")}.get(kind or "")
+    if names is None or not members:
+        return None
+    rows: list[tuple[Cell, ...]] = []
+    for member in sorted(members, key=lambda member: (member.process_id or "", member.member_id)):
+        texts = [partitions_in_words(member.roles.get(name, {}), runs=not wide) for name in names]
+        held = [(text if wide else shorten(text, NARROW)) or None for text in texts]
+        rows.append((member.process_id, member.member_id, member.client_id, *held))
+    columns = ("PROCESS", "CONSUMER-ID", "CLIENT-ID", *(name.upper() for name in names))
+    return Table(columns, rows, extra=frozenset({"PROCESS"} if kind == SHARE else ()))
+
+
+def roles_data(kind: str | None, members: Sequence[GenerationMember]) -> Mapping[str, Any] | None:
+    """The same as data for the page."""
+    shown = roles_table(kind, members, wide=True)
+    if shown is None:
+        return None
+    skip = 1 if kind == SHARE else 0
+    title = "Who shares which partitions" if kind == SHARE else "Who runs, keeps and warms up which tasks"
+    head = [name.capitalize() for name in shown.columns[skip:]]
+    return {"title": title, "head": head, "rows": [list(row[skip:]) for row in shown.rows]}
+
+
+def sentences(kind: str | None, members: Sequence[GenerationMember]) -> list[str]:
+    """What is worth knowing of a share or streams group besides; nothing for groups of other kinds."""
+    if kind == SHARE:
+        waiting = [member for member in members if member.roles.get("shared") != member.roles.get("target")]
+        return [PROGRESS, *(_not_there_yet(member) for member in waiting[:3])]
+    if kind != STREAMS or not members:
+        return []
+    found = []
+    active = [sum(map(len, member.roles.get("active", {}).values())) for member in members]
+    if max(active) - min(active) > 1:
+        found.append(f"Uneven: members run {min(active):,} to {max(active):,} active tasks each.")
+    alone = _copies_beside_their_task(members)
+    if alone:
+        found.append(f"A standby beside its own active task keeps nothing safe: {alone[0]} in one process.")
+    return found
+
+
+def _not_there_yet(member: GenerationMember) -> str:
+    name = member.client_id or member.member_id
+    shared, target = (partitions_in_words(member.roles.get(role, {})) or "nothing" for role in ("shared", "target"))
+    return f"{name} shares {shorten(shared, NARROW)} and is to share {shorten(target, NARROW)}."
+
+
+def _copies_beside_their_task(members: Sequence[GenerationMember]) -> list[str]:
+    """Tasks of which one process has both the active task and a standby, by name."""
+    held: dict[str, dict[str, set[str]]] = {}
+    for member in members:
+        process = held.setdefault(member.process_id or member.member_id, {"active": set(), "standby": set()})
+        for role, tasks in process.items():
+            tasks.update(f"{name}_{p}" for name, ids in member.roles.get(role, {}).items() for p in ids)
+    return sorted(task for process in held.values() for task in process["active"] & process["standby"])
