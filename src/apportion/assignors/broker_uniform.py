@@ -201,9 +201,10 @@ class _Tables:
     @cached_property
     def vanished(self) -> Mapping[int, int]:
         """Member to how many topics it held that nobody describes: they are entries of its map all the same."""
+        described = {topic for topic, there in zip(self.group.topics, self.group.described, strict=True) if there}
         gone: dict[int, set[str]] = {}
         for member, topic, _ in self.group.claims.nonexistent:
-            if topic not in self.group.topics:
+            if topic not in described:
                 gone.setdefault(member, set()).add(topic)
         return {member: len(topics) for member, topics in gone.items()}
 
