@@ -27,6 +27,7 @@ class Failover:
     """
 
     name: ClassVar[str] = "failover"
+    on_foreign: ClassVar[str] = "stop"
     goals: ClassVar[tuple[str, ...]] = ("incumbent", "priority")
 
     preempt: bool = True

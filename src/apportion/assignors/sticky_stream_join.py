@@ -27,6 +27,7 @@ class StickyStreamJoin:
     """
 
     name: ClassVar[str] = "sticky-stream-join"
+    on_foreign: ClassVar[str] = "stop"
     goals: ClassVar[tuple[str, ...]] = ("co-location", "balance", "moves")
     leaves: ClassVar[bool] = True
 

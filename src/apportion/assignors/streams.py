@@ -43,6 +43,7 @@ class Streams(TaskSettings):
     process: Literal["member", "host"] = "member"
 
     name: ClassVar[str] = "streams"
+    on_foreign: ClassVar[str] = "stop"
     goals: ClassVar[tuple[str, ...]] = GOALS
     cooperative: ClassVar[bool] = True
     leaves: ClassVar[bool] = True  # what a task's thread does not subscribe to

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 try:
@@ -29,6 +29,7 @@ from apportion.assignors import Assignor as Strategy
 from apportion.clients.adapter import Adapter, patch_coordinators
 from apportion.clients.bridge import Bridge, JoiningMember, OffsetFeed, Settings, rack_sets
 from apportion.clients.error_sentences import sentence
+from apportion.clients.foreign import ForeignWatch, OnForeign, StrategyNotAsked
 from apportion.clients.protocol_selection import refused
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import UnreadableBytes
@@ -46,6 +47,7 @@ def assignor(
     auto_offset_reset: str = "latest",
     on_plan: OnPlan | None = None,
     lag: OffsetFeed | None = None,
+    on_foreign: OnForeign | None = None,
     **settings: Any,
 ) -> AioKafkaAssignor:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -53,7 +55,13 @@ def assignor(
     The arguments are those of ``apportion.clients.kafka_python.assignor``; ``on_plan`` is called in the thread that
     planned.
     """
-    return AioKafkaAssignor(Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag), settings))
+    return AioKafkaAssignor(
+        Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign), settings)
+    )
+
+
+class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
+    """The same as one of the client's own errors, which ``getone`` and ``getmany`` raise."""
 
 
 class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]
@@ -198,6 +206,40 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
     coordinator._get_metadata_snapshot = snapshot
     coordinator._send_req = send_req
     coordinator._do_rejoin_group = do_rejoin_group
+    _watch_for_the_broker(coordinator, ours)
+
+
+def _watch_for_the_broker(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
+    """On this one coordinator, notice that nobody leads, and where the strategy asks for it stop for good.
+
+    The client has given everything back before it joined; what it raises reaches the user at each call.
+    """
+    self: Callable[[], Any] = weakref.ref(coordinator)
+    watch = ForeignWatch([strategy.bridge for strategy in ours])
+    send, rejoin = coordinator._send_req, coordinator._do_rejoin_group
+    complete = type(coordinator)._on_join_complete
+
+    async def send_req(request: Any) -> Any:
+        response = await send(request)
+        if isinstance(request, JoinGroupRequest) and not response.error_code:
+            watch.joined(response.leader_id, str(self().group_id), int(response.generation_id))
+        return response
+
+    async def join_complete(*args: Any) -> None:
+        c: Any = self()
+        if watch.stopped:
+            await c._maybe_leave_group()
+            raise NotAsked(watch.stopped)
+        await complete(c, *args)
+
+    async def rejoin_unless_stopped(subscription: Any) -> Any:
+        if watch.stopped:
+            raise NotAsked(watch.stopped)
+        return await rejoin(subscription)
+
+    coordinator._send_req = send_req
+    coordinator._on_join_complete = join_complete
+    coordinator._do_rejoin_group = rejoin_unless_stopped
 
 
 def _protocols(coordinator: Any) -> list[tuple[str, bytes]]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Bools
 from apportion.assignors import Assignor, find
+from apportion.clients.foreign import OnForeign, policy
 from apportion.clients.rebalance import Causes, OnPlan, record
 from apportion.clients.user_data import Claim, Holding, UserDataCodec, codec_of
 from apportion.errors import BadInput
@@ -73,6 +74,8 @@ class Settings:
         For ``failover``: the highest goes first; None comes last.
     auto_offset_reset
         As the consumer has it: what a partition without a commit counts.
+    on_foreign
+        What to do once the broker assigns by the new protocol; None: as the strategy says.
     """
 
     rack: str | None = None
@@ -80,6 +83,7 @@ class Settings:
     auto_offset_reset: str = "latest"
     on_plan: OnPlan | None = None
     lag: OffsetFeed | None = None
+    on_foreign: OnForeign | None = None
 
 
 def require_client_side(strategy: Assignor) -> None:
@@ -105,6 +109,7 @@ class Bridge:
     def __init__(self, strategy: str | Assignor, settings: Settings, options: Mapping[str, Any] | None = None) -> None:
         self.strategy: Assignor = find(strategy, options) if isinstance(strategy, str) else strategy
         require_client_side(self.strategy)
+        self.on_foreign = policy(self.strategy, settings.on_foreign)
         self.settings = settings
         self.cooperative = bool(getattr(self.strategy, "cooperative", False))
         self.memory: UserDataCodec = codec_of(self.strategy)

@@ -35,6 +35,7 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
 
 from apportion.assignors import Assignor as Strategy
 from apportion.clients.bridge import OffsetFeed
+from apportion.clients.foreign import OnForeign, StrategyNotAsked
 from apportion.clients.kafka_python import assignor
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput
@@ -48,6 +49,12 @@ JOIN_S: Final = 0.05
 AHEAD: Final = 100
 """Messages that ``poll`` takes from librdkafka at a time, at most; the caller gets them one by one."""
 
+NEEDS_CLASSIC: Final = (
+    "group.protocol=classic, which the strategies need: by the new protocol (KIP-848) the broker assigns, and no "
+    "client has a strategy there. It would also refuse such a member in a group whose strategy sends user data, of "
+    "which librdkafka says no more than 'The group id does not exist'. For the broker's own assignors take "
+    "confluent_kafka.Consumer itself, in a group of its own"
+)
 _SAME: Final = {
     "metadata.broker.list": "bootstrap_servers",
     "bootstrap.servers": "bootstrap_servers",
@@ -81,7 +88,7 @@ class GroupConsumer:
         the member commits by itself: every ``auto.commit.interval.ms`` and before each rebalance.
     topics
         What it subscribes to.
-    strategy, rack, priority, on_plan, lag, settings
+    strategy, rack, priority, on_plan, lag, on_foreign, settings
         As for ``apportion.clients.kafka_python.assignor``.
 
     It belongs to one thread, as a KafkaConsumer does.
@@ -97,13 +104,23 @@ class GroupConsumer:
         priority: int | None = None,
         on_plan: OnPlan | None = None,
         lag: OffsetFeed | None = None,
+        on_foreign: OnForeign | None = None,
         **settings: Any,
     ) -> None:
         if not config.get("group.id"):
             raise BadInput("config", "no 'group.id'", "the group to join")
+        if str(config.get("group.protocol", "classic")).lower() != "classic":
+            raise BadInput("config", f"group.protocol={config['group.protocol']}", NEEDS_CLASSIC)
         reset = _RESETS.get(str(config.get("auto.offset.reset", "latest")), "latest")
         strategy = assignor(
-            strategy, rack=rack, priority=priority, auto_offset_reset=reset, on_plan=on_plan, lag=lag, **settings
+            strategy,
+            rack=rack,
+            priority=priority,
+            auto_offset_reset=reset,
+            on_plan=on_plan,
+            lag=lag,
+            on_foreign=on_foreign,
+            **settings,
         )
         self._member = KafkaConsumer(
             **member_settings(config), auto_offset_reset=reset, partition_assignment_strategy=[strategy]
@@ -198,7 +215,11 @@ class GroupConsumer:
         """Look after the group: say how far we are, let the member act, then read what it has now."""
         self._remember()
         calm = self._member._coordinator.stable() and not self._member._coordinator.need_rejoin()
-        self._member.poll(timeout_ms=0 if calm else int(JOIN_S * 1000))
+        try:
+            self._member.poll(timeout_ms=0 if calm else int(JOIN_S * 1000))
+        except StrategyNotAsked:
+            self._follow()  # it has given everything back
+            raise
         self._follow()
         self._next = monotonic() + (TEND_S if calm else 0)
 

@@ -28,6 +28,7 @@ from apportion.assignors import Assignor as Strategy
 from apportion.clients.adapter import Adapter, patch_coordinators
 from apportion.clients.bridge import Bridge, JoiningMember, OffsetFeed, Settings, rack_sets
 from apportion.clients.error_sentences import sentence
+from apportion.clients.foreign import ForeignWatch, OnForeign, StrategyNotAsked
 from apportion.clients.protocol_selection import refused
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import UnreadableBytes
@@ -46,6 +47,7 @@ def assignor(
     auto_offset_reset: str = "latest",
     on_plan: OnPlan | None = None,
     lag: OffsetFeed | None = None,
+    on_foreign: OnForeign | None = None,
     **settings: Any,
 ) -> KafkaPythonAssignor:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -60,10 +62,20 @@ def assignor(
         Called with a ``PlannedRebalance`` after each that this member leads, on the client's IO thread: be quick.
     lag
         A ``LagFeed``, for strategies that look at lag.
+    on_foreign
+        What to do once the broker assigns by the new protocol (``group.protocol=consumer``): ``stop`` gives all back
+        and raises from ``poll``, ``log`` and ``continue`` read on, with a warning or without. The strategy's own choice
+        where None: ``stop`` for ``failover``, ``sticky-stream-join`` and ``streams``, ``log`` for the others.
     Raises
         UnknownName, BadInput for names and settings that do not exist.
     """
-    return KafkaPythonAssignor(Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag), settings))
+    return KafkaPythonAssignor(
+        Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign), settings)
+    )
+
+
+class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
+    """The same as one of the client's own errors, which ``poll`` raises."""
 
 
 class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]
@@ -230,6 +242,41 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     coordinator._do_join_and_sync_async = join_and_sync
     coordinator._on_join_complete_async = join_complete
     _say_why(coordinator)
+    _watch_for_the_broker(coordinator, ours)
+
+
+def _watch_for_the_broker(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
+    """On this one coordinator, notice that nobody leads, and where the strategy asks for it stop for good."""
+    self = weakref.ref(coordinator)
+    watch = ForeignWatch([strategy.bridge for strategy in ours])
+    process = type(coordinator)._process_join_group_response
+    join, poll = coordinator._do_join_and_sync_async, type(coordinator).poll
+
+    def process_join_group_response(response: Any, sent_at: float) -> None:
+        c: Any = self()
+        process(c, response, sent_at)
+        if watch.joined(response.leader, str(c.group_id), int(c._generation.generation_id)):
+            raise NotAsked(watch.stopped)
+
+    async def join_and_sync() -> Any:
+        c: Any = self()
+        try:
+            return await join()
+        except NotAsked:
+            if c._rebalance_protocol == RebalanceProtocol.COOPERATIVE:
+                await c._on_close_prepare_async()  # an eager member has told its listener before it joined
+            c._subscription.assign_from_subscribed([])
+            await c.maybe_leave_group_async(reason="the broker assigns by the new protocol")
+            raise
+
+    def poll_unless_stopped(*args: Any, **options: Any) -> Any:
+        if watch.stopped:
+            raise NotAsked(watch.stopped)
+        return poll(self(), *args, **options)
+
+    coordinator._process_join_group_response = process_join_group_response
+    coordinator._do_join_and_sync_async = join_and_sync
+    coordinator.poll = poll_unless_stopped
 
 
 def _say_why(coordinator: Any) -> None:

@@ -17,7 +17,7 @@ from apportion.model.plan import Plan
 
 @dataclass(frozen=True)
 class PlannedRebalance:
-    """One rebalance as its leader planned it.
+    """One rebalance as its leader planned it; or the news that the broker assigns now (``foreign``).
 
     generation
         None where the client does not tell.
@@ -33,6 +33,11 @@ class PlannedRebalance:
         Goal to ``optimal``, ``bounded`` or ``heuristic``.
     ms
         Time from the members' words to the answer, in milliseconds, this process's share alone.
+    plan
+        None where the broker assigned.
+    foreign
+        True in the one record that a member gets when its group turns to the new protocol: its strategy is no longer
+        asked, and all counts are 0.
     """
 
     group: str
@@ -48,7 +53,14 @@ class PlannedRebalance:
     why: str
     proof: Mapping[str, str]
     ms: float
-    plan: Plan = field(repr=False, compare=False)
+    plan: Plan | None = field(repr=False, compare=False)
+    foreign: bool = False
+
+    @classmethod
+    def of_broker(cls, group: str, generation: int | None, assignor: str) -> PlannedRebalance:
+        """The news that the broker assigns instead of this strategy."""
+        why = "the broker assigns by the new protocol (group.protocol=consumer)"
+        return cls(group, generation, assignor, 0, 0, 0, 0, 0, 0, 0, why, {}, 0.0, None, foreign=True)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields but the plan, ready for JSON."""

@@ -1,0 +1,106 @@
+"""What a member does once the broker assigns by the new protocol, and the member's own strategy is no longer asked.
+
+One consumer with ``group.protocol=consumer`` (KIP-848) that joins a classic group turns it into one of the new
+protocol, unless the broker forbids it or an assignment carries user data. The classic members stay, join and sync as
+before, and get what the broker's ``uniform`` gives them: a failover group of 24 and 0 partitions becomes 8, 8 and 8
+without a word. What gives it away is the answer to JoinGroup. In a classic group it names the leader; in a group of
+the new protocol nobody leads, and the name is empty (Kafka, ``GroupMetadataManager.classicGroupJoinToConsumerGroup``).
+When the last member of the new protocol has left, the group is classic again, and the next answer names a leader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from apportion.clients.rebalance import PlannedRebalance
+from apportion.errors import ApportionError, BadInput
+
+if TYPE_CHECKING:
+    from apportion.clients.bridge import Bridge
+
+log = logging.getLogger("apportion.clients")
+
+OnForeign = Literal["stop", "log", "continue"]
+DEFAULT: Final[OnForeign] = "log"
+"""Of strategies that do not say otherwise by a class variable ``on_foreign``."""
+
+
+class StrategyNotAsked(ApportionError):
+    """The broker assigns by the new protocol, and this member's strategy must not be passed over."""
+
+
+def policy(strategy: object, wanted: OnForeign | None) -> OnForeign:
+    """What a member with this strategy does: what its user says, else what the strategy's promise asks for.
+
+    Raises
+        BadInput for a word that is none of the three.
+    """
+    chosen: OnForeign = getattr(strategy, "on_foreign", DEFAULT) if wanted is None else wanted
+    if chosen not in get_args(OnForeign):
+        raise BadInput("on_foreign", repr(chosen), "one of " + ", ".join(get_args(OnForeign)))
+    return chosen
+
+
+class ForeignWatch:
+    """Looks at each answer to JoinGroup, and says once a change who assigns.
+
+    members
+        The strategies of one consumer; the strictest counts, since which of them the group would use nobody knows.
+    """
+
+    def __init__(self, members: Sequence[Bridge]) -> None:
+        self.members = members
+        self.policy: OnForeign = next(one for one in get_args(OnForeign) if any(m.on_foreign == one for m in members))
+        self.foreign = False
+        self.stopped = ""
+        """The sentence with which this member stopped; "" while it takes part."""
+
+    def joined(self, leader: str | None, group: str, generation: int | None) -> bool:
+        """Take one answer without an error; True where the member must stop.
+
+        leader
+            The leader's member id in the answer.
+        """
+        foreign, changed = not leader, bool(leader) == self.foreign
+        self.foreign = foreign
+        if changed and foreign:
+            self._began(group, generation)
+        elif changed:
+            log.info("group %r is classic again: %s is asked again", group, self._names())
+        return foreign and self.policy == "stop"
+
+    def _began(self, group: str, generation: int | None) -> None:
+        text = sentence(group, self._names(), self.policy)
+        if self.policy == "stop":
+            self.stopped = text
+        level = {"stop": logging.ERROR, "log": logging.WARNING, "continue": logging.INFO}[self.policy]
+        log.log(level, "%s", text, extra={"apportion": {"group": group, "generation": generation, "foreign": True}})
+        event = PlannedRebalance.of_broker(group, generation, self.members[0].name)
+        for hook in {id(m.settings.on_plan): m.settings.on_plan for m in self.members}.values():
+            if hook is None:
+                continue
+            try:
+                hook(event)
+            except Exception:
+                log.exception("the on_plan hook failed; the rebalance goes on")
+
+    def _names(self) -> str:
+        return ", ".join(repr(member.name) for member in self.members)
+
+
+def sentence(group: str, strategies: str, chosen: OnForeign) -> str:
+    """Who assigns now, what that means, and what to do."""
+    means = {
+        "stop": "this member has given its partitions back and stopped",
+        "log": "this member reads what the broker gives it",
+        "continue": "this member reads what the broker gives it, as on_foreign='continue' says",
+    }[chosen]
+    read_on = "; or set on_foreign='continue' to read what the broker gives" if chosen == "stop" else ""
+    return (
+        f"group {group!r} is of the new protocol now, since some member has group.protocol=consumer: the broker "
+        f"assigns by its own assignor, {strategies} is no longer asked, and {means}. What to do: end the members with "
+        "group.protocol=consumer, and the group is classic again at once (group.consumer.migration.policy=disabled on "
+        f"the broker keeps them out){read_on}."
+    )
