@@ -249,12 +249,11 @@ def _watch_for_the_broker(coordinator: Any, ours: Sequence[KafkaPythonAssignor])
     """On this one coordinator, notice that nobody leads, and where the strategy asks for it stop for good."""
     self = weakref.ref(coordinator)
     watch = ForeignWatch([strategy.bridge for strategy in ours])
-    process = type(coordinator)._process_join_group_response
-    join, poll = coordinator._do_join_and_sync_async, type(coordinator).poll
+    join = coordinator._do_join_and_sync_async
 
     def process_join_group_response(response: Any, sent_at: float) -> None:
         c: Any = self()
-        process(c, response, sent_at)
+        type(c)._process_join_group_response(c, response, sent_at)
         if watch.joined(response.leader, str(c.group_id), int(c._generation.generation_id)):
             raise NotAsked(watch.stopped)
 
@@ -272,7 +271,8 @@ def _watch_for_the_broker(coordinator: Any, ours: Sequence[KafkaPythonAssignor])
     def poll_unless_stopped(*args: Any, **options: Any) -> Any:
         if watch.stopped:
             raise NotAsked(watch.stopped)
-        return poll(self(), *args, **options)
+        c: Any = self()
+        return type(c).poll(c, *args, **options)
 
     coordinator._process_join_group_response = process_join_group_response
     coordinator._do_join_and_sync_async = join_and_sync
