@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from apportion.solvers.dual_prices import prices, weights
 from apportion.solvers.fair_loads import fair_loads
 from apportion.solvers.max_flow import feasible_flow
 from apportion.solvers.min_cost_flow import Claimed, fewest_misses, retained
+from apportion.solvers.problem import Problem
 
 needs_ortools = pytest.mark.skipif(min_cost_flow.solver() is None, reason="OR-tools is not installed")
 
@@ -77,13 +79,14 @@ def test_without_ortools_there_is_no_flow(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_plan_that_is_not_best_has_no_prices() -> None:
-    row, column = np.zeros(4, dtype=np.int64), np.zeros(2, dtype=np.int64)
-    nobody, open = np.full(4, -1), np.ones((1, 1), dtype=np.bool_)
+    row, column, number = np.zeros(4, dtype=np.int64), np.zeros(2, dtype=np.int64), np.arange(4)
+    nobody, open, ones = np.full(4, -1), np.ones((1, 1), dtype=np.bool_), np.ones(2, dtype=np.int64)
     order = ("balance", "moves")
-    assert prices(np.array([0, 0, 0, 1]), row, column, open, None, nobody, order) is None
-    assert prices(np.array([0, 1, 0, 1]), row, column, open, None, nobody, order) is not None
-    swapped = np.array([1, 0, 1, 0])
-    assert prices(np.array([0, 1, 0, 1]), row, column, open, None, swapped, order) is None
+    problem = Problem(row, column, open, None, nobody, None, row, number, ones)
+    assert prices(problem, np.array([0, 0, 0, 1]), order) is None
+    assert prices(problem, np.array([0, 1, 0, 1]), order) is not None
+    swapped = replace(problem, claim=np.array([1, 0, 1, 0]))
+    assert prices(swapped, np.array([0, 1, 0, 1]), order) is None
 
 
 def test_no_number_of_later_goals_outweighs_an_earlier_one() -> None:

@@ -23,7 +23,7 @@ def test_lists_and_arrays_give_the_same_plan() -> None:
         claim[row < 0] = -1
         contested = (claim >= 0) | (np.array([rng.random() < 0.2 for _ in range(partitions)], dtype=np.bool_))
         column = np.zeros(members, dtype=np.int64)
-        question = Problem(row, column, np.ones((1, 1), np.bool_), None, claim, contested, topic, number)
+        question = Problem(row, column, np.ones((1, 1), np.bool_), None, claim, contested, topic, number, column + 1)
         wanted = np.flatnonzero(row >= 0).tolist()
         for order, claims in ((("balance", "moves"), claim.tolist()), (("balance",), None)):
             owner, proof = solve(question, order)

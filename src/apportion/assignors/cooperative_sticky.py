@@ -32,4 +32,4 @@ class CooperativeSticky:
 
     def assign(self, group: Group) -> Ints | Answer:
         """Return (P,) the member that owns each partition in the end, with the proof of each goal."""
-        return best(group, self.order)
+        return best(group, self.order, cooperative=True)

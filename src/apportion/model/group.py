@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
-from apportion.model.claims import Verdict, judge
+from apportion.model.claims import STALE, Verdict, judge
 from apportion.model.lag import lag_of
 
 NO_PRIORITY: Final = np.iinfo(np.int64).min
@@ -214,6 +214,21 @@ class Group:
     def owner(self) -> Ints:
         """(P,) who owned each partition before, by a claim that stands; -1 nobody."""
         return self.verdict.owner
+
+    @cached_property
+    def home(self) -> Ints:
+        """(P,) where the partition's state may still lie: the member with the newest claim that fell as stale.
+
+        Of members that still want the topic; of claims of one generation the first in member order counts; -1 nobody.
+        """
+        home = np.full(self.P, NOBODY, dtype=np.int64)
+        stale = np.flatnonzero(self.verdict.code == STALE)
+        if len(stale):
+            stale = stale[self.may_own(self.claims.member[stale], self.claims.partition[stale])]
+            member, partition = self.claims.member[stale], self.claims.partition[stale]
+            oldest_first = np.lexsort((-member, self.generation[member]))
+            home[partition[oldest_first]] = member[oldest_first]  # the last one written counts
+        return home
 
     @cached_property
     def lag(self) -> Longs:

@@ -2,41 +2,78 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, Longs
+from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints, Longs
 from apportion.model.group import Group
 
 
-def measure(group: Group, owner: Ints) -> dict[str, int]:
+def measure(group: Group, owner: Ints) -> dict[str, Any]:
     """The measures of a plan, named as in plan.json.
 
     owner
         (P,) the plan's answer; -1 nobody.
     Returns
         partitions (wanted ones), members, load_min, load_max, load_squares (partitions a member, squared and summed),
-        kept and moves (standing claims whose partition stays, or goes to another member), rack_misses; and where the
+        spread_squares (partitions of a topic that a member holds, squared and summed); where some capacity is not 1,
+        load_cost and spread_cost, the same sums with each square divided by the member's capacity, as fractions in
+        text; kept and moves (standing claims whose partition stays, or goes to another member); where a stale claim
+        tells where partitions may come home, returned (those that do); rack_misses; and where the
         lag of a wanted partition is known, lag_max (messages of the heaviest member), lag_bound (no plan that assigns
         the same partitions gets below it), lag_unknown (wanted partitions).
     """
     held = loads(owner, group.M)
     past = group.owner
     moved = (past != NOBODY) & (owner != NOBODY) & (past != owner)
-    result = {
+    of_topic = held_of_topic(group, owner)
+    result: dict[str, Any] = {
         "partitions": int(np.count_nonzero(group.wanted)),
         "members": group.M,
         "load_min": int(held.min()) if group.M else 0,
         "load_max": int(held.max(initial=0)),
         "load_squares": int(held @ held),
+        "spread_squares": int(of_topic[1] @ of_topic[1]),
         "kept": int(np.count_nonzero((past != NOBODY) & (past == owner))),
         "moves": int(np.count_nonzero(moved)),
         "rack_misses": int(np.count_nonzero(rack_misses(group, owner))),
     }
+    if group.has_capacities:
+        result["load_cost"] = str(cost_of_loads(held, group.capacity))
+        result["spread_cost"] = str(cost_of_loads(of_topic[1], group.capacity[of_topic[0]]))
+    if (group.home != NOBODY).any():
+        result["returned"] = int(np.count_nonzero((group.home == owner) & (owner != NOBODY)))
     if group.offsets is not None and (group.lag_known & group.wanted).any():
         result["lag_max"] = int(lag_held(group, owner).max(initial=0))
         result["lag_bound"] = lag_bound(group, owner)
         result["lag_unknown"] = int(np.count_nonzero(group.wanted & ~group.lag_known))
     return result
+
+
+def cost_of_loads(held: Ints, capacity: Ints) -> Fraction:
+    """The sum of held^2 / capacity, both (N,), exactly.
+
+    >>> print(cost_of_loads(np.array([3, 1]), np.array([2, 1])))
+    11/2
+    """
+    squares: dict[int, int] = {}
+    for c, square in zip(capacity.tolist(), (held * held).tolist(), strict=True):
+        squares[c] = squares.get(c, 0) + square
+    return sum((Fraction(square, c) for c, square in squares.items()), Fraction(0))
+
+
+def held_of_topic(group: Group, owner: Ints) -> tuple[Ints, Ints]:
+    """(N,) members and partitions held, one entry for each topic and member that has some of it."""
+    mine = np.flatnonzero(owner != NOBODY)
+    key = group.topic_of[mine] * group.M + owner[mine]
+    if group.T * group.M <= CELLS:
+        count = np.bincount(key, minlength=1)
+        pairs = np.flatnonzero(count)
+        return pairs % group.M, count[pairs]
+    pairs, count = np.unique(key, return_counts=True)
+    return pairs % group.M, count
 
 
 def loads(owner: Ints, members: int) -> Ints:

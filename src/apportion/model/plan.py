@@ -104,7 +104,7 @@ class Plan:
         return owners_to_names(self.group, self.owner) if self.cooperative else self.assignment
 
     @cached_property
-    def measures(self) -> dict[str, int]:
+    def measures(self) -> dict[str, Any]:
         """Balance, moves, lag and locality of the target; see ``measure``."""
         return {**measure(self.group, self.owner), **self.answer.measures}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -35,8 +35,7 @@ class Exactness:
     def prices(self) -> Prices | None:
         """Prices for the goals that are shown, found from the plan alone; None if the plan is not the best."""
         shown = tuple(goal for goal, how in self.proof.items() if how == "optimal")
-        q = problem_of(self.group, "racks" in shown)
-        return prices(self.owner, q.row, q.column, q.open, q.miss, q.claim, shown)
+        return prices(problem_of(self.group, "racks" in shown, "spread" in shown), self.owner, shown)
 
     def explain(self, group: Group) -> list[str]:
         """The argument, a sentence a line."""
@@ -51,34 +50,60 @@ class Exactness:
         if self.prices is None:
             return ["The prices could not be found: please report this group."]
         weight, price = self.prices.weight, self.prices.price
-        units = {"balance": "a unit of load", "racks": "a miss", "moves": "a move"}
+        units = {"balance": "a unit of load", "racks": "a miss", "moves": "a move", "spread": "a unit of a topic held"}
         told = ", ".join(f"{units[goal]} {weight[goal]}" for goal in self.proof if goal in weight)
         lines = [
             f"Weights: {told}. No exchange makes up for an earlier goal by later ones.",
             "Each partition stands where price + miss + move is least among all members that want it.",
-            "Each price lies between load and load + 1, times the weight of load.",
+            *self._bounds(group),
             "So whoever takes partitions elsewhere pays at least as much: no plan is better (duality). Prices:",
         ]
-        values, place, count = np.unique(price, return_index=True, return_counts=True)
+        values, place, count = np.unique(price.astype(object), return_index=True, return_counts=True)
         for value, m, n in list(zip(values.tolist(), place.tolist(), count.tolist(), strict=True))[:PRICES_TOLD]:
             lines.append(f"  {value}: {group.members[m]}" + (f" and {n - 1} more" if n > 1 else ""))
         if len(values) > PRICES_TOLD:
             lines.append(f"  and {len(values) - PRICES_TOLD} more prices")
         return lines
 
+    def _bounds(self, group: Group) -> list[str]:
+        """Between what a price lies."""
+        if (group.capacity == group.capacity[0]).all():
+            lines = ["Each price lies between load and load + 1, times the weight of load."]
+            least, most = "held", "held + 1"
+        else:
+            unit = "in units of the capacities' least common multiple"
+            lines = [
+                f"Each price lies between 2 load - 1 and 2 load + 1, times the weight of load, over capacity ({unit})."
+            ]
+            least, most = "2 held - 1", "2 held + 1 over capacity"
+        if self.prices is not None and self.prices.topic_price is not None:
+            between = f"{least} to {most} of the topic, times the weight of spread"
+            lines.append(f"Each topic has a price of its own at a member: the member's price and {between}.")
+        return lines
 
-def _bound(goal: str, how: str, measures: Mapping[str, int]) -> str:
+
+def _bound(goal: str, how: str, measures: Mapping[str, Any]) -> str:
     """What shows the goal to be met, in a sentence."""
-    least, most = measures["load_min"], measures["load_max"]
+    least, most = int(measures["load_min"]), int(measures["load_max"])
     if how != "optimal":
         return f"{goal}: {how}. Subscriptions overlap, and the group is too large to show it (without OR-tools)."
+    below = "the prices below show it"
     if goal == "balance":
-        said = f"members hold {least} to {most} partitions, squares {measures['load_squares']}"
-        met = "loads within one of each other cannot be fairer" if most - least <= 1 else "the prices below show it"
+        value = f"members hold {least} to {most} partitions, squares {measures['load_squares']}"
+        if "load_cost" in measures:
+            value = f"{value}, over capacity {measures['load_cost']}"
+        elif most - least <= 1:
+            below = "loads within one of each other cannot be fairer"
+    elif goal == "spread":
+        value = f"partitions of a topic held by a member, squared and summed: {measures['spread_squares']}"
+        if "spread_cost" in measures:
+            value = f"{value}, over capacity {measures['spread_cost']}"
+        elif measures["spread_squares"] == measures["partitions"]:
+            below = "nobody holds two of a topic"
     elif goal == "racks":
-        said = f"{measures['rack_misses']} owners without a local replica"
-        met = "none can have fewer" if not measures["rack_misses"] else "the prices below show that fewer cannot be"
+        value = f"{measures['rack_misses']} owners without a local replica"
+        below = "the prices below show that fewer cannot be" if measures["rack_misses"] else "none can have fewer"
     else:
-        said = f"{measures['moves']} of {measures['moves'] + measures['kept']} standing claims move"
-        met = "none can be fewer" if not measures["moves"] else "the prices below show that fewer cannot be"
-    return f"{goal}: optimal. {said[0].upper()}{said[1:]}: {met}."
+        value = f"{measures['moves']} of {int(measures['moves']) + int(measures['kept'])} standing claims move"
+        below = "the prices below show that fewer cannot be" if measures["moves"] else "none can be fewer"
+    return f"{goal}: optimal. {value[0].upper()}{value[1:]}: {below}."

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Bools, Ints
-
-INFINITE_COST: Final = np.int64(1) << 60
-"""More than any price."""
+from apportion.arrays import NOBODY, Ints
+from apportion.solvers.assignment_network import AssignmentNetwork
+from apportion.solvers.problem import Numbers, Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,87 +19,61 @@ class Prices:
         What a unit of each goal weighs: so much that no exchange makes up for it by the goals after it.
     price
         (M,) what it costs to hold one more partition at a member.
+    topic_price
+        Where spread is a goal: topics, members and what it costs to hold one more of the topic there, (N,) each.
 
     Each partition stands where price + weight of a miss + weight of a move is least among all who want it, and each
-    price lies between weight of balance x load and weight of balance x (load + 1). Then the plan is best, by the
-    duality of linear programming: whoever takes partitions elsewhere pays at least as much.
+    price lies between weight of balance x load and weight of balance x (load + 1); where spread is a goal, a topic's
+    price at a member lies between the member's price + weight of spread x held of the topic and one more. (Where
+    capacities differ, between weight x unit x (2 load - 1) and (2 load + 1), and so for spread.) Then the plan is best,
+    by the duality of linear programming: whoever takes partitions elsewhere pays at least as much.
     """
 
     weight: dict[str, int]
-    price: Ints
+    price: Numbers
+    topic_price: tuple[Ints, Ints, Numbers] | None = None
 
 
-def weights(order: tuple[str, ...], partitions: int, members: int) -> dict[str, int]:
+def weights(order: tuple[str, ...], partitions: int, members: int, unit: int = 0) -> dict[str, int]:
     """What one unit of each goal weighs.
 
-    A simple exchange passes each member once: it changes misses and moves by ``members`` at most, and (half of) the
-    squares by the difference of two loads at most.
+    unit
+        The largest unit of a load's cost where capacities differ; 0 where all are equal and half squares are counted.
+
+    A weight must be more than all later goals together can change in one exchange. Where spread is no goal an exchange
+    passes each member once: it changes misses and moves by ``members`` at most, and (half of) the squares by the
+    difference of two loads. With spread it may pass many topics of a member, but no partition twice.
     """
+    reach = partitions if "spread" in order else members
+    change = {"racks": reach + 1, "moves": reach + 1, "balance": partitions + 1, "spread": 4 * (partitions + 1)}
+    if "spread" in order:
+        change["racks"] = change["moves"] = 2 * reach + 1
+    if unit:
+        change["balance"] *= 2 * unit
+        change["spread"] *= 2 * unit
     weight: dict[str, int] = {}
     below = 0
     for goal in reversed(order):
         weight[goal] = below + 1
-        below += weight[goal] * ((partitions if goal == "balance" else members) + 1)
+        below += weight[goal] * change[goal]
     return weight
 
 
-def prices(
-    owner: Ints, row: Ints, column: Ints, open: Bools, miss: Bools | None, claim: Ints, order: tuple[str, ...]
-) -> Prices | None:
-    """The members' prices for a plan (P,), or None where the plan is not the best (or too many steps are needed).
+def prices(problem: Problem, owner: Ints, order: tuple[str, ...]) -> Prices | None:
+    """The members' prices for a plan (P,), or None where the plan is not the best.
 
-    row, column, open, miss, claim
-        As in ``Problem``: (P,), (M,), (I, J), (I, J) or None, (P,).
-
-    Distances in the graph of single hand-overs, found by Bellman and Ford: they settle exactly where no chain of
-    hand-overs improves the plan.
+    All goals are one cost here, by their weights. The potentials of the residual network settle exactly where no chain
+    of hand-overs improves the plan; a node's price is what it costs to get from it to the sink.
     """
-    weight = weights(order, len(owner), len(column))
-    graph = _Graph(owner, row, column, open, miss, claim, weight)
-    distance = np.zeros(len(column), dtype=np.int64)
-    for _ in range(2 * (len(column) + len(open)) + 4):
-        hub, nearer = graph.step(distance)
-        if (nearer == distance).all():
-            return Prices(weight, hub - distance)
-        distance = nearer
-    return None
-
-
-class _Graph:
-    """Hand-overs of like partitions: from a holder to its row, to a column, to a member; home to who claims them."""
-
-    def __init__(
-        self, owner: Ints, row: Ints, column: Ints, open: Bools, miss: Bools | None, claim: Ints, weight: dict[str, int]
-    ) -> None:
-        given = np.flatnonzero(owner != NOBODY)
-        members, self.column = len(column), column
-        claim = claim[given] if "moves" in weight else np.full(len(given), NOBODY, dtype=np.int64)
-        key = row[given] * (members + 1) + claim + 1
-        kinds, kind = np.unique(key, return_inverse=True)
-        self.kind_row, self.kind_claim = kinds // (members + 1), kinds % (members + 1) - 1
-        pairs = np.unique(kind * members + owner[given])
-        self.held_kind, self.holder = pairs // members, pairs % members
-        self.first_holder = np.searchsorted(self.held_kind, np.arange(len(kinds)))
-        self.rows, self.first_kind = np.unique(self.kind_row, return_index=True)
-        far = np.zeros(open.shape, dtype=np.int64) if miss is None else miss * np.int64(weight.get("racks", 0))
-        self.cost = np.where(open, far, INFINITE_COST)[self.rows]
-        self.move = np.where(self.kind_claim != NOBODY, weight.get("moves", 0), 0)
-        there = far[self.kind_row[self.held_kind], column[self.holder]]
-        self.paid = there + np.where(self.holder != self.kind_claim[self.held_kind], self.move[self.held_kind], 0)
-        self.claimed = np.flatnonzero(self.kind_claim != NOBODY)
-        self.home = self.kind_claim[self.claimed]
-        self.home_cost = far[self.kind_row[self.claimed], column[self.home]]
-        self.load = np.bincount(owner[given], minlength=members)
-        self.unit = weight.get("balance", 0)
-
-    def step(self, distance: Ints) -> tuple[int, Ints]:
-        """The hub's distance, and the members' one round of hand-overs later."""
-        hub = int((distance + self.unit * (self.load + 1)).min())
-        nearer = np.where(self.load > 0, np.minimum(distance, hub - self.unit * self.load), distance)
-        if not len(self.kind_row):
-            return hub, nearer
-        kind = np.minimum.reduceat(distance[self.holder] - self.paid, self.first_holder)
-        row = np.minimum.reduceat(kind + self.move, self.first_kind)
-        nearer = np.minimum(nearer, (row[:, None] + self.cost).min(axis=0)[self.column])
-        np.minimum.at(nearer, self.home, kind[self.claimed] + self.home_cost)
-        return hub, nearer
+    free = np.flatnonzero(problem.row >= 0)
+    nobody = np.full(len(free), NOBODY, dtype=np.int64)
+    claim = problem.claim[free] if "moves" in order else nobody
+    spread = "spread" in order
+    plan = AssignmentNetwork(problem, np.full_like(owner, NOBODY), free, owner[free], claim, nobody, spread)
+    weight = weights(order, len(owner), len(problem.column), 0 if problem.equal else int(problem.unit.max()))
+    potential = plan.network.potentials([(weight[goal], plan.cost(goal)) for goal in order])
+    if potential is None:
+        return None
+    price = potential[plan.sink] - potential
+    held = (plan.cell_topic, plan.cell_member, price[plan.first_cell : plan.first_member]) if spread else None
+    return Prices(weight, price[plan.first_member : plan.sink], held)

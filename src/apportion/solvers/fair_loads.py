@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 
 import numpy as np
 
-from apportion.arrays import Bools, Ints, distinct
+from apportion.arrays import Bools, Ints, distinct, ints
 from apportion.solvers.max_flow import Transport
+from apportion.solvers.problem import Numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +31,15 @@ class FairLoads:
     part: Ints
 
 
-def fair_loads(supply: Ints, open: Bools, size: Ints, base: Ints) -> FairLoads:
-    """The levels of fairest loads: least sum of squares over members, base included.
+def fair_loads(supply: Ints, open: Bools, size: Ints, base: Ints, unit: Numbers | None = None) -> FairLoads:
+    """The levels of fairest loads: least sum of squares over members, base included, each square times ``unit``.
 
     supply
         (I,) partitions of each row. open (I, J) which columns may take them.
     size, base
         (J,) members of each column, and how many partitions each of them holds beforehand.
+    unit
+        (J,) 1 / capacity of a column's members in whole numbers; None where all are equal.
 
     Where all members cannot be within one of each other, a minimum cut shows some partitions that fit nowhere but in
     columns that are full. No fairest plan gives those columns anything else, so the two sides are shared apart (the
@@ -49,33 +53,69 @@ def fair_loads(supply: Ints, open: Bools, size: Ints, base: Ints) -> FairLoads:
     while todo:
         rows, columns = todo.pop()
         for r, c in components(rows, columns, open):
-            quota, over, cut = _share(supply[r], open[np.ix_(r, c)], size[c], base[c])
+            least, most = dealt_cheapest(int(supply[r].sum()), size[c], base[c], None if unit is None else unit[c])
+            cut = _cut(supply[r], open[np.ix_(r, c)], size[c] * least, size[c] * most)
             if cut is not None:
                 inside, full = cut
                 todo += [(r[inside], c[full]), (r[~inside], c[~full])]
                 continue
-            low[c] = np.maximum(quota - base[c], 0)
-            high[c] = np.maximum(quota + over - base[c], 0)
+            low[c], high[c] = least, most
             part[c] = row_part[r] = pieces
             pieces += 1
     return FairLoads(low, high, open & (row_part[:, None] == part[None, :]), part)
 
 
-def _share(supply: Ints, open: Bools, size: Ints, base: Ints) -> tuple[int, int, tuple[Bools, Bools] | None]:
-    """The level of one piece (quota, 1 where some get one more), or the cut (rows, columns) that parts it."""
-    total = int(supply.sum())
-    quota = water_level(total, size, base)
-    sure = size * np.maximum(quota - base, 0)
-    over = int(total > int(sure.sum()))
+def _cut(supply: Ints, open: Bools, least: Ints, most: Ints) -> tuple[Bools, Bools] | None:
+    """The cut (rows, columns) that parts a piece whose columns cannot hold ``least`` to ``most`` (J,), if any."""
     if open.all():
-        return quota, over, None
-    filling = Transport(supply, open)
-    filling.fill(sure)
-    if (filling.held < sure).any():
-        return 0, 0, (filling.rows, filling.columns)
-    if not filling.fill(size * np.maximum(quota + 1 - base, 0)):
-        return 0, 0, (filling.rows, filling.columns)
-    return quota, over, None
+        return None
+    transport = Transport(supply, open)
+    transport.fill(least)
+    if (transport.held < least).any() or not transport.fill(most):
+        return transport.rows, transport.columns
+    return None
+
+
+def dealt_cheapest(total: int, size: Ints, base: Ints, unit: Numbers | None = None) -> tuple[Ints, Ints]:
+    """(J,) units that a member of each column gets, at least and at most, when ``total`` are dealt cheapest first.
+
+    The k-th unit of a member costs ``unit`` (2k - 1); the last one that is dealt sets the price. Whoever takes a unit
+    at that price may as well not, so ``most`` is ``least`` or one more.
+
+    >>> dealt_cheapest(7, np.array([1, 2]), np.array([4, 1]))
+    (array([0, 3]), array([1, 4]))
+    """
+    if unit is None:
+        quota = water_level(total, size, base)
+        least = np.maximum(quota - base, 0)
+        over = int(total > int((size * least).sum()))
+        return least, np.maximum(quota + over - base, 0)
+    sizes, bases, costs = size.tolist(), base.tolist(), unit.tolist()
+    got = _surely_dealt(total, size, base, unit)
+    left = total - sum(n * k for n, k in zip(sizes, got, strict=True))
+    price = max((u * (2 * (b + k) - 1) for u, b, k in zip(costs, bases, got, strict=True) if k), default=0)
+    heap = [(u * (2 * (b + k) + 1), j) for j, (u, b, k) in enumerate(zip(costs, bases, got, strict=True))]
+    heapify(heap)
+    while left > 0:
+        price, j = heap[0]
+        left -= sizes[j]
+        heapreplace(heap, (price + 2 * costs[j], j))
+    # Units k with u (2k - 1) below the price, and up to it.
+    least = ints([max((price + u - 1) // (2 * u) - b, 0) for u, b in zip(costs, bases, strict=True)])
+    most = ints([max((price + u) // (2 * u) - b, 0) for u, b in zip(costs, bases, strict=True)])
+    return least, most
+
+
+def _surely_dealt(total: int, size: Ints, base: Ints, unit: Numbers) -> list[int]:
+    """(J,) units below any doubt, found in fractions: at most a few a column are missing, and none is too many."""
+    rate = (1 / (unit / int(unit.min())).astype(np.float64)) / 2
+    low, high = 0.0, float(2 * (total + int(base.max(initial=0)) + 1) / rate.min())
+    for _ in range(100):
+        price = (low + high) / 2
+        dealt = float((size * np.maximum(price * rate + 0.5 - base, 0)).sum())
+        low, high = (price, high) if dealt <= total else (low, price)
+    got: Ints = np.maximum(np.floor(low * (1 - 1e-9) * rate + 0.5 - 1e-6) - base, 0).astype(np.int64)
+    return list(got.tolist())
 
 
 def water_level(total: int, size: Ints, base: Ints) -> int:

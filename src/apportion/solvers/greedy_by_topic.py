@@ -8,7 +8,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.solvers.dealing import laps
-from apportion.solvers.fair_loads import water_level
+from apportion.solvers.fair_loads import dealt_cheapest
 
 PASSES: Final = 20
 """Rounds of evening out and handing out anew."""
@@ -21,15 +21,18 @@ class Wide:
         (T + 1,) partitions of topic t are ``start[t]:start[t + 1]``.
     subscribers
         For each topic its members, ascending.
+    unit
+        (M,) 1 / capacity in whole numbers.
     """
 
-    def __init__(self, start: Ints, subscribers: list[Ints], members: int) -> None:
+    def __init__(self, start: Ints, subscribers: list[Ints], unit: Ints) -> None:
         self.start = start.tolist()
+        self.unit = unit
         self.subscribers = subscribers
         # Topics that few members want come first: the others can still go round them.
         wish = np.array([len(who) for who in subscribers])
         self.topics = [t for t in np.argsort(wish, kind="stable").tolist() if wish[t]]
-        self.members = members
+        self.members = len(unit)
 
     def plan(self, claim: Ints, contested: Bools | None) -> Ints:
         """Owners (P,): claims stay unless handing them over makes two loads more even.
@@ -64,25 +67,27 @@ class Wide:
                 continue
             who = self.subscribers[t]
             base = load[who]
-            level = water_level(len(rest), np.ones(len(who), dtype=np.int64), base)
-            need = np.maximum(level - base, 0)
-            need[np.flatnonzero(base <= level)[: len(rest) - int(need.sum())]] += 1
+            unit = self.unit[who] if (self.unit != self.unit[0]).any() else None
+            need, most = dealt_cheapest(len(rest), np.ones(len(who), dtype=np.int64), base, unit)
+            need[np.flatnonzero(most > need)[: len(rest) - int(need.sum())]] += 1
             owner[rest] = who[laps(need, np.zeros(len(who), dtype=np.int64), base)]
             load[who] += need
         return owner
 
     def _even_out(self, owner: Ints) -> bool:
-        """Hand single partitions to subscribers that hold two fewer or less; whether any was handed over."""
+        """Hand single partitions to subscribers for whom they cost less than for the holder; whether any was."""
         load = np.bincount(owner[owner != NOBODY], minlength=self.members)
         moved = False
         for t in self.topics:
             who = self.subscribers[t]
             place = np.arange(self.start[t], self.start[t + 1])
             while len(place):
-                least = int(who[load[who].argmin()])
-                most = len(place) - 1 - int(load[owner[place]][::-1].argmax())
+                least = int(who[(self.unit[who] * (2 * load[who] + 1)).argmin()])
+                holder = owner[place]
+                paid = self.unit[holder] * (2 * load[holder] - 1)
+                most = len(place) - 1 - int(paid[::-1].argmax())
                 p = int(place[most])
-                if load[owner[p]] < load[least] + 2:
+                if paid[most] <= self.unit[least] * (2 * load[least] + 1):
                     break
                 load[owner[p]] -= 1
                 load[least] += 1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.solvers import min_cost_flow
@@ -21,12 +22,15 @@ OPTIMAL: Final = "optimal"
 HEURISTIC: Final = "heuristic"
 
 
-def solve(problem: Problem, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -> tuple[Ints, dict[str, str]]:
     """Owners (P,) of the best plan, and for each goal of the order whether that is shown.
 
     Goals before balance can be had partition by partition: they narrow where each one may go. Goals after it are had
     step by step: the prices of one goal tell which cells and loads its best plans have in common (complementary
     slackness), and the next goal is sought among those.
+
+    fixed
+        (P,) what stays or comes home in some best plan, if that is known already; -1 elsewhere.
     """
     cut = order.index("balance") if "balance" in order else len(order)
     before, after = order[:cut], order[cut + 1 :]
@@ -34,15 +38,18 @@ def solve(problem: Problem, order: tuple[str, ...]) -> tuple[Ints, dict[str, str
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     for goal in before:
         problem, owner = _narrow(problem, owner, goal)
+    owner = owner if fixed is None else fixed
     if "racks" not in after:
         problem = replace(problem, miss=None)
-    if "moves" in before:
+    if "moves" in before or (fixed is not None and "balance" not in order):
         return _finish(problem, owner, None), proof
     moves_first = after[:1] == ("moves",)
     bounds = _bounds(problem, moves_first)
     if "moves" not in after:
         return _finish(replace(problem, contested=None), owner, bounds), proof
-    owner, shown = _keep(problem, bounds)
+    shown = True
+    if fixed is None:
+        owner, shown = _keep(problem, bounds)
     if not shown:
         proof.update(dict.fromkeys(after[after.index("moves") :], HEURISTIC))
     return _finish(problem, owner, bounds), proof
@@ -64,7 +71,7 @@ def _narrow(problem: Problem, owner: Ints, goal: str) -> tuple[Problem, Ints]:
 def _bounds(problem: Problem, moves_first: bool) -> OptimalFace:
     """What all fairest plans have in common; and all of those with fewest misses, unless moves come first."""
     supply, size = _supply(problem), np.bincount(problem.column, minlength=problem.open.shape[1])
-    fair = fair_loads(supply, problem.open, size, np.zeros(len(size), dtype=np.int64))
+    fair = fair_loads(supply, problem.open, size, np.zeros(len(size), dtype=np.int64), _units(problem, problem.column))
     low, high, open, cost = fair.low, fair.high, fair.open, problem.miss
     if cost is not None and (cost & open).any() and not moves_first:
         low, high, open = _nearest(supply, size, low, high, open, cost)
@@ -187,7 +194,7 @@ def _bounds_above(problem: Problem, rest: Ints, load: Ints) -> OptimalFace:
     kinds, column = np.unique(problem.column * (int(load.max()) + 1) + load, return_inverse=True)
     of, base = kinds // (int(load.max()) + 1), kinds % (int(load.max()) + 1)
     supply = np.bincount(problem.row[rest], minlength=len(problem.open))
-    fair = fair_loads(supply, problem.open[:, of], np.bincount(column), base)
+    fair = fair_loads(supply, problem.open[:, of], np.bincount(column), base, _units(problem, column))
     cost = None if problem.miss is None else problem.miss[:, of]
     return OptimalFace(column, fair.low[column], fair.high[column], fair.open, cost, fair.part)
 
@@ -199,6 +206,15 @@ def _first_in_column(members: Ints, column: Ints, count: Ints) -> Ints:
     members = members[np.argsort(column[members], kind="stable")]
     rank = np.arange(len(members)) - np.searchsorted(column[members], column[members])
     return members[rank < count[column[members]]]
+
+
+def _units(problem: Problem, column: Ints) -> NDArray[Any] | None:
+    """(J,) what a load's square costs in each of the columns (M,) of members; None where all are equal."""
+    if problem.equal:
+        return None
+    first = np.empty(int(column.max()) + 1, dtype=np.int64)
+    first[column] = np.arange(len(column))
+    return problem.unit[first]
 
 
 def _supply(problem: Problem) -> Ints:

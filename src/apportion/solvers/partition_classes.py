@@ -10,21 +10,33 @@ from apportion.solvers.cycle_canceling import misses
 from apportion.solvers.problem import Problem
 
 
-def problem_of(group: Group, with_racks: bool) -> Problem:
-    """The group's like partitions as rows and like members as columns."""
-    row, open = _topic_rows(group)
-    column, miss = group.subscription_of, None
+def problem_of(group: Group, with_racks: bool, by_topic: bool = False) -> Problem:
+    """The group's like partitions as rows and like members as columns.
+
+    by_topic
+        Whether the topics that the same members want are rows of their own nevertheless.
+    """
+    row, open = _topic_rows(group, by_topic)
+    column, miss, told = group.subscription_of, None, True
+    if not (group.capacity == group.capacity[:1]).all():
+        _, like = np.unique(group.capacity, return_inverse=True)
+        kinds, column = np.unique(column * (int(like.max()) + 1) + like, return_inverse=True)
+        open = open[:, kinds // (int(like.max()) + 1)]
     if with_racks:
-        row, column, open, miss = _rack_cells(group, row, open)
+        row, column, open, miss, told = _rack_cells(group, row, column, open)
     contested = None
     if len(group.claims.member):
         contested = np.zeros(group.P, dtype=np.bool_)
         contested[group.claims.partition] = True
-    return Problem(row, column, open, miss, group.owner, contested, group.topic_of, group.number)
+    return Problem(row, column, open, miss, group.owner, contested, group.topic_of, group.number, group.capacity, told)
 
 
-def _topic_rows(group: Group) -> tuple[Ints, Bools]:
+def _topic_rows(group: Group, by_topic: bool) -> tuple[Ints, Bools]:
     """(P,) rows of partitions whose topics the same members want, -1 nobody; (I, K) which subscriptions want them."""
+    if by_topic:
+        number = np.cumsum(group.wanted_topic) - 1
+        number[~group.wanted_topic] = -1
+        return np.repeat(number, np.diff(group.start)), group.wants.T[group.wanted_topic]
     if len(group.subscriptions) == 1:
         row = np.zeros(group.P, dtype=np.int64)
         if not group.wanted_topic.all():
@@ -42,19 +54,19 @@ def _topic_rows(group: Group) -> tuple[Ints, Bools]:
     return np.repeat(number[kind], np.diff(group.start)), open[wanted]
 
 
-def _rack_cells(group: Group, row: Ints, open: Bools) -> tuple[Ints, Ints, Bools, Bools | None]:
-    """Rows, columns and cells told apart by racks too, and the cells that miss one; as they were if too many."""
+def _rack_cells(group: Group, row: Ints, column: Ints, open: Bools) -> tuple[Ints, Ints, Bools, Bools | None, bool]:
+    """Rows, columns and cells told apart by racks too, the cells that miss one, and True; as they were if too many."""
     racks = group.racks
     if racks is None:
-        return row, group.subscription_of, open, None
+        return row, column, open, None, True
     sets, places = len(racks.sets) + 1, len(racks.names) + 1
     rows, new_row = _kinds(np.where(row >= 0, row * sets + racks.set_of + 1, NOBODY))
-    columns, column = _kinds(group.subscription_of * places + racks.of_member + 1)
+    columns, new_column = _kinds(column * places + racks.of_member + 1)
     if max(len(rows) * len(columns), len(racks.sets) * len(racks.names)) > CELLS:
-        return row, group.subscription_of, open, None
+        return row, column, open, None, False
     open = open[rows // sets][:, columns // places]
     miss = misses(racks.near, columns % places - 1, rows % sets - 1) & open
-    return new_row, column, open, miss if miss.any() else None
+    return new_row, new_column, open, miss if miss.any() else None, True
 
 
 def _kinds(key: Ints) -> tuple[Ints, Ints]:

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from math import lcm
+from typing import Any, Final
 
-from apportion.arrays import Bools, Ints
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.arrays import Bools, Ints, distinct
+
+Numbers = NDArray[Any]
+"""64-bit integers, or Python's own where they are too few."""
+UNIT_MAX: Final = 1 << 34
+"""Units below this can be multiplied by loads of 2^27 within 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +32,10 @@ class Problem:
         (P,) whether anybody claims the partition, rightly or not; None where nobody claims anything.
     topic, number
         (P,) which claims of a member are given up first: those with the highest number.
+    capacity
+        (M,) what each member can take beside the others; the members of a column have the same.
+    racks_told
+        Whether rows and columns are told apart by racks, as was asked.
     """
 
     row: Ints
@@ -31,6 +46,32 @@ class Problem:
     contested: Bools | None
     topic: Ints
     number: Ints
+    capacity: Ints
+    racks_told: bool = True
+
+    @cached_property
+    def equal(self) -> bool:
+        """Whether all members have the same capacity."""
+        return bool((self.capacity == self.capacity[:1]).all())
+
+    @cached_property
+    def unit(self) -> Numbers:
+        """(M,) what the square of a load costs each member; see ``units``."""
+        return units(self.capacity)
+
+
+def units(capacity: Ints) -> Numbers:
+    """(M,) 1 / capacity in whole numbers of one unit for all: their least common multiple over each.
+
+    Python's own integers where 64 bits would be too few. A load's cost, load^2 / capacity, is unit x load^2.
+
+    >>> units(np.array([1, 2, 6]))
+    array([6, 3, 1])
+    """
+    whole = lcm(*distinct(capacity).tolist())
+    if whole < UNIT_MAX:
+        return whole // capacity
+    return np.array([whole // c for c in capacity.tolist()], dtype=object)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,56 +3,122 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, Ints
 from apportion.errors import BadInput
-from apportion.model.group import Group
+from apportion.model.group import Claims, Group
 from apportion.model.measures import measure
-from apportion.model.plan import Answer
+from apportion.model.plan import Answer, Plan
 from apportion.solvers import min_cost_flow
+from apportion.solvers.assignment_network import ARCS_MAX, arcs_of, fixed_on_network, solve_on_network
 from apportion.solvers.certificate import Exactness
 from apportion.solvers.dual_prices import weights
 from apportion.solvers.greedy_by_topic import Wide, subscribers
 from apportion.solvers.lexicographic import solve
 from apportion.solvers.partition_classes import problem_of
+from apportion.solvers.problem import units
 from apportion.solvers.shortest_paths import LISTS_MAX_CELLS, shortest_paths
 from apportion.solvers.uniform_lists import LISTS_MAX_PARTITIONS, uniform_plan
 
 GOALS: Final = ("balance", "racks", "moves")
+"""The goals that count where nothing else is asked for."""
+ALL_GOALS: Final = ("balance", "spread", "racks", "moves")
 
 
 def check_order(name: str, order: tuple[str, ...]) -> None:
     """Raise ``BadInput`` unless the order names some of the goals, each once."""
-    goals = isinstance(order, tuple) and all(goal in GOALS for goal in order)
+    goals = isinstance(order, tuple) and all(goal in ALL_GOALS for goal in order)
     if not goals or not order or len(set(order)) < len(order):
         found = ",".join(map(str, order)) if isinstance(order, tuple) else order
-        raise BadInput(f"setting order of {name}", repr(found), f"some of {', '.join(GOALS)}, each once")
+        raise BadInput(f"setting order of {name}", repr(found), f"some of {', '.join(ALL_GOALS)}, each once")
 
 
-def best(group: Group, order: tuple[str, ...] = GOALS) -> Answer:
-    """The plan that is best for the goals in their order, with what is proved of it."""
+def best(group: Group, order: tuple[str, ...] = GOALS, cooperative: bool = False) -> Answer:
+    """The plan that is best for the goals in their order, with what is proved of it.
+
+    cooperative
+        Whether what changes hands is withheld for a round, after which nobody knows any more of stale claims.
+    """
     if "racks" in order and (group.racks is None or not group.racks.known):
         order = tuple(goal for goal in order if goal != "racks")
-    proof = dict.fromkeys(order, "optimal")
-    if (
-        group.P <= LISTS_MAX_PARTITIONS
-        and len(group.subscriptions) == 1
-        and "racks" not in order
-        and order[:1] == ("balance",)
-    ):
-        owner = _small(group, "moves" in order)
-    elif _is_one_deal(group, order):
-        owner = _one_deal(group)
-    elif group.P * group.M <= LISTS_MAX_CELLS:
-        owner = _tiny(group, order)
-    elif len(group.subscriptions) * group.T > CELLS:
-        return _wide(group, order)
+    if (group.home != NOBODY).any():
+        owner, proof = _home(group, order, cooperative)
     else:
-        owner, proof = _solve(group, order)
+        owner, proof = _plan(group, order)
     return Answer(owner, proof, certificate=Exactness(group, owner, proof))
+
+
+def _plan(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+    """Owners (P,) and the proof, by the way that fits the group; stale claims count for nothing."""
+    proof = dict.fromkeys(order, "optimal")
+    equal = bool((group.capacity == group.capacity[:1]).all())
+    if equal and _is_one_deal(group, order):
+        return _one_deal(group), proof
+    if "spread" in order:
+        return _with_spread(group, order)
+    alone = len(group.subscriptions) == 1 and "racks" not in order and order[:1] == ("balance",)
+    if equal and alone and group.P <= LISTS_MAX_PARTITIONS:
+        return _small(group, "moves" in order), proof
+    if equal and group.P * group.M <= LISTS_MAX_CELLS:
+        return _tiny(group, order), proof
+    if len(group.subscriptions) * group.T > CELLS:
+        return _wide(group, order)
+    return _solve(group, order)
+
+
+def _with_spread(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+    """The plan with spread among its goals: the one without, if no plan is better spread, else by the network."""
+    without = tuple(goal for goal in order if goal != "spread")
+    if len(group.subscriptions) * group.T > CELLS:
+        owner, proof = _wide(group, without)
+        return owner, dict.fromkeys(order, "heuristic")
+    owner, proof = _solve(group, without or ("balance",))
+    problem = problem_of(group, "racks" in order, by_topic=True)
+    too_large = arcs_of(problem) > ARCS_MAX or not problem.racks_told
+    if too_large:
+        return owner, _shown_before_spread(order, proof)
+    return solve_on_network(problem, order, owner, None), dict.fromkeys(order, "optimal")
+
+
+def _shown_before_spread(order: tuple[str, ...], proof: dict[str, str]) -> dict[str, str]:
+    """The proof of a plan that was made without a look at spread: nothing is shown from there on."""
+    before = order[: order.index("spread")]
+    return {goal: proof[goal] if goal in before else "heuristic" for goal in order}
+
+
+def _home(group: Group, order: tuple[str, ...], cooperative: bool) -> tuple[Ints, dict[str, str]]:
+    """The plan that is best for the goals, and of those the one in which most partitions come home.
+
+    Cooperative strategies forget: in their second round what changed hands is claimed by nobody, and stale claims are
+    gone. So theirs must be the plan that the second round finds by itself, or nobody comes home but by chance.
+    """
+    owner, proof = _plan(group, order)
+    spread = "spread" in order
+    if "heuristic" in proof.values() or len(group.subscriptions) * group.T > CELLS:
+        return owner, proof
+    problem = problem_of(group, "racks" in order, by_topic=spread)
+    if spread and arcs_of(problem) > ARCS_MAX:
+        return owner, proof
+    if spread:
+        returned = solve_on_network(problem, order, owner, group.home)
+    else:
+        returned, _ = solve(problem, order, fixed=fixed_on_network(problem, order, owner, group.home))
+    if cooperative and not _found_again(group, order, returned):
+        return owner, proof
+    return returned, proof
+
+
+def _found_again(group: Group, order: tuple[str, ...], owner: Ints) -> bool:
+    """Whether the second cooperative round gives the same target."""
+    now = Plan(group, "", {}, Answer(owner), cooperative=True).owner_now
+    held = np.flatnonzero(now != NOBODY)
+    generation = np.full(group.M, int(group.generation.max()) + 1, dtype=np.int64)
+    later = replace(group, claims=Claims(now[held], held), generation=generation)
+    return bool((_plan(later, order)[0] == owner).all())
 
 
 def _one_deal(group: Group) -> Ints:
@@ -75,8 +141,7 @@ def _is_one_deal(group: Group, order: tuple[str, ...]) -> bool:
 def _solve(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     """The plan of any other group; without racks where telling them apart makes the table too large."""
     asked = problem_of(group, "racks" in order)
-    told_apart = asked.column is not group.subscription_of
-    if told_apart or "racks" not in order:
+    if asked.racks_told:
         if asked.miss is None or asked.open.size <= min_cost_flow.DENSE_CELLS_MAX or min_cost_flow.solver() is not None:
             return solve(asked, order)
         asked = problem_of(group, False)
@@ -86,9 +151,10 @@ def _solve(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     return owner, proof
 
 
-def _wide(group: Group, order: tuple[str, ...]) -> Answer:
+def _wide(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     """The plan of a group whose subscriptions fill more than one table: only what a bound shows is proved."""
-    table = Wide(group.start, subscribers(group.subscriptions, group.subscription_of, group.T), group.M)
+    who = subscribers(group.subscriptions, group.subscription_of, group.T)
+    table = Wide(group.start, who, units(group.capacity))
     claim, contested = np.full(group.P, NOBODY, dtype=np.int64), None
     if "moves" in order:
         claim, contested = group.owner, group.claimed_by != NOBODY
@@ -96,7 +162,7 @@ def _wide(group: Group, order: tuple[str, ...]) -> Answer:
     proof = dict.fromkeys(order, "heuristic")
     measures = measure(group, owner)
     met = {
-        "balance": measures["load_max"] - measures["load_min"] <= 1,
+        "balance": "load_cost" not in measures and int(measures["load_max"]) - int(measures["load_min"]) <= 1,
         "racks": not measures["rack_misses"],
         "moves": not measures["moves"],
     }
@@ -104,7 +170,7 @@ def _wide(group: Group, order: tuple[str, ...]) -> Answer:
         if not met[goal]:
             break
         proof[goal] = "optimal"
-    return Answer(owner, proof, certificate=Exactness(group, owner, proof))
+    return owner, proof
 
 
 def _small(group: Group, with_moves: bool) -> Ints:

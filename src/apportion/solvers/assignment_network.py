@@ -1,0 +1,315 @@
+"""Any of the four goals in any order as one network: class of partitions to (topic, member) to member to the sink.
+
+The problem: give every partition to a member that is eligible for it, so that the goals are best one after the other.
+Each goal is a sum of convex costs over one layer of arcs, so each is a min-cost flow with whole numbers, and so is the
+next one among the best flows of the goals before it (see ``network``):
+
+    claimed class --moves--> like partitions --racks--> (topic, member) --spread--> member --balance--> sink
+        \\--------------- to whom it belonged, no move ------^
+
+A class that somebody claimed has an arc of its own to where it may stay, and one to where it may come home. Where
+spread is no goal the layer of (topic, member) vanishes: partitions whose topics the same members want are alike then,
+and the racks' arcs lead to the members' columns.
+
+What is fixed first stays: ``complete`` hands out the rest around it, as a function of what is fixed and what is free
+alone. A second cooperative round keeps all that the first one left, so it finds the same rest, and ends at the same
+plan.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Ints, distinct
+from apportion.solvers.dealing import interleave
+from apportion.solvers.network import Cost, Network
+from apportion.solvers.problem import Numbers, Problem
+from apportion.solvers.retention import first_ones
+
+ARCS_MAX = 4_000_000
+"""Larger networks than this are not made: a gigabyte, and a minute."""
+
+
+def arcs_of(problem: Problem) -> int:
+    """How many arcs the network with a layer of (topic, member) has, nearly."""
+    size = np.bincount(problem.column, minlength=problem.open.shape[1])
+    return 2 * int((problem.open @ size).sum()) + len(problem.row)
+
+
+class AssignmentNetwork:
+    """The network for some free partitions around fixed ones.
+
+    owner
+        (P,) who owns what is fixed; -1 nobody.
+    free
+        (F,) partitions to hand out.
+    start
+        (F,) some plan of theirs.
+    claim, home
+        (F,) who held each before and would keep it without a move; to whom it would come home; -1 nobody.
+    spread
+        Whether the layer of (topic, member) is there.
+    """
+
+    def __init__(
+        self, problem: Problem, owner: Ints, free: Ints, start: Ints, claim: Ints, home: Ints, spread: bool
+    ) -> None:
+        self.problem = problem
+        self.members, self.rows = len(problem.column), len(problem.open)
+        self.topic_of_row = np.zeros(self.rows, dtype=np.int64)
+        wanted = np.flatnonzero(problem.row >= 0)
+        self.topic_of_row[problem.row[wanted]] = problem.topic[wanted]  # where rows are topics apart
+        used = np.zeros((self.rows, 1), dtype=np.bool_)
+        used[problem.row[wanted]] = True
+        self.open = problem.open & used
+        self._classes(problem.row[free], claim, home)
+        self._nodes(spread)
+        self._arcs(start, problem.row[free])
+        self._fixed(owner)
+
+    def _classes(self, row: Ints, claim: Ints, home: Ints) -> None:
+        """Like partitions among the claimed ones: of one row, claimed by one member, at home with one."""
+        told = (claim != NOBODY) | (home != NOBODY)
+        side = self.members + 1
+        key = (row * side + claim + 1) * side + home + 1
+        values, kind, count = np.unique(key[told], return_inverse=True, return_counts=True)
+        self.kind = np.full(len(row), NOBODY, dtype=np.int64)
+        self.kind[told] = kind
+        self.kind_row, self.count = values // side // side, count
+        self.kind_claim, self.kind_home = values // side % side - 1, values % side - 1
+
+    def _nodes(self, spread: bool) -> None:
+        """Rows, then claimed classes, then (topic, member) or columns, then members, then the sink."""
+        problem, first = self.problem, self.rows + len(self.kind_row)
+        self.spread = spread
+        if spread:
+            topics, line = np.unique(self.topic_of_row, return_inverse=True)
+            eligible = np.zeros((len(topics), self.members), dtype=np.bool_)
+            np.logical_or.at(eligible, line, self.open[:, problem.column])
+            self.cell_topic, self.cell_member = np.nonzero(eligible)
+            self.cell_topic = topics[self.cell_topic]
+            number = np.full(eligible.shape, NOBODY, dtype=np.int64)
+            number[eligible] = first + np.arange(len(self.cell_member))
+            self.cell_of = number[line]
+        else:
+            self.cell_member = np.arange(problem.open.shape[1])
+        self.first_cell = first
+        self.first_member = first + len(self.cell_member)
+        self.sink = self.first_member + self.members
+
+    def into(self, row: Ints, member: Ints) -> Ints:
+        """The node in which a unit of the row arrives at the member."""
+        return self.cell_of[row, member] if self.spread else self.first_member + member
+
+    def _arcs(self, start: Ints, row: Ints) -> None:
+        """All arcs with the flow that ``start`` means."""
+        problem, members = self.problem, self.members
+        stays, comes = np.flatnonzero(self.kind_claim != NOBODY), np.flatnonzero(self.kind_home != NOBODY)
+        kinds, many = np.arange(len(self.kind_row)), len(row)
+        told = self.kind >= 0
+        at_claim, at_home = np.zeros(len(row), dtype=np.bool_), np.zeros(len(row), dtype=np.bool_)
+        at_claim[told] = start[told] == self.kind_claim[self.kind[told]]
+        at_home[told] = ~at_claim[told] & (start[told] == self.kind_home[self.kind[told]])
+        stay = np.bincount(self.kind[at_claim], minlength=len(kinds))
+        come = np.bincount(self.kind[at_home], minlength=len(kinds))
+        direct = at_claim | at_home
+        if self.spread:
+            i, m = np.nonzero(self.open[:, problem.column])
+            onward = self.cell_of[i, m]
+            held = np.bincount(row[~direct] * members + start[~direct], minlength=self.rows * members)
+            from_row = held.reshape(self.rows, members)[i, m]
+            self.row_miss = np.zeros(len(i), dtype=np.int64)
+            if problem.miss is not None:
+                self.row_miss = problem.miss[i, problem.column[m]].astype(np.int64)
+            last_tail, last_head = (
+                self.first_cell + np.arange(len(self.cell_member)),
+                self.first_member + self.cell_member,
+            )
+            cell = self.cell_of[row, start] - self.first_cell
+            onto = np.bincount(cell, minlength=len(self.cell_member))
+        else:
+            i, m = np.nonzero(self.open)
+            onward = self.first_cell + m
+            columns = problem.open.shape[1]
+            held = np.bincount(row[~direct] * columns + problem.column[start[~direct]], minlength=self.rows * columns)
+            from_row = held.reshape(self.rows, columns)[i, m]
+            self.row_miss = np.zeros(len(i), dtype=np.int64)
+            if problem.miss is not None:
+                self.row_miss = problem.miss[i, m].astype(np.int64)
+            last_tail, last_head = self.first_cell + problem.column, self.first_member + np.arange(members)
+            onto = np.bincount(start[~direct], minlength=members)
+        parts = [
+            (self.rows + kinds, self.kind_row, self.count, self.count - stay - come),
+            (
+                self.rows + stays,
+                self.into(self.kind_row[stays], self.kind_claim[stays]),
+                self.count[stays],
+                stay[stays],
+            ),
+            (self.rows + comes, self.into(self.kind_row[comes], self.kind_home[comes]), self.count[comes], come[comes]),
+            (i, onward, np.full(len(i), many), from_row),
+            (last_tail, last_head, np.full(len(last_tail), many), onto),
+            (
+                self.first_member + np.arange(members),
+                np.full(members, self.sink),
+                np.full(members, many),
+                np.bincount(start, minlength=members),
+            ),
+        ]
+        ends = np.cumsum([0] + [len(part[0]) for part in parts]).tolist()
+        self.leave, self.stay, self.come, self.near, self.onto, self.load = (slice(a, b) for a, b in pairwise(ends))
+        self.stays, self.comes, self.row_arc = stays, comes, (i, m)
+        tail, head, high, flow = (np.concatenate([part[n] for part in parts]).astype(np.int64) for n in range(4))
+        self.network = Network(self.sink + 1, tail, head, np.zeros(len(tail), dtype=np.int64), high, flow)
+
+    def _fixed(self, owner: Ints) -> None:
+        """What the members hold already, in all and of each topic."""
+        fixed = np.flatnonzero(owner != NOBODY)
+        self.load_before = np.bincount(owner[fixed], minlength=self.members)
+        if self.spread:
+            cell = self.cell_of[self.problem.row[fixed], owner[fixed]] - self.first_cell
+            self.held_before = np.bincount(cell, minlength=len(self.cell_member))
+
+    def cost(self, goal: str) -> Cost:
+        """What the arcs' units cost for a goal."""
+        arcs = len(self.network.tail)
+        unit = self.problem.unit
+        first: Numbers = np.zeros(arcs, dtype=unit.dtype if goal in ("balance", "spread") else np.int64)
+        slope = np.zeros_like(first)
+        if goal == "balance":
+            first[self.load], slope[self.load] = self._squares(unit, self.load_before)
+        elif goal == "spread" and self.spread:
+            first[self.onto], slope[self.onto] = self._squares(unit[self.cell_member], self.held_before)
+        elif goal == "racks":
+            first[self.near] = self.row_miss
+            first[self.stay] = self._missed(self.kind_row[self.stays], self.kind_claim[self.stays])
+            first[self.come] = self._missed(self.kind_row[self.comes], self.kind_home[self.comes])
+        elif goal == "moves":
+            first[self.leave] = self.kind_claim != NOBODY
+            first[self.come] = self.kind_claim[self.comes] != NOBODY
+        elif goal == "returned":
+            first[self.come] = -1
+        return Cost(first, slope)
+
+    def _squares(self, unit: Numbers, before: Ints) -> tuple[Numbers, Numbers]:
+        """First unit and slope of unit x square; where all are equal, of 1 + 2 + 3 ..., as good as the square."""
+        if self.problem.equal:
+            return before + 1, np.ones_like(before)
+        return unit * (2 * before + 1), 2 * unit
+
+    def _missed(self, row: Ints, member: Ints) -> Ints:
+        problem = self.problem
+        if problem.miss is None:
+            return np.zeros(len(row), dtype=np.int64)
+        return problem.miss[row, problem.column[member]].astype(np.int64)
+
+    def optimize(self, order: tuple[str, ...]) -> None:
+        """Make the goals best, one after the other."""
+        for goal in order:
+            cost = self.cost(goal)
+            self.network.narrow(cost, self.network.minimize(cost))
+
+    def kept(self) -> tuple[Ints, Ints]:
+        """(classes,) how many partitions of each claimed class stay, and how many come home."""
+        stay, come = np.zeros((2, len(self.kind_row)), dtype=np.int64)
+        stay[self.stays] = self.network.flow[self.stay]
+        come[self.comes] = self.network.flow[self.come]
+        return stay, come
+
+    def dealt(self, row: Ints) -> Ints:
+        """(F,) owners of partitions nobody claims, ``row`` (F,) of each: each row's members in turn."""
+        i, m = self.row_arc
+        amount = self.network.flow[self.near]
+        used = np.flatnonzero(amount)
+        owner = np.empty(len(row), dtype=np.int64)
+        order = np.argsort(row, kind="stable")
+        first = np.searchsorted(i[used], np.arange(self.rows + 1))
+        turns = [m[used[a:b]][interleave(amount[used[a:b]])] for a, b in pairwise(first) if a < b]
+        owner[order] = np.concatenate(turns) if turns else order
+        return owner
+
+
+def solve_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home: Ints | None) -> Ints:
+    """(P,) owners of a plan that is best for the goals in their order, whatever they are.
+
+    start
+        (P,) some plan, -1 where nobody wants the partition; a good one saves time.
+    home
+        (P,) to whom each partition would come home, where as many as can shall do so after all goals; else None.
+    """
+    owner = fixed_on_network(problem, order, start, home)
+    return complete_on_network(problem, order, owner)
+
+
+def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home: Ints | None) -> Ints:
+    """(P,) owners of what stays, and of what comes home, in some best plan; -1 for the rest."""
+    owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
+    free = np.flatnonzero(problem.row >= 0)
+    nobody = np.full(len(free), NOBODY, dtype=np.int64)
+    claim = problem.claim[free] if "moves" in order else nobody
+    back = nobody if home is None else home[free]
+    if ((claim != NOBODY) | (back != NOBODY)).any():
+        network = AssignmentNetwork(problem, owner, free, start[free], claim, back, "spread" in order)
+        network.optimize(order if home is None else (*order, "returned"))
+        stay, come = network.kept()
+        told = np.flatnonzero(network.kind >= 0)
+        keys = (problem.topic[free[told]], problem.number[free[told]])
+        stays = first_ones(network.kind[told], stay, keys)
+        owner[free[told[stays]]] = claim[told[stays]]
+        left = told[~stays]
+        comes = first_ones(network.kind[left], come, (problem.topic[free[left]], problem.number[free[left]]))
+        owner[free[left[comes]]] = back[left[comes]]
+    return owner
+
+
+def complete_on_network(problem: Problem, order: tuple[str, ...], owner: Ints) -> Ints:
+    """(P,) owners with the rest handed out as well as can be around what is fixed.
+
+    What somebody claims goes last: so a second round, in which it alone is free, hands it out in the same way.
+    """
+    rest = np.flatnonzero((owner == NOBODY) & (problem.row >= 0))
+    if problem.contested is not None and "moves" in order:
+        last = problem.contested[rest]
+        if last.any() and not last.all():
+            owner = _hand_out(problem, order, owner, rest)
+            rest = rest[last]
+            owner[rest] = NOBODY
+    return _hand_out(problem, order, owner, rest)
+
+
+def _hand_out(problem: Problem, order: tuple[str, ...], owner: Ints, rest: Ints) -> Ints:
+    if not len(rest):
+        return owner
+    nobody = np.full(len(rest), NOBODY, dtype=np.int64)
+    start = _dealt_in_laps(problem, owner, rest)
+    network = AssignmentNetwork(problem, owner, rest, start, nobody, nobody, "spread" in order)
+    goals = tuple(goal for goal in order if goal != "moves")
+    network.optimize(goals if "balance" in goals else (*goals, "balance"))
+    owner = owner.copy()
+    owner[rest] = network.dealt(problem.row[rest])
+    return owner
+
+
+def _dealt_in_laps(problem: Problem, owner: Ints, rest: Ints) -> Ints:
+    """(F,) a plan to begin with: each row to those that hold least of its topic, then least."""
+    members = len(problem.column)
+    fixed = np.flatnonzero(owner != NOBODY)
+    load = np.bincount(owner[fixed], minlength=members)
+    held: dict[int, Ints] = {}
+    for t in distinct(problem.topic[rest]).tolist():
+        mine = fixed[problem.topic[fixed] == t]
+        held[t] = np.bincount(owner[mine], minlength=members)
+    start = np.empty(len(rest), dtype=np.int64)
+    row = problem.row[rest]
+    by_row = np.argsort(row, kind="stable")
+    for run in np.split(by_row, np.flatnonzero(np.diff(row[by_row])) + 1):
+        eligible = np.flatnonzero(problem.open[row[run[0]]][problem.column])
+        of_topic = held[int(problem.topic[rest[run[0]]])]
+        turn = eligible[np.lexsort((load[eligible] / problem.capacity[eligible], of_topic[eligible]))]
+        start[run] = np.resize(turn, len(run))
+        more = np.bincount(start[run], minlength=members)
+        load += more
+        of_topic += more
+    return start

@@ -1,0 +1,195 @@
+"""A network whose arcs bear convex costs, made least goal after goal: exact, in whole numbers, proved as it ends.
+
+The problem: send what every node supplies through arcs with bounds, so that a first cost is least, of those flows a
+second one, and so on. Each cost is a sum over arcs of a convex function of the arc's flow: ``first`` for the first unit
+and ``slope`` more for each further one, so that ``slope`` 0 is a plain price and ``slope`` 2a with ``first`` a is
+a times the square of the flow.
+
+Why the method is right. A flow is best exactly if no cycle of its residual network costs less than nothing (Klein 1967;
+with convex costs a residual arc costs what the next unit costs, or saves what the last one cost: Ahuja, Magnanti and
+Orlin, "Network Flows", theorem 14.1). ``minimize`` looks for such cycles by Bellman and Ford and cancels them until
+there is none. The distances that are left are the dual: the potential of each node.
+
+The step between goals is complementary slackness. Let d be the difference of the potentials at an arc's ends. The
+best flows are exactly those feasible ones in which every arc whose next unit costs more than d gets no more than it
+has, and every arc whose last unit cost less than d no less; so an arc may change only where a unit's cost equals d.
+``narrow`` writes this into the arcs' bounds, and no more than two values remain to an arc with a slope. After that
+*any* flow within the bounds is best for the goal, its costs can be forgotten, and the next goal is sought on the same
+network. (To add the goal's optimum as a row instead would give a matrix that is no network's, and fractions.) No
+weights are needed, so the numbers stay as small as a single goal's; where capacities make them pass 62 bits, Python's
+integers step in.
+
+The price: a round of Bellman and Ford looks at every arc, a search takes as many rounds as the longest path has arcs,
+and all cycles found in one search are cancelled together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from apportion.arrays import Bools, Ints
+from apportion.solvers.problem import Numbers
+
+WIDE = 1 << 62
+"""Sums of costs that may pass this are made of Python's integers."""
+NO_ARC = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Cost:
+    """What the units of each arc cost: the k-th one ``first`` + (k - 1) ``slope``, both (A,)."""
+
+    first: Numbers
+    slope: Numbers
+
+    def next_unit(self, flow: Ints) -> Numbers:
+        """(A,) what one more unit costs."""
+        marginal: Numbers = self.first + self.slope * flow
+        return marginal
+
+    def last_unit(self, flow: Ints) -> Numbers:
+        """(A,) what the last unit cost."""
+        marginal: Numbers = self.first + self.slope * (flow - 1)
+        return marginal
+
+
+@dataclass(eq=False)
+class Network:
+    """Arcs with bounds, and a flow that keeps them.
+
+    tail, head
+        (A,) nodes, from 0 to ``nodes`` - 1.
+    low, high, flow
+        (A,) the least and most units of each arc, and what it has now. ``minimize`` and ``narrow`` write into them.
+    """
+
+    nodes: int
+    tail: Ints
+    head: Ints
+    low: Ints
+    high: Ints
+    flow: Ints
+
+    def minimize(self, cost: Cost, potential: Numbers | None = None) -> Numbers:
+        """Make the cost least by changing ``flow``; returns the potentials (nodes,) that show it to be least.
+
+        potential
+            Potentials to begin the search with: of a flow that was best before a few arcs changed.
+        """
+        cost = self._exact(cost)
+        distance = np.zeros(self.nodes, dtype=cost.first.dtype) if potential is None else potential
+        while True:
+            tail, head, price, arc = self._residual(cost)
+            distance, cycles = shortest_distances(tail, head, price, distance)
+            if not cycles:
+                return distance
+            for cycle in cycles:
+                self._cancel(arc[cycle], self.tail[arc[cycle]] == tail[cycle], cost)
+
+    def potentials(self, goals: list[tuple[int, Cost]]) -> Numbers | None:
+        """(nodes,) potentials that show the flow to be best for goals of these weights; None where it is not."""
+        first, slope = np.zeros((2, len(self.tail)), dtype=object)
+        for weight, cost in goals:
+            first, slope = first + weight * cost.first.astype(object), slope + weight * cost.slope.astype(object)
+        units = int(self.flow.max(initial=0)) + 2
+        if int(np.abs(first).max(initial=0)) + int(slope.max(initial=0)) * units < WIDE // (4 * self.nodes):
+            first, slope = first.astype(np.int64), slope.astype(np.int64)
+        tail, head, price, _ = self._residual(Cost(first, slope))
+        distance, cycles = shortest_distances(tail, head, price, np.zeros(self.nodes, dtype=price.dtype))
+        return None if cycles else distance
+
+    def _residual(self, cost: Cost) -> tuple[Ints, Ints, Numbers, Ints]:
+        """Tails, heads and costs of what may still change, forward ones first, and the arcs that they stand for."""
+        more, less = np.flatnonzero(self.flow < self.high), np.flatnonzero(self.flow > self.low)
+        tail = np.concatenate([self.tail[more], self.head[less]])
+        head = np.concatenate([self.head[more], self.tail[less]])
+        price = np.concatenate([cost.next_unit(self.flow)[more], -cost.last_unit(self.flow)[less]])
+        return tail, head, price, np.concatenate([more, less])
+
+    def narrow(self, cost: Cost, potential: Numbers) -> None:
+        """Leave within the bounds just those flows that are best for the cost, by the potentials of a best one."""
+        cost = self._exact(cost)
+        drop = potential[self.head] - potential[self.tail]
+        rises = (cost.next_unit(self.flow) == drop).astype(np.bool_) & (self.flow < self.high)
+        falls = (cost.last_unit(self.flow) == drop).astype(np.bool_) & (self.flow > self.low)
+        curved = (cost.slope > 0).astype(np.bool_)
+        # An arc with a slope can rise by one unit at its price; a plain one by as many as there are.
+        self.high = np.where(rises, np.where(curved, self.flow + 1, self.high), self.flow)
+        self.low = np.where(falls, np.where(curved, self.flow - 1, self.low), self.flow)
+
+    def _exact(self, cost: Cost) -> Cost:
+        """The same cost in numbers wide enough for the sum along any path."""
+        if cost.first.dtype == object:
+            return cost
+        units = int(self.flow.max(initial=0)) + 2
+        largest = int(np.abs(cost.first).max(initial=0)) + int(cost.slope.max(initial=0)) * units
+        if largest * (self.nodes + 1) < WIDE // 2:
+            return cost
+        return Cost(cost.first.astype(object), cost.slope.astype(object))
+
+    def _cancel(self, arcs: Ints, forward: Bools, cost: Cost) -> None:
+        """Send units round a cycle: one where some price changes with it, else as many as go."""
+        amount = 1
+        if not (cost.slope[arcs] > 0).any():
+            room = np.where(forward, self.high[arcs] - self.flow[arcs], self.flow[arcs] - self.low[arcs])
+            amount = int(room.min())
+        self.flow[arcs] += np.where(forward, amount, -amount)
+
+
+def shortest_distances(tail: Ints, head: Ints, cost: Numbers, distance: Numbers) -> tuple[Numbers, list[list[int]]]:
+    """Distances that no arc can shorten, and no cycle; or where they would fall for ever cycles that cost less than 0.
+
+    distance
+        (nodes,) to begin with; any will do.
+    Returns
+        The cycles as arcs in order; no two of them share a node.
+
+    Bellman and Ford, all arcs at once. An arc is remembered only when it shortens its head's distance, so whatever
+    closes to a circle among remembered arcs costs less than nothing.
+    """
+    nodes = len(distance)
+    distance = distance.copy()
+    came_by = np.full(nodes, NO_ARC, dtype=np.int64)
+    fresh = np.ones(nodes, dtype=np.bool_)
+    wait = 1
+    for turn in range(1, 2 * nodes + 2):
+        arcs = np.flatnonzero(fresh[tail])
+        reached = distance[tail[arcs]] + cost[arcs]
+        shorter = np.flatnonzero(reached < distance[head[arcs]])
+        if not len(shorter):
+            return distance, []
+        arcs, reached = arcs[shorter], reached[shorter]
+        np.minimum.at(distance, head[arcs], reached)
+        best = arcs[reached == distance[head[arcs]]][::-1]
+        fresh = np.zeros(nodes, dtype=np.bool_)
+        fresh[head[best]] = True
+        came_by[head[best]] = best  # of several the first: the last one written
+        if turn >= wait:
+            cycles = _cycles(came_by, tail)
+            if cycles:
+                return distance, cycles
+            wait = turn + 1 + turn // 4
+    raise ArithmeticError("distances fall without a cycle; please report this group")
+
+
+def _cycles(came_by: Ints, tail: Ints) -> list[list[int]]:
+    """All circles among the remembered arcs, each as arcs in order."""
+    before = np.where(came_by >= 0, tail[came_by], np.arange(len(came_by)))
+    at = before
+    for _ in range(len(at).bit_length()):
+        at = at[at]
+    left = set(at[came_by[at] >= 0].tolist())
+    cycles = []
+    while left:
+        node = start = min(left)
+        arcs = []
+        while True:
+            left.discard(node)
+            arcs.append(int(came_by[node]))
+            node = int(before[node])
+            if node == start:
+                break
+        cycles.append(arcs[::-1])
+    return cycles
