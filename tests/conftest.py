@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 pytest_plugins = ["apportion.testing.plugin"]
 
-SKIPPED: list[str] = []
+SKIPPED: dict[str, str] = {}
+"""Test or module to why it did not run."""
 
 
 @pytest.fixture
@@ -23,14 +25,59 @@ def prometheus() -> Iterator[Any]:
         client.REGISTRY.unregister(made)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Ctrl-C is tested, so it must reach the children also where pytest itself was started with it ignored (nohup)."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.skipped and not hasattr(report, "wasxfail"):
-        SKIPPED.append(report.nodeid)
+        SKIPPED[report.nodeid] = _reason(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A whole module that is skipped (``importorskip``) reports no test: it is counted here."""
+    if report.skipped:
+        SKIPPED[report.nodeid] = _reason(report)
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr).removeprefix("Skipped: ")
+
+
+class _FromWorkers:
+    """Under xdist the workers collect; what they skipped comes home when they end."""
+
+    @staticmethod
+    def pytest_testnodedown(node: Any) -> None:
+        SKIPPED.update(getattr(node, "workeroutput", {}).get("skipped", {}))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if session.config.pluginmanager.hasplugin("dsession"):
+        session.config.pluginmanager.register(_FromWorkers())
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where everything must run, a skipped test is a failed run."""
-    if os.environ.get("APPORTION_REQUIRE_BROKER") and SKIPPED and session.exitstatus == 0:
-        print(f"\nskipped, though everything must run here: {', '.join(SKIPPED)}")
+    """Where everything must run, a skipped test or module is a failed run."""
+    worker = getattr(session.config, "workeroutput", None)
+    if worker is not None:
+        worker["skipped"] = SKIPPED
+    elif os.environ.get("APPORTION_REQUIRE_BROKER") and SKIPPED and session.exitstatus == 0:
         session.exitstatus = 1
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What did not run here, why, and that it must where everything must."""
+    if not SKIPPED:
+        return
+    by_reason: dict[str, list[str]] = {}
+    for node, why in sorted(SKIPPED.items()):
+        by_reason.setdefault(why, []).append(node)
+    terminalreporter.section("not run here")
+    for why, nodes in by_reason.items():
+        terminalreporter.write_line(f"{len(nodes)} skipped: {why} ({nodes[0]}{', ...' if len(nodes) > 1 else ''})")
+    if os.environ.get("APPORTION_REQUIRE_BROKER"):
+        terminalreporter.write_line("APPORTION_REQUIRE_BROKER is set: everything must run, so this run has failed.")

@@ -150,7 +150,7 @@ def _middle(text: str, places: int) -> str:
 def fold(sentence: str, width: int) -> str:
     """A long sentence broken between words, its further lines indented.
 
-    >>> print(fold("! The lag is local: clicks-0 has 90% of it.", 24))
+    >>> print(fold("! The lag is local: clicks-0 has 90% of it.", 26))
     ! The lag is local:
       clicks-0 has 90% of it.
     """
