@@ -230,7 +230,7 @@ def test_a_member_whose_bytes_are_no_consumers_breaks_nothing(bytes_: bytes) -> 
     member = described.DescribedGroupMember(
         member_id="m", client_id="c", client_host="/h", member_metadata=bytes_, member_assignment=bytes_
     )
-    told = live._classic(described(group_id="g", group_state="Stable", protocol_data="range", members=[member]))
+    told = live.classic_facts(described(group_id="g", group_state="Stable", protocol_data="range", members=[member]))
     assert told["members"]["m"]["topics"] == []
     assert told["members"]["m"]["owned"] == {}
     assert told["says"][0].startswith("What m says is no consumer's: ")
