@@ -15,7 +15,7 @@ from apportion.cli.parser import COMMANDS, command
 
 from .conftest import PASTED, Runner
 
-LIVE = ("--bootstrap-server", "--command-config")
+LIVE = ("--bootstrap-server", "--command-config", "--context")
 EXAMPLES = [(name, line) for name in COMMANDS for _, line in command(name).EXAMPLES]
 # zsh's line needs zsh; what needs a broker is in tests/inputs, what needs Spark in tests/spark.
 ELSEWHERE = (*LIVE, "dump", "tables", "demo", "zsh")

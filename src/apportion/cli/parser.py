@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "replay": "a group's real history under another strategy",
     "gate": "for CI and alerts: exit 3 where a plan breaks a limit",
     "report": "everything about a group or a cluster as one page with pictures",
+    "serve": "a live page, Prometheus metrics and a JSON API, left running",
     "pipeline": "__consumer_offsets to tables with Spark: capture, build, rebuild, status",
     "demo": "a recorded real cluster, from its records to judged plans",
     "assignors": "the strategies, what each is for and its settings",

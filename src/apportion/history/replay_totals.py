@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from apportion.assignors import Assignor, find, known
 from apportion.errors import ApportionError
-from apportion.history.group_history import GroupHistory
+from apportion.history.fold import Folded
+from apportion.history.rebalances import Rebalance
 from apportion.history.task_replay import VARIANTS
 
 
-def replay_totals(history: GroupHistory) -> dict[str, dict[str, Any]]:
+class Past(Protocol):
+    """A group's history, however much of it is remembered."""
+
+    @property
+    def folded(self) -> Folded:
+        """Its generations."""
+
+    @property
+    def rebalances(self) -> list[Rebalance]:
+        """What each rebalance changed."""
+
+    @property
+    def runs_tasks(self) -> bool:
+        """Whether it is a group of Kafka Streams, whose tasks are replayed."""
+
+    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
+        """The JSON of ``apportion replay``."""
+
+
+def replay_totals(history: Past) -> dict[str, dict[str, Any]]:
     """Strategy to its totals, and to its moves and those that really happened, by the offset of each record."""
     replays_of: dict[str, dict[str, Any]] = {}
     if not history.rebalances:

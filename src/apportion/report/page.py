@@ -9,40 +9,57 @@ import html
 import json
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 PACK_ABOVE: Final = 1_000_000
 """Characters of JSON from which on the page carries it packed."""
-SCRIPTS: Final = ("base.js", "present.js", "past.js", "page.js")
-"""One script in four files, in this order."""
+SCRIPTS: Final = ("base.js", "present.js", "past.js", "live.js", "page.js")
+"""One script in five files, in this order."""
 _GAP: Final = re.compile(r"\{\{([A-Z]+)\}\}")
 
 
-def render(groups: Sequence[dict[str, Any]], *, title: str, source: str, at: str) -> str:
+def render(
+    groups: Sequence[dict[str, Any]], *, title: str, source: str, at: str, live: dict[str, Any] | None = None
+) -> str:
     """The page as text.
 
     groups
-        Each as ``report.data.group_data`` makes it.
+        Each as ``report.data.group_data`` makes it; of a live page each as a row of the list has it.
     title, source, at
         What the page is about, where the data came from, and when it was true (ISO 8601); all are escaped.
+    live
+        What a server's page begins with: its pictures and all that follows come as events from where it came from.
 
-    The page may load nothing: its own content policy allows the one script by its hash and forbids every request.
+    The page may load nothing: its own content policy allows the one script by its hash and forbids every request, but
+    for a live page's to its own server.
     """
-    script = "\n".join(_asset(name) for name in SCRIPTS)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    payload = embed({"version": 1, "title": title, "source": source, "at": at, "groups": list(groups)})
+    content = {"version": 1, "title": title, "source": source, "at": at, "groups": list(groups)}
+    payload = embed(content if live is None else {**content, "live": live})
     packed = len(payload) > PACK_ABOVE
     parts = {
         "TITLE": html.escape(title),
-        "POLICY": f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'",
+        "POLICY": policy(live is not None),
         "STYLE": _asset("page.css"),
         "TYPE": "application/gzip" if packed else "application/json",
         "DATA": pack(payload) if packed else payload,
-        "SCRIPT": script,
+        "SCRIPT": _script(),
     }
     # All at once: a name in the data may look like one of the gaps.
     return _GAP.sub(lambda gap: parts[gap[1]], _asset("page.html"))
+
+
+def policy(live: bool = False) -> str:
+    """What the page may load: its own script and style, no request; a live page may ask its own server."""
+    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
+    ask = "; connect-src 'self'" if live else ""
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'{ask}"
+
+
+@cache
+def _script() -> str:
+    return "\n".join(_asset(name) for name in SCRIPTS)
 
 
 def embed(payload: Any) -> str:

@@ -19,6 +19,7 @@ from apportion.report.roles import PROGRESS, roles_data, sentences
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
+    from apportion.history.replay_totals import Past
     from apportion.inputs.described_group import Observed
     from apportion.model.group import Group
     from apportion.model.plan import Plan
@@ -38,11 +39,17 @@ def of_plans(observed: Observed, planned: Sequence[Plan]) -> dict[str, Any]:
 
 def of_remembered(remembered: GroupHistory, observed: Observed) -> dict[str, Any]:
     """One group with its history."""
-    group = build(observed.raw)
-    replays_of = replay_totals(remembered)
-    past, others = history(remembered, replays_of), replays(remembered, replays_of)
+    return of_group(build(observed.raw), observed, remembered)
+
+
+def of_group(group: Group, observed: Observed, past: Past, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """One group with its history, its members called as ``history`` has it."""
+    replays_of = replay_totals(past)
     planned = [] if observed.kind in OTHERS else every_plan(group)
-    return group_data(group, planned, facts=facts(observed, group, planned), history=past, replays=others)
+    return group_data(
+        group, planned, facts=facts(observed, group, planned), history=history(past, replays_of, names),
+        replays=replays(past, replays_of),
+    )  # fmt: skip
 
 
 def facts(observed: Observed, group: Group, planned: Sequence[Plan]) -> dict[str, Any]:
@@ -70,11 +77,19 @@ def verdict(group: Group, odd: Sequence[str]) -> str:
     return "ERR" if nobody.any() else "WARN"
 
 
-def history(remembered: GroupHistory, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every rebalance with its owners under names that a person knows; ``told`` is ``replayed``."""
+def history(
+    remembered: Past, replays_of: Mapping[str, Mapping[str, Any]], names: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Every rebalance with its owners under names that a person knows.
+
+    replays_of
+        As ``replay_totals`` gives it.
+    names
+        Identity to the name that is shown; None takes client ids where they tell members apart.
+    """
     then: Mapping[int, int] = next((story["then"] for story in replays_of.values()), {})
     by_offset = {generation.offset: generation for generation in remembered.folded.generations}
-    names = labels(remembered)
+    names = labels(remembered) if names is None else names
     rows = []
     for one in remembered.rebalances:
         owners = by_offset[one.source_offset].owners() if one.source_offset in by_offset else {}
@@ -87,7 +102,7 @@ def history(remembered: GroupHistory, replays_of: Mapping[str, Mapping[str, Any]
     return rows
 
 
-def labels(remembered: GroupHistory) -> dict[str, str]:
+def labels(remembered: Past) -> dict[str, str]:
     """Identity to how a person calls the member: its client id where no other member of a generation has it too."""
     shared: set[str] = set()
     names: dict[str, str] = {}
@@ -100,7 +115,7 @@ def labels(remembered: GroupHistory) -> dict[str, str]:
     return {identity: client for identity, client in names.items() if client not in shared}
 
 
-def replays(remembered: GroupHistory, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def replays(remembered: Past, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What each strategy would have moved, rebalance by rebalance."""
     offsets = [one.source_offset for one in remembered.rebalances]
     rows = []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from apportion.assignors import Assignor
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import Folded, Folding
 from apportion.history.rebalances import Rebalance, rebalances
@@ -125,18 +126,33 @@ class GroupPast:
     # -- what the page asks -----------------------------------------------------------------------------------------
 
     @property
-    def folded(self) -> Folded:
-        """The remembered generations."""
-        return Folded(self.generations, self._folding.present)
-
-    @property
     def read_generation(self) -> int | None:
         """The newest generation's number, where its record was read; a description of a classic group has none."""
         return self.generations[-1].number if self._read and self.generations else None
 
-    def replay(self, assignor: str) -> dict[str, Any]:
+    def frozen(self) -> PastNow:
+        """The past as it is now, for whoever takes his time with it."""
+        return PastNow(self.name, Folded(list(self.generations), None), list(self.rebalances), self.topics)
+
+
+@dataclass(frozen=True)
+class PastNow:
+    """One group's past at one moment, in the form that the report's page takes."""
+
+    name: str
+    folded: Folded
+    rebalances: list[Rebalance]
+    topics: TopicEntries
+
+    @property
+    def runs_tasks(self) -> bool:
+        """Groups of Kafka Streams are not among those that are looked at."""
+        return False
+
+    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
         """The JSON of ``apportion replay`` over the window."""
-        return replay_to_dict(self.name, assignor, replay(self.name, self.generations, assignor, self.topics))
+        name = assignor if isinstance(assignor, str) else assignor.name
+        return replay_to_dict(self.name, name, replay(self.name, self.folded.generations, assignor, self.topics))
 
 
 def _member(name: str, fields: Mapping[str, Any]) -> GenerationMember:

@@ -27,6 +27,8 @@ class Settings:
         Series of one scrape; what is beyond is left out, and said.
     cluster_name
         The label of the families that have one; None takes the cluster's id.
+    otlp_endpoint
+        Where OpenTelemetry's metrics are sent; None sends none.
     capacity
         Work a second that one member takes, for the advised number of members; None gives none.
     """
@@ -39,6 +41,7 @@ class Settings:
     most_series: int = MOST_SERIES
     cluster_name: str | None = None
     capacity: float | None = None
+    otlp_endpoint: str | None = None
 
     @property
     def stale_s(self) -> float:

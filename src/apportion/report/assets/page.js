@@ -14,23 +14,24 @@ const heaviest = (group) => {
   return total && group.members.length ? Math.max(0, ...perMember(group, group.owner, (p) => group.lag[p])) / total : null;
 };
 const COLUMNS = [
-  ["Group", "", (g) => g.group], ["Verdict", "OK: nothing is odd. WARN: something is. ERR: messages wait that nobody reads.", (g) => g.verdict],
-  ["State", "as Kafka names it", (g) => g.state], ["Strategy", "that the group runs", (g) => g.protocol],
-  ["Members", "", (g) => g.members.length], ["Partitions", "", (g) => g.number.length], ["Lag", "messages still to read", lagOf],
-  ["Heaviest", "the share of the lag that one member carries", heaviest], ["Rebalances", "that are remembered", (g) => g.history.rebalances.length],
-  ["Moved", "partitions that went from one member that stays to another, over the whole history", movesOf],
-  ["Needless", "moves beyond the fewest that the fairest sharing needed", needlessOf],
+  ["Group", "", "group"], ["Verdict", "OK: nothing is odd. WARN: something is. ERR: messages wait that nobody reads.", "verdict"],
+  ["State", "as Kafka names it", "state"], ["Strategy", "that the group runs", "protocol"],
+  ["Members", "", "members"], ["Partitions", "", "partitions"], ["Lag", "messages still to read", "lag"],
+  ["Heaviest", "the share of the lag that one member carries", "heaviest"], ["Rebalances", "that are remembered", "rebalances"],
+  ["Moved", "partitions that went from one member that stays to another, over the whole history", "moved"],
+  ["Needless", "moves beyond the fewest that the fairest sharing needed", "needless"],
 ];
 const RANK = { OK: 0, "": 1, WARN: 2, ERR: 3 };
 const MOOD = { OK: "ok", WARN: "warn", ERR: "bad" };
 const MOST_GROUPS = 200;
 
 function cluster(data) {
-  const shown = data.groups.map((group, i) => {
-    const values = COLUMNS.map(([, , value]) => value(group));
+  const entryOf = (group, i) => {
+    const row = rowFor(group), values = COLUMNS.map(([, , name]) => row[name]);
     return { group, i, values, text: [group.group, group.state, group.protocol, group.verdict].join(" ").toLowerCase(), row: null };
-  });
-  let order = { column: 6, down: true }, all = false;
+  };
+  let shown = data.groups.map(entryOf), current = null;
+  let order = { column: data.live ? 1 : 6, down: true }, all = false;
 
   function rowOf(entry) {
     if (entry.row) return entry.row;
@@ -40,7 +41,9 @@ function cluster(data) {
       if (c === 7) return element("td", { class: "n" }, value === null ? "–" : Math.round(value * 100) + " %");
       return typeof value === "number" || value === null ? element("td", { class: "n" }, number(value)) : element("td", {}, value || "–");
     });
-    return entry.row = element("tr", {}, ...cells);
+    entry.row = element("tr", {}, ...cells);
+    if (entry.group.group === current) entry.row.setAttribute("aria-current", "true");
+    return entry.row;
   }
   function draw() {
     const wanted = $("find").value.trim().toLowerCase(), c = order.column, sign = order.down ? -1 : 1;
@@ -48,7 +51,7 @@ function cluster(data) {
     const found = shown.filter((entry) => entry.text.includes(wanted)).sort((a, b) => {
       const x = weight(a.values[c]), y = weight(b.values[c]);
       if (x === null || y === null) return (x === null) - (y === null) || a.i - b.i;
-      return (x < y ? -1 : x > y ? 1 : 0) * sign || a.i - b.i;
+      return (x < y ? -1 : x > y ? 1 : 0) * sign || (c === 1 ? (b.values[6] ?? -1) - (a.values[6] ?? -1) : 0) || a.i - b.i;
     });
     const rows = all ? found : found.slice(0, MOST_GROUPS);
     $("groups").tBodies[0].replaceChildren(...rows.map(rowOf));
@@ -70,17 +73,25 @@ function cluster(data) {
   $("find").addEventListener("input", draw);
   $("all").addEventListener("click", () => { all = true; draw(); });
   draw();
-  return (group) => { for (const entry of shown) if (entry.row) { if (entry.group === group) entry.row.setAttribute("aria-current", "true"); else entry.row.removeAttribute("aria-current"); } };
+  const mark = (name) => { current = name; for (const entry of shown) if (entry.row) { if (entry.group.group === name) entry.row.setAttribute("aria-current", "true"); else entry.row.removeAttribute("aria-current"); } };
+  // Rows that stayed as they were are kept, with the reader's focus on them.
+  const update = (groups) => {
+    const known = new Map(shown.map((entry) => [entry.group.group, entry])), place = document.activeElement, held = $("groups").contains(place) ? place.getAttribute("href") : null;
+    shown = groups.map((group, i) => { const was = known.get(group.group); if (was?.group === group) { was.i = i; return was; } return entryOf(group, i); });
+    draw();
+    if (held) [...$("groups").tBodies[0].querySelectorAll("a")].find((link) => link.getAttribute("href") === held)?.focus({ preventScroll: true });
+  };
+  return { mark, update };
 }
 
 // The whole cluster in a line, and its history under every strategy.
 function overview(groups) {
-  const verdicts = ["ERR", "WARN", "OK"].map((v) => [v, groups.filter((g) => g.verdict === v).length]).filter(([, n]) => n);
-  const lags = groups.map(lagOf).filter((n) => n !== null), past = groups.filter((g) => g.history.rebalances.length);
-  const facts = [...verdicts, ["Lag", lags.length ? sum(lags) : null], ["Rebalances", past.length ? sum(past.map((g) => g.history.rebalances.length)) : null],
-    ["Moved", past.length ? sum(past.map(movesOf)) : null], ["of these needless", past.length ? sum(past.map(needlessOf)) : null]];
+  const listed = groups.map(rowFor), verdicts = ["ERR", "WARN", "OK"].map((v) => [v, listed.filter((g) => g.verdict === v).length]).filter(([, n]) => n);
+  const lags = listed.map((g) => g.lag).filter((n) => n !== null), past = listed.filter((g) => g.rebalances);
+  const facts = [...verdicts, ["Lag", lags.length ? sum(lags) : null], ["Rebalances", past.length ? sum(past.map((g) => g.rebalances)) : null],
+    ["Moved", past.length ? sum(past.map((g) => g.moved)) : null], ["of these needless", past.length ? sum(past.map((g) => g.needless)) : null]];
   $("facts").replaceChildren(...facts.filter(([, n]) => n !== null).map(([label, n]) => element("li", { class: MOOD[label] ?? null }, label + " ", element("b", {}, number(n)))));
-  const replayed = groups.filter((g) => g.replays.length);
+  const replayed = groups.filter((g) => g.replays?.length);
   if (replayed.length < 2) return;
   const names = [...new Set(replayed.flatMap((g) => g.replays.map((r) => r.assignor)))].sort();
   const rows = names.map((name) => {
@@ -105,6 +116,13 @@ function roles(told) {
     element("figcaption", {}, element("h3", { id: "title-roles" }, told.title)), table(told.head, told.rows, told.title));
 }
 
+// Seconds until all is read; null where the lag does not shrink.
+function inTime(seconds) {
+  if (seconds === null) return "never, at this rate";
+  const steps = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]], [unit, name] = steps.find(([size]) => seconds >= size) ?? steps.at(-1);
+  return seconds < 1 ? "now" : "in " + count(Math.round(seconds / unit), name);
+}
+
 function drawGroup(group) {
   const fact = (label, value, look = null) => element("li", { class: look }, label + " ", element("b", {}, value));
   const box = element("div", { class: "figures" }), figures = [], past = group.history.rebalances;
@@ -123,7 +141,8 @@ function drawGroup(group) {
   $("group").replaceChildren(
     element("h2", { id: "name", tabindex: "-1" }, group.group || "(no name)"),
     element("ul", { class: "facts" }, fact("Verdict", group.verdict || "–", MOOD[group.verdict]), fact("State", group.state || "–"), fact("Strategy", group.protocol || "–"),
-      fact("Generation", number(group.generation)), fact("Members", number(group.members.length)), fact("Partitions", number(group.number.length)), fact("Lag", number(lagOf(group)))),
+      fact("Generation", number(group.generation)), fact("Members", number(group.members.length)), fact("Partitions", number(group.number.length)), fact("Lag", number(lagOf(group))),
+      ...(group.catch_up_s === undefined ? [] : [fact("Caught up", inTime(group.catch_up_s))])),
     ...(group.why.length ? [element("ul", { class: "odd" }, ...group.why.map((sentence) => element("li", {}, sentence)))] : []),
     some ? "" : element("p", {}, nothing), box);
   box.append(...drawn);
@@ -138,21 +157,43 @@ function drawGroup(group) {
     const root = document.documentElement.dataset, dark = root.theme ? root.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.theme = dark ? "light" : "dark";
   });
-  let current = null;
-  const mark = cluster(data);
+  let current = null, drawn = null;
+  const list = cluster(data), live = data.live ? { number: data.live.number } : null;
   const asked = () => { try { return location.hash.startsWith("#group=") ? decodeURIComponent(location.hash.slice(7)) : null; } catch { return null; } };
+  const first = () => { const rows = data.groups.map(rowFor); return data.groups[rows.indexOf([...rows].sort((a, b) => (b.members > 0) - (a.members > 0) || (b.lag ?? -1) - (a.lag ?? -1))[0])]; };
+  const notes = (sentences) => $("notes").replaceChildren(...sentences.map((sentence) => element("li", {}, sentence)));
+  const clock = (at) => at ? at.slice(0, 19).replace("T", " ") + " UTC" : "";
+  const status = (text) => { $("source").textContent = text; };
   const choose = () => {
-    const name = asked(), first = () => [...data.groups].sort((a, b) => (b.members.length > 0) - (a.members.length > 0) || (lagOf(b) ?? -1) - (lagOf(a) ?? -1))[0];
-    const group = data.groups.find((g) => g.group === name) ?? (current ? null : first());
-    if (!group || group === current) return;
-    current = group;
-    drawGroup(group);
-    mark(group);
+    const name = asked(), group = data.groups.find((g) => g.group === name) ?? (current !== null ? null : first());
+    if (!group || group.group === current) return;
+    current = group.group;
+    list.mark(current);
+    if (live) { drawn = null; $("group").replaceChildren(element("h2", { id: "name", tabindex: "-1" }, current || "(no name)")); follow(current); } else drawGroup(group);
     if (name !== null) $("name").focus();
   };
+  const single = () => { if (data.groups.length < 2) document.documentElement.dataset.single = ""; else delete document.documentElement.dataset.single; };
+  const onRound = (round) => {
+    const byName = new Map(round.whole ? [] : data.groups.map((group) => [group.group, group]));
+    for (const group of round.groups) byName.set(group.group, group);
+    for (const name of round.gone) byName.delete(name);
+    data.groups = [...byName.values()].sort((a, b) => (a.group < b.group ? -1 : 1));
+    list.update(data.groups); overview(data.groups); notes(round.notes); single();
+    status(`live, as of ${clock(round.at) || "no round yet"}`);
+    if (current === null || (asked() !== null && asked() !== current)) choose(); // the group that a link names may come later
+  };
+  const onGroup = (group) => {
+    if (group.group !== current) return;
+    if (drawn) keepingPlace($("group"), () => drawGroup(group)); else { const on = document.activeElement === $("name"); drawGroup(group); if (on) $("name").focus(); }
+    drawn = group;
+    document.documentElement.dataset.groupDrawn = group.group;
+  };
+  const follow = live ? listen(live, onRound, onGroup, () => status("The server does not answer just now; this page shows what it said last.")) : () => {};
   overview(data.groups);
   addEventListener("hashchange", choose);
+  if (live) { notes(data.live.notes); status(data.at ? `live, as of ${clock(data.at)}` : "live, waiting for the first round"); }
   if (data.groups.length) choose(); else $("group").textContent = "No consumer groups: nobody has joined one or committed yet.";
-  if (data.groups.length < 2) document.documentElement.dataset.single = "";
+  if (live && current === null) follow(null);
+  single();
   document.documentElement.dataset.drawnMs = (performance.now() - started).toFixed(0);
 })();

@@ -1,0 +1,194 @@
+"""What is answered to whom: the page and its live events, metrics, the API; each made once a round, for everybody."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from apportion.comparison import compare
+from apportion.errors import ApportionError
+from apportion.model.group_json import group_to_dict
+from apportion.report import page, pages
+from apportion.serve.collector import Collector
+from apportion.serve.metrics import EMPTY, Rendered, Renderer
+from apportion.serve.names import shown_ids
+from apportion.serve.own_metrics import OwnMetrics
+from apportion.serve.state import GroupState, Snapshot
+
+Summaries = Mapping[str, dict[str, Any]]
+"""Group to its row of the page's list."""
+KEPT_PLANS: Final = 64
+"""Groups whose drawn plans are kept, the last asked for."""
+
+
+class Answers:
+    """Everything that is answered, from the collector's newest snapshot."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collector, self.settings = collector, collector.settings
+        self.rendered: Rendered = EMPTY
+        self.summaries: Summaries = {}
+        self.snapshot = collector.snapshot
+        self._connections: Callable[[], int] = int
+        self.own = OwnMetrics(lambda: self.snapshot, lambda: self.rendered, lambda: self._connections())
+        self._renderer = Renderer(self.settings)
+        self._drawn: dict[str, tuple[int, bytes]] = {}
+        self._page: tuple[int, bytes] = (-1, b"")
+        self._lock = threading.Lock()
+        collector.listeners.append(self._take)
+
+    def connections_of(self, count: Callable[[], int]) -> None:
+        """Where the number of open connections is found."""
+        self._connections = count
+
+    def _take(self, snapshot: Snapshot) -> None:
+        """A new round, in the collector's thread."""
+        summaries = {name: summary(state) for name, state in sorted(snapshot.groups.items())}
+        rendered = self._renderer.render(snapshot, time.time())
+        with self._lock:
+            self.snapshot, self.summaries, self.rendered = snapshot, summaries, rendered
+
+    # -- page -------------------------------------------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        """What the page is called."""
+        return self.settings.cluster_name or self.collector.connection.bootstrap
+
+    def page(self) -> bytes:
+        """The live page as it begins, packed: the list of groups; pictures follow as events."""
+        with self._lock:
+            snapshot = self.snapshot
+            if self._page[0] != snapshot.number:
+                data = {"number": snapshot.number, "notes": snapshot.notes()}
+                text = page.render(
+                    list(self.summaries.values()), title=f"Consumer groups of {self.title}", source="live",
+                    at=pages.moment(int(snapshot.at * 1000)), live=data,
+                )  # fmt: skip
+                self._page = snapshot.number, gzip.compress(text.encode("utf-8", "replace"), 1, mtime=0)
+            return self._page[1]
+
+    def event(self, before: Summaries | None) -> tuple[bytes, Summaries]:
+        """One round as the page's event, and what the page has after it.
+
+        before
+            What it has already; None where it has nothing, or something else.
+        """
+        with self._lock:
+            snapshot, now = self.snapshot, self.summaries
+        had = before or {}
+        data = {
+            "number": snapshot.number, "at": pages.moment(int(snapshot.at * 1000)), "notes": snapshot.notes(),
+            "whole": before is None, "groups": [one for name, one in now.items() if had.get(name) != one],
+            "gone": [name for name in had if name not in now],
+        }  # fmt: skip
+        return b"event: round\nid: %d\ndata: %s\n\n" % (snapshot.number, to_json(data)), now
+
+    def group_event(self, name: str) -> bytes | None:
+        """One group's pictures as the page's event; None for a group that nobody knows."""
+        snapshot = self.snapshot
+        state = snapshot.groups.get(name)
+        if state is None:
+            return None
+        with self._lock:
+            known = self._drawn.get(name)
+            if known is not None and known[0] == snapshot.number:
+                return known[1]
+        made = b"event: group\ndata: %s\n\n" % to_json(self.drawn(state))
+        with self._lock:
+            self._drawn.pop(name, None)
+            self._drawn[name] = (snapshot.number, made)
+            while len(self._drawn) > KEPT_PLANS:
+                del self._drawn[next(iter(self._drawn))]
+        return made
+
+    def drawn(self, state: GroupState) -> dict[str, Any]:
+        """A group as the report's page draws it."""
+        names = None if self.settings.personal else history_names(state)
+        data = pages.of_group(state.group, state.observed, state.past.frozen(), names)
+        more = {"catch_up_s": state.catch_up_s} if state.catch_up_s is not None else {}
+        return {**data, **more}
+
+    # -- API --------------------------------------------------------------------------------------------------------
+
+    def groups_json(self) -> bytes:
+        """``/api/v1/groups``."""
+        snapshot = self.snapshot
+        groups = [
+            {**self.summaries.get(name, {}), "unknown_since": _moment(state.unknown_since), "gone": state.gone}
+            for name, state in sorted(snapshot.groups.items())
+        ]
+        return to_json({"version": 1, **self._about(snapshot), "groups": groups})
+
+    def group_json(self, name: str) -> bytes | None:
+        """``/api/v1/groups/GROUP``: group.json with the plans of every strategy; None where nobody knows the group."""
+        snapshot = self.snapshot
+        state = snapshot.groups.get(name)
+        if state is None:
+            return None
+        plans: list[Any] = []
+        best: Mapping[str, str] = {}
+        if state.group.M:
+            try:
+                comparison = compare(state.group)
+                plans, best = [plan.to_dict() for plan in comparison.plans], comparison.best
+            except ApportionError:
+                plans = []
+        facts = {key: value for key, value in state.shown.facts.items() if value is not None}
+        about = {"unknown_since": _moment(state.unknown_since), "gone": state.gone, "verdict": state.verdict}
+        return to_json({
+            **group_to_dict(state.group), **self._about(snapshot), **facts, **about, "odd": state.odd,
+            "plans": plans, "best": best,
+        })  # fmt: skip
+
+    def _about(self, snapshot: Snapshot) -> dict[str, Any]:
+        return {"at": pages.moment(int(snapshot.at * 1000)), "notes": snapshot.notes()}
+
+    def ready(self) -> tuple[bool, bytes]:
+        """Whether the cluster was reached by the last round, and why not."""
+        snapshot = self.snapshot
+        well = not snapshot.trouble and snapshot.number > 0
+        return well, b"ready\n" if well else f"not ready: {snapshot.trouble}\n".encode()
+
+
+def summary(state: GroupState) -> dict[str, Any]:
+    """A group as a row of the page's list has it."""
+    past = state.past
+    rows = list(past.rebalances)
+    return {
+        "group": state.name,
+        "state": "gone" if state.gone else state.shown.facts.get("state") or "",
+        "protocol": state.shown.facts.get("protocol") or "",
+        "verdict": state.verdict,
+        "why": state.odd[:6],
+        "members": state.group.M,
+        "partitions": state.group.P,
+        "lag": state.total_lag,
+        "heaviest": None if state.heaviest is None else round(state.heaviest, 4),
+        "rebalances": len(rows),
+        "moved": sum(row.moved + row.handed for row in rows) if rows else None,
+        "needless": sum(row.needless or 0 for row in rows) if rows else None,
+    }
+
+
+def history_names(state: GroupState) -> dict[str, str]:
+    """Identity to the name that is shown of each member of the remembered generations."""
+    members = {
+        seat.identity: {"client_id": None if seat.instance_id else seat.client_id}
+        for generation in list(state.past.generations)
+        for seat in generation.members
+    }
+    return shown_ids(members)
+
+
+def _moment(at: float | None) -> str | None:
+    return None if at is None else pages.moment(int(at * 1000))
+
+
+def to_json(value: Any) -> bytes:
+    """Compact JSON as UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

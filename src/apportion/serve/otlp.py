@@ -1,0 +1,119 @@
+"""The same numbers sent by OpenTelemetry's own SDK, under the names of the collector's kafkametricsreceiver.
+
+The SDK asks for the newest snapshot at each export; endpoint headers, certificates and the interval come from its own
+environment variables (``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_METRIC_EXPORT_INTERVAL`` ...), so no secret stands on the
+command line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from apportion.arrays import UNKNOWN
+from apportion.errors import MissingExtra
+from apportion.serve.collector import Collector
+from apportion.serve.settings import Settings
+from apportion.serve.state import GroupState
+
+Attributes = dict[str, str | int]
+Point = tuple[float, Attributes]
+NAMES: Final = {
+    "kafka.consumer_group.lag": ("1", "Messages still to read of a partition"),
+    "kafka.consumer_group.lag_sum": ("1", "Messages still to read of a topic"),
+    "kafka.consumer_group.offset": ("1", "Committed offset of a partition"),
+    "kafka.consumer_group.offset_sum": ("1", "Committed offsets of a topic, summed"),
+    "kafka.consumer_group.members": ("{members}", "Members of a group"),
+    "kafka.partition.current_offset": ("1", "Log end offset"),
+    "kafka.partition.oldest_offset": ("1", "Log start offset"),
+    "kafka.topic.partitions": ("{partitions}", "Partitions of a topic"),
+    "apportion.group.excess_moves": ("1", "Fewest moves to the fairest sharing, proved"),
+    "apportion.group.excess_squares": ("1", "Sum of squared loads above the least, proved"),
+    "apportion.group.topic_concentration": ("1", "Greatest share of one topic's partitions on one member"),
+}
+"""Each metric with its unit and what it says."""
+
+
+class Exporter:
+    """Sends until it is closed; a receiver that is away costs a line in the SDK's log and nothing else."""
+
+    def __init__(self, settings: Settings, collector: Collector) -> None:
+        try:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+            from opentelemetry.sdk.metrics import MeterProvider
+            from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+            from opentelemetry.sdk.resources import Resource
+        except ImportError as error:
+            raise MissingExtra("--otlp-endpoint", "otlp") from error
+        self._settings, self._collector = settings, collector
+        reader = PeriodicExportingMetricReader(
+            OTLPMetricExporter(endpoint=settings.otlp_endpoint), export_interval_millis=settings.interval_s * 1000
+        )
+        self._provider = MeterProvider([reader], resource=Resource.create({"service.name": "apportion"}))
+        meter = self._provider.get_meter("apportion")
+        for name, (unit, says) in NAMES.items():
+            meter.create_observable_gauge(name, [self._callback(name)], unit=unit, description=says)
+
+    def close(self) -> None:
+        """Send what is there, and stop."""
+        self._provider.shutdown(timeout_millis=3000)
+
+    def _callback(self, name: str) -> Callable[[Any], Iterable[Any]]:
+        from opentelemetry.metrics import Observation
+
+        def observe(_: Any) -> Iterator[Any]:
+            for value, attributes in self.points(name):
+                yield Observation(value, attributes)
+
+        return observe
+
+    def points(self, name: str) -> Iterator[Point]:
+        """The values of one metric; of what is too old nothing is said."""
+        snapshot, now = self._collector.snapshot, time.time()
+        cluster: Attributes = {"kafka.cluster.alias": self._settings.cluster_name or snapshot.cluster_id or ""}
+        if now - snapshot.at > self._settings.stale_s:
+            return
+        if name.startswith(("kafka.partition", "kafka.topic")):
+            for topic, log in sorted(snapshot.topics.items()):
+                if name == "kafka.topic.partitions":
+                    yield len(log.number), {**cluster, "topic": topic}
+                    continue
+                values = log.end if name.endswith("current_offset") else log.begin
+                for number, value in zip(log.number.tolist(), values.tolist(), strict=True):
+                    if value != UNKNOWN:
+                        yield value, {**cluster, "topic": topic, "partition": number}
+            return
+        for state in snapshot.living:
+            if now - state.seen <= self._settings.stale_s:
+                for value, attributes in _of_group(name, state):
+                    yield value, {**cluster, "group": state.name, **attributes}
+
+
+def _of_group(name: str, state: GroupState) -> Iterator[Point]:
+    group = state.group
+    if name == "kafka.consumer_group.members":
+        yield group.M, {}
+    elif name.startswith("apportion"):
+        distance = state.distance
+        found: dict[str, float | None] = {
+            "apportion.group.excess_moves": distance.moves if distance else None,
+            "apportion.group.excess_squares": distance.squares if distance else None,
+            "apportion.group.topic_concentration": state.concentration,
+        }
+        value = found[name]
+        if value is not None:
+            yield value, {}
+    else:
+        if group.offsets is None:
+            return
+        values = group.offsets.committed if ".offset" in name else state.lag
+        for t, topic in enumerate(group.topics):
+            mine = group.partitions(t)
+            known = values[mine] != UNKNOWN
+            if name.endswith("_sum"):
+                if known.any():
+                    yield int(values[mine][known].sum()), {"topic": topic}
+                continue
+            for number, value in zip(group.number[mine][known].tolist(), values[mine][known].tolist(), strict=True):
+                yield value, {"topic": topic, "partition": number}

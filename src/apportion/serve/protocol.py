@@ -1,0 +1,84 @@
+"""HTTP for clients that mean no good: few connections, heads that must come soon, answers that must be taken.
+
+uvicorn bounds the size of a request's head; it waits for ever for one, and for a reader that does not read. Here the
+oldest idle connection makes room for a new one, so that a thousand of them do not keep Prometheus out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_CONNECTIONS: Final = 256
+HEAD_S: Final = 10.0
+"""For a request's head, from its first byte or the connection's start."""
+TAKE_S: Final = 30.0
+"""For a reader to take what waits for it."""
+HEAD_BYTES: Final = 16_384
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection, with its deadlines."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._head: asyncio.TimerHandle | None = None
+        self._take: asyncio.TimerHandle | None = None
+        self.opened = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def connection_made(self, transport: Any) -> None:
+        """Make room where there is none, and wait for a head for so long."""
+        super().connection_made(transport)
+        self.opened = self.loop.time()
+        self._head = self.loop.call_later(HEAD_S, self._abort)
+        if len(self.connections) > MOST_CONNECTIONS:
+            idle = [c for c in self.connections if c is not self and not c.busy]  # type: ignore[union-attr]
+            loser: Any = min(idle, key=lambda c: c.opened, default=self)  # type: ignore[union-attr]
+            loser._abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a head or behind it."""
+        super().data_received(data)
+        if self.busy:
+            self._head = _cancelled(self._head)
+        elif self._head is None and not self.transport.is_closing():
+            self._head = self.loop.call_later(HEAD_S, self._abort)
+
+    def on_response_complete(self) -> None:
+        """The answer is out; uvicorn's keep-alive clock runs from here."""
+        self._head = _cancelled(self._head)
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """The reader does not read."""
+        super().pause_writing()
+        if self._take is None:
+            self._take = self.loop.call_later(TAKE_S, self._abort)
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        super().resume_writing()
+        self._take = _cancelled(self._take)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the clocks."""
+        self._head, self._take = _cancelled(self._head), _cancelled(self._take)
+        super().connection_lost(exc)
+
+    def _abort(self) -> None:
+        self.connections.discard(self)
+        self.transport.abort()
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """No timer, in place of one that is called off."""
+    if timer is not None:
+        timer.cancel()
+    return None

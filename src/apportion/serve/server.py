@@ -1,0 +1,143 @@
+"""Run it: the collector in its thread, uvicorn on the address, TLS where it is given, until somebody ends it."""
+
+from __future__ import annotations
+
+import functools
+import resource
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final
+
+import uvicorn
+
+from apportion.errors import ApportionError, BadInput, Unavailable
+from apportion.inputs.config import Connection
+from apportion.serve.access import Access, is_loopback
+from apportion.serve.answers import Answers
+from apportion.serve.app import Server
+from apportion.serve.collector import Collector
+from apportion.serve.protocol import HEAD_BYTES, BoundedProtocol
+from apportion.serve.settings import Settings
+
+KEEP_ALIVE_S: Final = 20
+HANDSHAKE_S: Final = 10.0
+FILES: Final = 4096
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Where a server listens, and with what certificate.
+
+    port
+        0 takes a free one.
+    """
+
+    host: str
+    port: int
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    @property
+    def url(self) -> str:
+        """How it is reached."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls_cert else 'http'}://{host}:{self.port}/"
+
+
+def read_listen(text: str, tls_cert: str | None = None, tls_key: str | None = None) -> Listen:
+    """``HOST:PORT``, ``:PORT`` or ``[::1]:PORT``; an empty host is this machine alone.
+
+    >>> read_listen(":9308").url
+    'http://127.0.0.1:9308/'
+    """
+    host, colon, port = text.rpartition(":")
+    if not (colon and port.isascii() and port.isdecimal() and int(port[:6]) < 65536):
+        raise BadInput("--listen", repr(text[:80]), "HOST:PORT, as in 127.0.0.1:9308")
+    if (tls_cert is None) != (tls_key is None):
+        raise BadInput("TLS", "one of two files", "both --tls-cert and --tls-key")
+    return Listen(host.strip("[]") or "127.0.0.1", int(port), tls_cert, tls_key)
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn that tells when it listens, and ends its streams before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, server: Server, on_start: Any) -> None:
+        super().__init__(config)
+        self._server, self._on_start = server, on_start
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Listen; a TLS client that does not finish its greeting is not waited for."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        self._server.hub.attach()
+        if self.config.is_ssl:
+            # uvicorn has no word for it; without, a thousand half-open greetings live for a minute each.
+            loop.create_server = functools.partial(loop.create_server, ssl_handshake_timeout=HANDSHAKE_S)  # type: ignore[method-assign]
+        await super().startup(sockets)
+        if self.started:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            self._server.answers.connections_of(lambda: len(self.server_state.connections))
+            self._on_start(port)
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        """End."""
+        self._server.hub.close()
+        await super().shutdown(sockets)
+
+
+def run(settings: Settings, connection: Connection, listen: Listen, access: Access, on_start: Any) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    on_start
+        Called with the port once it listens.
+    Raises
+        Unavailable: the address cannot be listened on, or a certificate not read.
+    """
+    _more_files()
+    collector = Collector(settings, connection)
+    answers = Answers(collector)
+    server = Server(answers, access, local=not access.asked and is_loopback(listen.host))
+    config = uvicorn.Config(
+        server.app, host=listen.host, port=listen.port, http=BoundedProtocol, ws="none", lifespan="off",
+        access_log=False, log_config=None, log_level="error", proxy_headers=False, server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=3, h11_max_incomplete_event_size=HEAD_BYTES,
+        ssl_certfile=listen.tls_cert, ssl_keyfile=listen.tls_key,
+    )  # fmt: skip
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise Unavailable(f"TLS: {listen.tls_cert} and {listen.tls_key} cannot be used: {error}.") from None
+    exporter = _exporter(settings, answers)
+    collector.start()
+    try:
+        running = _Uvicorn(config, server, on_start)
+        try:
+            running.run()
+        except SystemExit:
+            raise Unavailable(f"cannot listen on {listen.host}:{listen.port}: is it taken?") from None
+        except KeyboardInterrupt:
+            return
+    finally:
+        collector.close()
+        if exporter is not None:
+            exporter.close()
+
+
+def _exporter(settings: Settings, answers: Answers) -> Any:
+    if settings.otlp_endpoint is None:
+        return None
+    from apportion.serve.otlp import Exporter
+
+    return Exporter(settings, answers.collector)
+
+
+def _more_files() -> None:
+    """Room for connections that mean no good beside those that do."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError) as error:
+            raise ApportionError(f"the limit of open files cannot be raised: {error}.") from None
