@@ -109,7 +109,7 @@ class GroupHistory:
         for (topic, partition), standing in sorted(self.commits.items()):
             committed.setdefault(topic, {})[partition] = standing.committed
         present = self.present or Present("simple", "Empty", None, None, ())
-        return group_json(self.name, present, self.world.topics, committed)
+        return group_json(self.name, present, self.world.topics, committed, self.world.ids)
 
     @property
     def runs_tasks(self) -> bool:

@@ -13,13 +13,17 @@ Committed = Mapping[str, Mapping[int, int]]
 """Topic to partition id to the committed offset."""
 
 
-def group_json(name: str, present: Present, topics: TopicEntries, committed: Committed) -> dict[str, Any]:
+def group_json(
+    name: str, present: Present, topics: TopicEntries, committed: Committed, ids: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """group.json of a group: its members' present assignment is what they own.
 
     topics
         Every topic that is known, with what is known of its partitions.
     committed
         The group's standing commits.
+    ids
+        Topic to its id, where it is known.
     Returns
         Topics that a member wants or that have a commit, as far as they are known; where no topic is known at all,
         partitions up to the highest that is held or committed. Without members (an empty or simple group) the
@@ -36,7 +40,14 @@ def group_json(name: str, present: Present, topics: TopicEntries, committed: Com
         {t: {e["partition"] for e in entries} for t, entries in described.items()} if present.type == STREAMS else None
     )
     members = {seat.member_id: _member(seat, present.generation, there) for seat in present.members}
-    return {"version": 1, "group": name, "topics": described, "members": members}
+    named = {topic: ids[topic] for topic in described if topic in ids} if ids else {}
+    return {
+        "version": 1,
+        "group": name,
+        "topics": described,
+        **({"topic_ids": named} if named else {}),
+        "members": members,
+    }
 
 
 def _entry(entry: Mapping[str, Any], committed: Mapping[int, int]) -> dict[str, Any]:

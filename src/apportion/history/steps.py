@@ -35,12 +35,19 @@ class Step:
     follows: bool = True
 
 
-def steps(name: str, generations: Iterable[Generation], topics: TopicEntries | None = None) -> list[Step]:
+def steps(
+    name: str,
+    generations: Iterable[Generation],
+    topics: TopicEntries | None = None,
+    ids: Mapping[str, str] | None = None,
+) -> list[Step]:
     """The generations that a strategy can be asked about: members who are consumers, and no static replacements.
 
     topics
         Partitions as they are today, for their racks; how many there were is told by ``counts_after``. Offsets count
         for the last generation alone: those of earlier times are not known.
+    ids
+        Topic to its id, which counts for what the broker gives.
     """
     ordered = list(generations)
     counts = counts_after(ordered, {topic: len(entries) for topic, entries in (topics or {}).items()})
@@ -51,7 +58,7 @@ def steps(name: str, generations: Iterable[Generation], topics: TopicEntries | N
             follows = False
         repeats = i > 0 and not generation.fresh and generation.number == ordered[i - 1].number
         if generation.members and generation.readable and not repeats:
-            made = step(name, generation, counts[i], topics, offsets=i == len(ordered) - 1)
+            made = step(name, generation, counts[i], topics, offsets=i == len(ordered) - 1, ids=ids)
             found.append(replace(made, follows=follows))
             follows = True
     return found
@@ -63,6 +70,7 @@ def step(
     counts: Mapping[str, int],
     topics: TopicEntries | None = None,
     offsets: bool = False,
+    ids: Mapping[str, str] | None = None,
 ) -> Step:
     """One generation as a group of so many partitions a topic."""
     members = {
@@ -78,7 +86,8 @@ def step(
         for seat in generation.members
     }
     described = {topic: _entries((topics or {}).get(topic, ()), n, offsets) for topic, n in counts.items()}
-    group = build({"group": name, "topics": described, "members": members})
+    named = {topic: ids[topic] for topic in described if topic in ids} if ids else {}
+    group = build({"group": name, "topics": described, "topic_ids": named, "members": members})
     who = {seat.member_id: seat.identity for seat in generation.members}
     return Step(generation, group, tuple(who[member] for member in group.members))
 

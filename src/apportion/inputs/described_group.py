@@ -25,6 +25,8 @@ class Observed:
         What the source itself found odd, a sentence each.
     members
         Of a streams or share group: with their tasks, or what they share.
+    assigned_data
+        Members whose assignment carries user data, which no group of the new protocol keeps; None unknown.
     """
 
     raw: Mapping[str, Any]
@@ -35,6 +37,7 @@ class Observed:
     generation: int | None = None
     says: Sequence[str] = ()
     members: Sequence[GenerationMember] = ()
+    assigned_data: Sequence[str] | None = None
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from apportion.errors import UnknownName, UnreadableBytes
-from apportion.inputs.cluster import Cluster, connect, patiently
+from apportion.inputs.cluster import Cluster, TopicPartition, connect, patiently
 from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.wire.assignment import read_assignment
@@ -45,8 +45,10 @@ def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
     committed = patiently(where, lambda: _committed(admin, chosen))
     topics = {topic for group in descriptions.values() for topic in group["wanted"]}
     topics |= {topic for offsets in committed.values() for topic, _ in offsets}
-    entries = _entries(cluster, sorted(topics))
-    return [observed_group(name, descriptions[name], committed.get(name, {}), entries) for name in chosen]
+    partitions = cluster.partitions(sorted(topics)) if topics else []
+    entries = _entries(cluster, partitions)
+    ids = {one.topic: one.topic_id for one in partitions if one.topic_id}
+    return [observed_group(name, descriptions[name], committed.get(name, {}), entries, ids) for name in chosen]
 
 
 def reads(group: Mapping[str, Any]) -> bool:
@@ -86,7 +88,7 @@ async def _describe_classics(admin: Any, names: Sequence[str]) -> dict[str, dict
 
 def classic_facts(group: Any) -> dict[str, Any]:
     """What DescribeGroups tells of one group: state, protocol, members by id, the topics that they name or hold."""
-    members, says = {}, []
+    members, says, assigned_data = {}, [], []
     for member in group.members:
         fields = {
             "instance_id": member.group_instance_id,
@@ -98,8 +100,11 @@ def classic_facts(group: Any) -> dict[str, Any]:
         except UnreadableBytes as wrong:
             read = {"topics": [], "owned": {}}
             says.append(f"What {member.member_id} says is no consumer's: {wrong}.")
+        if read.pop("assigned_data", False):
+            assigned_data.append(member.member_id)
         members[member.member_id] = {**fields, **read}
     facts = {"state": group.group_state, "protocol": group.protocol_data or None, "kind": "classic", "says": says}
+    facts["assigned_data"] = assigned_data
     return {**facts, "generation": None, "members": members, "wanted": _wanted(members)}
 
 
@@ -111,6 +116,7 @@ def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
         "rack": subscription.rack if subscription else None,
         "topics": sorted(set(subscription.topics)) if subscription else [],
         "owned": _by_topic(assigned.partitions) if assigned else {},
+        "assigned_data": bool(assigned and assigned.user_data),
     }
 
 
@@ -175,9 +181,8 @@ def _committed(admin: Any, names: Sequence[str]) -> dict[str, dict[tuple[str, in
     }
 
 
-def _entries(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[int, dict[str, Any]]]:
+def _entries(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[str, dict[int, dict[str, Any]]]:
     """Topic to partition to its entry in group.json, without commits."""
-    partitions = cluster.partitions(topics) if topics else []
     entries: dict[str, dict[int, dict[str, Any]]] = {}
     for one in partitions:
         racks = {"racks": list(one.racks)} if one.racks else {}
@@ -192,8 +197,13 @@ def observed_group(
     description: Mapping[str, Any],
     committed: Committed,
     entries: Mapping[str, Mapping[int, Mapping[str, Any]]],
+    ids: Mapping[str, str] | None = None,
 ) -> Observed:
-    """The group as group.json: all partitions of wanted topics, and those that it committed elsewhere."""
+    """The group as group.json: all partitions of wanted topics, and those that it committed elsewhere.
+
+    ids
+        Topic to its id, where the cluster told it.
+    """
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic in sorted({*description["wanted"], *(topic for topic, _ in committed)}):
         known = entries.get(topic, {})
@@ -211,7 +221,9 @@ def observed_group(
     for member_id, member in description["members"].items():
         fields = {key: value for key, value in member.items() if value or key == "topics"}
         members[member_id] = {**fields, **({"generation": 0} if member["owned"] else {})}
-    raw = {"version": 1, "group": name, "topics": topics, "members": members}
+    named = {topic: ids[topic] for topic in topics if topic in ids} if ids else {}
+    with_ids = {"topic_ids": named} if named else {}
+    raw = {"version": 1, "group": name, "topics": topics, **with_ids, "members": members}
     return Observed(
         raw,
         description["state"],
@@ -220,4 +232,5 @@ def observed_group(
         None,
         description["generation"],
         description["says"],
+        assigned_data=description.get("assigned_data"),
     )

@@ -1,0 +1,57 @@
+"""Targets that a real broker computed are computed again from its own records; a wrong record is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import apportion
+from apportion.history.group_history import GroupHistories
+from apportion.history.predicted_targets import Score, score
+from apportion.inputs.load_history import load_histories
+from apportion.server_side.timeline import Timeline
+from apportion.wire.coordinator import EpochRecord
+
+DEMO = Path(apportion.__file__).parent / "demo" / "dump"
+
+
+def scores(histories: GroupHistories) -> dict[str, Score]:
+    found = {name: score(group.events, histories.world.names) for name, group in histories.groups.items()}
+    return {name: one for name, one in found.items() if one.epochs}
+
+
+def test_every_target_of_the_recorded_cluster_is_predicted_to_the_partition() -> None:
+    """uniform and range, joins and leaves, a static member that restarts, an expression, a live upgrade."""
+    assert scores(load_histories(DEMO)) == {
+        "gone-kip848": Score(1, 1),
+        "profiles-kip848": Score(5, 5),
+        "routes-kip848-regex": Score(2, 2),
+        "upgraded-live": Score(1, 1),
+    }
+
+
+def test_a_target_that_no_assignor_of_kafkas_gives_is_not_predicted() -> None:
+    """The same history, one partition of one target with another member."""
+    histories = load_histories(DEMO)
+    events = list(histories.groups["profiles-kip848"].events)
+    place = next(
+        i for i, event in enumerate(events) if isinstance(event.record, EpochRecord) and event.record.key_type == 7
+    )
+    body = {"topicPartitions": [{"topicId": histories.world.ids["clicks"], "partitions": [0]}]}
+    events[place] = replace(events[place], record=replace(events[place].record, body=body))
+    one = score(events, histories.world.names)
+    assert one.epochs == 5
+    assert one.predicted < 5
+
+
+def test_a_table_of_members_is_walked_slot_by_slot_and_each_slot_backwards() -> None:
+    """Four ids with one hash code stay in one slot through every doubling."""
+    table = Timeline()
+    for member in ("AaAa", "AaBB", "BBAa", "BBBB", *(f"m{n}" for n in range(40)), "AaBB"):
+        table.put(member)
+    alike = [member for member in table.members() if set(member) <= set("AaB")]
+    # Each of six doublings handed the slot on as it stood, so that only the walk itself turns it round.
+    assert alike == ["BBBB", "BBAa", "AaBB", "AaAa"]
+    table.remove("BBAa")
+    assert "BBAa" not in table
+    assert len(table.members()) == 43
