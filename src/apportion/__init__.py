@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from apportion.model.measures import measure
     from apportion.model.plan import Answer, Plan
     from apportion.planning import plan
+    from apportion.sizing.size import size
 
 _ROOMS: Final = {
     "Answer": "apportion.model.plan",
@@ -40,6 +41,7 @@ _ROOMS: Final = {
     "measure": "apportion.model.measures",
     "plan": "apportion.planning",
     "read_group": "apportion.model.group_json",
+    "size": "apportion.sizing.size",
 }
 
 _SHOWN_IN_NOTEBOOKS: Final = frozenset({"Comparison", "Group", "Plan", "compare", "plan", "read_group"})
@@ -65,6 +67,7 @@ __all__ = [
     "measure",
     "plan",
     "read_group",
+    "size",
 ]
 
 

@@ -30,6 +30,7 @@ REGISTRY: Registry[Any] = Registry().with_resources(
         ("describe", ["describe", str(PASTED / "offsets.txt")]), ("describe", ["describe", str(PASTED / "state.txt")]),
         ("describe", ["describe", "DUMP"]), ("compare", ["compare", "group.json"]),
         ("what-if", ["what-if", "group.json", "--join", "2", "--lag", "clicks:0=4"]),
+        ("size", ["size", "group.json", "--by", "partitions", "--capacity", "2"]),
         ("gate", ["gate", "group.json", "--max-moves", "0", "--max-lag-share", "0", "--require-proof", "-A", "range"]),
         ("replay", ["replay", "DUMP", "--group", "ads-range", "--assignor", "sticky"]),
         ("replay", ["replay", "DUMP", "--group", "profiles-kip848", "--assignor", "range"]),

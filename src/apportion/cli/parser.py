@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "plan": "what a strategy would assign, with its proof",
     "compare": "one group under every strategy, the best marked",
     "what-if": "members come and go, topics grow, lag strikes: each step planned",
+    "size": "how many members the group needs, what each number of them moves, and why",
     "replay": "a group's real history under another strategy",
     "gate": "for CI and alerts: exit 3 where a plan breaks a limit",
     "report": "everything about a group or a cluster as one page with pictures",

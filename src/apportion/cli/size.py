@@ -1,0 +1,93 @@
+"""``apportion size``: how many members a group should have, what each number of them moves, and why."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+from apportion.cli import source
+from apportion.cli.output import emit_json, emit_tables
+from apportion.cli.parser import Parser, add_output, one_of, whole
+
+if TYPE_CHECKING:
+    from apportion.inputs.described_group import Observed
+
+DETAILS = (
+    "A row for each number of members that makes sense: more members move less now, fewer cost less to run. * marks\n"
+    "the one that is advised. Work is counted by weight (what comes in a second), by lag or by partitions."
+)
+EXAMPLES = (
+    ("members that each take 50,000 messages of lag", "apportion size group.json --by lag --capacity 50000"),
+    ("members of 500 messages a second that work off the lag in ten minutes",
+     "apportion size group.json --by lag --capacity 500 --catch-up 600"),
+    ("at most 40 partitions a member, 3 to 12 members",
+     "apportion size group.json --by partitions --capacity 40 --members 3..12"),
+)  # fmt: skip
+
+
+def add_arguments(parser: Parser) -> None:
+    """The group, what a member takes, and what may be chosen."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the group, as describe reads it")
+    parser.add_argument(
+        "--capacity", metavar="C", type=amount, required=True,
+        help="work per second that a member of capacity 1 takes; by partitions, how many",
+    )  # fmt: skip
+    parser.add_argument(
+        "--by", metavar="WORK", type=one_of(("weight", "lag", "partitions"), "kind of work"), default=None,
+        help="weight, lag or partitions (default: weight, where some weight is known)",
+    )  # fmt: skip
+    parser.add_argument("--members", metavar="A..B", type=span, default=None, help="the least and most members")
+    parser.add_argument(
+        "--catch-up", metavar="SECONDS", type=amount, default=None,
+        help="members that also work off the lag in so many seconds",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threads", metavar="N", type=whole(1, 100_000), default=1,
+        help="members that one process runs: they come and go together (default: 1)",
+    )  # fmt: skip
+    parser.add_argument("--like", metavar="MEMBER", help="newcomers want what this member wants (default: all topics)")
+    parser.add_argument(
+        "--prefer", metavar="END", type=one_of(("members", "moves"), "preference"), default=None,
+        help="members: as few as possible; moves: as little moved as possible (default: what costs least in all)",
+    )  # fmt: skip
+    source.add_group_choice(parser)
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Size the group, and show the frontier with the advice."""
+    from apportion.report import sizing as shown
+    from apportion.sizing.size import size
+
+    described, how = _with_weights(args, source.one(args))
+    result = size(
+        described.group, args.capacity, args.by, args.members, args.prefer,
+        catch_up=args.catch_up, like=args.like, threads=args.threads,
+    )  # fmt: skip
+    if args.output == "json":
+        document = result.to_dict()
+        emit_json({**document, "advice": " ".join([document["advice"], *how])})
+        return 0
+    emit_tables([shown.table(result, marks=args.output in ("table", "wide"))], args.output, [*result.sentences, *how])
+    return 0
+
+
+def _with_weights(args: argparse.Namespace, described: Observed) -> tuple[Observed, list[str]]:
+    """The group with the weights that are known or can be measured, and how they were come by."""
+    return described, []
+
+
+def amount(text: str) -> float:
+    """An argument's type: a number above 0."""
+    if re.fullmatch(r"[0-9]{1,16}(\.[0-9]{1,9})?", text, re.ASCII) and float(text) > 0:
+        return float(text) if "." in text else int(text)
+    raise argparse.ArgumentTypeError(f"found {text[:60]!r}; needed a number above 0, as in 500 or 2.5")
+
+
+def span(text: str) -> tuple[int, int]:
+    """An argument's type: ``A..B``, or one number for both."""
+    match = re.fullmatch(r"([0-9]{1,6})(?:\.\.([0-9]{1,6}))?", text, re.ASCII)
+    if match and 1 <= int(match[1]) <= int(match[2] or match[1]):
+        return int(match[1]), int(match[2] or match[1])
+    raise argparse.ArgumentTypeError(f"found {text[:60]!r}; needed A..B with 1 <= A <= B, as in 2..10")

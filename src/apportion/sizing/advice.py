@@ -1,0 +1,126 @@
+"""Which plan of the frontier is advised, and the sentences that say why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apportion.sizing.sized import Sized
+from apportion.wording import count
+
+NAMED: Final = 5
+"""Partitions that a sentence names before it only counts."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What there is to say of the question.
+
+    oversize
+        Topic, partition and work of each partition that no member can take.
+    largest
+        What the largest member takes.
+    unknown, unknown_count
+        The first partitions whose work is not known, and how many there are.
+    newcomers_want
+        Topics of newcomers, where members differ in what they want.
+    """
+
+    members_now: int
+    partitions: int
+    by: str
+    capacity: float
+    total: float
+    oversize: list[tuple[str, int, float]]
+    largest: float
+    unknown: list[tuple[str, int]]
+    unknown_count: int
+    threads: int
+    newcomers_want: tuple[str, ...]
+
+
+def choose(frontier: Sequence[Sized], prefer: str | None, capacity: float) -> tuple[int, str]:
+    """Which plan, and the reason as the end of a sentence.
+
+    Without a preference a member is taken to be worth a move of all that one member takes: members cost as long as
+    they run, a move once, and more weight than that moves for no saving that lasts.
+    """
+    if prefer == "members":
+        return len(frontier) - 1, "the fewest members were preferred"
+    if prefer == "moves":
+        return 0, "the least moved work was preferred"
+    price = [sized.members + sized.moved / capacity for sized in frontier]
+    # Of equal prices the plan that moves less: what is not moved cannot go wrong.
+    chosen = min(range(len(frontier)), key=lambda i: (round(price[i], 9), i))
+    if len(frontier) == 1:
+        return 0, "no other number moves less or needs fewer"
+    if frontier[chosen].moved == 0:
+        return chosen, "a member less would move more than one member's work"
+    parts = []
+    if chosen > 0:
+        parts.append("more members would save less moved work than they take")
+    if chosen < len(frontier) - 1:
+        parts.append("fewer would move more than the work of the members saved")
+    return chosen, ", ".join(parts)
+
+
+def sentences(facts: Facts, frontier: Sequence[Sized], chosen: int, reason: str, bound: int) -> list[str]:
+    """The choice with its reason first, then what limits it."""
+    plan = frontier[chosen]
+    lines = [f"{_headline(facts, plan)}: {reason}."]
+    lines.append(_bound(plan, frontier, bound))
+    if not plan.proven:
+        lines.append(f"Every plan of {count(plan.members, 'member')} moves {_amount(plan.moved_bound)} or more; "
+                     f"this one {_amount(plan.moved)}.")  # fmt: skip
+    if facts.oversize:
+        lines.append(_oversize(facts))
+    if facts.unknown_count:
+        lines.append(f"The {facts.by} of {count(facts.unknown_count, 'partition')} is unknown and counts 0: "
+                     f"{_named([f'{t}-{p}' for t, p in facts.unknown], facts.unknown_count)}.")  # fmt: skip
+    if plan.members > facts.partitions:
+        lines.append(f"There are only {count(facts.partitions, 'partition')}: members beyond that number stay idle.")
+    if facts.threads > 1:
+        lines.append(f"That is {count(plan.members // facts.threads, 'process', 'processes')} of {facts.threads} "
+                     f"members each; {facts.partitions:,} partitions keep no more than "
+                     f"{count(-(-facts.partitions // facts.threads), 'process', 'processes')} busy.")  # fmt: skip
+    if facts.newcomers_want and plan.join:
+        topics = _named(list(facts.newcomers_want), len(facts.newcomers_want))
+        lines.append(f"Members want different topics; those that join want {topics}.")
+    return lines
+
+
+def _headline(facts: Facts, plan: Sized) -> str:
+    change = plan.members - facts.members_now
+    compared = "as now" if change == 0 else f"{abs(change):,} {'more' if change > 0 else 'fewer'} than now"
+    moved = "nothing moves"
+    if plan.moves:
+        share = f" ({100 * plan.moved / facts.total:.1f}% of the work)" if facts.total else ""
+        moved = f"{count(plan.moves, 'partition')}{share} {'changes' if plan.moves == 1 else 'change'} hands"
+    return f"{count(plan.members, 'member')}, {compared}; {moved}; the fullest is at {100 * plan.busiest:.0f}%"
+
+
+def _bound(plan: Sized, frontier: Sequence[Sized], bound: int) -> str:
+    fewest = frontier[-1].members
+    if plan.members == bound:
+        return f"No plan needs fewer than {bound}."
+    if fewest == bound:
+        return f"{bound} would do and no plan needs fewer; that moves {_amount(frontier[-1].moved)}."
+    return f"No plan needs fewer than {bound}; the fewest found are {fewest}."
+
+
+def _oversize(facts: Facts) -> str:
+    named = _named([f"{topic}-{p} ({_amount(work)})" for topic, p, work in facts.oversize], len(facts.oversize))
+    verb = "is" if len(facts.oversize) == 1 else "are"
+    return (
+        f"{named} {verb} more than any member takes ({_amount(facts.largest)}): each has one to itself and "
+        "falls behind all the same; more members cannot help, more partitions or a faster member can."
+    )
+
+
+def _named(names: list[str], total: int) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {total - NAMED:,} more" if total > NAMED else "")
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"

@@ -1,0 +1,176 @@
+"""The frontier: for each number of members that makes sense a plan that moves little; none is beaten by another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from apportion.sizing import exact, repair
+from apportion.sizing.bounds import least_members, least_moved
+from apportion.sizing.packing import Packing
+from apportion.sizing.problem import Problem
+
+STEPS_MAX: Final = 40
+"""Plans that are looked for at most; where more numbers of members are possible, several members go at once."""
+MANY_PARTITIONS: Final = 2_000
+"""Beyond, a quarter as many plans are looked for."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One plan.
+
+    members
+        How many it needs, those that stay without work to make up a demanded number included.
+    moved, moved_bound
+        Units of weight that change hands, and a bound for every plan of so many members: equal ones prove the plan.
+    owner
+        (P,) members 0 to M - 1, newcomers from M on, without gaps.
+    idle
+        Members of the count that have nothing.
+    """
+
+    members: int
+    moved: int
+    moved_bound: int
+    owner: list[int]
+    idle: int = 0
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Plans by descending number of members, ascending weight moved; ``bound``: members that every plan needs."""
+
+    candidates: list[Candidate]
+    bound: int
+
+
+def frontier(problem: Problem, low: int, high: int, swing: float) -> Frontier:
+    """All plans worth showing on low to high members; no candidate where nothing was found that fits.
+
+    swing
+        How much a partition's weight changes until the next call: a standard deviation, as a share of a newcomer's
+        capacity. It only breaks ties, so that the next change moves little.
+    """
+    threads = problem.threads
+    bound = _in_processes(least_members(problem), threads)
+    plans = _plans(problem, max(bound, 1), high, swing)
+    if exact.applies(problem):
+        plans, bound = _closed(problem, plans, bound, high)
+    bounds = least_moved(problem)
+    candidates: list[Candidate] = []
+    for plan in sorted(plans, key=lambda plan: (plan.members, plan.moved, -plan.moved_bound)):
+        plan = _padded(plan, low, threads)
+        if plan.members > high or (candidates and candidates[-1].moved <= plan.moved):
+            continue
+        closed = max(0, problem.processes - plan.members // threads)
+        least = max(plan.moved_bound, bounds[min(closed, len(bounds) - 1)])
+        candidates.append(replace(plan, moved_bound=min(least, plan.moved)))
+    return Frontier(candidates[::-1], bound)
+
+
+def _in_processes(members: int, threads: int) -> int:
+    return -(-members // threads) * threads
+
+
+def _plans(problem: Problem, bound: int, high: int, swing: float) -> list[Candidate]:
+    """Plans from the one that moves least down to the fewest members that the search finds."""
+    most = max(high // problem.threads, 1)
+    first = repair.start(problem, swing, most)
+    if first is None:
+        return _afresh(problem, high, swing)
+    plans = []
+    packing: Packing | None = first
+    fewer_by = (first.members - bound) // problem.threads
+    stride = max(1, fewer_by // (STEPS_MAX if len(problem.weight) <= MANY_PARTITIONS else STEPS_MAX // 4))
+    effort = repair.EFFORT * stride // max(fewer_by, 1)
+    while packing is not None:
+        plans.append(_candidate(packing))
+        left = (packing.members - bound) // problem.threads
+        if left <= 0:
+            break
+        packing = repair.shrink(packing, effort, min(stride, left)) or repair.shrink(packing, effort)
+    return plans + _afresh(problem, min(high, plans[-1].members - problem.threads), swing)
+
+
+def _afresh(problem: Problem, high: int, swing: float) -> list[Candidate]:
+    """A plan that forgets the past: fewer members than repair finds, or any where repair finds none."""
+    if high < 1:
+        return []
+    nobody = replace(problem, previous_owner=[-1] * len(problem.weight))
+    packing = repair.start(nobody, 0.0, max(high // problem.threads, 1), scarce=True)
+    if packing is None or packing.members > high:
+        return []
+    found = _candidate(packing)
+    owner = _at_home(problem, found.owner)
+    moved = sum(
+        w for w, m, home in zip(problem.weight, owner, problem.previous_owner, strict=True) if home >= 0 and home != m
+    )
+    return [replace(found, owner=owner, moved=moved)]
+
+
+def _at_home(problem: Problem, owner: list[int]) -> list[int]:
+    """The same sharing, its parts given to those members of equal size and rights that had most of them."""
+    shared: dict[tuple[int, int], int] = {}
+    for p, m in enumerate(owner):
+        if problem.previous_owner[p] >= 0:
+            pair = (m, problem.previous_owner[p])
+            shared[pair] = shared.get(pair, 0) + problem.weight[p]
+    like = [(problem.takes(m), tuple(problem.eligible[m]) if problem.eligible else ()) for m in range(problem.M + 1)]
+    seat: dict[int, int] = {}
+    parts = set(owner)
+    taken: set[int] = set()
+    for (m, home), _ in sorted(shared.items(), key=lambda entry: (-entry[1], entry[0])):
+        if m not in seat and home not in taken and like[min(m, problem.M)] == like[home]:
+            seat[m] = home
+            taken.add(home)
+    # Whose seat was taken sits where nobody of its like sits any more: a newcomer's, in the end.
+    for m in sorted(parts - seat.keys()):
+        alike = [h for h in range(problem.M) if h not in taken and like[h] == like[min(m, problem.M)]]
+        newcomer = problem.M + len(parts) + m
+        seat[m] = m if m not in taken and m < problem.M else alike[0] if alike else newcomer
+        taken.add(seat[m])
+    return _without_gaps([seat[m] for m in owner], problem.M)
+
+
+def _candidate(packing: Packing) -> Candidate:
+    """The packing's owners; members of processes without any work are gone."""
+    threads = packing.problem.threads
+    busy = {repair.process_key(packing.problem, m) for m, held in packing.items.items() if held}
+    members = [m for m in packing.items if repair.process_key(packing.problem, m) in busy]
+    owner = _without_gaps(packing.owner, packing.problem.M)
+    idle = len(members) - len(set(owner))
+    return Candidate(_in_processes(len(members), threads), packing.moved, 0, owner, idle)
+
+
+def _without_gaps(owner: list[int], M: int) -> list[int]:
+    """Newcomers numbered from M on, in their order."""
+    newcomers = {m: M + i for i, m in enumerate(sorted({m for m in owner if m >= M}))}
+    return [newcomers.get(m, m) for m in owner]
+
+
+def _padded(plan: Candidate, low: int, threads: int) -> Candidate:
+    """The plan with members that have nothing, where more were demanded than it needs."""
+    lacking = max(0, _in_processes(low, threads) - plan.members)
+    return replace(plan, members=plan.members + lacking, idle=plan.idle + lacking)
+
+
+def _closed(problem: Problem, plans: list[Candidate], bound: int, high: int) -> tuple[list[Candidate], int]:
+    """The best plans of a small group, by branch and bound, and the least members that it proves."""
+    best = {plan.members: plan for plan in plans}
+    top = min(high, max([*best, bound]))
+    closed: list[Candidate] = []
+    least = least_moved(problem)
+    for n in range(bound, top + 1):
+        known = min((p for p in [*plans, *closed] if p.members <= n), key=lambda p: p.moved, default=None)
+        if known and known.moved == least[min(max(problem.M - n, 0), len(least) - 1)]:
+            continue
+        outcome = exact.least_moved_plan(problem, n, (known.moved, known.owner) if known else None)
+        if outcome.owner is None:
+            if outcome.finished and bound == n:
+                bound = n + 1
+            continue
+        owner = _without_gaps(outcome.owner, problem.M)
+        plan = Candidate(len(set(owner)), outcome.moved, outcome.moved if outcome.finished else 0, owner)
+        closed.append(plan)
+    return plans + closed, bound

@@ -1,0 +1,222 @@
+"""Sizing: plans that fit, a frontier without a beaten plan, bounds and small plans that exhaustive search confirms."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import apportion
+from apportion.errors import BadInput
+from apportion.sizing.bounds import least_members, lightest_set
+from apportion.sizing.problem import Problem, in_units
+from apportion.sizing.size import Sizing
+
+
+def group(weights: list[Any], owners: list[int], members: int, **fields: Any) -> dict[str, Any]:
+    """A group of one topic; owners name members m0, m1, ... by number, -1 nobody."""
+    held = {m: [p for p, owner in enumerate(owners) if owner == m] for m in range(members)}
+    return {
+        "topics": {"t": [{"partition": p, "weight": w} for p, w in enumerate(weights)]},
+        "members": {
+            f"m{m}": {"topics": ["t"], "owned": {"t": held[m]}, "generation": 1, **fields.get(f"m{m}", {})}
+            for m in range(members)
+        },
+    }
+
+
+@st.composite
+def small_groups(draw: st.DrawFn) -> dict[str, Any]:
+    members = draw(st.integers(1, 3))
+    weights = draw(st.lists(st.integers(0, 12), min_size=1, max_size=6))
+    owners = [draw(st.integers(-1, members - 1)) for _ in weights]
+    extra = {f"m{m}": {"capacity": draw(st.integers(1, 2))} for m in range(members)}
+    return group(weights, owners, members, **extra)
+
+
+def exhaustive(raw: dict[str, Any], capacity: int) -> dict[int, int]:
+    """Number of members to the least weight that any plan of so many members moves, over all plans there are."""
+    weights = [entry["weight"] for entry in raw["topics"]["t"]]
+    names = list(raw["members"])
+    owner = {p: m for m, name in enumerate(names) for p in raw["members"][name]["owned"]["t"]}
+    takes = [capacity * raw["members"][name].get("capacity", 1) for name in names] + [capacity] * len(weights)
+    least: dict[int, int] = {}
+    for plan in product(range(len(takes)), repeat=len(weights)):
+        load = [0] * len(takes)
+        for p, m in enumerate(plan):
+            load[m] += weights[p]
+        if all(has <= may for has, may in zip(load, takes, strict=True)):
+            moved = sum(weights[p] for p, m in enumerate(plan) if owner.get(p, m) != m)
+            n = len(set(plan))
+            least[n] = min(least.get(n, moved), moved)
+    return least
+
+
+def check(result: Sizing, raw: dict[str, Any], capacity: float) -> None:
+    """What holds of every answer: plans fit, measures are what the plan says, none is beaten."""
+    weight = {(t, e["partition"]): e.get("weight") or 0 for t, entries in raw["topics"].items() for e in entries}
+    before = {
+        (t, p): m for m, fields in raw["members"].items() for t, ids in fields.get("owned", {}).items() for p in ids
+    }
+    heaviest = capacity * max([1, *(fields.get("capacity", 1) for fields in raw["members"].values())])
+    for sized in result.frontier:
+        after = {(t, p): m for m, held in sized.plan.assignment.items() for t, ids in held.items() for p in ids}
+        assert after.keys() == weight.keys()
+        assert sized.members == len(sized.plan.assignment) == len(raw["members"]) - len(sized.leave) + len(sized.join)
+        assert sized.members >= result.bound
+        changed = [key for key, m in after.items() if before.get(key, m) != m]
+        assert (sized.moves, sized.moved) == (len(changed), pytest.approx(sum(weight[key] for key in changed)))
+        shares = []
+        for m in sized.plan.assignment:
+            takes = capacity * raw["members"].get(m, {}).get("capacity", 1)
+            mine = [weight[key] for key, owner in after.items() if owner == m]
+            shares.append(sum(mine) / takes)
+            assert sum(mine) <= takes or (len(mine) == 1 and mine[0] > heaviest)
+        assert sized.busiest == pytest.approx(max(shares))
+        assert sized.moved_bound <= sized.moved
+    pairs = [(sized.members, sized.moved) for sized in result.frontier]
+    assert pairs == sorted(pairs, reverse=True, key=lambda pair: pair[0])
+    assert all(n < n2 and moved > moved2 for (n2, moved2), (n, moved) in pairwise(pairs))
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_groups())
+def test_small_groups_get_the_frontier_that_exhaustive_search_finds(raw: dict[str, Any]) -> None:
+    result = apportion.size(raw, capacity=12)
+    check(result, raw, 12)
+    least = exhaustive(raw, 12)
+    best = {n: min(moved for k, moved in least.items() if k <= n) for n in least}
+    frontier = [(n, moved) for n, moved in sorted(best.items()) if n == min(best) or moved < best[n - 1]]
+    assert [(sized.members, sized.moved) for sized in result.frontier] == frontier[::-1]
+    assert result.bound == min(least)
+    assert all(sized.proven for sized in result.frontier)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=60), st.integers(1, 12), st.integers(100, 300))
+def test_every_plan_fits_and_none_is_beaten(weights: list[int], members: int, capacity: int) -> None:
+    raw = group(weights, [p % members for p in range(len(weights))], members)
+    check(apportion.size(raw, capacity=capacity), raw, capacity)
+
+
+def test_a_partition_that_no_member_takes_has_the_largest_member_to_itself_and_is_named() -> None:
+    raw = group([500, 60, 40], [0, 0, 1], 2, m1={"capacity": 2})
+    result = apportion.size(raw, capacity=100)
+    check(result, raw, 100)
+    for sized in result.frontier:
+        assert {"t": [0]} in [sized.plan.assignment["m1"]]
+    assert "t-0 (500) is more than any member takes (200)" in result.advice
+    assert result.bound == 2
+
+
+def test_unknown_weights_count_nothing_and_are_named() -> None:
+    raw = group([50, None, 30], [0, 0, 0], 1)
+    result = apportion.size(raw, capacity=100)
+    assert result.total == 80
+    assert "The weight of 1 partition is unknown and counts 0: t-1." in result.advice
+
+
+def test_decimals_are_summed_as_written() -> None:
+    assert in_units([0.1, 0.1, 0.1], [0.3])[:2] == ([1, 1, 1], [3])
+    raw = group([0.1, 0.1, 0.1], [0, 0, 0], 1)
+    assert [sized.members for sized in apportion.size(raw, capacity=0.3).frontier] == [1]
+
+
+def test_the_limits_on_members_are_kept_and_a_group_that_cannot_is_told_the_bound() -> None:
+    raw = group([60] * 6, [0, 0, 1, 1, 2, 2], 3)
+    with pytest.raises(BadInput, match="at least 6 members"):
+        apportion.size(raw, capacity=100, members=(1, 5))
+    grown = apportion.size(raw, capacity=100, members=(8, 9))
+    assert [sized.members for sized in grown.frontier] == [8]
+    assert "only 6 partitions" in grown.advice
+
+
+def test_no_more_members_than_partitions_are_ever_advised() -> None:
+    raw = group([90, 90], [0, 1], 2)
+    assert [sized.members for sized in apportion.size(raw, capacity=10).frontier] == [2]
+
+
+def test_members_of_one_process_come_and_go_together() -> None:
+    raw = group([50] * 8, [0, 0, 1, 1, 2, 2, 3, 3], 4, **{f"m{m}": {"host": f"/10.0.0.{m // 2}"} for m in range(4)})
+    result = apportion.size(raw, capacity=200, threads=2)
+    assert [(sized.members, set(sized.leave)) for sized in result.frontier][-1][0] == 2
+    assert set(result.frontier[-1].leave) in ({"m0", "m1"}, {"m2", "m3"})
+    more = apportion.size(raw, capacity=60, threads=2, prefer="members")
+    assert more.advised.members == 8
+    assert len(more.advised.join) == 4
+
+
+def test_newcomers_want_what_the_named_member_wants() -> None:
+    raw = group([60, 60, 60], [0, 0, 0], 1)
+    raw["topics"]["u"] = [{"partition": 0, "weight": 60}]
+    raw["members"]["other"] = {"topics": ["u"]}
+    result = apportion.size(raw, capacity=70, like="m0")
+    assert {tuple(held) for name, held in result.advised.plan.assignment.items() if name.startswith("new")} == {("t",)}
+    assert result.advised.plan.assignment["other"] == {"u": [0]}
+
+
+def test_a_taken_name_is_passed_over() -> None:
+    raw = group([60, 60, 60], [0, 0, 0], 1)
+    raw["members"]["new-1"] = {"topics": ["t"]}
+    assert apportion.size(raw, capacity=70).advised.join == ("new-2",)
+
+
+def test_catching_up_adds_the_lag_over_the_time() -> None:
+    raw = group([10, 10], [0, 0], 1)
+    for entry in raw["topics"]["t"]:
+        entry["lag"] = 6000
+    assert apportion.size(raw, capacity=25).advised.members == 1
+    assert apportion.size(raw, capacity=25, catch_up=600).total == 40
+    assert apportion.size(raw, capacity=25, catch_up=600).advised.members == 2
+
+
+def test_what_the_choice_prefers_is_an_end_of_the_frontier() -> None:
+    raw = group([70, 40, 40, 20], [0, 1, 2, 3], 4)
+    fewest = apportion.size(raw, capacity=100, prefer="members")
+    stay = apportion.size(raw, capacity=100, prefer="moves")
+    assert (fewest.advised.members, stay.advised.members) == (2, 4)
+    assert (stay.advised.moved, fewest.advised.moved) == (0, 60)
+    assert "fewest members were preferred" in fewest.advice
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 60), max_size=12), st.integers(1, 200))
+def test_the_lightest_set_is_the_lightest_of_all_sets(weights: list[int], need: int) -> None:
+    total, places, exact = lightest_set(weights, min(need, sum(weights)))
+    assert exact
+    assert sum(weights[i] for i in places) == total
+    sums = {0}
+    for w in weights:
+        sums |= {s + w for s in sums}
+    assert total == min(s for s in sums if s >= min(need, sum(weights)))
+
+
+def test_partitions_that_do_not_fit_beside_each_other_count_one_by_one() -> None:
+    assert least_members(Problem([51] * 4 + [10] * 4, [100], 100, [0] * 8)) == 4
+    assert least_members(Problem([34] * 6, [100], 100, [0] * 6)) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"capacity": 0}, "capacity: found 0"), ({"capacity": float("nan")}, "capacity"),
+        ({"capacity": True}, "capacity"), ({"capacity": 1, "by": "bytes"}, "by: found 'bytes'"),
+        ({"capacity": 1, "members": (3, 2)}, "members: found 3..2"),
+        ({"capacity": 1, "prefer": "speed"}, "prefer"), ({"capacity": 1, "threads": 0}, "threads"),
+        ({"capacity": 1, "like": "m9"}, "no member is named 'm9'"),
+        ({"capacity": 1, "by": "partitions", "catch_up": 5}, "partitions have no pace"),
+    ],
+)  # fmt: skip
+def test_a_bad_question_is_refused_in_a_sentence(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        apportion.size(group([1], [0], 1), **fields)
+
+
+def test_without_weights_it_must_be_said_what_is_counted() -> None:
+    raw = {"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}}}
+    with pytest.raises(BadInput, match="no partition's weight is known"):
+        apportion.size(raw, capacity=1)
+    assert apportion.size(raw, capacity=1, by="partitions").advised.members == 3
