@@ -356,10 +356,3 @@ def test_a_placing_without_any_task_is_empty_and_proved() -> None:
     empty = np.zeros((0, 2), dtype=np.int64)
     owner, proved = place(Placing(empty.astype(bool), empty, np.ones(2, dtype=np.int64), np.zeros(2, dtype=np.int64)))
     assert (len(owner), proved) == (0, True)
-
-
-def test_tasks_that_no_subscriber_runs_are_not_called_optimal() -> None:
-    members = {"a": {"topics": ["clicks", "views"]}, "b": {"topics": ["clicks"]}}
-    planned = apportion.plan({"topics": {"clicks": 6, "views": 2}, "members": members}, "streams")
-    assert planned.unassigned, "Streams thinks that every thread reads everything"
-    assert set(planned.proof.values()) == {"heuristic"}

@@ -32,6 +32,7 @@ class Streams(TaskSettings):
     process
         What shares local state: each ``member`` alone, or all members of a ``host``.
 
+    A task goes only to a member that wants all of its topics; with unequal subscriptions too the plan is exact.
     A plan says nothing of how warm a standby is, since group.json has no field for it: what a member claims counts as
     warm there, all else as cold. The runtime in ``apportion.clients`` tells real lags and uses ``plan_tasks``.
     Goals: every task active once > on a caught-up process > balanced per thread > fewest moved tasks > standbys apart,
@@ -46,7 +47,7 @@ class Streams(TaskSettings):
     on_foreign: ClassVar[str] = "stop"
     goals: ClassVar[tuple[str, ...]] = GOALS
     cooperative: ClassVar[bool] = True
-    leaves: ClassVar[bool] = True  # what a task's thread does not subscribe to
+    leaves: ClassVar[bool] = True  # a task of which nobody wants all topics
 
     def assign(self, group: Group) -> Answer:
         """Return the owners of partitions by whole tasks, and the task plan beside them."""
@@ -57,14 +58,14 @@ class Streams(TaskSettings):
             return Answer(np.full(group.P, NOBODY, dtype=np.int64), together=np.arange(group.P))
         task_of = _tasks_of_partitions(group, topology)
         racks = {} if self.rack_aware_assignment_strategy == "none" else _racks(group)  # else nobody asks for them
-        plan = plan_tasks(topology, partitions, self._processes(group, task_of, members), self, racks)
+        wants = _wants(group, topology, partitions, members)
+        plan = plan_tasks(topology, partitions, self._processes(group, task_of, members, wants), self, racks)
         owner = _owners(group, task_of, plan)
         extra = {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
         proof = dict(plan.answer.proof)
-        if (group.wanted & (owner == NOBODY)).any() or sum(partitions.values()) > group.wanted.sum():
-            # The proofs speak of threads that may run any task, as in Streams; a task whose thread does not want its
-            # topics is not active, so with unequal subscriptions nothing is shown. Nor is it where ids have gaps:
-            # Streams has a task for every id up to the highest, and those in the gaps weigh like the others.
+        if sum(partitions.values()) > group.wanted.sum():
+            # Where ids have gaps nothing is shown: Streams has a task for every id up to the highest, and those in the
+            # gaps weigh like the others.
             proof = dict.fromkeys(proof, "heuristic")
         return Answer(owner, proof=proof, extra={"tasks": extra}, together=_numbers(task_of))
 
@@ -80,7 +81,9 @@ class Streams(TaskSettings):
             made.append(Subtopology(topics, "-".join(topics) + "-changelog" if stateful else None))
         return Topology(tuple(made))
 
-    def _processes(self, group: Group, task_of: list[Task | None], members: list[int]) -> list[Process]:
+    def _processes(
+        self, group: Group, task_of: list[Task | None], members: list[int], wants: Mapping[str, frozenset[int]] | None
+    ) -> list[Process]:
         """Members as processes, or gathered by host; past active tasks are those whose partitions they own."""
         ran: dict[int, dict[Task, str | None]] = {m: {} for m in members}
         for p in np.flatnonzero(group.owner != NOBODY).tolist():
@@ -97,9 +100,26 @@ class Streams(TaskSettings):
                 tuple(group.members[m] for m in mine),
                 active={task: who for m in mine for task, who in ran[m].items()},
                 rack=_rack(group, mine[0]),
+                wants=wants,
             )
             for process_id, mine in gathered.items()
         ]
+
+
+def _wants(
+    group: Group, topology: Topology, partitions: Mapping[str, int], members: list[int]
+) -> dict[str, frozenset[int]] | None:
+    """Member to the sub-topologies all of whose topics it subscribes to; None where members do not differ in that.
+
+    A task reads a partition of each of its topics, so a member that wants some of them alone can run none of its tasks.
+    """
+    read = [{topic for topic in one.topics if partitions.get(topic)} for one in topology.subtopologies]
+    wishes = [
+        frozenset(s for s, topics in enumerate(read) if topics <= {group.topics[t] for t in wanted})
+        for wanted in group.subscriptions
+    ]
+    found = {group.members[m]: wishes[int(group.subscription_of[m])] for m in members}
+    return found if set(found.values()) != {frozenset(range(len(read)))} else None
 
 
 def _width(group: Group, topic: int) -> int:
@@ -125,13 +145,10 @@ def _numbers(task_of: list[Task | None]) -> Ints:
 
 
 def _owners(group: Group, task_of: list[Task | None], plan: TaskPlan) -> Ints:
-    """(P,) the member that runs the partition's task, where it wants the topic."""
+    """(P,) the member that runs the partition's task."""
     place = {member: m for m, member in enumerate(group.members)}
     runs = {task: place[member] for hands in plan.active.values() for member, tasks in hands.items() for task in tasks}
-    owner = np.array([runs.get(task, NOBODY) if task is not None else NOBODY for task in task_of], dtype=np.int64)
-    given = np.flatnonzero(owner != NOBODY)
-    owner[given[~group.may_own(owner[given], given)]] = NOBODY
-    return owner
+    return np.array([runs.get(task, NOBODY) if task is not None else NOBODY for task in task_of], dtype=np.int64)
 
 
 def _rack(group: Group, member: int) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,6 +22,8 @@ class Process:
         Tasks that it ran, and kept copies of, after the last rebalance; ``active`` may say which consumer ran each.
     lag
         Messages that it would have to restore before it could run a task; a task that it is running needs no entry.
+    wants
+        Consumer to the numbers of the sub-topologies of which it subscribes to every topic; None: all to all.
     """
 
     process_id: str
@@ -31,12 +33,17 @@ class Process:
     lag: Mapping[Task, int] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
+    wants: Mapping[str, frozenset[int]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class ApplicationState:
-    """Tasks N and processes Q.
+    """Tasks N and processes Q; a process whose consumers want different sub-topologies stands once for each wish.
 
+    process_of
+        (Q,) a number for each process: its parts have the same, share its state and keep no copies for each other.
+    wants
+        (N, Q) whether a task may go there at all; None where everybody wants all.
     stateful, subtopology_of
         (N,) of each task.
     threads
@@ -44,7 +51,7 @@ class ApplicationState:
     lag
         (N, Q) messages to restore; 0 where the task runs, -1 where there is no state.
     ran
-        (N,) the process that ran the task; -1 nobody, or two that both say so.
+        (N,) the number of the process that ran the task; -1 nobody, or two that both say so.
     tags
         (Q, G) value of each tag as a number; -1 where the process has none.
     misses
@@ -60,6 +67,8 @@ class ApplicationState:
     ran: Ints
     tags: Ints
     misses: Ints
+    process_of: Ints
+    wants: Bools | None = None
 
 
 def application_state(
@@ -79,19 +88,46 @@ def application_state(
     """
     ordered = sorted(processes, key=lambda process: process.process_id)
     _refuse(ordered, sum(topology.counts(partitions)))
+    parts = [part for process in ordered for part in _parts(process)]
+    process_of = ints([q for q, process in enumerate(ordered) for _ in _parts(process)])
     tasks = topology.tasks(partitions)
     place = {task: n for n, task in enumerate(tasks)}
     return ApplicationState(
         tasks=tuple(tasks),
-        processes=tuple(ordered),
+        processes=tuple(parts),
         stateful=np.array([topology.subtopologies[task.subtopology].stateful for task in tasks], dtype=np.bool_),
         subtopology_of=ints([task.subtopology for task in tasks]),
-        threads=ints([len(process.consumers) for process in ordered]),
-        lag=_lags(place, ordered),
+        threads=ints([len(part.consumers) for part in parts]),
+        lag=_lags(place, parts),
         ran=_ran(place, ordered),
-        tags=_tags(ordered, tags),
-        misses=_misses(topology, partitions, tasks, ordered, racks or {}),
+        tags=_tags(parts, tags),
+        misses=_misses(topology, partitions, tasks, parts, racks or {}),
+        process_of=process_of,
+        wants=_wants(tasks, parts),
     )
+
+
+def _parts(process: Process) -> list[Process]:
+    """The process, or its consumers gathered by what they want, in the order of their ids."""
+    if process.wants is None:
+        return [process]
+    alike: dict[frozenset[int], list[str]] = {}
+    for consumer in sorted(process.consumers):
+        alike.setdefault(process.wants.get(consumer, frozenset()), []).append(consumer)
+    return [replace(process, consumers=tuple(consumers)) for consumers in alike.values()]
+
+
+def _wants(tasks: Sequence[Task], parts: Sequence[Process]) -> Bools | None:
+    if all(part.wants is None for part in parts):
+        return None
+    count = 1 + max((task.subtopology for task in tasks), default=-1)
+    wanted = np.ones((count, len(parts)), dtype=np.bool_)
+    for q, part in enumerate(parts):
+        if part.wants is not None:
+            mine = part.wants.get(part.consumers[0], frozenset())
+            wanted[:, q] = [s in mine for s in range(count)]
+    table: Bools = wanted[ints([task.subtopology for task in tasks])]
+    return table
 
 
 def _refuse(processes: Sequence[Process], tasks: int) -> None:
@@ -103,8 +139,9 @@ def _refuse(processes: Sequence[Process], tasks: int) -> None:
     names = [process.process_id for process in processes]
     if len(set(names)) < len(names):
         raise BadInput("processes", "two of one id", "each id once")
-    if tasks * len(processes) > CELLS:
-        raise BadInput("tasks", f"{tasks} tasks on {len(processes)} processes", f"at most {CELLS:,} pairs")
+    columns = sum(len(_parts(process)) for process in processes)
+    if tasks * columns > CELLS:
+        raise BadInput("tasks", f"{tasks} tasks on {columns} processes", f"at most {CELLS:,} pairs")
 
 
 def _lags(place: Mapping[Task, int], processes: Sequence[Process]) -> Longs:

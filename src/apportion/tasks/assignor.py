@@ -18,6 +18,7 @@ from apportion.tasks.application_state import ApplicationState
 from apportion.tasks.place import Placing, place
 from apportion.tasks.settings import TaskSettings
 
+_FAR: Final = np.iinfo(np.int64).max
 GOALS: Final = ("active", "caught-up", "balance", "moves", "standbys")
 
 
@@ -68,13 +69,23 @@ def assign_tasks(state: ApplicationState, settings: TaskSettings) -> TaskAnswer:
 
 
 def caught_up(state: ApplicationState, acceptable_lag: int) -> Bools:
-    """(N, Q) where a task may run at once: within the lag, else where least is missing; stateless ones anywhere."""
+    """(N, Q) where a task may run at once: within the lag, else where least is missing; stateless ones anywhere.
+
+    All of it among those that want the task's topics; a task that nobody wants may run nowhere.
+    """
     may = state.lag <= acceptable_lag
     may &= state.lag != UNKNOWN
+    if state.wants is not None:
+        may &= state.wants
     far = np.flatnonzero(~may.any(axis=1) & state.stateful)
-    missing = np.where(state.lag[far] != UNKNOWN, state.lag[far], np.iinfo(np.int64).max)
-    may[far] = missing == missing.min(axis=1, keepdims=True)
-    may[~state.stateful] = True
+    missing = np.where(state.lag[far] != UNKNOWN, state.lag[far], _FAR)
+    if state.wants is None:
+        may[far] = missing == missing.min(axis=1, keepdims=True)
+        may[~state.stateful] = True
+        return may
+    least = missing.min(axis=1, keepdims=True, where=state.wants[far], initial=_FAR)
+    may[far] = (missing == least) & state.wants[far]
+    may[~state.stateful] = state.wants[~state.stateful]
     return may
 
 
@@ -103,8 +114,11 @@ def _active_cost(state: ApplicationState, settings: TaskSettings) -> Ints:
     plain = settings.rack_aware_assignment_strategy == "none"
     # A million numbers of 0 and 1 need not be wide, where nothing is added to them.
     away = np.ones(state.lag.shape, dtype=np.int8 if plain else np.int64)
-    stayed = np.flatnonzero(state.ran != NOBODY)
-    away[stayed, state.ran[stayed]] = 0
+    if state.wants is None:
+        stayed = np.flatnonzero(state.ran != NOBODY)
+        away[stayed, state.ran[stayed]] = 0
+    else:
+        away[state.ran[:, None] == state.process_of] = 0
     if plain:
         return away
     traffic = state.misses * settings.rack_aware_assignment_traffic_cost
@@ -123,15 +137,19 @@ def _place_target(state: ApplicationState, active: Ints, settings: TaskSettings)
     plain = settings.rack_aware_assignment_strategy == "none"
     unknown = state.lag[_rows(state.stateful)] == UNKNOWN
     cost = np.add(unknown, dear, dtype=np.int32 if plain else np.int64)
-    cost[np.arange(len(stateful)), active[stateful]] = 0
+    there = np.flatnonzero(active[stateful] != NOBODY)
+    cost[there, active[stateful][there]] = 0
     if not plain:
         cost = cost * settings.rack_aware_assignment_non_overlap_cost
         cost += state.misses[stateful] * settings.rack_aware_assignment_traffic_cost * dear
     kind = state.subtopology_of[stateful] if settings.rack_aware_assignment_strategy == "balance_subtopology" else None
-    everywhere = np.ones(cost.shape, dtype=np.bool_)
+    everywhere = np.ones(cost.shape, dtype=np.bool_) if state.wants is None else state.wants[stateful]
     nothing = np.zeros(len(state.threads), dtype=np.int64)
     target = active.copy()
     target[stateful], exact = place(Placing(everywhere, cost, state.threads, nothing, kind))
+    # Consumers of one process share its state: between them nothing waits for a copy.
+    near = state.process_of[target] == state.process_of[active]
+    target[near] = active[near]
     return target, exact
 
 
@@ -148,21 +166,33 @@ def balanced(owner: Ints, threads: Ints) -> bool:
 def _place_standbys(state: ApplicationState, active: Ints, target: Ints, settings: TaskSettings) -> tuple[Bools, bool]:
     """One copy a round: never beside another, where fewest tags are shared, balanced, then where state is already."""
     tasks, processes = state.lag.shape
-    taken = np.zeros((tasks, processes), dtype=np.bool_)
-    taken[np.flatnonzero(active != NOBODY), active[active != NOBODY]] = True
-    standby = np.zeros_like(taken)
+    copies = np.zeros((tasks, processes), dtype=np.bool_)
+    copies[np.flatnonzero(active != NOBODY), active[active != NOBODY]] = True
+    standby = np.zeros_like(copies)
+    wanted = state.stateful[:, None] & (active != NOBODY)[:, None]
+    wanted = wanted if state.wants is None else wanted & state.wants
     load = np.bincount(active[active != NOBODY], minlength=processes)
     exact = True
     for _ in range(settings.num_standby_replicas):
-        shared = _shared_tags(state, taken)
-        shared[taken] = np.iinfo(np.int64).max
-        eligible = ~taken & state.stateful[:, None] & (shared == shared.min(axis=1, keepdims=True))
+        open_to = wanted & ~_beside(state, copies)
+        shared = np.where(open_to, _shared_tags(state, copies), _FAR)
+        eligible = open_to & (shared == shared.min(axis=1, keepdims=True))
         chosen, proved = place(Placing(eligible, _standby_cost(state, target), state.threads, load))
         exact &= proved
         there = np.flatnonzero(chosen != NOBODY)
-        standby[there, chosen[there]] = taken[there, chosen[there]] = True
+        standby[there, chosen[there]] = copies[there, chosen[there]] = True
         load = load + np.bincount(chosen[there], minlength=processes)
     return standby, exact
+
+
+def _beside(state: ApplicationState, copies: Bools) -> Bools:
+    """(N, Q) where the process has a copy already, in this part of it or in another."""
+    if state.wants is None:
+        return copies
+    whole = np.zeros((len(copies), int(state.process_of.max()) + 1), dtype=np.bool_)
+    for q, process in enumerate(state.process_of.tolist()):
+        whole[:, process] |= copies[:, q]
+    return whole[:, state.process_of]
 
 
 def _standby_cost(state: ApplicationState, target: Ints) -> Ints:

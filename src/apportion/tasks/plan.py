@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,7 +31,7 @@ class TaskPlan:
     @cached_property
     def active(self) -> TasksByConsumer:
         """Every task once."""
-        return {process.process_id: self._share(q, process) for q, process in enumerate(self.application.processes)}
+        return self._by_process(self._share)
 
     @cached_property
     def standby(self) -> TasksByConsumer:
@@ -57,11 +57,11 @@ class TaskPlan:
         lag = c.lag[there, a.active[there]]
         return {
             "tasks": len(c.tasks),
-            "processes": len(c.processes),
+            "processes": len({process.process_id for process in c.processes}),
             "threads": int(c.threads.sum()),
             "load_min": min(loads),
             "load_max": max(loads),
-            "moves": int(((c.ran != NOBODY) & (c.ran != a.active)).sum()),
+            "moves": int(((c.ran[there] != NOBODY) & (c.ran[there] != c.process_of[a.active[there]])).sum()),
             "restored": int(np.maximum(lag, 0)[c.stateful[there]].sum()),
             "from_zero": int((lag[c.stateful[there]] < 0).sum()),
             "standbys": int(a.standby.sum()),
@@ -87,12 +87,18 @@ class TaskPlan:
         return share_active(process.consumers, stateful, stateless, process.active)
 
     def _copies(self, held: Bools) -> TasksByConsumer:
-        return {
-            process.process_id: share_copies(
+        return self._by_process(
+            lambda q, process: share_copies(
                 process.consumers, self._tasks(np.flatnonzero(held[:, q])), self.active[process.process_id]
             )
-            for q, process in enumerate(self.application.processes)
-        }
+        )
+
+    def _by_process(self, share: Callable[[int, Process], dict[str, list[Task]]]) -> TasksByConsumer:
+        """Each process's consumers with their tasks; the parts of a process stand together again."""
+        found: TasksByConsumer = {}
+        for q, process in enumerate(self.application.processes):
+            found.setdefault(process.process_id, {}).update(share(q, process))
+        return found
 
     def _tasks(self, numbers: Ints) -> list[Task]:
         return [self.application.tasks[n] for n in numbers.tolist()]
