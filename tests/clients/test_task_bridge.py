@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ from apportion.clients.task_bridge import PROTOCOL, TaskBridge
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
 from apportion.wire.partitions import Held
-from apportion.wire.taskdata import Pair, TaskMemory, read_orders
+from apportion.wire.taskdata import Pair, TaskMemory, read_memory, read_orders, write_memory
 
 SIZES = {"clicks": 4, "views": 3, "words": 5}
 TOPOLOGY = Topology.of(Subtopology(("clicks", "views"), "joins"), Subtopology(("words",)))
@@ -147,6 +149,36 @@ def test_a_member_that_does_not_read_the_sources_gets_nothing_and_breaks_nothing
     shares = mine.bridge.assign([mine.says(), JoiningMember("stranger", None, stranger)], BrokerCluster())
     assert shares["stranger"].partitions == ()
     assert sum(len(ids) for _, ids in shares[mine.name].partitions) == sum(SIZES.values())
+
+
+def test_a_member_with_another_topology_under_one_name_is_named_and_gets_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It reads the same topics, but joins them into other tasks: number 0_0 would be other work there."""
+    group = Group(TaskSettings())
+    group.join("p")
+    mine = group.members[0]
+    topics = [topic for one in TOPOLOGY.subtopologies for topic in one.topics]
+    other = Topology.of(*[Subtopology((topic,), f"{topic}-log") for topic in reversed(topics)])
+    assert other.digest != TOPOLOGY.digest == Topology(TOPOLOGY.subtopologies).digest
+    theirs = TaskBridge(other, TaskSettings())
+    theirs.memory_now = TaskMemory("q")
+    said = theirs.subscription(topics, keeps=True)
+    shares = mine.bridge.assign([mine.says(), JoiningMember("stranger", None, said)], BrokerCluster(), "counts")
+    assert shares["stranger"].partitions == ()
+    assert sum(len(ids) for _, ids in shares[mine.name].partitions) == sum(SIZES.values())
+    (line,) = [record.getMessage() for record in caplog.records if "another topology" in record.getMessage()]
+    assert "member stranger (process q) of group counts" in line
+    assert other.digest in line
+    assert TOPOLOGY.digest in line
+
+
+def test_a_member_of_an_older_version_that_tells_no_topology_runs_its_tasks() -> None:
+    memory = TaskMemory("p", 3, ((0, 1),), (), {(0, 2): 5}, {"zone": "a"}, topology="abc")
+    raw = write_memory(memory)
+    assert read_memory(raw) == memory
+    older = b"\x00\x01" + raw[2:-5]  # version 1 ends before the topology
+    assert read_memory(older) == replace(memory, topology="")
 
 
 def test_who_missed_a_rebalance_has_no_claim_on_what_others_run_now() -> None:

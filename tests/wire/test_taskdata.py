@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,7 +70,9 @@ def test_the_bytes_of_a_small_memory_are_these() -> None:
     raw += struct.pack(">i", 0)  # no standby
     raw += struct.pack(">iiiq", 1, 2, 5, 99)  # one lag: task 2_5, 99 messages
     raw += struct.pack(">ih4sh1s", 1, 4, b"zone", 1, b"a")
-    memory = TaskMemory("p", 7, ((0, 1), (0, 3)), (), {(2, 5): 99}, {"zone": "a"})
+    memory = TaskMemory("p", 7, ((0, 1), (0, 3)), (), {(2, 5): 99}, {"zone": "a"}, topology="d1")
+    assert read_memory(raw) == replace(memory, topology=""), "version 1 ends here"
+    raw = b"\x00\x02" + raw[2:] + struct.pack(">h2s", 2, b"d1")
     assert write_memory(memory) == raw
     assert read_memory(raw) == memory
 
@@ -82,7 +85,7 @@ def test_a_count_of_two_thousand_million_takes_no_memory() -> None:
 
 def test_a_newer_version_is_read_as_far_as_it_is_known() -> None:
     raw = write_memory(TaskMemory("p"))
-    assert read_memory(b"\x00\x02" + raw[2:] + b"more").process == "p"
+    assert read_memory(b"\x00\x03" + raw[2:] + b"more").process == "p"
     assert "version 0" in (read_memory(b"\x00\x00" + raw[2:]).lost or "")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -81,7 +81,7 @@ class TaskBridge(Bridge):
         """Topics, what is held at this moment, its generation, and the task memory."""
         wanted = tuple(sorted(topics, key=utf16))
         owned = (self.last.owned if holds is None else holds) if keeps else ()
-        data = write_memory(self.memory_now)
+        data = write_memory(replace(self.memory_now, topology=self.topology.digest))
         return Subscription(wanted, data, owned, self.last.generation, self.settings.rack)
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
@@ -103,18 +103,39 @@ class TaskBridge(Bridge):
         """As leader: whole tasks to every member; a task of which another still holds a part waits a round."""
         sizes, racks = self._sources(cluster, any(member.subscription.rack for member in members))
         known = _members(members, self.topology, sizes)
-        # Somebody who does not read the sources is in the wrong group: it gets nothing, and may not break the rest.
-        wrong = [member for member in members if not set(sizes) <= set(member.subscription.topics)]
-        for member in wrong:
-            log.warning("member %s of group %s does not read %s; it gets nothing", member.member_id, group, list(sizes))
-        known = [one for one in known if one.member_id not in {member.member_id for member in wrong}]
-        nothing = {member.member_id: Assignment((), write_orders(TaskAssignment())) for member in wrong}
+        strangers = self._strangers(members, known, sizes, group)
+        known = [one for one in known if one.member_id not in strangers]
+        nothing = {member_id: Assignment((), write_orders(TaskAssignment())) for member_id in sorted(strangers)}
         if not known:
             return nothing
         plan = plan_tasks(self.topology, sizes, _processes(known), self.plan_settings, racks)
         self.last_plan = plan
         log.info("planned group=%s generation=%s tasks %s", group, generation, plan.measures)
         return nothing | _shares(plan, known, self.topology, sizes)
+
+    def _strangers(
+        self, members: Sequence[JoiningMember], known: Sequence[_Member], sizes: Mapping[str, int], group: str
+    ) -> set[str]:
+        """Members that are in the wrong group, each named in the log; they get nothing, and may not break the rest.
+
+        One that does not read the sources can run no task. To one with another topology a task's number means other
+        work, even where it reads the same topics.
+        """
+        strangers: set[str] = set()
+        for member, one in zip(members, known, strict=True):
+            if not set(sizes) <= set(member.subscription.topics):
+                strangers.add(member.member_id)
+                log.warning(
+                    "member %s of group %s does not read %s; it gets nothing", member.member_id, group, list(sizes)
+                )
+            elif one.memory.topology not in ("", self.topology.digest):
+                strangers.add(member.member_id)
+                log.warning(
+                    "member %s (process %s) of group %s runs another topology, %s, than its leader, %s: it gets "
+                    "nothing; give applications names of their own, or run one version",
+                    *(member.member_id, one.process, group, one.memory.topology, self.topology.digest),
+                )
+        return strangers
 
     def _sources(
         self, cluster: ClusterMetadata, racks: bool

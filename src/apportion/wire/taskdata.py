@@ -16,6 +16,9 @@ from apportion.wire.primitives import Reader
 from apportion.wire.writer import Writer
 
 VERSION: Final = 1
+"""The oldest that is read, and the one that orders are written in."""
+MEMORY_VERSION: Final = 2
+"""What a member says is written in this one; 2 added the topology's digest at the end."""
 
 Pair = tuple[int, int]
 """A task: the number of its sub-topology, and of its partition."""
@@ -35,6 +38,8 @@ class TaskMemory:
         Task to the messages that it would have to restore; every task with local state that it does not run.
     tags
         Key to value, for standbys that stand apart.
+    topology
+        A digest of its topology: task numbers mean the same to those who say the same; "" where nothing was said.
     """
 
     process: str = ""
@@ -44,6 +49,7 @@ class TaskMemory:
     lag: Mapping[Pair, int] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     lost: str | None = None
+    topology: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +76,15 @@ class TaskAssignment:
 
 
 def write_memory(memory: TaskMemory) -> bytes:
-    """int16 version, string process, int32 asks, active, standby, lags (task, int64), tags (string, string)."""
-    writer = Writer().int16(VERSION).string(memory.process).int32(memory.asks)
+    """int16 version, string process, int32 asks, active, standby, lags (task, int64), tags (two strings), topology."""
+    writer = Writer().int16(MEMORY_VERSION).string(memory.process).int32(memory.asks)
     _write_tasks(writer, memory.active)
     _write_tasks(writer, memory.standby)
     writer.array(
         sorted(memory.lag.items()), lambda row: writer.int32(row[0][0]).int32(row[0][1]).int64(min(row[1], 2**63 - 1))
     )
     writer.array(sorted(memory.tags.items()), lambda tag: writer.string(tag[0]).string(tag[1]))
-    return writer.done()
+    return writer.string(memory.topology).done()
 
 
 def read_memory(raw: bytes | None) -> TaskMemory:
@@ -95,10 +101,11 @@ def read_memory(raw: bytes | None) -> TaskMemory:
         active, standby = _read_tasks(reader), _read_tasks(reader)
         lags = reader.array(lambda: lag(reader), 16)
         tags = reader.array(lambda: (reader.string(), reader.string()), 4)
+        topology = reader.string() if int.from_bytes(raw[:2], "big") >= MEMORY_VERSION else ""
     except UnreadableBytes as error:
         return TaskMemory(lost=_why(raw, error))
     known = {pair: messages for pair, messages in lags if min(pair) >= 0 and messages >= 0}
-    return TaskMemory(process, asks, active, standby, known, dict(tags))
+    return TaskMemory(process, asks, active, standby, known, dict(tags), topology=topology)
 
 
 def write_orders(orders: TaskAssignment) -> bytes:
