@@ -1,0 +1,1 @@
+"""The server: its collector, its answers, its manners towards whoever asks."""
