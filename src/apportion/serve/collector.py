@@ -61,13 +61,13 @@ class Collector:
         """Begin to ask."""
         self._thread.start()
 
-    def close(self, patience_s: float = 20) -> None:
+    def close(self, patience_s: float = 3) -> None:
         """Stop asking, and close what was opened."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(patience_s)
         if self._tail is not None:
-            self._tail.close()
+            self._tail.close(patience_s)
         self._disconnect()
 
     def _run(self) -> None:

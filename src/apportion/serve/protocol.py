@@ -12,7 +12,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_CONNECTIONS: Final = 256
-HEAD_S: Final = 10.0
+HEAD_S: Final = 5.0
 """For a request's head, from its first byte or the connection's start."""
 TAKE_S: Final = 30.0
 """For a reader to take what waits for it."""

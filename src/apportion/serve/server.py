@@ -20,7 +20,7 @@ from apportion.serve.protocol import HEAD_BYTES, BoundedProtocol
 from apportion.serve.settings import Settings
 
 KEEP_ALIVE_S: Final = 20
-HANDSHAKE_S: Final = 10.0
+HANDSHAKE_S: Final = 5.0
 FILES: Final = 4096
 
 
@@ -109,9 +109,13 @@ def run(settings: Settings, connection: Connection, listen: Listen, access: Acce
     except (OSError, ssl.SSLError) as error:
         raise Unavailable(f"TLS: {listen.tls_cert} and {listen.tls_key} cannot be used: {error}.") from None
     exporter = _exporter(settings, answers)
-    collector.start()
+
+    def started(port: int) -> None:
+        collector.start()
+        on_start(port)
+
     try:
-        running = _Uvicorn(config, server, on_start)
+        running = _Uvicorn(config, server, started)
         try:
             running.run()
         except SystemExit:

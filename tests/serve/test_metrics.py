@@ -1,0 +1,202 @@
+"""Families, bounds and lag in time of the server, on made-up snapshots."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from apportion.errors import UnknownName
+from apportion.inputs.cluster_round import SeenGroup, TopicLog
+from apportion.serve.end_times import EndTimes
+from apportion.serve.metrics import BY_NAME, CAUSES, EMPTY, Renderer, chosen
+from apportion.serve.names import shown_ids
+from apportion.serve.past import GroupPast
+from apportion.serve.settings import Settings
+from apportion.serve.state import Snapshot
+from apportion.serve.states import entries_of, group_state, group_with_offsets
+
+Found = dict[str, list[tuple[dict[str, str], float]]]
+NAME = 'a"b\\c\nd{e="f"} é'
+TOPICS = {
+    "clicks": TopicLog("AAAAAAAAAAAAAAAAAAAAAQ", np.arange(4), np.array([0, 0, 0, 5]), np.full(4, 10), ((),) * 4),
+    NAME: TopicLog(None, np.arange(2), np.zeros(2, dtype=np.int64), np.array([3, -1]), ((),) * 2),
+}
+
+
+def seen(name: str, owned: Mapping[str, list[int]], committed: Mapping[tuple[str, int], int]) -> SeenGroup:
+    """A group whose first member holds what is owned, and whose second holds nothing."""
+    fields = {"instance_id": None, "client_id": "cli", "host": "/10.0.0.1", "rack": None, "topics": ["clicks"]}
+    members = {"cli-1": {**fields, "owned": owned}, "cli-2": {**fields, "owned": {}}}
+    told = {"state": "Stable", "protocol": "range", "kind": "classic", "generation": None, "says": []}
+    return SeenGroup(name, "b:1 (1)", {**told, "members": members, "wanted": {"clicks"}}, committed)
+
+
+def snapshot(*groups: SeenGroup, settings: Settings, at: float | None = None) -> Snapshot:
+    """One round that saw these groups just now."""
+    now = time.time() if at is None else at
+    entries, states = entries_of(TOPICS), {}
+    ends = {}
+    for topic, log in TOPICS.items():
+        ends[topic] = EndTimes(log.topic_id, log.number)
+        ends[topic].add(now - 20, log.end - 4)
+        ends[topic].add(now, log.end)
+    for one in groups:
+        group, key, ids = group_with_offsets(one, entries, None)
+        past = GroupPast(one.name, {})
+        states[one.name] = group_state(one, group, key, ids, now, past, None, ends, settings, ())
+    return Snapshot(1, now, "cluster-id", 3, states, TOPICS, trouble="")
+
+
+def samples(
+    settings: Settings, one: Snapshot, now: float | None = None
+) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Name to labels and values, read by the official client's parser."""
+    rendered = Renderer(settings).render(one, time.time() if now is None else now)
+    found: Found = {}
+    for family in text_string_to_metric_families(b"".join(rendered.pieces()).decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    assert sum(map(len, found.values())) == rendered.series
+    return found
+
+
+def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
+    settings = Settings(cluster_name='c"1')
+    one = seen(NAME, {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 10, ("clicks", 1): 4, ("clicks", 3): 1, (NAME, 0): 1})
+    found = samples(settings, snapshot(one, settings=settings))
+    assert set(found) == set(BY_NAME) - {"apportion_group_advised_members", "apportion_group_time_to_catch_up_seconds"}
+    label = {"cluster_name": 'c"1', "group": NAME}
+    nobody = {"member_host": "", "consumer_id": "", "client_id": ""}
+    lag = {tuple(had.values())[2:4]: value for had, value in found["kafka_consumergroup_group_lag"]}
+    assert lag == {("clicks", "0"): 0, ("clicks", "1"): 6, ("clicks", "3"): 5, (NAME, "0"): 2}
+    assert ({**label, "topic": "clicks", "partition": "0", **nobody}, 0.0) in found["kafka_consumergroup_group_lag"]
+    assert found["kafka_consumergroup_group_sum_lag"] == [(label, 13.0)]
+    assert found["kafka_consumergroup_group_max_lag"] == [(label, 6.0)]
+    never = {"consumergroup": NAME, "topic": "clicks", "partition": "2"}
+    assert (never, -1.0) in found["kafka_consumergroup_lag"]
+    assert (never, -1.0) in found["kafka_consumergroup_current_offset"]
+    assert found["kafka_consumergroup_members"] == [({"consumergroup": NAME}, 2.0)]
+    assert found["apportion_group_excess_moves"] == [(label, 2.0)], "4 and 0 become 2 and 2"
+    assert found["apportion_group_excess_squares"] == [(label, 8.0)]
+    assert found["apportion_group_topic_concentration"] == [(label, 1.0)]
+    assert found["apportion_group_partitions_expired_unread"] == [(label, 1.0)]
+    assert sorted(had["cause"] for had, _ in found["apportion_group_rebalances_total"]) == sorted(CAUSES)
+    assert found["kafka_brokers"] == [({}, 3.0)]
+
+
+def test_families_are_chosen_by_whose_they_are_and_by_name() -> None:
+    assert {family.of for family in chosen("kminion")} == {"kminion"}
+    assert [family.name for family in chosen("kafka_brokers")] == ["kafka_brokers"]
+    assert len(chosen("all")) == len(chosen("")) == len(BY_NAME)
+    assert len(chosen("-kafka_brokers")) == len(BY_NAME) - 1
+    assert "kafka_brokers" not in {family.name for family in chosen("kafka_exporter,-kafka_brokers")}
+    with pytest.raises(UnknownName, match="no family of metrics is named 'burrow'"):
+        chosen("burrow")
+    settings = Settings(names="apportion,-apportion_group_rebalances_total")
+    found = samples(settings, snapshot(seen("g", {"clicks": [0, 1, 2, 3]}, {}), settings=settings))
+    assert found
+    assert all(name.startswith("apportion_group_") for name in found)
+
+
+def test_beyond_the_bound_partitions_are_left_out_before_groups_and_how_many_is_told() -> None:
+    groups = [seen(f"g-{n:02}", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 1 for p in range(4)}) for n in range(20)]
+    settings = Settings(most_series=600)
+    one = snapshot(*groups, settings=settings)
+    whole = Renderer(Settings()).render(one, time.time())
+    bounded = Renderer(settings).render(one, time.time())
+    assert bounded.series == 600
+    assert bounded.left_out == whole.series - 600
+    found = samples(settings, one)
+    assert len(found["kafka_consumergroup_group_sum_lag"]) == 20
+    assert "kminion_kafka_consumer_group_topic_partition_lag" not in found
+
+
+def test_what_is_too_old_is_not_told_as_if_it_were_now() -> None:
+    settings = Settings(interval_s=10)
+    one = snapshot(seen("g", {"clicks": [0]}, {("clicks", 0): 1}), settings=settings)
+    assert samples(settings, one, one.at + 59)
+    assert not samples(settings, one, one.at + 61)
+    assert b"".join(EMPTY.pieces()) == b""
+
+
+def test_lag_in_time_is_how_long_ago_the_log_passed_the_commit() -> None:
+    table = EndTimes("id", np.arange(2))
+    for at, end in ((100.0, 0), (110.0, 100), (120.0, 100), (130.0, 300)):
+        table.add(at, np.array([end, end]))
+    rows = np.zeros(6, dtype=np.int64)
+    lag = table.lag_seconds(rows, np.array([300, 400, 50, 100, 200, -1]), 140.0)
+    assert lag[:2].tolist() == [0, 0]
+    assert lag[2:5].tolist() == [35, 20, 15], "half way to 110; after 120, when the next one came; half way to 130"
+    assert np.isnan(lag[5])
+
+
+def test_an_older_commit_than_the_table_has_is_at_least_as_old_as_the_table() -> None:
+    table = EndTimes("id", np.arange(1))
+    table.add(100.0, np.array([500]))
+    table.add(110.0, np.array([600]))
+    assert table.lag_seconds(np.array([0]), np.array([3]), 115.0).tolist() == [15]
+    table.add(120.0, np.array([10]))
+    assert table.times.tolist() == [120.0], "records were lost: the offsets of before mean other messages"
+    assert not table.fits("other", np.arange(1))
+
+
+def test_client_ids_are_taken_out_of_member_ids_and_these_stay_different() -> None:
+    members: dict[str, dict[str, Any]] = {
+        "ann-0f": {"client_id": "ann"},
+        "bob-0f": {"client_id": "bob"},
+        "ann-ann-1": {"client_id": "ann"},
+        "Xy_z": {"client_id": ""},
+        "c": {"client_id": "c"},
+    }
+    shown = shown_ids(members)
+    assert len(set(shown.values())) == 5
+    assert not any("ann" in name or "bob" in name for name in shown.values())
+
+
+def test_otlp_sends_what_a_receiver_reads_under_the_collectors_names() -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+    from apportion.serve.otlp import NAMES, Exporter
+
+    bodies: list[bytes] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            import gzip
+
+            raw = self.rfile.read(int(self.headers["content-length"]))
+            bodies.append(gzip.decompress(raw) if self.headers.get("content-encoding") == "gzip" else raw)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    receiver = HTTPServer(("127.0.0.1", 0), Receiver)
+    Thread(target=receiver.serve_forever, daemon=True).start()
+    settings = Settings(cluster_name="c", otlp_endpoint=f"http://127.0.0.1:{receiver.server_port}/v1/metrics")
+
+    class Collected:
+        pass
+
+    one: Any = Collected()
+    one.snapshot = snapshot(seen(NAME, {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 7}), settings=settings)
+    Exporter(settings, one).close()
+    receiver.shutdown()
+    receiver.server_close()
+    told = ExportMetricsServiceRequest.FromString(b"".join(bodies))
+    metrics = {m.name: m for r in told.resource_metrics for s in r.scope_metrics for m in s.metrics}
+    assert set(metrics) == set(NAMES)
+    [point] = metrics["kafka.consumer_group.lag"].gauge.data_points
+    labels = {a.key: a.value.string_value or a.value.int_value for a in point.attributes}
+    assert (point.as_int, labels) == (3, {"kafka.cluster.alias": "c", "group": NAME, "topic": "clicks", "partition": 0})
+    assert json.dumps(labels)
