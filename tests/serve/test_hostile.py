@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,15 +39,11 @@ def answer_to(server: Serving, request: bytes) -> bytes:
     """All that comes back until the server hangs up."""
     with connect(server) as one:
         found = b""
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was said
             one.sendall(request)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # refused before all was said
-        try:
+        with suppress(ConnectionResetError, TimeoutError):
             while piece := one.recv(65536):
                 found += piece
-        except (ConnectionResetError, TimeoutError):
-            pass
         return found
 
 
