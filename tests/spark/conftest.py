@@ -12,17 +12,18 @@ pyspark = pytest.importorskip("pyspark", reason="the pipeline's tests need PySpa
 from tests.spark import made  # noqa: E402
 
 from apportion.errors import Unavailable  # noqa: E402
-from apportion.spark import session  # noqa: E402
+from apportion.spark import packages, session  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[pyspark.sql.SparkSession]:
-    """A local session with the Kafka connector, if its jars are here; skips where Java 17 is missing."""
+    """A local session with the Kafka connector, Delta and S3A, if their jars are here; skips without Java 17."""
     try:
         session.java()
     except Unavailable as missing:
         pytest.skip(str(missing))
-    with session.session(kafka=bool(session.connector_jars())) as running:
+    kafka, delta, s3 = (bool(packages.local_jars(one)) for one in packages.SETS)
+    with session.session(kafka=kafka, delta=delta, s3=s3) as running:
         yield running
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from apportion.errors import BadInput, Unavailable
 from apportion.inputs import cluster
-from apportion.spark import capture, job, session
+from apportion.spark import bronze, capture, job, session
 from apportion.spark.python_source import OffsetsStream, towards
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
@@ -318,7 +318,7 @@ def test_what_compaction_took_between_two_runs_is_seen(kafka: Broker, spark: Any
         "--add-config",
         "segment.ms=200,min.cleanable.dirty.ratio=0.001,max.compaction.lag.ms=200",
     )  # fmt: skip
-    wait_for_compaction(kafka, number, capture.position(tmp_path)[number])
+    wait_for_compaction(kafka, number, bronze.position(tmp_path)[number])
     lines: list[str] = []
     found = job.capture(kafka.bootstrap, tmp_path, spark=spark, progress=lines.append)
     assert found.missing > 0

@@ -24,6 +24,7 @@ from tests.spark.test_sinks import bytes_of
 from apportion.demo import dump as recorded
 from apportion.errors import BadInput, UnknownName
 from apportion.spark import job, schemas, sinks, sources, tables_page
+from apportion.spark.location import locate
 from apportion.spark.privacy import Personal, nameless_body
 
 pytestmark = pytest.mark.spark
@@ -185,10 +186,10 @@ def test_a_folder_that_is_a_link_remembers_its_dump(tmp_path: Path) -> None:
     (tmp_path / "a/dump").mkdir()
     out = tmp_path / "a/out"
     out.symlink_to(Path("disk/tables"))
-    (out / "source.json").write_text(job._source(out, tmp_path / "a/dump", {}))
-    assert job._remembered(out)[0] == tmp_path / "a/dump"
+    (out / "source.json").write_text(job._source(locate(out), locate(tmp_path / "a/dump"), {}))
+    assert job._remembered(locate(out), None)[0] == tmp_path / "a/dump"
     (tmp_path / "a").rename(tmp_path / "b")
-    assert job._remembered(tmp_path / "b/out")[0] == tmp_path / "b/dump"
+    assert job._remembered(locate(tmp_path / "b/out"), None)[0] == tmp_path / "b/dump"
 
 
 @pytest.mark.parametrize("how", ["drop", "hash"])

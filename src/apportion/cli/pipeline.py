@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables, tell
 from apportion.cli.parser import Parser, Usage, add_output, one_of, whole
 
+if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
+    from apportion.spark.job import TableStatus
+
 ACTIONS = ("capture", "build", "rebuild", "status")
 _OF: Final = {
     **dict.fromkeys(("bootstrap_server", "command_config", "context", "service"), ("capture",)),
     **dict.fromkeys(("allowed_lag", "personal_days", "hash_personal", "assignors"), ("build",)),
+    "form": ("capture", "build", "rebuild"),
     "dump": ("build", "rebuild"),
 }
 """Options that only some actions have; beside another one they would be passed over without a word."""
-_SAID: Final = {"dump": "from", "assignors": "assignor"}
+_SAID: Final = {"dump": "from", "assignors": "assignor", "form": "format"}
 SOURCES = ("auto", "connector", "python")
 DETAILS = (
     "capture  reads the records that were not read yet from a cluster into a dump\n"
@@ -32,6 +39,10 @@ EXAMPLES = (
         "apportion pipeline build --from dump --to tables -A range -A cooperative-sticky",
     ),
     ("how fresh are they?", "apportion pipeline status --to tables"),
+    (
+        "from an object store into a catalog, on a cluster (APPORTION_SPARK_MASTER)",
+        "apportion pipeline build --from s3a://lake/dump --to main.kafka",
+    ),
 )
 
 
@@ -40,7 +51,15 @@ def add_arguments(parser: Parser) -> None:
     kind = one_of(ACTIONS, "action")
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, type=kind, help=", ".join(ACTIONS))
     parser.add_argument("--from", metavar="DUMP", dest="dump", help="build, rebuild: the dump")
-    parser.add_argument("--to", metavar="FOLDER", help="capture: the dump; build, rebuild, status: the tables")
+    parser.add_argument(
+        "--to", metavar="PLACE",
+        help="capture: the dump; build, rebuild, status: the tables. A local folder, a URI (s3a://bucket/prefix, "
+        "hdfs://...), or catalog.schema",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format", metavar="FORM", dest="form",
+        help="parquet (a local folder's default) or delta (a URI's); of a catalog's tables what it knows",
+    )  # fmt: skip
     source.add_connection(parser)
     parser.add_argument("--service", action="store_true", help="capture: again and again, until Ctrl-C")
     parser.add_argument(
@@ -69,7 +88,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do it, with progress on standard error, and show what the folder holds then."""
     if args.to is None:
-        raise Usage("apportion pipeline", f"{args.action} needs --to FOLDER")
+        raise Usage("apportion pipeline", f"{args.action} needs --to PLACE")
     _check_options(args)
     if args.action == "capture":
         return _capture(args)
@@ -78,14 +97,17 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "build":
         if args.dump is None:
             raise Usage("apportion pipeline", "build needs --from DUMP")
-        job.build(
+        built = job.build(
             args.dump, args.to, allowed_lag=args.allowed_lag or 0, personal_days=args.personal_days,
             personal="hash" if args.hash_personal else "drop", assignors=args.assignors,
-            progress=tell,
+            form=args.form, progress=tell,
         )  # fmt: skip
     elif args.action == "rebuild":
-        job.rebuild(args.to, args.dump, progress=tell)
-    _show(args)
+        built = job.rebuild(args.to, args.dump, form=args.form, progress=tell)
+    else:
+        _show(args, job.status(args.to))
+        return 0
+    _show(args, built.tables)
     return 0
 
 
@@ -107,17 +129,15 @@ def _capture(args: argparse.Namespace) -> int:
     connection = source.connection(args)
     job.capture(
         connection.bootstrap, args.to, command_config=connection.properties, service=args.service,
-        interval_s=float(args.interval), source=args.source, progress=tell,
+        interval_s=float(args.interval), source=args.source, form=args.form, progress=tell,
     )  # fmt: skip
-    _show(args)
+    _show(args, job.status(args.to))
     return 0
 
 
-def _show(args: argparse.Namespace) -> None:
+def _show(args: argparse.Namespace, states: list[TableStatus]) -> None:
     from apportion.report.text import Table
-    from apportion.spark import job
 
-    states = job.status(args.to)
     names = ("name", "rows", "files", "size_bytes", "newest", "written")
     rows = [tuple(_plain(getattr(state, name)) for name in names) for state in states]
     if args.output == "json":

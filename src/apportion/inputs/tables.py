@@ -88,12 +88,21 @@ def next_offsets(path: str | Path) -> dict[int, int]:
 def check_version(folder: Path) -> None:
     """Refuse the tables of another version; a folder that does not tell is taken as it is."""
     try:
-        source = json.loads((folder / SOURCE).read_bytes())
-    except (OSError, ValueError):
+        text = (folder / SOURCE).read_bytes()
+    except OSError:
         return
-    version = source.get("version") if isinstance(source, dict) else None
+    check_version_of(f"{folder / SOURCE}", text)
+
+
+def check_version_of(where: str, text: str | bytes | None) -> None:
+    """The same for what a build kept beside its tables; None for nothing."""
+    try:
+        kept = json.loads(text or "null")
+    except ValueError:
+        return
+    version = kept.get("version") if isinstance(kept, dict) else None
     if isinstance(version, int) and version != VERSION:
-        raise BadInput(f"{folder / SOURCE}", f"tables of version {version}", f"version {VERSION}; take another folder")
+        raise BadInput(where, f"tables of version {version}", f"version {VERSION}; take another folder")
 
 
 def _others(folder: Path) -> dict[str, Present]:

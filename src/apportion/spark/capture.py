@@ -6,36 +6,30 @@
     DIR/capture.json, DIR/checkpoint/         whose records these are, and how far they go
 
 Spark's checkpoint decides which offsets a batch holds, before the batch is read; a batch whose file is there is not
-written again. So a capture that was killed goes on where it was, without a row lost or doubled.
+written again. So a capture that was killed goes on where it was, without a row lost or doubled. Elsewhere than in plain
+files of a local folder the same is kept as Delta tables (see ``bronze.py``), whose log remembers the batches.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from apportion.errors import BadInput, Unavailable
+from apportion.errors import BadInput, Unavailable, UnknownName
 from apportion.inputs import cluster
 from apportion.inputs.properties import Properties
-from apportion.spark import schemas, session, sinks
-from apportion.spark.files import MADE, writing
+from apportion.spark import bronze, schemas, session
+from apportion.spark.bronze import Bronze, Origin
+from apportion.spark.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-VERSION: Final = 1
-"""Of the folder's layout; a folder of another version is refused."""
 
 ROWS_A_BATCH: Final = 1_000_000
 Progress = Callable[[str], None]
@@ -58,43 +52,34 @@ class Captured:
     lost: int
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Whose records a folder holds: a folder takes those of one cluster, with one number of partitions."""
-
-    version: int
-    cluster_id: str | None
-    partitions: int
-    source: str
-
-
 def capture_once(
     spark: SparkSession,
     bootstrap: str,
-    folder: Path,
+    place: Location,
     properties: Properties,
     source: str,
     progress: Progress,
     rows_a_batch: int = ROWS_A_BATCH,
+    form: str = "parquet",
 ) -> Captured:
     """Everything that is there now and was not captured yet.
 
     Raises
-        Unavailable: the broker, or the right to read; BadInput: the folder holds something else.
+        Unavailable: the broker, or the right to read; BadInput: the place holds something else.
     """
-    with sinks.parquet(folder) as place, cluster.connect(bootstrap, properties) as there:
+    with bronze.opened(spark, place, form, progress) as kept, cluster.connect(bootstrap, properties) as there:
         before = _offsets_ends(there, bootstrap)
-        origin = Origin(VERSION, there.cluster_id(), len(before), source)
-        _settle_origin(folder, origin)
-        old = position(folder)
-        lost = _lost(folder, before, old)
+        origin = Origin(bronze.VERSION, there.cluster_id(), len(before), source)
+        _settle_origin(kept, origin)
+        old = kept.position()
+        lost = _lost(place, before, old)
         progress(f"reading __consumer_offsets of {bootstrap}: {_waiting(before, old)} offsets to go")
-        _run(_stream(spark, bootstrap, properties, origin, rows_a_batch), folder, place.staging)
-        new = position(folder)
-        _must_have_read(before, new, folder)
-        records, missing = _judge(folder, before, old, new)
+        kept.take(_stream(spark, bootstrap, properties, origin, rows_a_batch))
+        new = kept.position()
+        _must_have_read(before, new, kept)
+        records, missing = _judge(kept, before, old, new)
         progress(f"{records} records read; sampling log ends")
-        _sample(there, folder)
+        _sample(there, kept)
     if lost or missing:
         progress(_hidden(missing, lost))
     return Captured(records, missing, lost)
@@ -133,61 +118,35 @@ def _offsets_ends(there: cluster.Cluster, bootstrap: str) -> list[cluster.LogEnd
     return there.ends(partitions)
 
 
-def _settle_origin(folder: Path, origin: Origin) -> None:
-    """Write whose records these will be, or refuse a folder that holds something else."""
-    file = folder / "capture.json"
-    if not file.exists():
-        if (folder / "records").exists() or (folder / "checkpoint").exists():
-            raise BadInput(str(folder), "records, but no capture.json", "an empty folder, or one that a capture made")
-        _replace(file, lambda draft: draft.write_text(json.dumps(asdict(origin)) + "\n"))
+def _settle_origin(kept: Bronze, origin: Origin) -> None:
+    """Write whose records these will be, or refuse a place that holds something else."""
+    recorded = kept.origin()
+    if recorded is None:
+        if kept.holds_records() or kept.has_checkpoint():
+            raise BadInput(
+                str(kept.place), "records, but no capture.json", "an empty place, or one that a capture made"
+            )
+        kept.begin(origin)
         return
-    hint = "; capture into a new folder, the old one stays readable"
-    found = read_origin(folder)
+    hint = "; capture into a new place, the old one stays readable"
     for name, was, now in (
-        ("cluster", found.cluster_id, origin.cluster_id),
-        ("partitions of __consumer_offsets", found.partitions, origin.partitions),
-        ("source", found.source, origin.source),
+        ("cluster", recorded.cluster_id, origin.cluster_id),
+        ("partitions of __consumer_offsets", recorded.partitions, origin.partitions),
+        ("source", recorded.source, origin.source),
     ):
         if was != now:
-            raise BadInput(f"{folder}: {name}", f"{was} when the capture began", f"{now}, as it is now{hint}")
-    if any((folder / "records").glob("batch-*.parquet")) and not (folder / "checkpoint" / "offsets").is_dir():
-        raise BadInput(f"{folder}/checkpoint", "nothing", "the checkpoint of the records that are there")
+            raise BadInput(f"{kept.place}: {name}", f"{was} when the capture began", f"{now}, as it is now{hint}")
+    if kept.holds_records() and not kept.has_checkpoint():
+        raise BadInput(f"{kept.place}: checkpoint", "nothing", "the checkpoint of the records that are there")
 
 
-def read_origin(folder: Path) -> Origin:
-    """What ``capture.json`` says; refuses that of another version."""
-    file = folder / "capture.json"
-    try:
-        said = json.loads(file.read_text())
-        version = said["version"]
-        if version == VERSION:
-            return Origin(version, said["cluster_id"], int(said["partitions"]), str(said["source"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(str(file), "no description of a capture", "what the capture wrote; take a new folder") from error
-    raise BadInput(str(file), f"version {version}", f"version {VERSION}; capture into a new folder")
-
-
-def position(folder: Path) -> dict[int, int]:
-    """Partition -> next offset, as of the last batch that was finished; empty before the first."""
-    checkpoint = folder / "checkpoint"
-    done = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdigit()]
-    if not done:
-        return {}
-    try:
-        said = json.loads((checkpoint / "offsets" / str(max(done))).read_text().splitlines()[-1])
-    except (OSError, ValueError, IndexError) as error:
-        raise BadInput(str(checkpoint), "a checkpoint that cannot be read", "one of this version's") from error
-    said = said.get(cluster.OFFSETS, said)
-    return {int(number): int(offset) for number, offset in said.items()}
-
-
-def _lost(folder: Path, ends: list[cluster.LogEnds], old: dict[int, int]) -> int:
+def _lost(place: Location | Path, ends: list[cluster.LogEnds], old: dict[int, int]) -> int:
     """Offsets deleted before they were read; refuses a topic that is shorter than what was read of it."""
     for end in ends:
         if old.get(end.partition, 0) > end.end:
             what = f"offset {old[end.partition]} of partition {end.partition} was captured"
             needed = f"a log that goes so far; it ends at {end.end}, so the topic was made anew: take a new folder"
-            raise BadInput(f"{folder}: __consumer_offsets", what, needed)
+            raise BadInput(f"{place}: __consumer_offsets", what, needed)
     return sum(max(0, end.begin - old[end.partition]) for end in ends if end.partition in old)
 
 
@@ -223,43 +182,10 @@ def _stream(
     return spark.readStream.format("kafka").options(**options).load()
 
 
-def _run(stream: DataFrame, folder: Path, staging: Path) -> None:
-    """Read until what was there at the start is in files."""
-    records = folder / "records"
-    records.mkdir(exist_ok=True)
-
-    def keep(batch: DataFrame, number: int) -> None:
-        _keep(batch, number, folder, staging)
-
-    query = (
-        stream.writeStream.foreachBatch(keep)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-
-
-def _keep(batch: DataFrame, number: int, folder: Path, staging: Path) -> None:
-    """One batch as one file; nothing to do where it is there already."""
-    file = folder / "records" / f"batch-{number:09d}.parquet"
-    if file.exists():
-        return
-    stage = Path(tempfile.mkdtemp(prefix=f"batch-{number}-", dir=staging))
-    schema = schemas.arrow_schema(schemas.RECORDS)
-    columns = batch.select(*[field.name for field in schemas.RECORDS.schema])
-    sorted_rows = columns.repartition(1).sortWithinPartitions(*schemas.RECORDS.order)
-    for made in sorted_rows.mapInArrow(writing(stage, schema, None), MADE).collect():
-        os.replace(stage / made["file"], file)
-
-
 # -- after -----------------------------------------------------------------------------------------------------------
 
 
-def _must_have_read(before: list[cluster.LogEnds], new: dict[int, int], folder: Path) -> None:
+def _must_have_read(before: list[cluster.LogEnds], new: dict[int, int], kept: Bronze) -> None:
     """A source that sees less than the broker has must not pass for an empty topic."""
     short = [end for end in before if end.last_stable > max(end.begin, new.get(end.partition, 0))]
     if short:
@@ -269,24 +195,16 @@ def _must_have_read(before: list[cluster.LogEnds], new: dict[int, int], folder: 
             f"{what}, but the source read it to {new.get(one.partition, 0)}: nothing is lost, run it again"
         )
     there = sum(end.last_stable - end.begin for end in before)
-    if there and not any((folder / "records").glob("batch-*.parquet")):
+    if there and not kept.holds_records():
         what = "the source read no record of them; may this user read the topic?"
         raise Unavailable(f"__consumer_offsets holds {there} offsets, but {what}")
 
 
-def _judge(folder: Path, before: list[cluster.LogEnds], old: dict[int, int], new: dict[int, int]) -> tuple[int, int]:
+def _judge(kept: Bronze, before: list[cluster.LogEnds], old: dict[int, int], new: dict[int, int]) -> tuple[int, int]:
     """Records of this capture, and offsets in its range that have none."""
-    start = np.zeros(1 + max(end.partition for end in before), np.int64)
-    for end in before:
-        start[end.partition] = max(end.begin, old.get(end.partition, 0))
-    records = 0
-    for file in sorted((folder / "records").glob("batch-*.parquet"), reverse=True):
-        table = pq.read_table(file, columns=["partition", "offset"])
-        fresh = int((table["offset"].to_numpy() >= start[table["partition"].to_numpy()]).sum())
-        records += fresh
-        if not fresh:
-            break
-    passed = sum(max(0, offset - int(start[number])) for number, offset in new.items())
+    start = {end.partition: max(end.begin, old.get(end.partition, 0)) for end in before}
+    records = kept.count_from(start)
+    passed = sum(max(0, offset - start.get(number, 0)) for number, offset in new.items())
     return records, passed - records
 
 
@@ -299,34 +217,35 @@ def _hidden(missing: int, lost: int) -> str:
     return "; ".join(found) + ": what happened there is not known, and gold marks it as not complete"
 
 
-def _sample(there: cluster.Cluster, folder: Path) -> None:
+def _sample(there: cluster.Cluster, kept: Bronze) -> None:
     """Topics and log ends as they are now."""
     partitions = there.partitions()
-    ends = there.ends(partitions)
-    rows: list[dict[str, Any]] = [asdict(end) for end in ends]
-    table = pa.Table.from_pylist(rows, schema=schemas.arrow_schema(schemas.ENDS))
-    known = [
+    ends = [asdict(end) for end in there.ends(partitions)]
+    topics = [
         {"topic": one.topic, "topic_id": one.topic_id, "partition": one.partition, "racks": list(one.racks)}
         for one in partitions
     ]
-    samples = folder / "samples"
-    samples.mkdir(exist_ok=True)
-    stamp = int(datetime.now(UTC).timestamp() * 1000)
-    _replace(samples / f"ends-{stamp}.parquet", lambda draft: pq.write_table(table, draft))
-    topics = pa.Table.from_pylist(known, schema=schemas.arrow_schema(schemas.TOPICS))
-    _replace(folder / "topics.parquet", lambda draft: pq.write_table(topics, draft))
-    _replace(folder / "ends.parquet", lambda draft: pq.write_table(table, draft))
+    kept.sample(
+        pa.Table.from_pylist(ends, schema=schemas.arrow_schema(schemas.ENDS)),
+        pa.Table.from_pylist(topics, schema=schemas.arrow_schema(schemas.TOPICS)),
+    )
 
 
-def _replace(file: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file whole or not at all."""
-    draft = file.with_name(f".{file.name}.draft")
-    write(draft)
-    os.replace(draft, file)
+SOURCES: Final = ("auto", "connector", "python")
 
 
-def chosen_source(told: str) -> str:
-    """``connector`` or ``python``: what was told, else the connector where its jars are or can be fetched."""
-    if told != "auto":
-        return told
+def chosen_source(name: str, place: Location) -> str:
+    """``connector`` or ``python``: the one that is named, else what the folder began with, else the connector.
+
+    Into a local folder the source in Python stands in for a connector whose jars are not here; elsewhere, where an
+    executor would have to have a Kafka client of Python's, the jars are fetched.
+    """
+    if name not in SOURCES:
+        raise UnknownName("source", name, SOURCES)
+    if name != "auto":
+        return name
+    if place.kind != "folder":
+        return "connector"
+    if (place.folder / "capture.json").exists():
+        return bronze.read_origin(place.folder).source
     return "connector" if session.connector_jars() else "python"

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from apportion.errors import BadInput, MissingExtra, UnknownName
+from apportion.errors import BadInput, MissingExtra
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from apportion.inputs.properties import Properties
     from apportion.spark.capture import Captured
+    from apportion.spark.location import Location
     from apportion.spark.sinks import Sink
     from apportion.spark.sources import Dump
 
@@ -45,10 +47,11 @@ def silent(line: str) -> None:
 
 @dataclass(frozen=True)
 class Built:
-    """What a build made: records read, and rows of each table."""
+    """What a build made: records read, rows of each table, and how fresh each is."""
 
     records: int
     rows: dict[str, int]
+    tables: list[TableStatus]
 
 
 def capture(
@@ -59,18 +62,24 @@ def capture(
     service: bool = False,
     interval_s: float = 60.0,
     source: str = "auto",
+    form: str | None = None,
     rows_a_batch: int = 1_000_000,
     spark: SparkSession | None = None,
     progress: Progress = silent,
 ) -> Captured:
     """Read what ``__consumer_offsets`` holds, and was not read yet, into a dump; then sample the log ends.
 
+    directory
+        A local folder, a URI that Spark has a driver for, or ``catalog.schema`` (see ``location.locate``).
     command_config
         A properties file of Kafka's own tools, or what was read of one.
     service
         Do it again every ``interval_s`` seconds, until the process is interrupted.
     source
-        ``connector`` (Spark's own), ``python`` (nothing but pip), or ``auto``: the connector where its jars are.
+        ``connector`` (Spark's own), ``python`` (nothing but pip), or ``auto``: the connector, but for a local folder
+        where its jars are not on this machine.
+    form
+        As in ``build``.
     Raises
         Unavailable: no broker, no permission, a full disk. BadInput: the folder belongs to another cluster, or to
         another number of partitions, or to another version.
@@ -80,29 +89,28 @@ def capture(
     from apportion.inputs.properties import Properties, read_properties
     from apportion.spark import capture as capturing
     from apportion.spark import errors, session
+    from apportion.spark.location import form_of, locate
 
-    if source not in ("auto", "connector", "python"):
-        raise UnknownName("source", source, ["auto", "connector", "python"])
-    folder = Path(directory).absolute()
+    place = locate(directory)
+    chosen = form_of(place, form)
     properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
-    with errors.plainly(folder):
-        if source == "auto" and (folder / "capture.json").exists():
-            source = capturing.read_origin(folder).source
-        source = capturing.chosen_source(source)
+    with errors.plainly(place.root):
+        source = capturing.chosen_source(source, place)
         with connect(bootstrap, properties):  # a wrong address shows before Spark takes its seconds
             progress("starting Spark")
-        with session.session(spark, kafka=source == "connector") as running:
+        wanted = session.wanted(place, place, chosen)
+        with session.session(spark, kafka=source == "connector", **wanted) as running:
 
             def once() -> Captured:
-                with errors.plainly(folder):
+                with errors.plainly(place.root):
                     return capturing.capture_once(
-                        running, bootstrap, folder, properties, source, progress, rows_a_batch
+                        running, bootstrap, place, properties, source, progress, rows_a_batch, chosen
                     )
 
             if not service:
                 return once()
-            for found in capturing.capture_on(once, interval_s, progress):
-                progress(f"{found.records} records; next in {interval_s:.0f} s")
+            for captured in capturing.capture_on(once, interval_s, progress):
+                progress(f"{captured.records} records; next in {interval_s:.0f} s")
     raise AssertionError("a service ends by being interrupted")
 
 
@@ -113,64 +121,128 @@ def build(
     allowed_lag: int = 0,
     personal_days: int | None = None,
     personal: str = "drop",
+    form: str | None = None,
     assignors: Sequence[str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = silent,
 ) -> Built:
     """Make every table of ``out`` from the records of ``dump``.
 
+    dump, out
+        A local folder, a URI that Spark has a driver for, or ``catalog.schema`` (see ``location.locate``).
     allowed_lag
         Messages that count as none in ``gold/verdicts``.
     personal_days, personal
         Client ids, hosts and user data in records older than this before the newest are dropped, or ``hash``-ed.
+    form
+        ``parquet`` (a local folder's default) or ``delta`` (a URI's only one); for a catalog what it is told to use.
     assignors
         Strategies in ``gold/whatif``, which costs in proportion to their number; all known ones by default.
     Raises
         UnknownName: no such strategy. BadInput: the dump is none, or is broken. Unavailable: the disk is full, the
-        folder cannot be written.
+        folder cannot be written, another build is at work there.
     """
-    dump, out = Path(dump).absolute(), Path(out).absolute()
     _needs_libraries()
     from apportion.assignors import find
     from apportion.inputs import tables
-    from apportion.spark import errors, session, sinks, sources
+    from apportion.spark import errors, session, sources
+    from apportion.spark.location import form_of, locate
 
+    origin, place = locate(dump), locate(out)
+    chosen_form = form_of(place, form)
     settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
+    if form is not None:
+        settings["form"] = form
     if assignors is not None:
         settings["assignors"] = [find(name).name for name in assignors]
     if spark is None:
         session.java()  # where it is missing, no folder is made first
-    with errors.plainly(dump):
-        quick = sources.check_dump(dump) < QUICK_ROWS
-        tables.check_version(out)
-        sinks.check_form(out, "parquet")
+    quick = _checked(origin, place, chosen_form)
     progress("starting Spark")
-    with (
-        errors.plainly(out),
-        sinks.parquet(out) as sink,
-        # Between the two: its threads end when the session has, and before their drafts are swept away.
-        ThreadPoolExecutor(AT_ONCE) as pool,
-        session.session(spark, quick=quick) as running,
-    ):
-        source = sources.read_dump(running, dump)
-        sink.reader = running
-        _make(pool, sink, source, _steps(source, **settings), progress)
-        sink.keep(tables.SOURCE, _source(out, dump, settings))
+    with errors.plainly(out), _at_work(place, chosen_form, origin, spark, quick, progress) as (sink, running, pool):
+        tables.check_version_of(str(place), sink.text(tables.SOURCE))
+        source = sources.open_dump(running, origin)
+        steps = _steps(source, **{name: value for name, value in settings.items() if name != "form"})
+        _make(pool, sink, source, steps, progress)
+        sink.keep(tables.SOURCE, _source(place, origin, settings))
         sink.publish()
-    return Built(source.count, {state.name: state.rows for state in status(out)})
+        states = status(out, spark=running)
+    return Built(source.count, {state.name: state.rows for state in states}, states)
+
+
+def _checked(origin: Location, place: Location, form: str) -> bool:
+    """Refuse what can be seen to be wrong without Spark; whether the dump is so small that a quick session is better.
+
+    What is not in a local folder is not seen before Spark starts.
+    """
+    from apportion.inputs import tables
+    from apportion.spark import errors, sinks, sources
+
+    quick = False
+    with errors.plainly(origin.root):
+        if origin.kind == "folder" and not sources.is_delta(origin):
+            quick = sources.check_dump(origin.folder) < QUICK_ROWS
+        if place.kind == "folder":
+            tables.check_version(place.folder)
+            sinks.check_form(place.folder, form)
+    return quick
+
+
+@contextmanager
+def _at_work(
+    place: Location, form: str, origin: Location, spark: SparkSession | None, quick: bool, progress: Progress
+) -> Iterator[tuple[Sink, SparkSession, ThreadPoolExecutor]]:
+    """Alone with the place: its sink, a session, and threads that make tables at the same time."""
+    from apportion.spark import lake, session, sinks
+
+    wanted = session.wanted(origin, place, form)
+    if place.kind == "folder" and form == "parquet":
+        with (
+            sinks.parquet(place.folder) as folder,
+            # Between the two: its threads end when the session has, and before their drafts are swept away.
+            ThreadPoolExecutor(AT_ONCE) as pool,
+            session.session(spark, quick=quick, **wanted) as running,
+        ):
+            folder.reader = running
+            if session.is_remote(running):
+                sinks.check_shared(folder.staging, running)
+            yield folder, running, pool
+        return
+    with (
+        session.session(spark, quick=quick, **wanted) as running,
+        lake.opened(running, place, form, progress) as sink,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        yield sink, running, pool
 
 
 def rebuild(
-    out: Path | str, dump: Path | str | None = None, *, spark: SparkSession | None = None, progress: Progress = silent
+    out: Path | str,
+    dump: Path | str | None = None,
+    *,
+    form: str | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress = silent,
 ) -> Built:
-    """Make every table of ``out`` anew from bronze, to the same bytes, with the dump and settings of the last time.
+    """Make every table of ``out`` anew from bronze, to the same rows, with the dump and settings of the last time.
+
+    On plain Parquet to the same bytes.
 
     dump
         Another place where the records are now.
     """
-    out = Path(out).absolute()
-    last, settings = _remembered(out)
-    return build(last if dump is None else dump, out, **settings, spark=spark, progress=progress)
+    from apportion.spark import lake, session
+    from apportion.spark.location import form_of, locate
+
+    place = locate(out)
+    if place.kind == "folder" and not any(place.folder.glob("*/*/_delta_log")):
+        last, settings = _remembered(place, None)
+        return build(last if dump is None else dump, out, **settings, spark=spark, progress=progress)
+    chosen = form_of(place, form or ("delta" if place.kind == "folder" else None))
+    with session.session(spark, **session.wanted(place, place, chosen)) as running:
+        text = lake.Manifest.read(running, lake.tables_of(place, chosen)).texts.get("source.json")
+        last, settings = _remembered(place, text)
+        return build(last if dump is None else dump, out, **settings, spark=running, progress=progress)
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
@@ -210,14 +282,14 @@ def _steps(
     source: Dump, allowed_lag: int, personal_days: int | None, personal: str, assignors: Sequence[str] | None = None
 ) -> dict[str, Make]:
     """Table -> how it is made from those before it."""
-    from apportion.spark import decode, gold, session, sources
+    from apportion.spark import decode, gold, session
     from apportion.spark.privacy import Personal
 
     seen = decode.scan(source.records)
     records = committed = decode.deduplicate(source.records, seen)
     if seen.light:
         roomy = session.by_rows(records.sparkSession)
-        committed = decode.deduplicate(sources.read_files(roomy, source.files).records, seen)
+        committed = decode.deduplicate(source.records_in(roomy), seen)
     rule = Personal(personal_days, personal)
     return {
         "silver/commits": lambda t: decode.commits(committed),
@@ -255,12 +327,21 @@ class TableStatus:
     written: datetime | None
 
 
-def status(folder: Path | str) -> list[TableStatus]:
-    """Every table of a folder, from the footers of its files; Spark is not needed."""
-    folder = Path(folder)
+def status(where: Path | str, *, spark: SparkSession | None = None) -> list[TableStatus]:
+    """Every table of a place; of plain files from their footers, for which Spark is not needed."""
+    from apportion.spark.location import locate
+
+    _needs_libraries()
+    place = locate(where)
+    if place.kind != "folder" or any(place.folder.glob("**/_delta_log")):
+        from apportion.spark import errors, session, statuses
+
+        chosen = session.wanted(place, place, "delta")
+        with errors.plainly(str(where)), session.session(spark, **chosen) as running:
+            return statuses.of_lake(running, place)
+    folder = place.folder
     if not folder.is_dir():
         raise BadInput(str(folder), "no such folder", "a folder that a capture or a build made")
-    _needs_libraries()
     names = [name for name in ("records", *_table_names()) if any((folder / name).glob("*.parquet"))]
     if not names:
         raise BadInput(str(folder), "no tables", "a folder that a capture or a build made")
@@ -324,30 +405,41 @@ def _needs_libraries() -> None:
         raise MissingExtra("The pipeline", "spark") from error
 
 
-def _source(out: Path, dump: Path, settings: Mapping[str, object]) -> str:
+def _source(place: Location, origin: Location, settings: Mapping[str, object]) -> str:
     """What a build leaves beside its tables, so that they can be made anew."""
     from apportion.inputs.tables import VERSION
 
-    # Both without symbolic links: ".." leads out of the folder that a link stands for, not out of the link's.
-    way = os.path.relpath(dump.resolve(), out.resolve())
-    said = {"version": VERSION, "dump": way, "settings": settings}
-    return json.dumps(said) + "\n"
+    way = origin.root
+    if origin.kind == "folder" and place.kind == "folder":
+        # Both without symbolic links: ".." leads out of the folder that a link stands for, not out of the link's.
+        way = os.path.relpath(origin.folder.resolve(), place.folder.resolve())
+    return json.dumps({"version": VERSION, "dump": way, "kind": origin.kind, "settings": settings}) + "\n"
 
 
-def _remembered(out: Path) -> tuple[Path, dict[str, Any]]:
-    """The dump and the settings of the last build."""
+def _remembered(place: Location, text: str | None) -> tuple[Path | str, dict[str, Any]]:
+    """The dump and the settings of the last build.
+
+    text
+        Its ``source.json``, where that is no file of a folder.
+    """
     from apportion.inputs import tables
 
-    tables.check_version(out)
+    if place.kind == "folder":
+        tables.check_version(place.folder)
+    tables.check_version_of(str(place), text)
+    dump: Path | str
     try:
-        said = json.loads((out / tables.SOURCE).read_text())
-        dump, settings = (out / str(said["dump"])).resolve(), dict(said["settings"])
+        remembered = json.loads((place.folder / tables.SOURCE).read_text() if text is None else text)
+        dump, settings = str(remembered["dump"]), dict(remembered["settings"])
+        if remembered.get("kind", "folder") == "folder":
+            dump = (place.folder / dump).resolve() if place.kind == "folder" else Path(dump)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        needed = "a folder that a build made, or the dump to build from"
-        raise BadInput(str(out), f"no {tables.SOURCE} that tells where the records are", needed) from error
-    known: dict[str, Any] = {"allowed_lag": int, "personal_days": (int, type(None)), "personal": str}
+        needed = "a place that a build made, or the dump to build from"
+        raise BadInput(str(place), f"no {tables.SOURCE} that tells where the records are", needed) from error
+    known: dict[str, Any] = {"allowed_lag": int, "personal_days": (int, type(None)), "personal": str, "form": str}
     known["assignors"] = list
     for name, value in settings.items():
         if not isinstance(value, known.get(name, ())):
-            raise BadInput(f"{out / tables.SOURCE}: {name}", repr(value), "the settings of a build, as it wrote them")
+            where = f"{place}/{tables.SOURCE}: {name}"
+            raise BadInput(where, repr(value), "the settings of a build, as it wrote them")
     return dump, settings

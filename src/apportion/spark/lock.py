@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
+from uuid import uuid4
 
 from apportion.errors import Unavailable
 
@@ -57,6 +58,8 @@ class Owner:
         What processes must share for one to see the other's: a boot of a kernel, and a namespace of processes.
     started
         When the process began, by that kernel's clock: its number may be another's by now.
+    token
+        No two owners have the same.
     beat
         Goes up while the owner lives.
     """
@@ -66,6 +69,7 @@ class Owner:
     pid: int
     started: str
     since: str
+    token: str = ""
     beat: int = 0
 
     def seen_dead(self) -> bool | None:
@@ -197,18 +201,18 @@ def _owner(shelf: Shelf, number: int) -> Owner | None:
 
 
 def _name(number: int) -> str:
-    return f"lock_{number:09d}"
+    return f"{number:09d}"
 
 
 def _number(name: str) -> int:
-    digits = name.removeprefix("lock_").partition(".")[0]
-    return int(digits) if name.startswith("lock_") and digits.isdigit() else 0
+    digits = name.partition(".")[0]
+    return int(digits) if digits.isdigit() else 0
 
 
 def this_process() -> Owner:
     """Ourselves."""
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return Owner(socket.gethostname(), _machine(), os.getpid(), _started(os.getpid()) or "", since)
+    return Owner(socket.gethostname(), _machine(), os.getpid(), _started(os.getpid()) or "", since, uuid4().hex)
 
 
 def _machine() -> str:

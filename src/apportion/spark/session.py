@@ -1,10 +1,12 @@
-"""One place that makes a local Spark: two threads, UTC, quiet, bounded memory, nothing left behind.
+"""One place that makes a Spark: on this machine, quiet and bounded, nothing left behind; or on a cluster.
 
-On a cluster nothing of this is needed: hand your own session to the functions of ``apportion.spark.job``.
+``APPORTION_SPARK_MASTER`` names a cluster, ``APPORTION_SPARK_CONF`` settings that win over ours (see ``settings.py``).
+A session that is handed in is used as it is, but for what tables need; this package travels to its executors too.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -15,57 +17,62 @@ import sys
 import tempfile
 import threading
 import warnings
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from apportion.errors import MissingExtra, Unavailable
+from apportion.spark import settings
+from apportion.spark.packages import DELTA, KAFKA, S3A, local_jars
+from apportion.spark.settings import DELTA_SETTINGS, TABLE_SETTINGS
+from apportion.spark.shelves import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+    from apportion.spark.location import Location
+
 BRING: Final = (
     "brew install openjdk@17" if sys.platform == "darwin" else "sudo apt-get install -y openjdk-17-jre-headless"
 )
 
 ROWS_A_BATCH: Final = 10_000
 """Spark's own: ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
+TASKS_A_CORE: Final = 2
 _SCRATCH: Final = "apportion-spark-"
-
-# What the tables need, whoever made the session: times in UTC and as Parquet's own type, no calendar of 1582.
-TABLE_SETTINGS: Final = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.legacy.parquet.nanosAsLong": "true",
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-}
 
 
 @contextmanager
-def session(given: SparkSession | None = None, *, quick: bool = True, kafka: bool = False) -> Iterator[SparkSession]:
-    """The given session, left running, or a local one that ends with the block.
+def session(
+    given: SparkSession | None = None,
+    *,
+    quick: bool = True,
+    kafka: bool = False,
+    delta: bool = False,
+    s3: bool = False,
+) -> Iterator[SparkSession]:
+    """The given session, left running, or one of our own that ends with the block.
 
     quick
         Tuned for inputs below a million rows (the JVM compiles less and starts sooner).
-    kafka
-        With the connector on its class path, if its jars are here (see ``connector_jars``).
+    kafka, delta, s3
+        With the jars that these need, ours or fetched by Spark (see ``packages``); of a given session, what it has.
     Raises
         MissingExtra: PySpark is not installed. Unavailable: Java 17 or newer is missing.
     """
     if given is not None:
         settle(given)
+        carry_package(given)
         yield given
         return
     scratch = _scratch()
     try:
         with _interrupts_left_alone():
-            spark = local(scratch, quick=quick, kafka=kafka)
+            spark = start(scratch, quick=quick, kafka=kafka, delta=delta, s3=s3)
         with _py4j_quiet():
             try:
                 yield spark
@@ -77,10 +84,23 @@ def session(given: SparkSession | None = None, *, quick: bool = True, kafka: boo
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def wanted(origin: Location, place: Location, form: str) -> dict[str, bool]:
+    """Which jars a session needs that reads from one place and writes to another: arguments of ``session``."""
+    delta = form not in ("parquet",) or any(one.kind != "folder" or _holds_delta(one) for one in (origin, place))
+    return {"delta": delta, "s3": origin.on_s3 or place.on_s3}
+
+
+def _holds_delta(location: Location) -> bool:
+    return any(location.folder.glob("*/_delta_log")) or any(location.folder.glob("*/*/_delta_log"))
+
+
 def settle(spark: SparkSession) -> None:
     """Give a session of somebody else's the settings that the tables need."""
     for name, value in TABLE_SETTINGS.items():
         spark.conf.set(name, value)
+    for name, value in DELTA_SETTINGS.items():
+        if spark.conf.get(name, None) is None:
+            spark.conf.set(name, value)
 
 
 def by_rows(spark: SparkSession) -> SparkSession:
@@ -96,30 +116,84 @@ def by_rows(spark: SparkSession) -> SparkSession:
     return sibling
 
 
-def local(scratch: Path, *, quick: bool = True, kafka: bool = False) -> SparkSession:
-    """A new local session whose files are all below ``scratch``."""
+def start(
+    scratch: Path, *, quick: bool = True, kafka: bool = False, delta: bool = False, s3: bool = False
+) -> SparkSession:
+    """A new session; the files of this machine's part of it are all below ``scratch``."""
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         raise MissingExtra("The pipeline", "spark")
     java()
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(f"local[{cores()}]").appName("apportion")
-    for name, value in _settings(scratch, quick, kafka).items():
+    sets = [one for one, wanted in ((KAFKA, kafka), (DELTA, delta), (S3A, s3)) if wanted]
+    chosen = settings.settings(scratch, cores(), quick, sets)
+    # Executors run the Python that the driver's environment names, whatever the settings say of it.
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = chosen.get("spark.pyspark.python") or sys.executable
+    builder = SparkSession.builder.appName("apportion")
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     log = scratch / "spark.log"
     try:
         with _stderr_into(log):
             spark = builder.getOrCreate()
     except Exception as error:
-        said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        last = said[-1] if said else str(error).splitlines()[0]
-        raise Unavailable(f"Spark did not start: {last}") from error
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        raise Unavailable(f"Spark did not start: {_reason(lines, error)}") from error
+    if not settings.is_local(chosen["spark.master"]):
+        carry_package(spark)
+        if "spark.sql.shuffle.partitions" not in chosen:
+            pieces = max(2, TASKS_A_CORE * spark.sparkContext.defaultParallelism)
+            spark.conf.set("spark.sql.shuffle.partitions", str(pieces))
     spark.sparkContext.setLogLevel("ERROR")
     # PySpark prints each failed query as JSON too; what failed is raised and told in a sentence.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
+
+
+def _reason(lines: list[str], error: Exception) -> str:
+    """Why Spark did not start: what it said was wrong, else its last line."""
+    for line in reversed(lines):
+        if re.search(r"[Ee]xception: |ERROR|unresolved dependency|not found", line):
+            return line
+    return lines[-1] if lines else str(error).splitlines()[0]
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether a session's tasks run in other processes, maybe on other machines."""
+    return is_connect(spark) or not settings.is_local(spark.sparkContext.master or "")
+
+
+def carry_package(spark: SparkSession) -> None:
+    """Give this package to a cluster's executors, as a zip: they need nothing of ours installed."""
+    if not is_remote(spark):
+        return
+    if is_connect(spark):
+        with suppress(Exception):  # sent before: a server refuses the same name twice only if the bytes differ
+            spark.addArtifacts(str(_zip()), pyfile=True)
+    elif str(_zip()) not in _CARRIED.setdefault(spark.sparkContext.applicationId or "", set()):
+        spark.sparkContext.addPyFile(str(_zip()))
+        _CARRIED[spark.sparkContext.applicationId or ""].add(str(_zip()))
+
+
+_CARRIED: Final[dict[str, set[str]]] = {}
+
+
+@cache
+def _zip() -> Path:
+    """This package as a zip, kept for as long as the process lives: Spark serves it from where it is."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    package = Path(__file__).parents[1]
+    archive = folder / "apportion.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(package.rglob("*")):
+            inside = file.relative_to(package)
+            # The recorded dump, the page's assets and the broker's sources are for the machine of a person.
+            if file.is_file() and file.suffix in (".py", ".json") and inside.parts[0] not in ("testing", "demo"):
+                packed.write(file, str(Path("apportion") / inside))
+    return archive
 
 
 def cores() -> int:
@@ -144,52 +218,8 @@ def java() -> str:
 
 
 def connector_jars() -> list[Path]:
-    """The connector's jars of this machine: in ``$APPORTION_JARS/spark``, the source tree or the user's cache."""
-    root = Path(__file__).parents[3]
-    told = os.environ.get("APPORTION_JARS")
-    homes = [Path(told).expanduser()] if told else [root / ".jars", Path.home() / ".cache" / "apportion" / "jars"]
-    for home in homes:
-        if jars := sorted((home / "spark").glob("*.jar")):
-            return jars
-    return []
-
-
-def _settings(scratch: Path, quick: bool, kafka: bool) -> dict[str, str]:
-    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-    java_options = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={scratch}", "-XX:+UseSerialGC"]
-    java_options += [f"-Dderby.system.home={scratch}"]
-    if quick:
-        java_options.append("-XX:TieredStopAtLevel=1")
-    settings = {
-        **TABLE_SETTINGS,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": os.environ.get("APPORTION_SPARK_MEMORY", "2g"),
-        "spark.driver.extraJavaOptions": " ".join(java_options),
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.shuffle.partitions": str(cores()),
-        "spark.sql.files.maxPartitionBytes": "16m",
-        "spark.sql.adaptive.enabled": "false" if quick else "true",
-        # A Python worker on a busy machine may need long to come up; 15 s is Spark's own patience.
-        "spark.python.authenticate.socketTimeout": "120s",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        # A worker that a broken record could kill must not take an hour of retries with it.
-        "spark.task.maxFailures": "1",
-    }
-    if kafka:
-        settings |= _connector_settings()
-    return settings
-
-
-def _connector_settings() -> dict[str, str]:
-    """Local jars if they are there, else the coordinates for Spark to fetch."""
-    if jars := connector_jars():
-        return {"spark.jars": ",".join(map(str, jars))}
-    import pyspark
-
-    return {"spark.jars.packages": f"{CONNECTOR}:{pyspark.__version__}"}
+    """The Kafka connector's jars of this machine."""
+    return local_jars(KAFKA)
 
 
 @contextmanager

@@ -13,16 +13,18 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+import pyarrow as pa
 from pyspark.sql import functions as sql
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark.files import MADE, sync, write_empty, writing
 from apportion.spark.schemas import TABLES, TableSchema, arrow_schema
+from apportion.spark.shelves import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -141,6 +143,26 @@ def check_form(root: Path, form: str) -> None:
         raise BadInput(str(root), "Delta tables", "--format delta, or another folder")
 
 
+def check_shared(staging: Path, spark: SparkSession) -> None:
+    """Refuse a local folder that a cluster's executors do not see: what they wrote would stay on their own disks."""
+    sign = staging / "seen"
+    sign.write_text("")
+    sync(sign)
+    folder = str(sign)
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            seen = pa.array([os.path.exists(folder)] * batch.num_rows)
+            yield pa.RecordBatch.from_arrays([seen], names=["seen"])
+
+    tasks = max(2, spark.sparkContext.defaultParallelism) if not is_connect(spark) else 2
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(look, "seen boolean").collect()
+    sign.unlink()
+    if not all(row["seen"] for row in rows):
+        what = "a folder of this machine, which the cluster's executors do not share"
+        raise BadInput(str(staging.parent), what, "a URI such as s3a://bucket/prefix, catalog.schema, or a shared disk")
+
+
 def recover(root: Path) -> None:
     """Finish what a dead run had begun to publish, or forget what it had not."""
     for staging in sorted(root.glob(f"{STAGING}*")):
@@ -177,7 +199,7 @@ class ParquetSink:
         pieces = {file.stem.partition(_PIECE)[2] for file in old}
         if not old or len(pieces) > PIECES:
             before = self.read(name)
-            whole = rows if before is None else before.unionByName(_columns(rows, table))
+            whole = rows if before is None else before.unionByName(columns_of(rows, table))
             return self.write(name, whole, table, files)
         stage = self._stage(name)
         number = 1 + max((int(piece) for piece in pieces if piece.isdigit()), default=0)
@@ -231,7 +253,7 @@ class ParquetSink:
 
     def _write(self, stage: Path, rows: DataFrame, table: TableSchema, files: int, suffix: str) -> bool:
         """Whether there were rows to write."""
-        dealt = in_order(_columns(rows, table), table, files)
+        dealt = in_order(columns_of(rows, table), table, files)
         day = _DAY if table.day else None
         return bool(dealt.mapInArrow(writing(stage, arrow_schema(table), day, suffix), MADE).collect())
 
@@ -244,10 +266,11 @@ class ParquetSink:
 def replaced(before: DataFrame, rows: DataFrame, touched: DataFrame, table: TableSchema) -> DataFrame:
     """A table's rows with those of the touched groups replaced."""
     keys = touched.columns
-    return before.join(touched.distinct(), keys, "left_anti").unionByName(_columns(rows, table))
+    return before.join(touched.distinct(), keys, "left_anti").unionByName(columns_of(rows, table))
 
 
-def _columns(rows: DataFrame, table: TableSchema) -> DataFrame:
+def columns_of(rows: DataFrame, table: TableSchema) -> DataFrame:
+    """Exactly the table's columns, in its order."""
     return rows.select(*[sql.col(f"`{field.name}`") for field in table.schema])
 
 

@@ -1,22 +1,26 @@
-"""A dump as Spark's tables, whatever form its files store their columns in."""
+"""A dump as Spark's tables, wherever it is and whatever form its files store their columns in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 
+from apportion.errors import BadInput
 from apportion.inputs import dump_files
 from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS, DumpFiles, Forms
 from apportion.inputs.parquet import INT96, Check
-from apportion.spark import schemas
+from apportion.spark import lake, schemas
+from apportion.spark.location import Location, check_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 ROWS_A_TASK: Final = 250_000
 """Where a file gives Spark no smaller pieces, rows are dealt out anew in pieces of this size."""
@@ -33,21 +37,40 @@ _NO_CHECKSUMS: Final = {
 class Dump:
     """A dump's tables, unread: Spark reads them when a result is asked for.
 
-    files
-        What they are read from; a capture may have put more beside them since.
     records
         (key, value, partition, offset, timestamp)
     ends
         Every sample that was taken, the newest and those in ``samples/``.
     count
         Rows of ``records``.
+    records_in
+        The same records for another session: those of the same files or version, whatever a capture put beside them
+        since.
     """
 
-    files: DumpFiles
     records: DataFrame
     ends: DataFrame
     topics: DataFrame
     count: int
+    records_in: Callable[[SparkSession], DataFrame]
+
+
+def open_dump(spark: SparkSession, location: Location) -> Dump:
+    """The tables of a dump: plain files in a folder or below a URI, Delta tables in either, or a catalog's.
+
+    Raises
+        BadInput: there is no dump, or a column is missing or of the wrong type.
+    """
+    if location.kind == "folder" and not is_delta(location):
+        return read_dump(spark, location.folder)
+    if location.kind == "catalog":
+        check_catalog(spark, location)
+    return _of_lake(spark, location)
+
+
+def is_delta(location: Location) -> bool:
+    """Whether a local folder holds a dump of Delta tables."""
+    return (location.folder / "records" / "_delta_log").is_dir()
 
 
 def check_dump(folder: Path) -> int:
@@ -64,13 +87,98 @@ def read_files(spark: SparkSession, files: DumpFiles) -> Dump:
     """The tables of files that were found before."""
     footers = [pq.read_metadata(file) for file in files.records]
     count = sum(footer.num_rows for footer in footers)
-    records = _table(spark, files.records, RECORDS, schemas.RECORDS)
+    pieces = -(-count // ROWS_A_TASK)
+
+    def records_in(session: SparkSession) -> DataFrame:
+        records = _table(session, files.records, RECORDS, schemas.RECORDS)
+        return records.repartition(pieces) if pieces > sum(footer.num_row_groups for footer in footers) else records
+
     ends = _table(spark, {**files.samples, **files.ends}, ENDS, schemas.ENDS)
     topics = _table(spark, files.topics, TOPICS, schemas.TOPICS)
-    pieces = -(-count // ROWS_A_TASK)
-    if pieces > sum(footer.num_row_groups for footer in footers):
-        records = records.repartition(pieces)
-    return Dump(files, records, ends.distinct(), topics, count)
+    return Dump(records_in(spark), ends.distinct(), topics, count, records_in)
+
+
+def _of_lake(spark: SparkSession, location: Location) -> Dump:
+    """Delta tables, or files, as they are now."""
+    records = _pinned(spark, location, "records", RECORDS, schemas.RECORDS)
+    ends = _pinned(spark, location, "ends", ENDS, schemas.ENDS)
+    if records is None or ends is None:
+        what = "records" if records is None else "ends"
+        raise BadInput(str(location), f"no table {what}", "a dump: a place that a capture made, or files of one")
+    topics = _pinned(spark, location, "topics", TOPICS, schemas.TOPICS)
+    samples = _pinned(spark, location, "samples", ENDS, schemas.ENDS)
+    nobody = sql.col("partition").isNull() | sql.col("offset").isNull() | sql.col("timestamp").isNull()
+    seen = records(spark).agg(sql.count(sql.lit(1)), sql.count(sql.when(nobody, 1))).collect()[0]
+    if seen[1]:
+        raise BadInput(f"{location}: records", f"{seen[1]} rows without a partition, offset or time", "each has them")
+    all_ends = ends(spark) if samples is None else ends(spark).unionByName(samples(spark))
+    described = _table(spark, {}, TOPICS, schemas.TOPICS) if topics is None else topics(spark)
+    return Dump(records(spark), all_ends.distinct(), described, seen[0], records)
+
+
+def _pinned(
+    spark: SparkSession, location: Location, name: str, columns: Mapping[str, Check], table: schemas.TableSchema
+) -> Callable[[SparkSession], DataFrame] | None:
+    """A table of a dump in the version, or of the files, that it has now, for any session; None where it is missing."""
+    tables, named = lake.bronze(location, name)
+    if (version := lake.newest_version(spark, tables, named)) is not None:
+        return lambda session: _columns_of(tables.read(session, named, version), location, name, columns, table)
+    if location.kind == "catalog" and lake.is_there(spark, tables, named):
+        return lambda session: _columns_of(tables.read(session, named, None), location, name, columns, table)
+    paths = _files_of(spark, location, name)
+    if paths is None:
+        return None
+
+    def read(session: SparkSession) -> DataFrame:
+        frame = session.read.options(**_NO_CHECKSUMS, globPaths="false").parquet(*paths)
+        return _columns_of(frame, location, name, columns, table)
+
+    return read
+
+
+def _files_of(spark: SparkSession, location: Location, name: str) -> list[str] | None:
+    """The plain Parquet files below ``NAME`` or ``NAME.parquet`` of a URI."""
+    if location.kind == "catalog":
+        return None
+    for folder in (name, f"{name}.parquet"):
+        try:
+            reader = spark.read.option("globPaths", "false").option("pathGlobFilter", "*.parquet")
+            files = reader.parquet(location.path(folder)).inputFiles()
+        except Exception as error:
+            if lake.is_missing(error) or "UNABLE_TO_INFER_SCHEMA" in str(error):
+                continue
+            raise
+        if files:
+            return [unquote(file) for file in files]
+    return None
+
+
+def _columns_of(
+    frame: DataFrame, location: Location, name: str, columns: Mapping[str, Check], table: schemas.TableSchema
+) -> DataFrame:
+    """Exactly these columns, of the table's types."""
+    from pyspark.sql.types import LongType
+
+    there = {field.name: field.dataType for field in frame.schema}
+    chosen = []
+    for column in columns:
+        wanted = table.schema[column].dataType
+        if column not in there:
+            raise BadInput(f"{location}: {name}, column {column}", "no such column", f"one of {wanted.simpleString()}")
+        if column in ("timestamp", "at") and isinstance(there[column], LongType):  # nanoseconds, see _stored
+            chosen.append(_stored(column, "timestamp[ns]").cast(wanted).alias(column))
+            continue
+        if there[column].simpleString() != wanted.simpleString() and not _widens(there[column], wanted):
+            found = f"type {there[column].simpleString()}"
+            raise BadInput(f"{location}: {name}, column {column}", found, wanted.simpleString())
+        chosen.append(sql.col(f"`{column}`").cast(wanted).alias(column))
+    return frame.select(*chosen)
+
+
+def _widens(found: DataType, wanted: DataType) -> bool:
+    """Whether a column is of another kind of the same: whole numbers of any size, times with a zone or without."""
+    kinds = ({"tinyint", "smallint", "int", "bigint"}, {"timestamp", "timestamp_ntz"}, {"void", "string"})
+    return any({found.simpleString(), wanted.simpleString()} <= kind for kind in kinds)
 
 
 def _table(spark: SparkSession, files: Forms, columns: Mapping[str, Check], table: schemas.TableSchema) -> DataFrame:
@@ -83,15 +191,15 @@ def _table(spark: SparkSession, files: Forms, columns: Mapping[str, Check], tabl
         return spark.range(0).select(*[sql.lit(None).cast(kind).alias(name) for name, kind in kinds.items()])
     whole: DataFrame | None = None
     for form, paths in forms.items():
-        read = spark.read.options(**_NO_CHECKSUMS).parquet(*paths)
+        read = spark.read.options(**_NO_CHECKSUMS, globPaths="false").parquet(*paths)
         stored = dict(zip(columns, form, strict=True))
-        part = read.select(*[_said(name, stored[name]).cast(kind).alias(name) for name, kind in kinds.items()])
+        part = read.select(*[_stored(name, stored[name]).cast(kind).alias(name) for name, kind in kinds.items()])
         whole = part if whole is None else whole.unionByName(part)
     assert whole is not None  # noqa: S101 - there is a form
     return whole
 
 
-def _said(name: str, form: str) -> Column:
+def _stored(name: str, form: str) -> Column:
     """A column as Spark reads it, nanoseconds mended: Spark has none and reads them as numbers."""
     if form.startswith("timestamp[ns") and form != INT96:
         # "div" stays among whole numbers: "/" would go through doubles, which hold no nanoseconds of our days.

@@ -1,0 +1,349 @@
+"""Where a capture keeps what it read: plain files of a local folder, or Delta tables anywhere, each record once.
+
+    in plain files                     as tables below a URI            in a catalog
+    records/batch-000000000.parquet    records                          bronze_records
+    ends.parquet, samples/ends-*       ends: every sample               bronze_ends
+    topics.parquet                     topics: the newest               bronze_topics
+    capture.json                       apportion_capture                apportion_capture
+    checkpoint/                        checkpoint/                      below spark.sql.streaming.checkpointLocation
+
+Spark's checkpoint decides which offsets a batch holds before it is read. A batch whose file is there is not written
+again; Delta remembers the batches of a stream in its own log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as sql
+
+from apportion.errors import BadInput
+from apportion.inputs import cluster
+from apportion.spark import lake, lock, schemas, sinks
+from apportion.spark.files import MADE, sync, writing
+from apportion.spark.location import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+VERSION: Final = 1
+"""Of a dump's layout; one of another version is refused."""
+
+CAPTURE: Final = "apportion_capture"
+LOCKS: Final = "apportion_capture_lock"
+_ORIGIN: Final = "capture.json"
+_CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
+_FILES: Final = 2
+"""Files that a batch of the stream becomes."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Whose records a dump holds: it takes those of one cluster, with one number of partitions."""
+
+    version: int
+    cluster_id: str | None
+    partitions: int
+    source: str
+
+
+class Bronze(Protocol):
+    """A dump while a capture writes to it, and nobody else."""
+
+    place: Location
+
+    def origin(self) -> Origin | None:
+        """Whose records these are; None where no capture has begun."""
+
+    def begin(self, origin: Origin) -> None:
+        """Say whose records these will be."""
+
+    def holds_records(self) -> bool:
+        """Whether there are any."""
+
+    def has_checkpoint(self) -> bool:
+        """Whether a batch was ever begun."""
+
+    def position(self) -> dict[int, int]:
+        """Partition -> next offset, as of the last batch that was finished; empty before the first."""
+
+    def take(self, stream: DataFrame) -> None:
+        """Keep what was there when the stream began."""
+
+    def count_from(self, start: dict[int, int]) -> int:
+        """Records at these offsets or behind them, which are those that ``take`` brought."""
+
+    def sample(self, ends: pa.Table, topics: pa.Table) -> None:
+        """Keep a sample of the log ends, and the topics as they are now."""
+
+
+@contextmanager
+def opened(
+    spark: SparkSession, place: Location, form: str, progress: Callable[[str], None] = lambda line: None
+) -> Iterator[Bronze]:
+    """A place for one capture, which is alone with it."""
+    if place.kind == "folder" and form == "parquet":
+        with sinks.parquet(place.folder) as sink:
+            yield FolderBronze(place, sink.staging)
+        return
+    tables, _ = lake.bronze(place, "records", form)
+    checkpoint = _checkpoint(spark, place)
+    lake.make_schema(spark, place)
+    with lock.held(lake.shelf_of(spark, place, form, LOCKS), str(place), progress=progress) as mine:
+        yield LakeBronze(spark, place, tables, checkpoint, mine)
+        mine.finished = True
+
+
+def _checkpoint(spark: SparkSession, place: Location) -> str:
+    if place.kind != "catalog":
+        return place.path("checkpoint")
+    root = spark.conf.get(_CHECKPOINTS, None)
+    if not root:
+        needed = f"a folder for its checkpoint: {_CHECKPOINTS}=URI in APPORTION_SPARK_CONF"
+        raise BadInput(str(place), "a catalog, which has no place for files", needed)
+    return f"{root.rstrip('/')}/{place.root}"
+
+
+# -- plain files -----------------------------------------------------------------------------------------------------
+
+
+class FolderBronze:
+    """Plain files of a local folder; each appears whole, and is on the disk before Spark is told that it is there."""
+
+    def __init__(self, place: Location, staging: Path) -> None:
+        self.place, self._folder, self._staging = place, place.folder, staging
+
+    def origin(self) -> Origin | None:
+        """What ``capture.json`` says."""
+        return read_origin(self._folder) if (self._folder / _ORIGIN).exists() else None
+
+    def begin(self, origin: Origin) -> None:
+        """Write ``capture.json``."""
+        replace(self._folder / _ORIGIN, lambda draft: draft.write_text(json.dumps(asdict(origin)) + "\n"))
+
+    def holds_records(self) -> bool:
+        """Whether there is a file of records, of a capture or of anybody."""
+        return any((self._folder / "records").glob("*.parquet"))
+
+    def has_checkpoint(self) -> bool:
+        """Whether a batch was ever begun."""
+        return (self._folder / "checkpoint" / "offsets").is_dir()
+
+    def position(self) -> dict[int, int]:
+        """By the newest commit of the checkpoint."""
+        return position(self._folder)
+
+    def take(self, stream: DataFrame) -> None:
+        """A file a batch."""
+        (self._folder / "records").mkdir(exist_ok=True)
+
+        def keep(batch: DataFrame, number: int) -> None:
+            self._keep(batch, number)
+
+        checkpoint = self._folder / "checkpoint"
+        writer = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
+        _finish(writer.trigger(availableNow=True).start())
+        _sync_checkpoint(checkpoint)
+
+    def _keep(self, batch: DataFrame, number: int) -> None:
+        """One batch as one file; nothing to do where it is there already."""
+        file = self._folder / "records" / f"batch-{number:09d}.parquet"
+        if file.exists():
+            return
+        stage = Path(tempfile.mkdtemp(prefix=f"batch-{number}-", dir=self._staging))
+        schema = schemas.arrow_schema(schemas.RECORDS)
+        columns = batch.select(*[field.name for field in schemas.RECORDS.schema])
+        sorted_rows = columns.repartition(1).sortWithinPartitions(*schemas.RECORDS.order)
+        written = sorted_rows.mapInArrow(writing(stage, schema, None), MADE).collect()
+        # What the batch holds must outlast its file: planned anew after a power cut, it might hold more than the file.
+        _sync_checkpoint(self._folder / "checkpoint")
+        for row in written:
+            os.replace(stage / row["file"], file)
+        sync(file.parent)
+
+    def count_from(self, start: dict[int, int]) -> int:
+        """From the newest file back to one that has none."""
+        begin = np.zeros(1 + max(start), np.int64)
+        for partition, offset in start.items():
+            begin[partition] = offset
+        records = 0
+        for file in sorted((self._folder / "records").glob("batch-*.parquet"), reverse=True):
+            table = pq.read_table(file, columns=["partition", "offset"])
+            fresh = int((table["offset"].to_numpy() >= begin[table["partition"].to_numpy()]).sum())
+            records += fresh
+            if not fresh:
+                break
+        return records
+
+    def sample(self, ends: pa.Table, topics: pa.Table) -> None:
+        """A file of its own for each sample."""
+        samples = self._folder / "samples"
+        samples.mkdir(exist_ok=True)
+        stamp = int(datetime.now(UTC).timestamp() * 1000)
+        replace(samples / f"ends-{stamp}.parquet", lambda draft: pq.write_table(ends, draft))
+        replace(self._folder / "topics.parquet", lambda draft: pq.write_table(topics, draft))
+        replace(self._folder / "ends.parquet", lambda draft: pq.write_table(ends, draft))
+
+
+def read_origin(folder: Path) -> Origin:
+    """What ``capture.json`` says; refuses that of another version."""
+    return _origin_of(str(folder / _ORIGIN), (folder / _ORIGIN).read_text())
+
+
+def _origin_of(where: str, text: str) -> Origin:
+    try:
+        fields = json.loads(text)
+        version = fields["version"]
+        if version == VERSION:
+            return Origin(version, fields["cluster_id"], int(fields["partitions"]), str(fields["source"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(where, "no description of a capture", "what the capture wrote; take a new place") from error
+    raise BadInput(where, f"version {version}", f"version {VERSION}; capture into a new place")
+
+
+def position(folder: Path) -> dict[int, int]:
+    """Partition -> next offset of a folder, as of the last batch that was finished; empty before the first."""
+    checkpoint = folder / "checkpoint"
+    finished = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdigit()]
+    if not finished:
+        return {}
+    try:
+        return _offsets((checkpoint / "offsets" / str(max(finished))).read_text())
+    except (OSError, ValueError, IndexError) as error:
+        raise BadInput(str(checkpoint), "a checkpoint that cannot be read", "one of this version's") from error
+
+
+def _offsets(text: str) -> dict[int, int]:
+    """The positions in an offsets file of Spark's: its last line is that of the only source."""
+    said = json.loads(text.splitlines()[-1])
+    return {int(number): int(offset) for number, offset in said.get(cluster.OFFSETS, said).items()}
+
+
+def _finish(query: StreamingQuery) -> None:
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def _sync_checkpoint(checkpoint: Path) -> None:
+    """The newest batch that was planned and the newest that was finished are on the disk."""
+    for folder in (checkpoint, checkpoint / "offsets", checkpoint / "commits"):
+        with suppress(FileNotFoundError):
+            files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
+            for file in sorted(files, key=lambda file: file.stat().st_mtime)[-2:]:
+                sync(file)
+            sync(folder)
+
+
+def replace(file: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file whole or not at all; it is on the disk when this returns."""
+    draft = file.with_name(f".{file.name}.draft")
+    write(draft)
+    sync(draft)
+    os.replace(draft, file)
+    sync(file.parent)
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+class LakeBronze:
+    """Tables below a URI or in a catalog: records by Structured Streaming, with its checkpoint beside them."""
+
+    def __init__(
+        self, spark: SparkSession, place: Location, tables: lake.Tables, checkpoint: str, mine: lock.Held
+    ) -> None:
+        self.place, self._spark, self._tables = place, spark, tables
+        self._checkpoint, self._lock = checkpoint, mine
+        self._records, self._ends, self._topics = (
+            lake.bronze(place, name)[1] for name in ("records", "ends", "topics")
+        )
+        self._before: int | None = None
+        """Records that were there when ``take`` began, if all of them are of batches that were finished."""
+
+    def origin(self) -> Origin | None:
+        """What the first capture wrote."""
+        text = lake.Manifest.read(self._spark, self._tables, CAPTURE).texts.get(_ORIGIN)
+        return None if text is None else _origin_of(f"{self.place}: {_ORIGIN}", text)
+
+    def begin(self, origin: Origin) -> None:
+        """Keep it beside the tables."""
+        lake.Manifest({}, {_ORIGIN: json.dumps(asdict(origin))}).write(self._spark, self._tables, CAPTURE)
+
+    def holds_records(self) -> bool:
+        """Whether there is a row."""
+        if not lake.is_there(self._spark, self._tables, self._records):
+            return False
+        return bool(self._tables.read(self._spark, self._records, None).limit(1).count())
+
+    def has_checkpoint(self) -> bool:
+        """Whether a batch was ever begun."""
+        return bool(self._batches("offsets"))
+
+    def position(self) -> dict[int, int]:
+        """By the newest commit of the checkpoint, read by Spark: whatever it can write, it can read."""
+        finished = self._batches("commits")
+        if not finished:
+            return {}
+        try:
+            return _offsets(self._batches("offsets")[max(finished)])
+        except (ValueError, IndexError, KeyError) as error:
+            raise BadInput(self._checkpoint, "a checkpoint that cannot be read", "one of this version's") from error
+
+    def _batches(self, name: str) -> dict[int, str]:
+        """The files of a log of the checkpoint, by the number of their batch."""
+        reader = self._spark.read.option("wholetext", "true").option("globPaths", "false")
+        try:
+            rows = reader.text(f"{self._checkpoint}/{name}").select("value", "_metadata.file_name").collect()
+        except Exception as error:
+            if lake.is_missing(error):
+                return {}
+            raise
+        return {int(row["file_name"]): row["value"] for row in rows if row["file_name"].isdigit()}
+
+    def take(self, stream: DataFrame) -> None:
+        """An append a batch, which Delta makes once, however often Spark asks."""
+        self._lock.check()
+        half_done = set(self._batches("offsets")) - set(self._batches("commits"))
+        there = lake.is_there(self._spark, self._tables, self._records)
+        self._before = None if half_done else self._count() if there else 0
+        rows = stream.select(*schemas.RECORDS.schema.names).repartition(_FILES)
+        writer = rows.writeStream.outputMode("append").option("checkpointLocation", self._checkpoint)
+        _finish(self._tables.stream(writer.trigger(availableNow=True), self._records))
+
+    def _count(self) -> int:
+        return self._tables.read(self._spark, self._records, None).count()
+
+    def count_from(self, start: dict[int, int]) -> int:
+        """By the tables' own counts; row by row only after a capture that died in the middle of a batch."""
+        if not lake.is_there(self._spark, self._tables, self._records):
+            return 0
+        if self._before is not None:
+            return self._count() - self._before
+        begin = self._spark.createDataFrame(list(start.items()), "partition int, start bigint")
+        rows = self._tables.read(self._spark, self._records, None).select("partition", "offset")
+        return rows.join(sql.broadcast(begin), "partition").where("offset >= start").count()
+
+    def sample(self, ends: pa.Table, topics: pa.Table) -> None:
+        """Ends are added to those of before, topics replaced; topics first, so that a log end has its topic."""
+        self._lock.check()
+        described = self._spark.createDataFrame(topics.to_pylist(), schemas.TOPICS.schema).coalesce(1)
+        self._tables.overwrite(self._topics, described)
+        sampled = self._spark.createDataFrame(ends.to_pylist(), schemas.ENDS.schema).coalesce(1)
+        if lake.is_there(self._spark, self._tables, self._ends):
+            self._tables.append(self._ends, sampled)
+        else:
+            self._tables.overwrite(self._ends, sampled)

@@ -1,0 +1,373 @@
+"""Tables as Delta below a URI or a folder, or as whatever a catalog makes of them: every change of one is one commit.
+
+No object store can move a folder at once, so tables are committed one after another, silver before gold: a row that
+stands in gold is found in silver. What belongs together is written last, as one row a table in ``apportion_build``: the
+version of each table, and the small texts that a build keeps. Our own readers take each table in the version that
+stands there, so they see one build, whole; who reads the newest version of a table sees a whole table, which may be a
+build further than the next one until the build has ended.
+
+A build that died left some tables a version further than the last whole build. The next one, told by the lock that the
+owner died, puts those back first. A catalog whose tables have no versions cannot do that: there the texts of the last
+build are forgotten, so that everything is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+from uuid import uuid4
+
+from pyspark.sql import functions as sql
+
+from apportion.errors import Unavailable
+from apportion.spark import lock
+from apportion.spark.location import Location, check_catalog
+from apportion.spark.shelves import CatalogShelf, HadoopShelf
+from apportion.spark.sinks import columns_of, in_order, replaced
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from apportion.spark.schemas import TableSchema
+
+BUILD: Final = "apportion_build"
+LOCKS: Final = "apportion_lock"
+AT_ONCE: Final = 4
+_GONE: Final = "_gone"
+_MISSING: Final = (
+    "TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST",
+    "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "is not a Delta table",
+)  # fmt: skip
+_ROWS: Final = "kind string, name string, version bigint, text string"
+_MERGE_ROWS: Final = 100_000
+"""Of larger tables a few groups are merged in; smaller ones are written anew, which takes less time."""
+
+
+class Tables(Protocol):
+    """Tables by name, each with versions if the place has them."""
+
+    def quoted(self, name: str) -> str:
+        """The table as SQL is told it."""
+
+    def read(self, spark: SparkSession, name: str, version: int | None) -> DataFrame:
+        """Its rows in a version, or the newest."""
+
+    def overwrite(self, name: str, rows: DataFrame) -> None:
+        """Replace it whole in one commit, or make it."""
+
+    def append(self, name: str, rows: DataFrame) -> None:
+        """Add rows in one commit."""
+
+    def stream(self, writer: DataStreamWriter, name: str) -> StreamingQuery:
+        """Start a stream that appends to it."""
+
+
+@dataclass(frozen=True)
+class DeltaTables:
+    """Delta tables by path: ``ROOT/silver/commits``."""
+
+    root: str
+
+    def path(self, name: str) -> str:
+        """Where a table is."""
+        return f"{self.root}/{name}"
+
+    def quoted(self, name: str) -> str:
+        """As SQL is told it."""
+        return f"delta.`{self.path(name).replace('`', '``')}`"
+
+    def read(self, spark: SparkSession, name: str, version: int | None) -> DataFrame:
+        """Its rows in a version, or the newest."""
+        reader = spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.path(name))
+
+    def overwrite(self, name: str, rows: DataFrame) -> None:
+        """One commit; the columns may have changed."""
+        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(self.path(name))
+
+    def append(self, name: str, rows: DataFrame) -> None:
+        """One commit."""
+        rows.write.format("delta").mode("append").save(self.path(name))
+
+    def stream(self, writer: DataStreamWriter, name: str) -> StreamingQuery:
+        """Delta's log remembers the stream's batches."""
+        return writer.format("delta").start(self.path(name))
+
+
+@dataclass(frozen=True)
+class CatalogTables:
+    """Tables of a catalog's schema: ``catalog.schema.silver_commits``.
+
+    using
+        What the catalog is told to keep them as; "" leaves that to it.
+    """
+
+    schema: str
+    using: str = ""
+
+    def quoted(self, name: str) -> str:
+        """As SQL is told it."""
+        return ".".join(f"`{part}`" for part in (*self.schema.split("."), name.replace("/", "_")))
+
+    def read(self, spark: SparkSession, name: str, version: int | None) -> DataFrame:
+        """Its rows in a version, or the newest."""
+        if version is None:
+            return spark.table(self.quoted(name))
+        return spark.sql(f"SELECT * FROM {self.quoted(name)} VERSION AS OF {int(version)}")  # noqa: S608 - quoted
+
+    def overwrite(self, name: str, rows: DataFrame) -> None:
+        """One commit, where the catalog can replace a table; a sentence where it cannot."""
+        writer = rows.writeTo(self.quoted(name))
+        if self.using:
+            writer = writer.using(self.using)
+        if self.using == "delta":
+            writer = writer.tableProperty("delta.enableDeletionVectors", "false")
+        try:
+            writer.createOrReplace()
+        except Exception as error:
+            if "REPLACE TABLE" in str(error) or "atomic" in str(error).lower():
+                what = f"{self.schema}: this catalog cannot replace a table in one step"
+                raise Unavailable(f"{what}; take one of Delta or Iceberg tables (--format delta)") from error
+            raise
+
+    def append(self, name: str, rows: DataFrame) -> None:
+        """One commit."""
+        rows.writeTo(self.quoted(name)).append()
+
+    def stream(self, writer: DataStreamWriter, name: str) -> StreamingQuery:
+        """The table is made by the stream, if it is not there."""
+        return (writer.format(self.using) if self.using else writer).toTable(self.quoted(name))
+
+
+@dataclass
+class Manifest:
+    """What belongs together: the version of each table (None: it has none), and the texts kept beside them."""
+
+    versions: dict[str, int | None] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, spark: SparkSession, tables: Tables, name: str = BUILD) -> Manifest:
+        """The last one that was published; empty where there is none."""
+        try:
+            rows = tables.read(spark, name, None).collect()
+        except Exception as error:
+            if is_missing(error):
+                return cls()
+            raise
+        return cls(
+            {row["name"]: row["version"] for row in rows if row["kind"] == "table"},
+            {row["name"]: row["text"] for row in rows if row["kind"] == "text"},
+        )
+
+    def write(self, spark: SparkSession, tables: Tables, name: str = BUILD) -> None:
+        """Publish it, in one commit."""
+        rows: list[tuple[str, str, int | None, str | None]]
+        rows = [("table", one, version, None) for one, version in sorted(self.versions.items())]
+        rows += [("text", one, None, text) for one, text in sorted(self.texts.items())]
+        tables.overwrite(name, spark.createDataFrame(rows, _ROWS).coalesce(1))
+
+
+def tables_of(location: Location, form: str) -> Tables:
+    """How the tables of a place are named; ``form`` as ``location.form_of`` gives it."""
+    if location.kind == "catalog":
+        return CatalogTables(location.root, form)
+    return DeltaTables(location.path())
+
+
+def bronze(location: Location, name: str, form: str = "") -> tuple[Tables, str]:
+    """A dump's tables and what they call one: ``ROOT/records``, or ``catalog.schema.bronze_records``."""
+    if location.kind == "catalog":
+        return CatalogTables(location.root, form), f"bronze/{name}"
+    return DeltaTables(location.path()), name
+
+
+def newest_version(spark: SparkSession, tables: Tables, name: str) -> int | None:
+    """The newest version of a table; None where there is no table, or none with versions."""
+    try:
+        row = spark.sql(f"DESCRIBE HISTORY {tables.quoted(name)} LIMIT 1").first()
+    except Exception:  # not a Delta table: a catalog keeps it in some other way
+        return None
+    return None if row is None else int(row["version"])
+
+
+def is_there(spark: SparkSession, tables: Tables, name: str) -> bool:
+    """Whether there is such a table."""
+    try:
+        _ = tables.read(spark, name, None).schema  # a Connect client asks only now
+    except Exception as error:
+        if is_missing(error):
+            return False
+        raise
+    return True
+
+
+@contextmanager
+def opened(
+    spark: SparkSession, location: Location, form: str, progress: Callable[[str], None] = lambda line: None
+) -> Iterator[LakeSink]:
+    """A sink for one build, which is alone with the place; what a build before left half done is put right first.
+
+    Raises
+        Unavailable: another build is at work there.
+    """
+    make_schema(spark, location)
+    with lock.held(shelf_of(spark, location, form), str(location), progress=progress) as mine:
+        sink = LakeSink(spark, tables_of(location, form), mine)
+        if mine.after_death:
+            progress(f"the build before died: putting {location} back to the last whole one")
+            sink.put_back()
+        sink.forget_unchanged()
+        yield sink
+        mine.finished = not sink.written
+
+
+def make_schema(spark: SparkSession, location: Location) -> None:
+    """A catalog's schema is there, if the place is one."""
+    if location.kind == "catalog":
+        check_catalog(spark, location)
+        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {_quoted(location.root)}")
+
+
+def shelf_of(spark: SparkSession, location: Location, form: str, locks: str = LOCKS) -> lock.Shelf:
+    """Where the locks of a place are."""
+    if location.kind == "folder":
+        return lock.FolderShelf(location.folder / locks)
+    if location.kind == "catalog":
+        return CatalogShelf(spark, location.root, locks, form)
+    return HadoopShelf(spark, location.path(locks))
+
+
+class LakeSink:
+    """Tables committed one by one, and a manifest that says which versions belong together; see the file's head."""
+
+    def __init__(self, spark: SparkSession, tables: Tables, mine: lock.Held) -> None:
+        self.spark, self.tables, self._lock = spark, tables, mine
+        self.last = Manifest.read(spark, tables)
+        self.written: set[str] = set()
+        """Tables that were committed and not published."""
+        self._kept: dict[str, str] = {}
+
+    def read(self, name: str) -> DataFrame | None:
+        """The table in the version of the last whole build."""
+        if name not in self.last.versions:
+            return None
+        return self.tables.read(self.spark, name, self.last.versions[name])
+
+    def write(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+        """One commit that replaces the table."""
+        return self._commit(name, lambda: self.tables.overwrite(name, self._dealt(rows, table, files)))
+
+    def append(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+        """One commit that adds rows."""
+        if name not in self.last.versions:
+            return self.write(name, rows, table, files)
+        return self._commit(name, lambda: self.tables.append(name, self._dealt(rows, table, files)))
+
+    def replace_groups(
+        self, name: str, rows: DataFrame, touched: DataFrame, table: TableSchema, files: int
+    ) -> DataFrame:
+        """One commit: a merge into a large table with versions, else the table anew with the other groups' rows."""
+        before = self.read(name)
+        if before is None:
+            return self.write(name, rows, table, files)
+        if self.last.versions[name] is None or before.count() < _MERGE_ROWS:
+            return self.write(name, replaced(before, rows, touched, table), table, files)
+        return self._commit(name, lambda: self._merge(name, before, rows, touched, table))
+
+    def text(self, name: str) -> str | None:
+        """A text of the last whole build."""
+        return self.last.texts.get(name)
+
+    def keep(self, name: str, text: str) -> None:
+        """Keep a text, from ``publish`` on."""
+        self._kept[name] = text
+
+    def publish(self) -> None:
+        """Say which versions belong together now: the one commit that our own readers go by."""
+        self._lock.check()
+        versions = {**self.last.versions, **self._newest(self.written)}
+        now = Manifest(versions, {**self.last.texts, **self._kept})
+        now.write(self.spark, self.tables)
+        self.last, self.written, self._kept = now, set(), {}
+
+    def put_back(self) -> None:
+        """Undo what a dead build committed: each table to its version in the manifest."""
+        newest = self._newest(set(self.last.versions))
+        behind = {name: version for name, version in self.last.versions.items() if newest[name] != version}
+        lost = any(version is None for version in self.last.versions.values())
+        for name, version in behind.items():
+            try:
+                self.spark.sql(f"RESTORE TABLE {self.tables.quoted(name)} TO VERSION AS OF {version}")
+            except Exception:  # its files may have been vacuumed away
+                lost = True
+        if lost:
+            self.last = Manifest()
+            return
+        if behind:
+            self.last = Manifest({**self.last.versions, **self._newest(set(behind))}, self.last.texts)
+            self.last.write(self.spark, self.tables)
+
+    def forget_unchanged(self) -> None:
+        """Without versions a half made build could not be told from a whole one: its texts go before it begins."""
+        if self.last.versions and None in self.last.versions.values():
+            Manifest(self.last.versions).write(self.spark, self.tables)
+
+    def _dealt(self, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+        dealt = in_order(columns_of(rows, table), table, files)
+        return dealt.select(*[sql.col(f"`{name}`") for name in table.schema.names])
+
+    def _commit(self, name: str, commit: Callable[[], None]) -> DataFrame:
+        self._lock.check()
+        self.written.add(name)
+        commit()
+        return self.tables.read(self.spark, name, None)
+
+    def _merge(self, name: str, before: DataFrame, rows: DataFrame, touched: DataFrame, table: TableSchema) -> None:
+        """Rows of touched groups that are in ``rows`` no more are deleted, the others updated or inserted."""
+        names = [f"`{column}`" for column in table.schema.names]
+        new = columns_of(rows, table).persist()
+        view = f"apportion_{uuid4().hex}"
+        try:
+            old = before.join(touched.distinct(), touched.columns, "left_semi")
+            gone = columns_of(old, table).alias("old").join(new.alias("new"), sql.expr(_same(table)), "left_anti")
+            changes = gone.withColumn(_GONE, sql.lit(True)).unionByName(new.withColumn(_GONE, sql.lit(False)))
+            changes.createOrReplaceTempView(view)
+            self.spark.sql(
+                f"MERGE INTO {self.tables.quoted(name)} AS old USING {view} AS new ON {_same(table)} "  # noqa: S608
+                f"WHEN MATCHED AND new.{_GONE} THEN DELETE "
+                f"WHEN MATCHED THEN UPDATE SET {', '.join(f'{column} = new.{column}' for column in names)} "
+                f"WHEN NOT MATCHED AND NOT new.{_GONE} THEN INSERT ({', '.join(names)}) "
+                f"VALUES ({', '.join(f'new.{column}' for column in names)})"
+            )
+        finally:
+            self.spark.catalog.dropTempView(view)
+            new.unpersist()
+
+    def _newest(self, names: set[str]) -> dict[str, int | None]:
+        """The newest version of tables."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            ordered = sorted(names)
+            return dict(zip(ordered, pool.map(partial(newest_version, self.spark, self.tables), ordered), strict=True))
+
+
+def _same(table: TableSchema) -> str:
+    """Whether two rows are the same one: columns that sort a table tell its rows apart, and may be null."""
+    return " AND ".join(f"old.`{column}` <=> new.`{column}`" for column in table.order)
+
+
+def _quoted(schema: str) -> str:
+    return ".".join(f"`{part}`" for part in schema.split("."))
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether Spark says that there is no such table."""
+    return any(words in str(error) for words in _MISSING)
