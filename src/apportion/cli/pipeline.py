@@ -29,7 +29,10 @@ DETAILS = (
     "capture  reads the records that were not read yet from a cluster into a dump\n"
     "build    makes every table from a dump (--from DUMP --to TABLES)\n"
     "rebuild  makes them anew from the same dump, to the same bytes (--to TABLES)\n"
-    "status   how fresh the tables or the dump are (--to FOLDER)"
+    "status   how fresh the tables or the dump are (--to PLACE)\n"
+    "\n"
+    "A place is a local folder, a URI that Spark has a driver for (s3a://bucket/prefix), or catalog.schema.\n"
+    "Spark runs here, or on the cluster that APPORTION_SPARK_MASTER names, with the settings in APPORTION_SPARK_CONF."
 )
 EXAMPLES = (
     ("records of a cluster into a dump", "apportion pipeline capture --bootstrap-server localhost:9092 --to dump"),
@@ -39,10 +42,6 @@ EXAMPLES = (
         "apportion pipeline build --from dump --to tables -A range -A cooperative-sticky",
     ),
     ("how fresh are they?", "apportion pipeline status --to tables"),
-    (
-        "from an object store into a catalog, on a cluster (APPORTION_SPARK_MASTER)",
-        "apportion pipeline build --from s3a://lake/dump --to main.kafka",
-    ),
 )
 
 

@@ -142,11 +142,16 @@ def _acquire(shelf: Shelf, place: str, silence_s: float, progress: Callable[[str
         if finished is None:
             _must_be_dead(shelf, number, place, silence_s, progress)
         us = this_process()
-        if shelf.create(_name(number + 1), json.dumps(asdict(us))):
-            for name in shelf.names():
-                if _number(name) <= number:
-                    shelf.delete(name)
-            return Held(shelf, number + 1, us, after_death=number > 0 and not finished)
+        if not shelf.create(_name(number + 1), json.dumps(asdict(us))):
+            continue
+        if _highest(shelf)[0] > number + 1:
+            # While we looked, our number came, went, and was swept away: what we made anew is nobody's lock.
+            shelf.delete(_name(number + 1))
+            continue
+        for name in shelf.names():
+            if 0 < _number(name) <= number:
+                shelf.delete(name)
+        return Held(shelf, number + 1, us, after_death=number > 0 and not finished)
 
 
 def _must_be_dead(shelf: Shelf, number: int, place: str, silence_s: float, progress: Callable[[str], None]) -> None:
@@ -248,7 +253,7 @@ class FolderShelf:
     def names(self) -> list[str]:
         """All that are there."""
         with suppress(FileNotFoundError):
-            return [file.name for file in self.folder.iterdir()]
+            return [file.name for file in self.folder.iterdir() if not file.name.startswith(".")]
         return []
 
     def create(self, name: str, text: str) -> bool:
