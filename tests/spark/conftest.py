@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pyspark = pytest.importorskip("pyspark", reason="the pipeline's tests need PySpark: pip install 'apportion[spark]'")
@@ -35,3 +37,9 @@ def dump(tmp_path: Path) -> Callable[..., Path]:
         return made.write_dump(tmp_path / "dump", *args, **named)  # type: ignore[arg-type]
 
     return write
+
+
+def rows_of(table: Path | pa.Table) -> list[str]:
+    """Every row of a table, each value as text, in an order of its own: to compare tables of any form."""
+    whole = table if isinstance(table, pa.Table) else pq.read_table(table)
+    return sorted(repr(row) for row in whole.to_pylist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables
 from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settings_of
 
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import replaying, replaying_tasks
 
     strategy = find(args.assignor, settings_of(args))
-    memory = load_histories(args.folder)
+    memory = load_histories(source.at_hand(args.folder, [args.group]))
     if args.group not in memory.groups and not memory.groups:
         raise Usage("apportion replay", f"{args.folder!r} holds no group")
     group = memory.group(args.group)

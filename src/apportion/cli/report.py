@@ -38,8 +38,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.output in PICTURES:
         raise Usage("apportion report", f"-o names the file of the page, and found {args.output!r}: -o page.html")
-    groups = _groups(args)
-    folder = args.file is not None and os.path.isdir(args.file)
+    path = None if args.file is None else source.at_hand(args.file, args.groups)
+    folder = path is not None and path != "-" and os.path.isdir(path)
+    groups = _groups(args, path if folder else None)
     name = pages.origin(args.file, groups) if folder else source.input_name(args)
     text = pages.page_of(groups, args.title or pages.title_of(groups), name)
     if args.output == "-":
@@ -51,12 +52,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _groups(args: argparse.Namespace) -> list[dict[str, Any]]:
+def _groups(args: argparse.Namespace, folder: str | None) -> list[dict[str, Any]]:
     from apportion.report import pages
 
-    if args.file is not None and args.file != "-" and os.path.isdir(args.file):
+    if folder is not None:
         source.choose(args)
-        return of_folder(args.file, args.groups)
+        return of_folder(folder, args.groups)
     return [pages.of_observed(observed) for observed in source.many(args)]
 
 

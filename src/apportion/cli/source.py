@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
+import re
+import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from apportion.cli.output import tell
 from apportion.cli.parser import Parser, Usage
-from apportion.errors import BadInput, Unavailable
+from apportion.errors import BadInput, MissingExtra, Unavailable
 
 if TYPE_CHECKING:
     from apportion.inputs.config import Connection
@@ -94,7 +99,37 @@ def saved_plan(path: str) -> SavedPlan:
 
 def _path(args: argparse.Namespace) -> str:
     choose(args)
-    return args.file if args.file is not None else _standard_input()
+    return at_hand(args.file, args.groups) if args.file is not None else _standard_input()
+
+
+def at_hand(path: str, groups: Sequence[str] = ()) -> str:
+    """A path that is on this machine: itself, or a folder with a copy of what a URI or a catalog's schema holds.
+
+    groups
+        Of tables these alone are copied; all where none is named.
+    """
+    if not _is_far(path):
+        return path
+    try:
+        from apportion.spark.local_copy import copy
+    except ModuleNotFoundError:
+        raise MissingExtra(f"Reading {path}", "spark") from None
+    folder = tempfile.mkdtemp(prefix="apportion-copy-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    tell(f"reading {path} with Spark")
+    copy(path, Path(folder), groups)
+    return folder
+
+
+def _is_far(path: str) -> bool:
+    """Whether Spark is needed to reach it: a URI, or a schema of a catalog that Spark is told of."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path) and not path.startswith("file:"):
+        return True
+    catalog = re.fullmatch(r"([A-Za-z_]\w*)\.[A-Za-z_]\w*", path)
+    if catalog is None or os.path.exists(path):
+        return False
+    settings = os.environ.get("APPORTION_SPARK_CONF", "")
+    return catalog[1] == "spark_catalog" or f"spark.sql.catalog.{catalog[1]}=" in settings.replace(" ", "")
 
 
 def choose(args: argparse.Namespace) -> None:

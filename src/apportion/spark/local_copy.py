@@ -1,0 +1,72 @@
+"""Tables or a dump of a lake as plain files of a local folder: what readers without Spark read them from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as sql
+
+from apportion.errors import BadInput
+from apportion.inputs.tables import SOURCE
+from apportion.spark import errors, lake, session, sources
+from apportion.spark.location import Location, form_of, locate
+from apportion.spark.schemas import ENDS, RECORDS, TABLES, TOPICS, TableSchema, arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NEEDED: Final = (
+    "silver/commits", "silver/generations", "silver/epochs", "silver/gaps", "silver/ends", "silver/topics",
+    "gold/groups",
+)  # fmt: skip
+"""Tables that the readers without Spark read."""
+
+
+def copy(where: str, folder: Path, groups: Sequence[str] = (), spark: SparkSession | None = None) -> None:
+    """Tables of the last whole build there, else the dump; of some groups alone, if they are named.
+
+    Raises
+        BadInput: there is neither.
+    """
+    place = locate(where)
+    with errors.plainly(where), session.session(spark, **session.wanted(place, place, "delta")) as running:
+        tables = lake.tables_of(place, form_of(place, "delta" if place.kind == "folder" else None))
+        manifest = lake.Manifest.read(running, tables)
+        if "silver/commits" in manifest.versions:
+            _tables(running, tables, manifest, folder, groups)
+        else:
+            _dump(running, place, folder)
+
+
+def _tables(
+    spark: SparkSession, tables: lake.Tables, manifest: lake.Manifest, folder: Path, groups: Sequence[str]
+) -> None:
+    for name in NEEDED:
+        if name not in manifest.versions:
+            raise BadInput(tables.quoted(name), "no such table", "all tables of a build")
+        rows = tables.read(spark, name, manifest.versions[name])
+        if groups and "group" in rows.columns:
+            rows = rows.where(sql.col("group").isin(list(groups)))
+        _write(rows, TABLES[name], folder / name / "part.parquet")
+    (folder / SOURCE).write_text(manifest.texts.get(SOURCE, "{}"), encoding="utf-8")
+
+
+def _dump(spark: SparkSession, place: Location, folder: Path) -> None:
+    try:
+        dump = sources.open_dump(spark, place)
+    except BadInput as error:
+        raise BadInput(str(place), "neither tables nor a dump", "what a capture or a build made") from error
+    _write(dump.records, RECORDS, folder / "records" / "part.parquet")
+    _write(dump.ends, ENDS, folder / "ends.parquet")
+    _write(dump.topics, TOPICS, folder / "topics.parquet")
+
+
+def _write(rows: DataFrame, table: TableSchema, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    columns = [field for field in arrow_schema(table) if field.name in rows.columns]
+    found = rows.select(*[sql.col(f"`{field.name}`") for field in columns]).toArrow()
+    pq.write_table(found.cast(pa.schema(columns)), file)

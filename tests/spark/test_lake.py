@@ -1,0 +1,186 @@
+"""Tables as Delta on a real S3 server, in a local folder, in a catalog: the same rows, one commit each, one build."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark import made
+from tests.spark.conftest import rows_of
+
+from apportion.errors import BadInput, Unavailable
+from apportion.spark import job, lake, lock, packages, schemas, shelves
+from apportion.spark.location import locate
+from apportion.testing.s3 import S3Server
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+ASSIGNORS = ["range"]
+RECORDS = made.every_kind()
+"""With records of every kind, some of them broken."""
+
+
+@pytest.fixture(scope="module")
+def s3(spark: Any) -> Iterator[S3Server]:
+    """An S3 server that the session of all tests reaches."""
+    if not all(packages.local_jars(one) for one in (packages.DELTA, packages.S3A)):
+        pytest.skip("the jars of Delta and S3A are not here: make setup")
+    try:
+        server = S3Server()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    with server:
+        settings = spark.sparkContext._jsc.hadoopConfiguration()
+        for name, value in server.hadoop.items():
+            settings.set(name, value)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def local(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dump, and its tables as plain Parquet: what every other place must hold."""
+    root = tmp_path_factory.mktemp("local")
+    made.write_dump(root / "dump", RECORDS, files=2)
+    job.build(root / "dump", root / "tables", assignors=ASSIGNORS, spark=spark)
+    return root
+
+
+@pytest.fixture(scope="module")
+def far(spark: Any, s3: S3Server, local: Path) -> str:
+    """The same built on S3, from a dump there that was copied file by file."""
+    shutil.copytree(local / "dump", s3.root / s3.bucket / "dump")
+    out = "s3a://lake/tables"
+    job.build("s3a://lake/dump", out, assignors=ASSIGNORS, spark=spark)
+    return out
+
+
+def test_tables_on_s3_have_the_rows_of_plain_parquet(spark: Any, local: Path, far: str) -> None:
+    """Each value of each table; and each table is one commit."""
+    for name in schemas.TABLES:
+        frame = spark.read.format("delta").load(f"{far}/{name}")
+        assert rows_of(frame.toArrow()) == rows_of(local / "tables" / name), name
+    manifest = lake.Manifest.read(spark, lake.tables_of(locate(far), "delta"))
+    assert manifest.versions == dict.fromkeys(schemas.TABLES, 0)
+
+
+def test_tables_on_s3_are_read_by_other_engines(s3: S3Server, local: Path, far: str) -> None:
+    """By deltalake, and by DuckDB through Arrow: no deletion vectors, no feature that they lack."""
+    deltalake = pytest.importorskip("deltalake", reason="pip install 'apportion[delta]'")
+    duckdb = pytest.importorskip("duckdb", reason="pip install duckdb")
+    options = {**s3.environment, "AWS_ALLOW_HTTP": "true"}
+    for name in schemas.TABLES:
+        table = deltalake.DeltaTable(far.replace("s3a:", "s3:") + f"/{name}", storage_options=options)
+        assert rows_of(table.to_pyarrow_table()) == rows_of(local / "tables" / name), name
+        protocol = table.protocol()
+        assert (protocol.min_reader_version, protocol.reader_features) == (1, None), name
+    lag = deltalake.DeltaTable(far.replace("s3a:", "s3:") + "/gold/lag", storage_options=options).to_pyarrow_dataset()
+    connection = duckdb.connect()
+    connection.register("lag", lag)
+    [(count,)] = connection.execute("SELECT count(*) FROM lag").fetchall()
+    assert count == len(rows_of(local / "tables" / "gold/lag")) > 0
+
+
+def test_a_catalog_holds_the_same_rows(spark: Any, local: Path) -> None:
+    """As ``catalog.schema.silver_commits`` and so on; its locks are tables too, and none is left but the newest."""
+    built = job.build(local / "dump", "spark_catalog.kafka", assignors=ASSIGNORS, spark=spark)
+    for name in schemas.TABLES:
+        frame = spark.table(f"spark_catalog.kafka.{name.replace('/', '_')}")
+        assert rows_of(frame.toArrow()) == rows_of(local / "tables" / name), name
+    assert built.rows == {state.name: state.rows for state in job.status("spark_catalog.kafka", spark=spark)}
+    with pytest.raises(BadInput, match="no catalog named 'nowhere'"):
+        job.build(local / "dump", "nowhere.kafka", spark=spark)
+    shelf = shelves.CatalogShelf(spark, "spark_catalog.kafka", lake.LOCKS, "delta")
+    assert sorted(shelf.names()) == ["000000001", "000000001.released"]
+
+
+def test_delta_in_a_local_folder_holds_the_same_rows(spark: Any, local: Path, tmp_path: Path) -> None:
+    """Where it is asked for; plain Parquet is not written over it, and readers without Spark read it."""
+    out = tmp_path / "a [b] {c} *"
+    built = job.build(local / "dump", out, form="delta", assignors=ASSIGNORS, spark=spark)
+    plain = {state.name: state.rows for state in job.status(local / "tables")}
+    assert built.rows == plain
+    deltalake = pytest.importorskip("deltalake", reason="pip install 'apportion[delta]'")
+    for name in schemas.TABLES:
+        rows = deltalake.DeltaTable(str(out / name)).to_pyarrow_table()
+        assert rows_of(rows) == rows_of(local / "tables" / name), name
+    with pytest.raises(BadInput, match="Delta tables"):
+        job.build(local / "dump", out, spark=spark)
+
+
+def test_the_lock_of_an_object_store_is_made_by_one_alone(spark: Any, s3: S3Server) -> None:
+    """Only if absent, by the store's word; and it is overwritten, read and deleted as any text."""
+    one, other = (shelves.HadoopShelf(spark, "s3a://lake/locks") for _ in range(2))
+    assert one.names() == []
+    assert [one.create("a", "first"), other.create("a", "second")] == [True, False]
+    assert other.read("a") == "first"
+    assert one.create("a", "first"), "a second try of what came through the first time"
+    one.overwrite("a", "anew")
+    assert (other.read("a"), other.read("b"), other.names()) == ("anew", None, ["a"])
+    one.delete("a")
+    assert other.read("a") is None
+    with lock.held(one, "s3a://lake/locks"), pytest.raises(Unavailable, match="another build"):
+        lock._acquire(other, "s3a://lake/locks", 60, lambda line: None)
+
+
+def test_changes_of_a_table_on_s3_are_one_commit_each(spark: Any, s3: S3Server, monkeypatch: Any) -> None:
+    """Rows added, rows of some groups replaced by a merge or anew, in one version; until published nobody is told."""
+    table = schemas.NEWEST
+    place, name = locate("s3a://lake/changes"), "gold/commits"
+
+    def commits(*rows: tuple[str, int, int]) -> Any:
+        columns = {field.name: None for field in table.schema}
+        full = [{**columns, "group": g, "topic": "t", "partition": p, "committed": c} for g, p, c in rows]
+        return spark.createDataFrame(full, table.schema)
+
+    def seen(frame: Any) -> list[tuple[str, int, int]]:
+        return sorted((row["group"], row["partition"], row["committed"]) for row in frame.collect())
+
+    touched = spark.createDataFrame([("a",), ("c",), ("gone",)], "group string")
+    with lake.opened(spark, place, "delta") as sink:
+        assert sink.read(name) is None
+        sink.write(name, commits(("a", 0, 1), ("a", 1, 2), ("b", 0, 3)), table, 1)
+        sink.publish()
+    for few in (10**9, 0):  # written anew; merged
+        monkeypatch.setattr(lake, "_MERGE_ROWS", few)
+        with lake.opened(spark, place, "delta") as sink:
+            before = seen(sink.read(name))
+            now = sink.replace_groups(name, commits(("a", 1, 9), ("c", 0, 5)), touched, table, 1)
+            assert seen(now) == [("a", 1, 9), ("b", 0, 3), ("c", 0, 5)]
+            assert seen(sink.read(name)) == before, "what is not published is not read"
+            sink.publish()
+            assert seen(sink.read(name)) == [("a", 1, 9), ("b", 0, 3), ("c", 0, 5)]
+    with lake.opened(spark, place, "delta") as sink:
+        sink.append(name, commits(("d", 0, 1)), table, 1)
+        sink.keep("note", "kept")
+        sink.publish()
+    tables = lake.tables_of(place, "delta")
+    assert lake.newest_version(spark, tables, name) == 3
+    with lake.opened(spark, place, "delta") as sink:
+        sink.write(name, commits(), table, 1)  # and gives up
+    with lake.opened(spark, place, "delta") as sink:
+        assert sink.text("note") == "kept"
+        assert len(seen(tables.read(spark, name, None))) == 4, "put back, for who reads the newest version too"
+        assert len(seen(sink.read(name))) == 4
+
+
+def test_groups_and_histories_are_read_from_a_uri(spark: Any, local: Path, far: str, tmp_path: Path) -> None:
+    """The same as from the folder, of all groups or of one alone."""
+    from apportion.inputs.load_history import load_histories
+    from apportion.spark.local_copy import copy
+
+    here = load_histories(local / "tables")
+    for number, groups in enumerate(([], ["g"])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        copy(far, folder, groups, spark=spark)
+        there = load_histories(folder)
+        assert set(there.groups) == (set(groups) or set(here.groups))
+        assert there.group("g").raw == here.group("g").raw
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    copy("s3a://lake/dump", folder, spark=spark)
+    assert set(load_histories(folder).groups) == set(load_histories(local / "dump").groups)
+    with pytest.raises(BadInput, match="neither tables nor a dump"):
+        copy("s3a://lake/nothing", tmp_path, spark=spark)
