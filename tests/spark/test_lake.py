@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ def local(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def far(spark: Any, s3: S3Server, local: Path) -> str:
     """The same built on S3, from a dump there that was copied file by file."""
-    shutil.copytree(local / "dump", s3.root / s3.bucket / "dump")
+    s3.upload(local / "dump", "dump")
     out = "s3a://lake/tables"
     job.build("s3a://lake/dump", out, assignors=ASSIGNORS, spark=spark)
     return out

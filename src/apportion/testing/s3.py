@@ -51,6 +51,20 @@ class S3Server:
             "fs.s3a.path.style.access": "true", "fs.s3a.connection.ssl.enabled": "false",
         }  # fmt: skip
 
+    def upload(self, folder: Path, prefix: str) -> None:
+        """Put the files of a folder below a prefix of the bucket, as any client would."""
+        from pyarrow import fs
+
+        store = fs.S3FileSystem(
+            access_key=self.access_key, secret_key=self.secret_key, region="us-east-1", scheme="http",
+            endpoint_override=f"{self._host}:{self.port}",
+        )  # fmt: skip
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                target = f"{self.bucket}/{prefix}/{file.relative_to(folder)}"
+                with store.open_output_stream(target) as out:
+                    out.write(file.read_bytes())
+
     def __enter__(self) -> S3Server:
         (self.root / self.bucket).mkdir(parents=True, exist_ok=True)
         with socket.socket() as free:
