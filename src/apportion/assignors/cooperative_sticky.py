@@ -16,7 +16,7 @@ class CooperativeSticky:
     """The sticky plan in two rounds at most: what somebody still holds is withheld once, then handed over.
 
     order
-        The goals, most important first: any of ``balance``, ``racks``, ``moves``; see ``sticky``.
+        The goals, most important first: any of ``balance``, ``spread``, ``racks``, ``moves``; see ``sticky``.
 
     The second round, with the past that the first one left, gives the same target and withholds nothing.
     Goals: balance > racks > moves > each topic spread. Source: KIP-429, KIP-54, KIP-881.
@@ -29,6 +29,7 @@ class CooperativeSticky:
 
     def __post_init__(self) -> None:
         check_order(self.name, self.order)
+        object.__setattr__(self, "goals", self.order)  # what this one pursues; the class tells the default
 
     def assign(self, group: Group) -> Ints | Answer:
         """Return (P,) the member that owns each partition in the end, with the proof of each goal."""

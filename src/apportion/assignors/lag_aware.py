@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from apportion.model.measures import summable
 from apportion.model.plan import Answer
 from apportion.solvers.makespan import Shared, Sharing, lower_bound, share
 from apportion.solvers.number_partitioning import deal_rounds, deal_skewed
+from apportion.solvers.problem import units
+from apportion.solvers.uniform_machines import Machines, deal_topic, share_by_capacity
 
 
 @dataclass(frozen=True)
@@ -31,22 +33,31 @@ class LagAware:
     max_skew
         Lag wins over counts by up to so many partitions: members with the same wishes then differ by at most
         ``1 + max_skew``. In ``topic`` a subscriber up to ``max_skew`` ahead of the least is chosen if its lag is less.
+    by
+        ``lag``: messages still to read; ``weight``: work that partitions bring in a second, of which an unknown one
+        counts 0. It stands where lag stands above.
     tolerance
         Past owners keep partitions as long as the heaviest member has at most ``1 + tolerance`` times the lag that is
         shown to be possible at least, or what the best plan found reaches, if that is more. In ``topic`` the best
         plan is the rule's own, per topic; at 0 it is the rule exactly.
+
+    Where capacities differ, counts follow them and what is evened out is lag / capacity, by exchanges; ``max_skew`` is
+    not used then.
     """
 
     name: ClassVar[str] = "lag-aware"
-    goals: ClassVar[tuple[str, ...]] = ("topic-balance", "balance", "lag", "moves")
+    goals: ClassVar[tuple[str, ...]] = ("topic-balance", "balance", "lag", "weight", "moves")
 
     scope: Literal["topic", "group"] = "topic"
     max_skew: int = 0
     tolerance: float = 0.0
+    by: Literal["lag", "weight"] = "lag"
 
     def __post_init__(self) -> None:
         if self.scope not in ("topic", "group"):
             raise BadInput("setting scope of lag-aware", repr(self.scope), "one of topic, group")
+        if self.by not in ("lag", "weight"):
+            raise BadInput("setting by of lag-aware", repr(self.by), "one of lag, weight")
         if not isinstance(self.max_skew, int) or self.max_skew < 0:
             raise BadInput("setting max_skew of lag-aware", str(self.max_skew), "0 or more partitions")
         if not (isfinite(self.tolerance) and self.tolerance >= 0):
@@ -54,57 +65,132 @@ class LagAware:
 
     def assign(self, group: Group) -> Answer:
         """Return (P,) the member that owns each partition, with the bound on the heaviest member's lag."""
-        everything = _sharing(group, np.flatnonzero(group.wanted), self.max_skew)
+        work = _work(group, self.by)
+        everything = _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew)
         if everything is None:
-            said = ("topic-balance", "lag") if self.scope == "topic" else ("balance", "lag", "moves")
-            return Answer(np.full(group.P, NOBODY, dtype=np.int64), dict.fromkeys(said, "optimal"))
+            goals = ("topic-balance", self.by) if self.scope == "topic" else ("balance", self.by, "moves")
+            return Answer(np.full(group.P, NOBODY, dtype=np.int64), dict.fromkeys(goals, "optimal"))
+        if not (group.capacity == group.capacity[0]).all():
+            return self._by_capacity(group, work, everything)
         if self.scope == "topic":
-            return self._by_topic(group, everything)
+            return self._by_topic(group, work, everything)
         result = share(everything.sharing, self.tolerance)
         owner = everything.owners(group, result.owner)
         heaviest = everything.sharing.heaviest(result.owner)
         proof = {
             "balance": "bounded" if self.max_skew else "optimal",
-            "lag": "optimal" if heaviest == result.bound else "bounded",
+            self.by: "optimal" if heaviest == result.bound else "bounded",
             "moves": "optimal" if result.max_kept else "heuristic",
         }
-        return Answer(owner, proof, _measures(group, result.bound), certificate=_Certificate(heaviest, result, self))
+        return self._answer(group, work, owner, proof, result)
 
-    def _by_topic(self, group: Group, everything: _Part) -> Answer:
+    def _answer(self, group: Group, work: _Work, owner: Ints, proof: dict[str, str], shared: Shared) -> Answer:
+        """The owners with the measures and the argument."""
+        held = np.zeros(group.M, dtype=work.amount.dtype)
+        np.add.at(held, owner[owner != NOBODY], work.amount[owner != NOBODY])
+        heaviest = int(held.max())
+        measures = work.measures(group, heaviest, shared.bound)
+        return Answer(owner, proof, measures, certificate=_Certificate(heaviest, shared, self, work))
+
+    def _by_topic(self, group: Group, work: _Work, everything: _Part) -> Answer:
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist():
-            place = group.partitions(topic)
-            owner[place] = self._one_topic(group, topic, summable(group.lag[place]))
+            owner[group.partitions(topic)] = self._one_topic(group, work, topic)
         # Balance within each topic does not balance the sums: a member may hold one fewer of every topic.
         each = np.diff(group.start)[group.wanted_topic] // len(everything.members) - min(self.max_skew, group.P)
         bound = lower_bound(everything.sharing, int(np.maximum(each, 0).sum()))
         heaviest = everything.sharing.heaviest(everything.places(owner))
         proof = {
             "topic-balance": "bounded" if self.max_skew else "optimal",
-            "lag": "optimal" if heaviest == bound else "bounded",
+            self.by: "optimal" if heaviest == bound else "bounded",
         }
         if self.tolerance:
             proof["moves"] = "heuristic"
-        shared = Shared(owner, bound, max_kept=False)
-        return Answer(owner, proof, _measures(group, bound), certificate=_Certificate(heaviest, shared, self))
+        return self._answer(group, work, owner, proof, Shared(owner, bound, max_kept=False))
 
-    def _one_topic(self, group: Group, topic: int, lag: Longs) -> Ints:
+    def _one_topic(self, group: Group, work: _Work, topic: int) -> Ints:
         """(partitions of the topic,) their owners by the rule, and past ones within the tolerance."""
-        subscribers = group.subscribers(topic)
+        place = group.partitions(topic)
+        subscribers, lag = group.subscribers(topic), summable(work.amount[place])
         dealt = (
             deal_skewed(lag, len(subscribers), self.max_skew) if self.max_skew else deal_rounds(lag, len(subscribers))
         )
         if self.tolerance:
-            place = group.partitions(topic)
-            part = _sharing(group, np.arange(place.start, place.stop), self.max_skew)
+            part = _sharing(group, work, np.arange(place.start, place.stop), self.max_skew)
             if part is not None:
                 dealt = share(part.sharing, self.tolerance, start=dealt).owner
         return subscribers[dealt]
 
+    def _by_capacity(self, group: Group, work: _Work, everything: _Part) -> Answer:
+        """The same where members can take more and less: counts follow capacities, lag / capacity is evened out."""
+        unit = units(group.capacity)
+        owner = np.full(group.P, NOBODY, dtype=np.int64)
+        sharing = everything.sharing
+        machines = Machines(sharing.lag, sharing.past, sharing.kind, sharing.may, unit[everything.members])
+        if self.scope == "topic":
+            for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist():
+                place, who = group.partitions(topic), group.subscribers(topic)
+                owner[place] = who[deal_topic(work.amount[place], unit[who])]
+        else:
+            owner = everything.owners(group, share_by_capacity(machines, self.tolerance))
+        shown = max(machines.burdens(everything.places(owner))) == machines.least_burden()
+        proof = {
+            "topic-balance" if self.scope == "topic" else "balance": "optimal",
+            self.by: "optimal" if shown else "bounded",
+        }
+        if self.scope == "group":
+            proof["moves"] = "heuristic"
+        bound = max(int(sharing.lag.max(initial=0)), -(-int(sharing.lag.sum()) // len(everything.members)))
+        return self._answer(group, work, owner, proof, Shared(owner, bound, max_kept=False))
 
-def _measures(group: Group, bound: int) -> dict[str, int]:
-    """The bound, where the plan shows lag at all."""
-    return {"lag_bound": bound} if (group.lag_known & group.wanted).any() else {}
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What is evened out: lag in messages, or weights in whole parts of their unit.
+
+    amount
+        (P,) whole numbers, Python's own where 64 bits are too few; what is not known counts 0.
+    parts
+        How many of them make one unit.
+    known
+        (P,) whether it is known.
+    """
+
+    by: str
+    amount: Longs
+    parts: int
+    known: Bools
+
+    def value(self, amount: int) -> int | float:
+        """So many parts in the unit that the group speaks."""
+        whole, rest = divmod(amount, self.parts)
+        return amount / self.parts if rest else whole
+
+    def measures(self, group: Group, heaviest: int, bound: int) -> dict[str, Any]:
+        """The bound, and for weights what lag has without us, where the plan shows any at all."""
+        if not (self.known & group.wanted).any():
+            return {}
+        if self.by == "lag":
+            return {"lag_bound": bound}
+        unknown = int(np.count_nonzero(group.wanted & ~self.known))
+        return {
+            "weight_max": self.value(heaviest),
+            "weight_bound": min(self.value(bound), self.value(heaviest)),
+            "weight_unknown": unknown,
+        }
+
+
+def _work(group: Group, by: str) -> _Work:
+    """The group's lag, or its weights in whole numbers: floats are fractions of powers of two, so nothing is lost."""
+    if by == "lag":
+        return _Work(by, group.lag, 1, group.lag_known)
+    weight = np.zeros(group.P) if group.weight is None else np.nan_to_num(group.weight, nan=0.0)
+    known = np.zeros(group.P, dtype=np.bool_) if group.weight is None else ~np.isnan(group.weight)
+    ratios = [w.as_integer_ratio() for w in weight.tolist()]
+    parts = max((below for _, below in ratios), default=1)
+    amount = np.array([above * (parts // below) for above, below in ratios], dtype=object)
+    small = not group.P or int(amount.max()) < 2**62
+    return _Work(by, amount.astype(np.int64) if small else amount, parts, known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +213,7 @@ class _Part:
         return self.place[owner[self.partitions]]
 
 
-def _sharing(group: Group, partitions: Ints, max_skew: int) -> _Part | None:
+def _sharing(group: Group, work: _Work, partitions: Ints, max_skew: int) -> _Part | None:
     """The partitions with their wishes, in numbers of their own; None where there is nothing to share."""
     if not len(partitions):
         return None
@@ -136,7 +222,7 @@ def _sharing(group: Group, partitions: Ints, max_skew: int) -> _Part | None:
     place = np.full(group.M + 1, NOBODY, dtype=np.int64)
     place[members] = np.arange(len(members))
     kind = kind_of_topic[group.topic_of[partitions]]
-    lag = summable(group.lag[partitions])
+    lag = summable(work.amount[partitions])
     past = place[group.owner[partitions]]
     skew = min(max_skew, len(partitions))  # counts never differ by more, and array integers have an end
     return _Part(Sharing(lag, past, kind, may[:, members], skew), members, partitions, place)
@@ -168,21 +254,29 @@ class _Certificate:
     heaviest: int
     shared: Shared
     how: LagAware
+    work: _Work
 
     def explain(self, group: Group) -> list[str]:
         """The argument, a sentence a line."""
         gap = self.heaviest - self.shared.bound
         where = "within each topic" if self.how.scope == "topic" else "over all topics"
-        counts = f"by at most {1 + self.how.max_skew}"
-        lines = [f"balance: counts of members with the same wishes differ {counts} {where}."]
+        heaviest, least = f"{self.work.value(self.heaviest):,}", f"{self.work.value(self.shared.bound):,}"
+        burden = f"{heaviest} messages" if self.work.by == "lag" else f"a weight of {heaviest}"
+        by = self.work.by
+        if not (group.capacity == group.capacity[0]).all():
+            return [
+                f"balance: counts {where} are the fairest for the members' capacities.",
+                f"{by}: {by} over capacity is evened out by exchanges; the heaviest member has {burden}.",
+            ]
+        lines = [f"balance: counts of members with the same wishes differ by at most {1 + self.how.max_skew} {where}."]
         if gap:
             part = 100 * gap / max(self.shared.bound, 1)
             lines.append(
-                f"lag: the heaviest member has {self.heaviest:,} messages; no plan gets below {self.shared.bound:,}, "
-                f"so it is at most {gap:,} ({part:.2f} %) above the best."
+                f"{by}: the heaviest member has {burden}; no plan gets below {least}, "
+                f"so it is at most {self.work.value(gap):,} ({part:.2f} %) above the best."
             )
         else:
-            lines.append(f"lag: the heaviest member has {self.heaviest:,} messages, and no plan gets below that.")
+            lines.append(f"{by}: the heaviest member has {burden}, and no plan gets below that.")
         if self.how.scope == "group":
             shown = (
                 "no plan of these counts and lag keeps more" if self.shared.max_kept else "a local search found no more"

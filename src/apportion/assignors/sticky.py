@@ -16,10 +16,11 @@ class Sticky:
     """The fairest plan there is; of those the one with most local replicas; of those the one that moves least.
 
     order
-        The goals, most important first: any of ``balance``, ``racks``, ``moves``. A goal that is not named does not
-        count: ``("balance",)`` deals afresh, ``("moves", "balance")`` keeps every claim that stands.
+        The goals, most important first: any of ``balance``, ``spread``, ``racks``, ``moves``. A goal that is not named
+        does not count: ``("balance",)`` deals afresh, ``("moves", "balance")`` keeps every claim that stands.
 
-    What is still open spreads each topic evenly. The price is a min-cost flow where subscriptions overlap.
+    Among plans equal on all of them most partitions come home to the newest stale claim. What is still open spreads
+    each topic evenly. The price is a min-cost flow where subscriptions overlap.
     Goals: balance > racks > moves > each topic spread. Source: KIP-54, KIP-341, KIP-881.
     """
 
@@ -29,6 +30,7 @@ class Sticky:
 
     def __post_init__(self) -> None:
         check_order(self.name, self.order)
+        object.__setattr__(self, "goals", self.order)  # what this one pursues; the class tells the default
 
     def assign(self, group: Group) -> Ints | Answer:
         """Return (P,) the member that owns each partition, with the proof of each goal."""
