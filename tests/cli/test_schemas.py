@@ -32,6 +32,8 @@ REGISTRY: Registry[Any] = Registry().with_resources(
         ("what-if", ["what-if", "group.json", "--join", "2", "--lag", "clicks:0=4"]),
         ("size", ["size", "group.json", "--by", "partitions", "--capacity", "2"]),
         ("gate", ["gate", "group.json", "--max-moves", "0", "--max-lag-share", "0", "--require-proof", "-A", "range"]),
+        ("switch", ["switch", "DUMP"]), ("switch", ["switch", "group.json"]),
+        ("switch", ["switch", str(PASTED / "offsets.txt")]),
         ("replay", ["replay", "DUMP", "--group", "ads-range", "--assignor", "sticky"]),
         ("replay", ["replay", "DUMP", "--group", "profiles-kip848", "--assignor", "range"]),
     ],

@@ -42,6 +42,25 @@ def test_nothing_is_wider_than_the_screen(browser: Browser, tmp_path: Path, widt
     assert browser.complaints() == []
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_pictures_of_a_switch_fit_and_their_numbers_open(browser: Browser, tmp_path: Path, width: int) -> None:
+    """A topic's greatest share on one member is written beside its bars, and stands in the table below."""
+    raw = one_group("g", partitions=5, members=3)
+    traps = ["group.consumer.migration.policy=disabled " * 3]
+    told = {"advice": ["Stay."], "traps": traps, "history": {
+        "generations": 5, "recorded": 28, "broker-uniform": 22, "broker-range": 28, "sticky": 22, "stopped": 45}}  # fmt: skip
+    data = group_data(read_group(raw), [])
+    lopsided = [0 for _ in data["owner"]]
+    browser.open(written(tmp_path, [{**data, "switch": {**told, "online": data["owner"], "fresh": lopsided}}]), width)
+    assert browser.js("document.documentElement.scrollWidth") <= width
+    assert "100 %" in browser.js("document.querySelector('#picture-switch-shares svg').textContent")
+    browser.js("document.querySelector('#picture-switch-moves details').open = true")
+    rows = "document.querySelector('#picture-switch-moves details table')?.textContent ?? ''"
+    browser.js("new Promise((done) => setTimeout(done, 200))")
+    assert "range (broker)28" in browser.js(rows)
+    assert browser.complaints() == []
+
+
 def test_choosing_a_strategy_keeps_the_keyboard_where_it_is(browser: Browser, tmp_path: Path) -> None:
     group = read_group(one_group("g"))
     plans = [apportion.plan(group, name) for name in ("range", "roundrobin")]

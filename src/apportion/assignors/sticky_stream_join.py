@@ -28,6 +28,7 @@ class StickyStreamJoin:
 
     name: ClassVar[str] = "sticky-stream-join"
     on_foreign: ClassVar[str] = "stop"
+    assigned_data: ClassVar[bool] = True
     goals: ClassVar[tuple[str, ...]] = ("co-location", "balance", "moves")
     leaves: ClassVar[bool] = True
 

@@ -45,6 +45,7 @@ class Streams(TaskSettings):
 
     name: ClassVar[str] = "streams"
     on_foreign: ClassVar[str] = "stop"
+    assigned_data: ClassVar[bool] = True
     goals: ClassVar[tuple[str, ...]] = GOALS
     cooperative: ClassVar[bool] = True
     leaves: ClassVar[bool] = True  # a task of which nobody wants all topics

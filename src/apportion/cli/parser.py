@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "what-if": "members come and go, topics grow, lag strikes: each step planned",
     "size": "how many members the group needs, what each number of them moves, and why",
     "replay": "a group's real history under another strategy",
+    "switch": "should a group move to the new protocol, and what happens when it does?",
     "gate": "for CI and alerts: exit 3 where a plan breaks a limit",
     "report": "everything about a group or a cluster as one page with pictures",
     "serve": "a live page, Prometheus metrics and a JSON API, left running",

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 PACK_ABOVE: Final = 1_000_000
 """Characters of JSON from which on the page carries it packed."""
-SCRIPTS: Final = ("base.js", "present.js", "past.js", "live.js", "page.js")
-"""One script in five files, in this order."""
+SCRIPTS: Final = ("base.js", "present.js", "past.js", "switch.js", "live.js", "page.js")
+"""One script in six files, in this order."""
 _GAP: Final = re.compile(r"\{\{([A-Z]+)\}\}")
 
 

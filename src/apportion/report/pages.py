@@ -20,6 +20,7 @@ from apportion.report.roles import PROGRESS, roles_data, sentences
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
     from apportion.history.replay_totals import Past
+    from apportion.history.switching import Switch
     from apportion.inputs.described_group import Observed
     from apportion.model.group import Group
     from apportion.model.plan import Plan
@@ -40,6 +41,19 @@ def of_plans(observed: Observed, planned: Sequence[Plan]) -> dict[str, Any]:
 def of_remembered(remembered: GroupHistory, observed: Observed) -> dict[str, Any]:
     """One group with its history."""
     return of_group(build(observed.raw), observed, remembered)
+
+
+def with_switch(observed: Observed, switch: Switch, past: GroupHistory | None = None) -> dict[str, Any]:
+    """One group with what a switch to the new protocol does to it."""
+    data = of_observed(observed) if past is None else of_remembered(past, observed)
+    told = {
+        "online": switch.online.owner.tolist(),
+        "fresh": switch.fresh.owner.tolist(),
+        "advice": list(switch.advice),
+        "traps": list(switch.traps),
+        "history": None if switch.history is None else dict(switch.history),
+    }
+    return {**data, "switch": told}
 
 
 def of_group(group: Group, observed: Observed, past: Past, names: Mapping[str, str] | None = None) -> dict[str, Any]:

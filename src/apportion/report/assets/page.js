@@ -129,6 +129,7 @@ function drawGroup(group) {
   const some = group.members.length && group.number.length, planned = some && group.plans.length;
   if (planned) figures.push(strategies(group));
   if (group.roles) figures.push(roles(group.roles));
+  if (some && group.switch) figures.push(...switchFigures(group));
   if (some) figures.push(lagBars(group));
   if (planned) figures.push(tradeOff(group), crossRack(group));
   if (past.length > 1 && group.history.rows.length) figures.push(handOver(group));

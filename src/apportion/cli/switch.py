@@ -1,0 +1,98 @@
+"""``apportion switch``: should a group move to the new protocol (KIP-848), and what happens when it does?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from apportion.cli import source
+from apportion.cli.output import emit_json, emit_page, emit_tables
+from apportion.cli.parser import PICTURES, Parser, add_output
+from apportion.errors import BadInput
+
+if TYPE_CHECKING:
+    from apportion.history.group_history import GroupHistory
+    from apportion.history.switching import Switch
+    from apportion.inputs.described_group import Observed
+
+    Looked = tuple[Switch, Observed, GroupHistory | None]
+
+DETAILS = (
+    "ONLINE is the first target after an online upgrade with the same members, ANEW the one of a group that starts\n"
+    "without a past; both are what Kafka 4.3's uniform gives. From a dump or the pipeline's tables the recorded joins\n"
+    "and leaves are walked again, and the score says how well the broker is predicted on that cluster."
+)
+EXAMPLES = (
+    ("one group of a dump", "apportion switch dump --group ads-join"),
+    ("every group of a live cluster", "apportion switch --bootstrap-server localhost:9092 --all-groups"),
+    ("what Kafka's tool printed", "apportion switch pasted.txt --group ads-join"),
+    ("for a program", "apportion switch tables -o json"),
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """Which groups."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a file, a dump or tables; - is standard input")
+    source.add_group_choice(parser)
+    parser.add_argument("--all-groups", action="store_true", help="every group of the live cluster")
+    add_output(parser, PICTURES)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look at each group, and say whether to switch."""
+    from apportion.report import switching
+
+    switches = _switches(args)
+    if args.output == "json":
+        emit_json({"version": 1, "groups": [one.to_dict() for one, _, _ in switches]})
+    elif args.output == "html":
+        from apportion.report import pages
+
+        emit_page([pages.with_switch(observed, one, past) for one, observed, past in switches], source.input_name(args))
+    elif len(switches) == 1 and args.output in ("table", "wide"):
+        only = switches[0][0]
+        emit_tables([switching.group_table(only)], args.output, switching.sentences(only))
+    else:
+        emit_tables([switching.overview([one for one, _, _ in switches])], args.output)
+    return 0
+
+
+def _switches(args: argparse.Namespace) -> list[Looked]:
+    """Every group that has members whose subscriptions can be read."""
+    if args.file is not None and args.file != "-" and os.path.isdir(args.file):
+        source.choose(args)
+        return _of_folder(args.file, args.groups)
+    from apportion.history.switching import GroupFacts, switch
+    from apportion.model.build import build
+
+    found: list[Looked] = []
+    for observed in source.many(args):
+        if observed.raw["members"] and observed.kind in (None, "classic", "consumer"):
+            facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
+            found.append((switch(build(observed.raw), facts), observed, None))
+    return _at_least_one(found, args.file or "the cluster")
+
+
+def _of_folder(path: str, names: list[str]) -> list[Looked]:
+    """Groups with their histories, and with the score on all of the cluster's."""
+    from apportion.history.switching import facts_of, scored, switch
+    from apportion.inputs.dump import observed
+    from apportion.inputs.load_history import load_histories
+    from apportion.model.build import build
+
+    histories = load_histories(path)
+    chosen = [histories.group(name) for name in names] or histories.living
+    score = scored(histories)
+    found: list[Looked] = []
+    for group in chosen:
+        present = group.present
+        if present and present.type in ("classic", "consumer") and present.members and present.readable:
+            found.append((switch(build(group.raw), facts_of(group), group, score), observed(group), group))
+    return _at_least_one(found, path)
+
+
+def _at_least_one(found: list[Looked], where: str) -> list[Looked]:
+    if not found:
+        raise BadInput(where, "no group of consumers with members", "one: what a switch gives depends on who is there")
+    return found

@@ -1,0 +1,192 @@
+"""What a switch to the new protocol means for one group, in sentences with figures; see ``switching``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apportion.assignors import known
+from apportion.history.records import CONSUMER
+from apportion.history.switching import Switch, shares
+from apportion.wording import count, percent
+
+SESSION_MS: Final = 45_000
+"""The broker's default time-out of a member's session under the new protocol."""
+LOPSIDED: Final = 2.0
+"""A topic is called lopsided where one member has this many times its even share."""
+PROMISES: Final = {
+    "failover": "one reader a topic",
+    "sticky-stream-join": "equal numbers of all topics on one member, and staying there",
+    "streams": "tasks with their state, and standbys",
+    "apportion-streams": "tasks with their state, and standbys",
+    "stream": "tasks with their state, and standbys (Kafka Streams has a protocol of its own for that: streams)",
+    "lag-aware": "partitions shared by lag",
+}
+"""What a strategy gives that neither of the broker's assignors does."""
+
+
+def loses(switch: Switch) -> list[str]:
+    """What the group has now and the broker's assignors do not look at."""
+    group = switch.group
+    found: list[str] = []
+    if switch.facts.kind == CONSUMER:
+        return found
+    if group.racks is not None and group.racks.known:
+        found.append("racks")
+    if switch.facts.strategy == "lag-aware":
+        found.append("lag")
+    elif switch.facts.strategy in PROMISES:
+        found.append("the strategy's promise")
+    together = switch.together
+    if together["of"] and together["now"] == together["of"] > together["online"]:
+        found.append("co-location")
+    if group.has_capacities:
+        found.append("capacities")
+    return found
+
+
+def traps(switch: Switch) -> list[str]:
+    """What catches people who switch a group like this."""
+    if switch.facts.kind == CONSUMER:
+        return []
+    found = [_first_newcomer(switch)]
+    if any(switch.group.instance_ids):
+        found.append(
+            "Static members: an instance id that is used twice stops the newcomer; in a classic group it stopped the "
+            "member that was there."
+        )
+    other = sorted(ms for ms in switch.facts.session_timeouts_ms if ms != SESSION_MS)
+    if other:
+        now = ", ".join(f"{ms / 1000:g} s" for ms in other)
+        found.append(
+            f"The session time-out becomes the broker's, {SESSION_MS // 1000} s unless set otherwise; it is {now} now."
+        )
+    strategy = known().get(switch.facts.strategy or "")
+    if strategy is not None and not getattr(strategy, "cooperative", False):
+        found.append(
+            "Members are told what they lose and gain, no longer everything anew: callbacks that call assign(), or "
+            "take a revocation for the loss of all, break."
+        )
+    found.append(
+        "Subscriptions by pattern are matched by the broker's RE2J, which knows no look-ahead or back-reference."
+    )
+    return found
+
+
+def _first_newcomer(switch: Switch) -> str:
+    if switch.blockers:
+        return (
+            "A consumer of the new protocol is refused; librdkafka says of that no more than 'The group id does not "
+            "exist', and reads nothing."
+        )
+    return (
+        f"One consumer with group.protocol=consumer under the name {switch.group.name!r} turns the whole group at "
+        "once; group.consumer.migration.policy=disabled on the broker keeps it out."
+    )
+
+
+def advice(switch: Switch) -> list[str]:
+    """Switch or stay, and why, most important first."""
+    verdict = _verdict(switch)
+    return [verdict, *_concentrated(switch), *_loads(switch), *_past(switch), *_scored(switch)]
+
+
+def _verdict(switch: Switch) -> str:
+    strategy = switch.facts.strategy
+    if switch.facts.kind == CONSUMER:
+        return "It is of the new protocol already: online is what the broker would give its members now."
+    if switch.blockers:
+        who = count(sum(len(one.members) for one in switch.blockers), "member")
+        whose = f" of {who}" if any(one.members for one in switch.blockers) else ""
+        return (
+            f"Stay, or take another strategy first: the assignments{whose} carry user data, so the broker refuses an "
+            "online upgrade. Two bounces to sticky or cooperative-sticky open the way; or stop all and start anew."
+        )
+    if strategy in PROMISES:
+        return f"Stay: {strategy} promises {PROMISES[strategy]}, and the broker's assignors do not."
+    if _lopsided(switch):
+        return "Stay, unless all topics are equally busy: the broker's uniform looks at no topic when it shares."
+    if "co-location" in switch.loses:
+        return "Stay, or have members ask for range (group.remote.assignor=range): uniform takes equal numbers apart."
+    if switch.loses:
+        return f"It may switch if it can do without {', '.join(switch.loses)}, which the broker does not look at."
+    if switch.blockers is None:
+        return "It may switch, as far as can be seen here: whether assignments carry user data is not known."
+    return "It may switch: its strategy sends nothing that the broker refuses, and promises nothing that is lost."
+
+
+def _lopsided(switch: Switch) -> bool:
+    c = switch.concentration
+    return max(c["online"], c["fresh"]) >= LOPSIDED * c["even"] and max(c["online"], c["fresh"]) > c["now"]
+
+
+def _concentrated(switch: Switch) -> list[str]:
+    c, group = switch.concentration, switch.group
+    if not c["even"] or max(c["online"], c["fresh"]) <= max(c["now"], c["even"]):
+        return []
+    name, plan = ("fresh", switch.fresh) if c["fresh"] >= c["online"] else ("online", switch.online)
+    topic, share = max(shares(group, plan.owner), key=lambda pair: pair[1])
+    when = "in a group that starts anew" if name == "fresh" else "after an online upgrade"
+    after = f", {percent(c['online'])} after an online upgrade" if name == "fresh" else ""
+    return [
+        (
+            f"One member would have {percent(share)} of {group.topics[topic]} {when}{after}; now the most is "
+            f"{percent(c['now'])}, an even share {percent(c['even'])}."
+        )
+    ]
+
+
+def _loads(switch: Switch) -> list[str]:
+    now, online = switch.now, switch.online.measures
+    moved = count(online["moves"], "partition")
+    found = [f"An online upgrade with the same members moves {moved}; whoever brings it is one member more."]
+    if switch.facts.kind == CONSUMER:
+        found = [f"Its next target moves {moved}."]
+    if "lag_max" in now and "lag_max" in online and online["lag_max"] > 1.1 * now["lag_max"]:
+        found.append(
+            f"The member most behind would have {online['lag_max']:,} messages to read instead of {now['lag_max']:,}."
+        )
+    if online["rack_misses"] > now["rack_misses"]:
+        found.append(
+            f"{count(online['rack_misses'], 'partition')} would be read across racks, not {now['rack_misses']:,}: "
+            "the broker's assignors do not look at racks."
+        )
+    if "co-location" in switch.loses:
+        met = switch.together
+        found.append(
+            f"Of {count(met['of'], 'partition number')} that meet on one member, {met['online']:,} would still meet "
+            f"after an online upgrade, {met['fresh']:,} in a group that starts anew."
+        )
+    return found
+
+
+def _past(switch: Switch) -> list[str]:
+    history = switch.history
+    if history is None:
+        return []
+    moved = count(history["recorded"], "partition")
+    found = [
+        (
+            f"In its {history['generations']:,} recorded generations {moved} moved between members that stayed; under "
+            f"uniform it would have been {history['broker-uniform']:,}, under range on the broker "
+            f"{history['broker-range']:,}, under sticky {history['sticky']:,}."
+        )
+    ]
+    if history["stopped"]:
+        stopped = count(history["stopped"], "partition")
+        found.append(
+            f"Its eager members gave up {stopped} at those rebalances only to get them again; under the new protocol, "
+            "as under cooperative-sticky, these are read on."
+        )
+    return found
+
+
+def _scored(switch: Switch) -> list[str]:
+    one = switch.score
+    if not one.epochs:
+        return []
+    return [
+        (
+            f"Of {count(one.epochs, 'target')} that this cluster's broker has recorded for groups of the new protocol, "
+            f"{one.predicted:,} are predicted to the partition."
+        )
+    ]

@@ -1,0 +1,255 @@
+"""Should a classic group switch to the new protocol (KIP-848), and what would happen if it did?
+
+The broker's assignors are followed, not described: the first target after an online upgrade, whose past is the last
+classic assignment; the target of a group that starts anew; and the recorded joins and leaves again, each answer the
+past of the next. What no log tells is left out: the id of the consumer that brings the upgrade, and what applications
+do in their callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Ints, ints
+from apportion.assignors import known
+from apportion.errors import UnreadableBytes
+from apportion.history.group_history import GroupHistories, GroupHistory
+from apportion.history.predicted_targets import Score, score
+from apportion.history.records import CONSUMER, GroupRecord
+from apportion.history.replay import happened, replay_steps, total
+from apportion.history.steps import steps
+from apportion.model.group import Claims, Group
+from apportion.model.measures import measure
+from apportion.model.plan import Plan
+from apportion.planning import plan
+from apportion.wire.assignment import read_assignment
+from apportion.wire.coordinator import GroupGeneration
+
+ONLINE: Final = "broker-uniform"
+REPLAYED: Final = ("broker-uniform", "broker-range", "sticky")
+ASSIGNED_DATA: Final = frozenset({"stream", "apportion-streams"})
+"""Names that groups of Kafka Streams and of our task runner have, whose assignments carry user data."""
+LEAST_SHARED: Final = 2
+"""Partitions that a topic must have for its sharing to be judged."""
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """Why the broker would refuse the first consumer of the new protocol; ``members`` whose doing it is."""
+
+    what: str
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """What is known of the group beside its members and partitions.
+
+    kind
+        ``classic`` or ``consumer``; None unknown.
+    strategy
+        The protocol's name, None unknown.
+    assigned_data
+        Members whose assignment carries user data; None unknown.
+    session_timeouts_ms
+        Of the members, as far as known.
+    """
+
+    kind: str | None = None
+    strategy: str | None = None
+    assigned_data: Sequence[str] | None = None
+    session_timeouts_ms: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Switch:
+    """What a switch does to one group.
+
+    blockers
+        None where it is not known whether the broker would refuse.
+    together
+        How many partition numbers have all their topics on one member: of all, now, after an online upgrade, anew.
+    history
+        Moves between members that stay in the recorded generations: really, and under each strategy replayed; and
+        ``stopped``, the partitions that eager members gave up at rebalances and were given again.
+    """
+
+    group: Group
+    facts: GroupFacts
+    blockers: Sequence[Blocker] | None
+    now: Mapping[str, Any]
+    online: Plan
+    fresh: Plan
+    concentration: Mapping[str, float]
+    together: Mapping[str, int]
+    history: Mapping[str, int] | None
+    score: Score
+    advice: Sequence[str] = ()
+    traps: Sequence[str] = ()
+    loses: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """One element of the JSON of ``apportion switch``; what is not known is left out."""
+        told: dict[str, Any] = {"group": self.group.name, "protocol": self.facts.kind}
+        if self.blockers is not None and self.facts.kind != CONSUMER:
+            told["upgradable"] = not self.blockers
+            told["blockers"] = [{"what": one.what, "members": list(one.members)} for one in self.blockers]
+        told |= {"now": dict(self.now), "online": self.online.to_dict(), "fresh": self.fresh.to_dict()}
+        told |= {"concentration": dict(self.concentration), "together": dict(self.together)}
+        if self.history is not None:
+            told["history"] = dict(self.history)
+        told |= {"loses": list(self.loses), "traps": list(self.traps)}
+        if self.score.epochs:
+            told["score"] = {"epochs": self.score.epochs, "predicted": self.score.predicted}
+        return {name: value for name, value in (told | {"advice": " ".join(self.advice)}).items() if value is not None}
+
+
+def switch(group: Group, facts: GroupFacts, past: GroupHistory | None = None, scored: Score | None = None) -> Switch:
+    """Everything that can be said of one group with members.
+
+    past
+        Its recorded history, where there is one.
+    scored
+        How well the broker's assignors are predicted on groups of the same cluster.
+    """
+    from apportion.history import switch_advice
+
+    online = plan(group, ONLINE)
+    fresh = plan(_without_past(group), ONLINE)
+    owners = {"now": group.owner, "online": online.owner, "fresh": fresh.owner}
+    found = Switch(
+        group=group,
+        facts=facts,
+        blockers=None if facts.kind == CONSUMER else blockers(facts),
+        now=measure(group, group.owner),
+        online=online,
+        fresh=fresh,
+        concentration={
+            **{name: concentration(group, owner) for name, owner in owners.items()},
+            "even": _even(group),
+        },
+        together=together(group, owners),
+        history=None if past is None else moves(past),
+        score=scored or Score(),
+    )
+    loses = switch_advice.loses(found)
+    found = replace(found, loses=loses, traps=switch_advice.traps(found))
+    return replace(found, advice=switch_advice.advice(found))
+
+
+def facts_of(past: GroupHistory) -> GroupFacts:
+    """What a recorded group tells beside its members."""
+    present = past.present
+    if present is None:
+        return GroupFacts()
+    timeouts = frozenset(seat.session_timeout_ms for seat in present.members if seat.session_timeout_ms)
+    return GroupFacts(present.type, present.protocol, assigned_data(past.events), timeouts)
+
+
+def scored(histories: GroupHistories) -> Score:
+    """How many of all recorded targets of a cluster are predicted to the partition."""
+    each = (score(group.events, histories.world.names) for group in histories.groups.values())
+    return sum(each, Score())
+
+
+def assigned_data(events: Iterable[GroupRecord]) -> tuple[str, ...] | None:
+    """Members whose assignment in the last classic generation carries user data; None where the bytes are not kept."""
+    last = None
+    for event in events:
+        if isinstance(event.record, GroupGeneration):
+            last = event.record
+    if last is None or last.tombstone:
+        return ()
+    if any(member.assigned and not member.assignment for member in last.members):
+        return None
+    return tuple(member.member_id for member in last.members if _carries(member.assignment))
+
+
+def _carries(assignment: bytes) -> bool:
+    try:
+        return bool(assignment and read_assignment(assignment).user_data)
+    except UnreadableBytes:
+        return False
+
+
+def blockers(facts: GroupFacts) -> list[Blocker] | None:
+    """What the broker would refuse an upgrade for, as far as members and strategy tell; None unknown."""
+    if facts.assigned_data:
+        return [Blocker("user data in the assignment", tuple(facts.assigned_data))]
+    if facts.assigned_data is not None:
+        return []
+    if facts.strategy is None:
+        return None
+    strategy = known().get(facts.strategy)
+    if facts.strategy in ASSIGNED_DATA or getattr(strategy, "assigned_data", False):
+        return [Blocker("user data in the assignment, as this strategy writes it")]
+    return [] if strategy is not None else None
+
+
+def moves(past: GroupHistory) -> dict[str, int] | None:
+    """Moves between members that stay in a group's recorded generations; None without two of them."""
+    if past.runs_tasks:
+        return None
+    topics = {**past.world.topics, **past.raw["topics"]}
+    walk = steps(past.name, past.folded.generations, topics, past.world.ids)
+    if len(walk) < LEAST_SHARED:
+        return None
+    then = happened(walk)
+    found = {"generations": len(walk), "recorded": sum(one["moves"] for one in then)}
+    for name in REPLAYED:
+        found[name] = total(replay_steps(walk, name, then))["moves"]
+    eager = {g.number for g in past.folded.generations if _is_eager(g.protocol) and g.kind != CONSUMER}
+    found["stopped"] = sum(one.kept for one in past.rebalances if one.generation in eager and one.kind != CONSUMER)
+    return found
+
+
+def _is_eager(protocol: str | None) -> bool:
+    strategy = known().get(protocol or "")
+    return strategy is not None and not getattr(strategy, "cooperative", False)
+
+
+def concentration(group: Group, owner: Ints) -> float:
+    """The greatest share of one topic's partitions on one member, of topics with two and more."""
+    return round(max((share for _, share in shares(group, owner)), default=0.0), 4)
+
+
+def shares(group: Group, owner: Ints) -> list[tuple[int, float]]:
+    """Of each wanted topic with two partitions and more, the greatest share of them on one member."""
+    found = []
+    for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) >= LEAST_SHARED)).tolist():
+        held = owner[group.partitions(topic)]
+        counts = np.bincount(held[held != NOBODY], minlength=1)
+        found.append((topic, int(counts.max()) / len(held)))
+    return found
+
+
+def _even(group: Group) -> float:
+    """The same if each topic were shared as evenly as its subscribers allow."""
+    worst = 0.0
+    for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) >= LEAST_SHARED)).tolist():
+        size = int(group.start[topic + 1] - group.start[topic])
+        worst = max(worst, -(-size // len(group.subscribers(topic))) / size)
+    return round(worst, 4)
+
+
+def together(group: Group, owners: Mapping[str, Ints]) -> dict[str, int]:
+    """Partition numbers that two wanted topics and more have: of all, and with one owner for all their topics."""
+    wanted = np.flatnonzero(group.wanted)
+    number, place = np.unique(group.number[wanted], return_inverse=True)
+    several = np.bincount(place, minlength=len(number)) > 1
+    found = {"of": int(several.sum())}
+    for name, owner in owners.items():
+        low, high = np.full(len(number), np.iinfo(np.int64).max), np.full(len(number), NOBODY)
+        np.minimum.at(low, place, owner[wanted])
+        np.maximum.at(high, place, owner[wanted])
+        found[name] = int((several & (low == high) & (high != NOBODY)).sum())
+    return found
+
+
+def _without_past(group: Group) -> Group:
+    """The group as if it started anew."""
+    return replace(group, claims=Claims(ints([]), ints([])), generation=np.full(group.M, -1, dtype=np.int64))

@@ -1,0 +1,72 @@
+"""A switch to the new protocol as text: one group in figures and sentences, or a row a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from apportion.arrays import Ints
+from apportion.history.records import CONSUMER
+from apportion.history.switching import Switch
+from apportion.model.measures import loads
+from apportion.report.text import Cell, Table
+from apportion.wording import percent
+
+
+def group_table(switch: Switch) -> Table:
+    """A row a figure: now, after an online upgrade, and in a group that starts anew."""
+    owners = (switch.group.owner, switch.online.owner, switch.fresh.owner)
+    measures = (switch.now, switch.online.measures, switch.fresh.measures)
+    c = switch.concentration
+    rows: list[tuple[Cell, ...]] = [
+        ("partitions a member", *(_load(owner, switch.group.M) for owner in owners)),
+        ("most of one topic on one member", *(percent(c[name]) for name in ("now", "online", "fresh"))),
+        ("moves", 0, switch.online.measures["moves"], None),
+    ]
+    if "lag_max" in switch.now:
+        rows.append(("messages to read, at most", *(one.get("lag_max") for one in measures)))
+    if switch.group.racks is not None and switch.group.racks.known:
+        rows.append(("read across racks", *(one["rack_misses"] for one in measures)))
+    if switch.together["of"]:
+        met = switch.together
+        rows.append((f"numbers that meet, of {met['of']}", met["now"], met["online"], met["fresh"]))
+    rows.append(("prediction", None, *(plan.answer.extra["prediction"] for plan in (switch.online, switch.fresh))))
+    kind, strategy = switch.facts.kind or "unknown protocol", switch.facts.strategy
+    title = f"{switch.group.name}: {kind}{f', {strategy}' if strategy else ''}, {_upgrade(switch)}\n"
+    return Table(("FIGURE", "NOW", "ONLINE", "ANEW"), rows, title)
+
+
+def _load(owner: Ints, members: int) -> str:
+    held = loads(owner, members)
+    low, high = int(held.min()), int(held.max())
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _upgrade(switch: Switch) -> str:
+    if switch.facts.kind == CONSUMER:
+        return "of the new protocol already"
+    if switch.blockers is None:
+        return "whether it can be upgraded online is not known"
+    return "cannot be upgraded online" if switch.blockers else "can be upgraded online"
+
+
+def sentences(switch: Switch) -> list[str]:
+    """The advice, a sentence a line, then the traps."""
+    traps = [f"- {trap}" for trap in switch.traps]
+    return [f"Advice: {switch.advice[0]}", *switch.advice[1:], *(["", "Traps:", *traps] if traps else [])]
+
+
+def overview(switches: Sequence[Switch]) -> Table:
+    """A row a group."""
+    rows: list[tuple[Cell, ...]] = []
+    for one in switches:
+        c, history = one.concentration, one.history or {}
+        online = None if one.facts.kind == CONSUMER or one.blockers is None else "no" if one.blockers else "yes"
+        rows.append((
+            one.group.name, one.facts.kind, one.facts.strategy, online,
+            *(percent(c[name]) for name in ("now", "online", "fresh", "even")),
+            *(history.get(name) for name in ("recorded", "broker-uniform", "broker-range")),
+            one.advice[0],
+        ))  # fmt: skip
+    columns = ("GROUP", "PROTOCOL", "ASSIGNOR", "UPGRADABLE", "TOPIC-NOW", "TOPIC-ONLINE", "TOPIC-ANEW", "TOPIC-EVEN",
+               "MOVES-THEN", "MOVES-UNIFORM", "MOVES-RANGE", "ADVICE")  # fmt: skip
+    return Table(columns, rows, extra=frozenset({"ASSIGNOR", "TOPIC-EVEN"}))

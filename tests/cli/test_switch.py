@@ -1,0 +1,127 @@
+"""``apportion switch``: what the move to the broker's protocol does to a group, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apportion.demo import dump
+from apportion.history.switching import GroupFacts, Switch, switch
+from apportion.model.group_json import read_group
+
+from .conftest import PASTED, Runner
+
+
+def even_group(topics: int = 10, size: int = 12, members: int = 6, **fields: Any) -> dict[str, Any]:
+    """Every topic shared evenly, as cooperative-sticky has it after a fresh start."""
+    names = [f"t{t}" for t in range(topics)]
+    share = size // members
+    held = {m: {name: list(range(m * share, (m + 1) * share)) for name in names} for m in range(members)}
+    people = {f"m{m}": {"topics": names, "owned": held[m], "generation": 3, **fields} for m in range(members)}
+    return {"group": "g", "topics": dict.fromkeys(names, size), "members": people}
+
+
+def looked(raw: dict[str, Any], **facts: Any) -> Switch:
+    return switch(read_group(raw), GroupFacts(**{"kind": "classic", "strategy": "cooperative-sticky", **facts}))
+
+
+def test_a_group_of_many_topics_is_warned_of_whole_topics_on_one_member() -> None:
+    """10 topics of 12 partitions on 6 members: 17 % of a topic each, 100 % after a fresh start, as seen on brokers."""
+    found = looked(even_group(), assigned_data=())
+    assert found.concentration == {"now": 0.1667, "online": 0.1667, "fresh": 1.0, "even": 0.1667}
+    assert found.advice[0].startswith("Stay, unless all topics are equally busy")
+    assert "One member would have 100% of t" in found.advice[1]
+    assert "in a group that starts anew, 17% after an online upgrade" in found.advice[1]
+    assert found.to_dict()["upgradable"] is True
+    assert found.online.measures["moves"] == 0
+    # Equal numbers meet now, and in a fresh group of uniform none does.
+    assert (found.together["of"], found.together["now"], found.together["online"]) == (12, 12, 12)
+    assert found.together["fresh"] == 0
+
+
+def test_user_data_in_assignments_blocks_an_online_upgrade_and_is_told_with_a_way_out() -> None:
+    found = looked(even_group(2), strategy="sticky-stream-join", assigned_data=("m1", "m2"))
+    document = found.to_dict()
+    assert document["upgradable"] is False
+    assert document["blockers"] == [{"what": "user data in the assignment", "members": ["m1", "m2"]}]
+    assert "the assignments of 2 members carry user data" in document["advice"]
+    assert any("librdkafka" in trap for trap in document["traps"])
+    by_name = looked(even_group(2), strategy="sticky-stream-join").to_dict()
+    assert by_name["upgradable"] is False
+    assert "upgradable" not in looked(even_group(2), strategy="theirs").to_dict()
+
+
+def test_a_promise_that_the_broker_does_not_keep_is_a_reason_to_stay() -> None:
+    found = looked(even_group(2), strategy="failover", assigned_data=())
+    assert found.advice[0] == "Stay: failover promises one reader a topic, and the broker's assignors do not."
+    assert found.to_dict()["upgradable"] is True  # one newcomer is enough, which is the trap
+    assert any("turns the whole group at once" in trap for trap in found.traps)
+
+
+def test_racks_static_members_and_short_sessions_are_named() -> None:
+    raw = even_group(1, 6, 2, rack="a")
+    raw["members"]["m0"]["instance_id"] = "i0"
+    raw["topics"] = {"t0": [{"partition": p, "racks": ["a" if p < 3 else "b"]} for p in range(6)]}
+    found = looked(raw, assigned_data=(), session_timeouts_ms=frozenset({10_000, 45_000}))
+    assert list(found.loses) == ["racks"]
+    assert found.advice[0].startswith("It may switch if it can do without racks")
+    assert any(trap.startswith("Static members") for trap in found.traps)
+    assert any("45 s unless set otherwise; it is 10 s now" in trap for trap in found.traps)
+
+
+def test_a_dump_gives_history_and_score(run: Runner) -> None:
+    groups = {one["group"]: one for one in run("switch", str(dump()), "-o", "json").json["groups"]}
+    ads = groups["ads-range"]
+    assert ads["history"] == {
+        "generations": 5, "recorded": 28, "broker-uniform": 22, "broker-range": 28, "sticky": 22, "stopped": 45
+    }  # fmt: skip
+    assert ads["score"] == {"epochs": 9, "predicted": 9}
+    assert ads["online"]["prediction"] == "exact"
+    assert groups["profiles-kip848"]["protocol"] == "consumer"
+    assert "upgradable" not in groups["profiles-kip848"]
+    assert groups["profiles-kip848"]["concentration"]["now"] == 1.0
+    # Share and streams groups are no groups of consumers; groups without members cannot be looked at.
+    assert not {"shared", "connect-cluster"} & set(groups)
+
+
+def test_text_shows_one_group_in_full_and_many_in_a_table(run: Runner) -> None:
+    one = run("switch", str(dump()), "--group", "ads-range").out
+    assert one.startswith("ads-range: classic, range, can be upgraded online\n")
+    assert "most of one topic on one member  38%    38%     88%" in one
+    assert "\nTraps:\n" in one
+    many = run("switch", str(dump())).out.splitlines()
+    assert many[0].split()[:3] == ["GROUP", "PROTOCOL", "UPGRADABLE"]
+    assert len(many) > 15
+
+
+def test_pasted_text_goes_as_far_as_it_can(run: Runner) -> None:
+    document = run("switch", str(PASTED / "members-verbose.txt"), "-o", "json").json
+    for group in document["groups"]:
+        assert "history" not in group
+        assert "score" not in group
+        assert group["online"]["prediction"] == "shape"
+
+
+def test_without_a_member_there_is_nothing_to_say(run: Runner, tmp_path: Path) -> None:
+    (tmp_path / "none.txt").write_bytes((PASTED / "none.txt").read_bytes())
+    answer = run("switch", str(tmp_path / "none.txt"))
+    assert answer.code == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_programs_get_a_row_a_group(run: Runner, form: str) -> None:
+    out = run("switch", str(dump()), "--group", "ads-range", "-o", form).out
+    if form == "ndjson":
+        assert json.loads(out)["topic_anew"] == "88%"
+    else:
+        assert out.splitlines()[0].startswith("group,protocol,assignor,upgradable")
+
+
+def test_the_page_carries_both_pictures_data(run: Runner) -> None:
+    page = run("switch", str(dump()), "--group", "ads-range", "-o", "html").out
+    assert '"switch":' in page.replace(" ", "")
+    assert "switch-shares" in page
+    assert "switch-moves" in page
