@@ -47,8 +47,18 @@ def test_the_pictures_of_a_switch_fit_and_their_numbers_open(browser: Browser, t
     """A topic's greatest share on one member is written beside its bars, and stands in the table below."""
     raw = one_group("g", partitions=5, members=3)
     traps = ["group.consumer.migration.policy=disabled " * 3]
-    told = {"advice": ["Stay."], "traps": traps, "history": {
-        "generations": 5, "recorded": 28, "broker-uniform": 22, "broker-range": 28, "sticky": 22, "stopped": 45}}  # fmt: skip
+    told = {
+        "advice": ["Stay."],
+        "traps": traps,
+        "history": {
+            "generations": 5,
+            "recorded": 28,
+            "broker-uniform": 22,
+            "broker-range": 28,
+            "sticky": 22,
+            "stopped": 45,
+        },
+    }
     data = group_data(read_group(raw), [])
     lopsided = [0 for _ in data["owner"]]
     browser.open(written(tmp_path, [{**data, "switch": {**told, "online": data["owner"], "fresh": lopsided}}]), width)
