@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
@@ -21,7 +22,7 @@ from apportion.serve.names import shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings
 from apportion.serve.state import Snapshot
-from apportion.serve.states import entries_of, group_state, group_with_offsets
+from apportion.serve.states import advised, catch_up, entries_of, group_state, group_with_offsets
 
 Found = dict[str, list[tuple[dict[str, str], float]]]
 NAME = 'a"b\\c\nd{e="f"} é'
@@ -72,7 +73,7 @@ def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
     settings = Settings(cluster_name='c"1')
     one = seen(NAME, {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 10, ("clicks", 1): 4, ("clicks", 3): 1, (NAME, 0): 1})
     found = samples(settings, snapshot(one, settings=settings))
-    assert set(found) == set(BY_NAME) - {"apportion_group_advised_members", "apportion_group_time_to_catch_up_seconds"}
+    assert set(found) == set(BY_NAME) - {"apportion_group_advised_members"}
     label = {"cluster_name": 'c"1', "group": NAME}
     nobody = {"member_host": "", "consumer_id": "", "client_id": ""}
     lag = {tuple(had.values())[2:4]: value for had, value in found["kafka_consumergroup_group_lag"]}
@@ -200,3 +201,35 @@ def test_otlp_sends_what_a_receiver_reads_under_the_collectors_names() -> None:
     labels = {a.key: a.value.string_value or a.value.int_value for a in point.attributes}
     assert (point.as_int, labels) == (3, {"kafka.cluster.alias": "c", "group": NAME, "topic": "clicks", "partition": 0})
     assert json.dumps(labels)
+
+
+def test_the_time_to_catch_up_is_that_of_the_slowest_member_at_the_pace_of_the_last_rounds() -> None:
+    one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
+    group, _, _ = group_with_offsets(one, entries_of(TOPICS), None)
+    ends = {"clicks": EndTimes("id", np.arange(4))}
+    ends["clicks"].add(0.0, np.zeros(4, dtype=np.int64))
+    ends["clicks"].add(100.0, np.full(4, 10))
+    old = np.full(4, 99.0)
+
+    def after(first: int, last: int) -> float | None:
+        commits = ((0.0, np.full(4, first)), (100.0, np.full(4, last)))
+        return catch_up(group, old, commits, ends, 15)
+
+    assert after(0, 20) == pytest.approx(35 / 0.4), "35 messages left, 0.8 read and 0.4 written a second"
+    assert after(0, 10) == float("inf"), "read as fast as written"
+    assert catch_up(group, np.full(4, 3.0), (), ends, 15) == 0, "the oldest unread message is 3 s old"
+    assert catch_up(group, old, (), ends, 15) is None
+    assert catch_up(group, np.full(4, np.nan), (), ends, 15) is None
+
+
+def test_the_advised_number_of_members_follows_the_work_that_comes_in() -> None:
+    settings = Settings(capacity=100)
+    one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
+    state = snapshot(one, settings=settings, at=1000.0).groups["g"]
+    state = replace(state, commits=((0.0, np.zeros(4)), (100.0, np.zeros(4))))
+    ends = {"clicks": EndTimes("id", np.arange(4))}
+    ends["clicks"].add(0.0, np.zeros(4, dtype=np.int64))
+    ends["clicks"].add(100.0, np.array([9000, 9000, 9000, 1000]))
+    assert advised(state, ends, 100) == 3, "90, 90, 90 + 10 a second"
+    assert advised(state, ends, 1000) == 1
+    assert advised(replace(state, commits=()), ends, 100) is None

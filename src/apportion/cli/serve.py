@@ -37,6 +37,9 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--interval", metavar="S", type=whole(1, 3600), default=10, help="seconds (default: 10)")
     parser.add_argument("--from", metavar="DIR", dest="past", help="a dump or the pipeline's tables: the past at once")
+    parser.add_argument(
+        "--capacity", metavar="N", type=whole(1), help="messages a second that a member takes: advises how many to have"
+    )
     parser.add_argument("--no-tail", action="store_true", help="do not read __consumer_offsets")
     shown = parser.add_argument_group("what is told")
     shown.add_argument(
@@ -81,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(
         interval_s=float(args.interval), tail=not args.no_tail, past=args.past, personal=args.personal,
         names=args.names, most_series=args.max_series, cluster_name=args.cluster_name,
+        capacity=None if args.capacity is None else float(args.capacity),
         otlp_endpoint=args.otlp_endpoint or os.environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"),
     )  # fmt: skip
 

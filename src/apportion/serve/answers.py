@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -110,7 +111,11 @@ class Answers:
         """A group as the report's page draws it."""
         names = None if self.settings.personal else history_names(state)
         data = pages.of_group(state.group, state.observed, state.past.frozen(), names)
-        more = {"catch_up_s": state.catch_up_s} if state.catch_up_s is not None else {}
+        more: dict[str, Any] = {}
+        if state.catch_up_s is not None:  # JSON has no word for what never ends
+            more["catch_up_s"] = None if math.isinf(state.catch_up_s) else round(state.catch_up_s, 1)
+        if state.advised_members is not None:
+            more["advised_members"] = state.advised_members
         return {**data, **more}
 
     # -- API --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,7 +21,7 @@ from apportion.serve.end_times import EndTimes
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings
 from apportion.serve.state import GroupState, Snapshot
-from apportion.serve.states import Entries, entries_of, group_state, group_with_offsets, renewed
+from apportion.serve.states import Entries, advised, entries_of, group_state, group_with_offsets, renewed
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
 
 log = logging.getLogger("apportion.serve")
@@ -28,6 +29,8 @@ log = logging.getLogger("apportion.serve")
 FORGET_S: Final = 3600.0
 """How long a group that is gone, or a topic made anew, is spoken of."""
 MOST_GONE: Final = 200
+ADVICE_S: Final = 1.0
+"""Time of a round for the sizes of groups."""
 TAIL_PATIENCE_S: Final = 20.0
 
 
@@ -49,6 +52,7 @@ class Collector:
         self._names: dict[str, str] = {}
         self._ends: dict[str, EndTimes] = {}
         self._renewed: dict[str, float] = {}
+        self._advised_up_to = ""
         self._open: ExitStack | None = None
         self._cluster: Cluster | None = None
         self._over = threading.Event()
@@ -172,7 +176,22 @@ class Collector:
             if name not in groups:
                 groups[name] = renewed(name, self._past(name), seen.at).unknown(seen.at, why)
         self._forget(groups, seen)
+        if self.settings.capacity is not None:
+            self._advise(groups, self.settings.capacity)
         return groups
+
+    def _advise(self, groups: dict[str, GroupState], capacity: float) -> None:
+        """Size some groups, for so long, and the others in later rounds: the work that comes in changes slowly."""
+        until = time.process_time() + ADVICE_S
+        names = sorted(groups)
+        start = bisect_right(names, self._advised_up_to)
+        for name in names[start:] + names[:start]:
+            state = groups[name]
+            if not state.gone and state.unknown_since is None:
+                groups[name] = replace(state, advised_members=advised(state, self._ends, capacity))
+            self._advised_up_to = name
+            if time.process_time() > until:
+                return
 
     def _state(
         self, one: SeenGroup, seen: Round, past: GroupPast, entries: Entries, renewed_topics: Mapping[str, str]

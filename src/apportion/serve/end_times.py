@@ -73,9 +73,11 @@ class EndTimes:
         seconds[behind] = now - np.where(first | (low == UNKNOWN), self.times[after], written)
         return np.asarray(np.maximum(seconds, 0.0), dtype=np.float64)  # NaN stays NaN
 
-    def rate(self, rows: Ints) -> Floats:
-        """(R,) messages written a second over the table; NaN before the second sample."""
-        if len(self.times) < 2 or self.times[-1] <= self.times[0]:
+    def rate(self, rows: Ints, since: float) -> Floats:
+        """(R,) messages written a second from the first sample at or after a moment; NaN before there are two."""
+        first = int(np.searchsorted(self.times, since))
+        if len(self.times) - first < 2 or self.times[-1] <= self.times[first]:
             return np.full(len(rows), np.nan)
-        grown: Floats = (self.ends[-1, rows] - self.ends[0, rows]) / (self.times[-1] - self.times[0])
-        return grown
+        grown = np.where(self.ends[first, rows] == UNKNOWN, 0, self.ends[-1, rows] - self.ends[first, rows])
+        pace: Floats = grown / (self.times[-1] - self.times[first])
+        return pace

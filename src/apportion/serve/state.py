@@ -44,10 +44,15 @@ class GroupState:
         Seconds since 1970, when it was last looked at.
     why_unknown
         Why nothing newer is known, as the end of a sentence; "" while it is.
+    catch_up_s
+        Seconds until the slowest member has read what it is behind, at the pace of the last rounds; 0 where nobody is
+        behind, infinite where the lag does not shrink, None where the pace is not known.
+    advised_members
+        Members that the group's work needs; None where nobody told what a member takes.
+    commits
+        When, and the committed offsets (P,) then, of the last rounds with the same members and partitions.
     gone
         It was not listed any more since ``unknown_since``.
-    member_names
-        (M,) ids as they are shown; ``client_ids`` and ``hosts`` "" unless they may be shown.
     """
 
     shown: ShownGroup
@@ -63,6 +68,7 @@ class GroupState:
     gone: bool = False
     key: Any = None
     says: tuple[str, ...] = field(default=())
+    commits: tuple[tuple[float, Longs], ...] = ()
 
     @property
     def group(self) -> Group:

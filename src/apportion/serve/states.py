@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from apportion.inputs import live
 from apportion.inputs.cluster_round import SeenGroup, TopicLog
 from apportion.model.build import build
 from apportion.model.group import Group, Offsets
-from apportion.model.measures import measure
+from apportion.model.measures import loads, measure
 from apportion.planning import plan
 from apportion.report.describing import ShownGroup
 from apportion.serve.end_times import EndTimes
@@ -29,6 +29,10 @@ from apportion.serve.names import nameless, nameless_text, shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings
 from apportion.serve.state import Distance, GroupState
+from apportion.sizing.size import size
+
+PACE_ROUNDS: Final = 12
+"""Rounds over which the pace of reading and writing is taken."""
 
 
 @dataclass(frozen=True)
@@ -115,15 +119,22 @@ def group_state(
         group if settings.personal else nameless(group, ids), {**facts, "coordinator": one.coordinator}, spoken
     )
     same = old is not None and old.key is not None and old.key[0] == key
+    seconds = lag_seconds(group, ends, at)
+    commits = old.commits if same and old is not None else ()
+    if group.offsets is not None:
+        commits = (*commits, (at, group.offsets.committed))[-PACE_ROUNDS:]
     return GroupState(
         shown=shown,
-        seconds=lag_seconds(group, ends, at),
+        seconds=seconds,
         seen=at,
         past=past,
         distance=old.distance if same and old is not None else distance(group),
         concentration=old.concentration if same and old is not None else concentration(group),
+        catch_up_s=catch_up(group, seconds, commits, ends, settings.caught_up_s),
+        advised_members=old.advised_members if old is not None else None,
         key=(key, group, ids),
         says=says,
+        commits=commits,
     )
 
 
@@ -146,6 +157,67 @@ def lag_seconds(group: Group, ends: Mapping[str, EndTimes], now: float) -> Float
         if len(rows) and (rows < len(table.number)).all() and (table.number[rows] == group.number[mine]).all():
             seconds[mine] = table.lag_seconds(rows, group.offsets.committed[mine], now)
     return seconds
+
+
+def paces(group: Group, ends: Mapping[str, EndTimes], since: float) -> Floats:
+    """(P,) messages written a second since a moment; NaN unknown."""
+    pace = np.full(group.P, np.nan)
+    for t, topic in enumerate(group.topics):
+        table, mine = ends.get(topic), group.partitions(t)
+        if table is not None and len(table.number):
+            rows = np.minimum(np.searchsorted(table.number, group.number[mine]), len(table.number) - 1)
+            pace[mine] = np.where(table.number[rows] == group.number[mine], table.rate(rows, since), np.nan)
+    return pace
+
+
+def catch_up(
+    group: Group,
+    seconds: Floats,
+    commits: tuple[tuple[float, Longs], ...],
+    ends: Mapping[str, EndTimes],
+    caught_up_s: float,
+) -> float | None:
+    """Seconds until the slowest member has read what it is behind; see ``GroupState.catch_up_s``.
+
+    caught_up_s
+        A partition whose first unread message is not older is not behind: a reader commits now and then.
+
+    A member reads its partitions with one pace: what all of them together are read faster than written.
+    """
+    behind = (group.lag > 0) & (seconds > caught_up_s) & group.lag_known
+    if not group.P or np.isnan(seconds).all():
+        return None
+    if not behind.any():
+        return 0.0
+    if (behind & (group.owner == NOBODY)).any():
+        return float("inf")
+    if len(commits) < 2:
+        return None
+    (first_at, first), (last_at, last) = commits[0], commits[-1]
+    written = paces(group, ends, first_at)
+    known = (first != UNKNOWN) & (last != UNKNOWN) & ~np.isnan(written)
+    read = np.where(known, (last - first) / max(last_at - first_at, 1e-3), 0.0)
+    gain = np.where(known, read - np.nan_to_num(written), 0.0)
+    mine = group.owner != NOBODY
+    members = np.bincount(group.owner[mine], weights=gain[mine], minlength=group.M)
+    left = np.bincount(group.owner[behind], weights=group.lag[behind].astype(np.float64), minlength=group.M)
+    late = left > 0
+    if (members[late] <= 0).any():
+        return float("inf")
+    return float((left[late] / members[late]).max())
+
+
+def advised(state: GroupState, ends: Mapping[str, EndTimes], capacity: float) -> int | None:
+    """Members that the group's work needs, where a member takes so many messages a second; None where it is unknown."""
+    if not state.group.M or len(state.commits) < 2:
+        return None
+    written = paces(state.group, ends, state.commits[0][0])
+    if np.isnan(written).all() or not loads(state.group.owner, state.group.M).any():
+        return None
+    try:
+        return size(replace(state.group, weight=written), capacity, by="weight").advised.members
+    except ApportionError:
+        return None
 
 
 @cache

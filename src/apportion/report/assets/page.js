@@ -143,7 +143,8 @@ function drawGroup(group) {
     element("h2", { id: "name", tabindex: "-1" }, group.group || "(no name)"),
     element("ul", { class: "facts" }, fact("Verdict", group.verdict || "–", MOOD[group.verdict]), fact("State", group.state || "–"), fact("Strategy", group.protocol || "–"),
       fact("Generation", number(group.generation)), fact("Members", number(group.members.length)), fact("Partitions", number(group.number.length)), fact("Lag", number(lagOf(group))),
-      ...(group.catch_up_s === undefined ? [] : [fact("Caught up", inTime(group.catch_up_s))])),
+      ...(group.catch_up_s === undefined ? [] : [fact("Caught up", inTime(group.catch_up_s))]),
+      ...(group.advised_members === undefined ? [] : [fact("Members needed", number(group.advised_members))])),
     ...(group.why.length ? [element("ul", { class: "odd" }, ...group.why.map((sentence) => element("li", {}, sentence)))] : []),
     some ? "" : element("p", {}, nothing), box);
   box.append(...drawn);
