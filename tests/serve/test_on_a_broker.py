@@ -29,6 +29,7 @@ pytestmark = pytest.mark.broker
 TOPICS, PARTITIONS, GROUPS = 2, 5, 3
 GROUP, TOPIC = many_groups.group_name(1), many_groups.topic_of(1, TOPICS)
 HOSTILE = '<b>"a/../b\\n{x="1"}\u202e'
+EXAMPLES = Path(__file__).parents[2] / "examples" / "serve"
 DASHBOARDS = tomllib.loads((Path(__file__).parent / "dashboards.toml").read_text())
 
 
@@ -211,6 +212,13 @@ def test_a_real_prometheus_scrapes_it_and_every_panel_of_the_known_dashboards_sh
             assert values, panel["title"]
             assert all(value == value for value in values), panel["title"]
         assert ask("rate(kafka_topic_partition_current_offset[1m]) > 0")
+        dashboard = json.loads((EXAMPLES / "grafana-dashboard.json").read_text())
+        for panel in dashboard["panels"]:
+            for target in panel["targets"]:
+                query = target["expr"].replace("$cluster", "test").replace("$group", ".*")
+                # Not asked for here, or nothing to show in a group that is fair and was left in peace.
+                none = ("advised", "excess", "increase(", "catch_up")
+                assert ask(query) or any(word in query for word in none), panel["title"]
 
 
 def produce_and_commit(broker: Broker) -> None:

@@ -1,0 +1,92 @@
+"""What is given for deploying the server is well-formed, and its alert rules say what they mean."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apportion.cli.parser import parser_of
+from apportion.serve.metrics import BY_NAME
+
+FOLDER = Path(__file__).parents[2] / "examples" / "serve"
+PROMTOOL = shutil.which("promtool")
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool here: apt-get install prometheus")
+@pytest.mark.parametrize("asked", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"],
+                                   ["check", "config", "prometheus.yml"]])  # fmt: skip
+def test_promtool_checks_and_tests_the_alert_rules(asked: list[str]) -> None:
+    done = subprocess.run([str(PROMTOOL), *asked], cwd=FOLDER, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def expressions() -> list[str]:
+    dashboard = json.loads((FOLDER / "grafana-dashboard.json").read_text())
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
+def test_the_dashboard_and_the_rules_ask_for_metrics_that_there_are() -> None:
+    own = {"apportion_up", "apportion_tail_up", "process_resident_memory_bytes"}
+    for text in (*expressions(), (FOLDER / "alerts.yml").read_text()):
+        for name in re.findall(r"\b(?:apportion|kafka|kminion|process)_[a-z_]+\b", text):
+            assert name in BY_NAME or name in own or name.startswith("apportion_scrape_"), name
+
+
+def test_every_panel_has_a_place_of_its_own() -> None:
+    dashboard = json.loads((FOLDER / "grafana-dashboard.json").read_text())
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+
+
+def test_every_option_in_the_examples_is_one_that_the_command_has() -> None:
+    known = set(parser_of("serve")._option_string_actions)
+    for name in ("Dockerfile", "apportion-serve.service", "kubernetes.yaml"):
+        text = (FOLDER / name).read_text()
+        lines = [line for line in text.splitlines() if "serve" in line or line.strip().startswith(("- --", "CMD"))]
+        lines = [line for line in lines if not line.lstrip().startswith("#")]
+        found = set(re.findall(r"(?<![\w-])--[a-z-]+", "\n".join(lines))) - {"--no-cache-dir", "--system", "--uid"}
+        assert found <= known, name
+        assert found, name
+
+
+def test_the_manifests_are_objects_that_belong_together() -> None:
+    yaml = pytest.importorskip("yaml")
+    objects: list[Any] = list(yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text()))
+    assert [one["kind"] for one in objects] == ["Secret", "Deployment", "Service", "NetworkPolicy"]
+    secret, deployment, service, policy = objects
+    pod = deployment["spec"]["template"]
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert policy["spec"]["podSelector"]["matchLabels"] == service["spec"]["selector"]
+    [container] = pod["spec"]["containers"]
+    mount = container["volumeMounts"][0]["mountPath"]
+    files = {word.partition("=")[2] for word in container["args"] if mount in word}
+    assert files == {f"{mount}/{name}" for name in secret["stringData"]}
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_the_unit_has_what_systemd_asks_for() -> None:
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string((FOLDER / "apportion-serve.service").read_text())
+    assert "apportion serve " in unit["Service"]["ExecStart"]
+    assert unit["Install"]["WantedBy"] == "multi-user.target"
+    if shutil.which("systemd-analyze"):
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", str(FOLDER / "apportion-serve.service")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert "Unknown" not in done.stderr, done.stderr
