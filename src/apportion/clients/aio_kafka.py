@@ -9,10 +9,10 @@ What stays out of reach: the client gives up all partitions at every join, so a 
 from __future__ import annotations
 
 import asyncio
-import logging
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 try:
     from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -27,16 +27,18 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
 
 from apportion.assignors import Assignor as Strategy
 from apportion.clients.adapter import Adapter, patch_coordinators
-from apportion.clients.bridge import Bridge, JoiningMember, OffsetFeed, Settings, rack_sets
+from apportion.clients.bridge import Bridge, OffsetFeed, Settings
 from apportion.clients.error_sentences import sentence
 from apportion.clients.foreign import ForeignWatch, OnForeign, StrategyNotAsked
+from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.protocol_selection import refused
 from apportion.clients.rebalance import OnPlan
-from apportion.errors import UnreadableBytes
-from apportion.wire.assignment import Assignment, write_assignment
-from apportion.wire.subscription import Subscription, read_subscription, write_subscription
+from apportion.clients.topic_metadata import ClientMetadata
+from apportion.wire.assignment import Assignment
+from apportion.wire.subscription import Subscription, write_subscription
 
-log = logging.getLogger("apportion.clients")
+REPLICAS: Final = "replicas"
+"""Where the client's metadata of a partition list the brokers of its replicas."""
 
 
 def assignor(
@@ -73,17 +75,20 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
 
     def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, bytes]:
         """As leader, where the client decoded (version 0): what stands in user data is all that is known."""
-        joined = [
-            JoiningMember(member, None, Subscription(tuple(subscription.subscription), subscription.user_data))
-            for member, subscription in members.items()
-        ]
-        return self._share_out(cluster, joined)
+        joined = JoinedGroup(
+            list(members),
+            [None] * len(members),
+            [
+                write_subscription(Subscription(tuple(member.subscription), member.user_data, version=0))
+                for member in members.values()
+            ],
+        )
+        return self._lead(cluster, joined, time.perf_counter())
 
-    def _share_out(self, cluster: Any, joined: Sequence[JoiningMember]) -> dict[str, bytes]:
+    def _lead(self, cluster: Any, joined: JoinedGroup, began: float) -> dict[str, bytes]:
         coordinator = self.coordinator
         group, generation = ("", None) if coordinator is None else (str(coordinator.group_id), coordinator.generation)
-        shares = self.bridge.assign(joined, AioKafkaMetadata(cluster), group, generation)
-        return {member: write_assignment(share) for member, share in shares.items()}
+        return self.bridge.lead(joined, ClientMetadata(cluster, REPLICAS), group, generation, began)
 
     def on_assignment(self, assignment: Any) -> None:
         """Remember what this member was told."""
@@ -101,48 +106,25 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
 
     async def lead(self, coordinator: Any, response: Any) -> dict[str, bytes]:
         """The leader's part of a join, from the members' own bytes; the plan runs in a thread."""
-        joined = [_joined(member) for member in response.members]
-        topics = {topic for member in joined for topic in member.subscription.topics}
+        began = time.perf_counter()
+        members = response.members
+        joined = JoinedGroup(
+            [str(member[0]) for member in members],
+            [(member[1] or None) if len(member) > 2 else None for member in members],
+            [bytes(member[-1]) for member in members],
+        )
+        topics = set(joined.topics())
         coordinator._group_subscription = topics
         if not coordinator._subscription.subscribed_pattern:
             coordinator._client.set_topics(topics)
+        spent = time.perf_counter() - began
         await coordinator._client._maybe_wait_metadata()
         # What the plan saw; a topic that grows while it is made must not look as if it had been seen.
         seen = coordinator._get_metadata_snapshot()
-        shares = await asyncio.to_thread(self._share_out, coordinator._cluster, joined)
+        # Waiting for the metadata is not the plan's time.
+        shares = await asyncio.to_thread(self._lead, coordinator._cluster, joined, time.perf_counter() - spent)
         coordinator._metadata_snapshot = seen
         return shares
-
-
-class AioKafkaMetadata:
-    """aiokafka's metadata, as the bridge asks for it; racks come from its private tables, for want of others."""
-
-    def __init__(self, cluster: Any) -> None:
-        self._cluster = cluster
-
-    def partitions(self, topic: str) -> Iterable[int] | None:
-        """Partition ids, or None before the client has metadata."""
-        ids: Iterable[int] | None = self._cluster.partitions_for_topic(topic)
-        return ids
-
-    def racks(self, topic: str) -> Mapping[int, Sequence[str]]:
-        """Partition id to the racks of all its replicas."""
-        partitions = getattr(self._cluster, "_partitions", {}).get(topic, {})
-        nodes = {node for data in partitions.values() for node in data.replicas}
-        rack = {node: getattr(self._cluster.broker_metadata(node), "rack", None) for node in nodes}
-        return {p: [r for node in data.replicas if (r := rack[node])] for p, data in partitions.items()}
-
-
-def _joined(member: Sequence[Any]) -> JoiningMember:
-    """A member of a JoinGroup answer: id, instance id (version 5), bytes."""
-    member_id, raw = str(member[0]), bytes(member[-1])
-    instance = member[1] if len(member) > 2 else None
-    try:
-        subscription = read_subscription(raw)
-    except UnreadableBytes as error:
-        log.warning("member %s sent no subscription that anyone can read (%s); it gets nothing", member_id, error)
-        subscription = Subscription(())
-    return JoiningMember(member_id, instance or None, subscription)
 
 
 # -- the coordinator --------------------------------------------------------------------------------------------------
@@ -174,8 +156,11 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
         sizes: dict[str, Any] = type(c)._get_metadata_snapshot(c)
         if not ranked:
             return sizes
-        view = AioKafkaMetadata(c._cluster)
-        return {topic: (size, rack_sets(view.racks(topic))) for topic, size in sizes.items()}
+        view = ClientMetadata(c._cluster, REPLICAS)
+        for topic in sizes:
+            view.rack_numbers(topic)
+        racks = view.seen_racks()
+        return {topic: (size, racks[topic]) for topic, size in sizes.items()}
 
     async def send_req(request: Any) -> Any:
         c: Any = self()

@@ -1,4 +1,4 @@
-"""Names in, names out: what members said goes to a strategy, and what each is told comes back.
+"""Bytes in, bytes out: what members sent goes to a strategy, and what each is told comes back.
 
 Every client's adapter is a thin coat over ``Bridge``. It does no I/O and waits for nothing: lag comes from a feed
 that fetched before.
@@ -14,46 +14,35 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Bools
+from apportion.arrays import NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
 from apportion.clients.foreign import OnForeign, policy
+from apportion.clients.joined_group import JoinedGroup, Memories
 from apportion.clients.rebalance import Causes, OnPlan, record
-from apportion.clients.user_data import Claim, Holding, UserDataCodec, codec_of
+from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
+from apportion.clients.user_data import Holding, UserDataCodec, codec_of
 from apportion.errors import BadInput
-from apportion.model.build import build
+from apportion.model.build import build_columns
+from apportion.model.group import Group
 from apportion.model.plan import Plan
-from apportion.model.to_names import owners_to_shares
+from apportion.model.to_names import by_owner, collector_paused
 from apportion.planning import plan as make_plan
-from apportion.wire.assignment import Assignment
-from apportion.wire.partitions import Held, held
+from apportion.wire.assignment import Assignment, read_assignment
+from apportion.wire.assignments import write_assignments
+from apportion.wire.partitions import Held
 from apportion.wire.primitives import utf16
-from apportion.wire.subscription import Subscription
+from apportion.wire.subscription import Subscription, write_subscription
 
 log = logging.getLogger("apportion.clients")
-
-Topic = int | list[dict[str, Any]]
-"""A topic as group.json has it: a number of partitions, or an entry for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoiningMember:
-    """One member at the door: who it is and what it subscription."""
+    """One member at the door: who it is and what it sent."""
 
     member_id: str
     instance_id: str | None
     subscription: Subscription
-
-
-class ClusterMetadata(Protocol):
-    """What a client knows of topics, in memory."""
-
-    def partitions(self, topic: str) -> Iterable[int] | None:
-        """Partition ids; None where the client has no metadata of the topic (yet)."""
-        ...
-
-    def racks(self, topic: str) -> Mapping[int, Sequence[str]]:
-        """Partition id to the racks that hold a replica."""
-        ...
 
 
 class OffsetFeed(Protocol):
@@ -151,46 +140,58 @@ class Bridge:
     def assign(
         self, members: Sequence[JoiningMember], cluster: ClusterMetadata, group: str = "", generation: int | None = None
     ) -> dict[str, Assignment]:
-        """As leader: every member's share.
+        """As leader, where somebody else decoded what members sent: every member's share.
 
         Raises
-            BrokenAssignor where a strategy's answer is no plan; never for what another member subscription.
+            BrokenAssignor where a strategy's answer is no plan; never for what another member sent.
         """
         began = time.perf_counter()
-        claims = {member.member_id: self._read(member) for member in members}
-        raw = self._group(members, claims, cluster, group)
-        plan = make_plan(build(raw, reuse_lists=True), self.strategy)
-        held_back = withheld(plan, np.array([claims[m].held for m in plan.group.members], dtype=np.bool_))
-        shares = owners_to_shares(plan.group, np.where(held_back, NOBODY, plan.owner))
-        data = self.memory.tell(plan)
-        told = {member: Assignment(held(share), data) for member, share in shares.items()}
-        self._report(plan, int(held_back.sum()), generation, (time.perf_counter() - began) * 1000)
-        return told
+        joined = JoinedGroup(
+            [member.member_id for member in members],
+            [member.instance_id for member in members],
+            [write_subscription(member.subscription) for member in members],
+        )
+        answers = self.lead(joined, cluster, group, generation, began)
+        return {member: read_assignment(answer) for member, answer in answers.items()}
 
-    def _read(self, member: JoiningMember) -> Claim:
-        claim = self.memory.read(member.subscription)
-        if claim.lost:
-            log.warning("member %s remembers nothing, since its words are unreadable: %s", _who(member), claim.lost)
-        return claim
+    def lead(
+        self,
+        joined: JoinedGroup,
+        cluster: ClusterMetadata,
+        group: str = "",
+        generation: int | None = None,
+        began: float | None = None,
+    ) -> dict[str, bytes]:
+        """As leader: the bytes of every member's assignment.
+
+        began
+            ``time.perf_counter()`` at which the call began, as far as the time that the log tells counts from there.
+        Raises
+            BrokenAssignor where a strategy's answer is no plan; never for what another member sent.
+        """
+        began = time.perf_counter() if began is None else began
+        with collector_paused():
+            memories = joined.memories(self.memory)
+            planned_group, place = self._group(joined, memories, cluster, group)
+            plan = make_plan(planned_group, self.strategy)
+            held_back = withheld(plan, memories.held[place])
+            owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
+            answers = _encoded(planned_group, owner, self.memory.tell(plan))
+        self._report(plan, held_back, generation, (time.perf_counter() - began) * 1000)
+        return answers
 
     def _group(
-        self, members: Sequence[JoiningMember], claims: Mapping[str, Claim], cluster: ClusterMetadata, group: str
-    ) -> dict[str, Any]:
-        """The group in the form of group.json."""
-        wanted = list({topic: None for member in members for topic in member.subscription.topics})
-        racks = any(member.subscription.rack for member in members)
-        topics = {topic: _describe(topic, cluster, racks) for topic in wanted}
-        known = {topic: what for topic, what in topics.items() if what is not None}
-        if len(known) < len(wanted):
-            log.info("no metadata yet of %s: they get no owner in this round", sorted(set(wanted) - set(known)))
+        self, joined: JoinedGroup, memories: Memories, cluster: ClusterMetadata, group: str
+    ) -> tuple[Group, Ints]:
+        """The group, and the place among ``joined`` of each of its members."""
+        wanted = joined.topics()
+        described, replicas = describe_topics(cluster, wanted, racks=any(joined.subscriptions.rack))
+        if len(described) < len(wanted):
+            missing = sorted(set(wanted) - set(described))
+            log.info("no metadata yet of %s: they get no owner in this round", missing)
         if self.settings.lag is not None:
-            known = self._with_lag(known)
-        return {
-            "group": group,
-            "auto_offset_reset": self.settings.auto_offset_reset,
-            "topics": known,
-            "members": {member.member_id: _member(member, claims[member.member_id]) for member in members},
-        }
+            described = self._with_lag(described)
+        return build_columns(group, joined.columns(memories), described, replicas, self.settings.auto_offset_reset)
 
     def _with_lag(self, topics: Mapping[str, Topic]) -> dict[str, Topic]:
         assert self.settings.lag is not None  # noqa: S101 - asked by the only caller
@@ -199,21 +200,33 @@ class Bridge:
             log.warning("the plan counts partitions where lag is unknown: %s", missing)
         return {topic: _add_offsets(what, table.get(topic, {})) for topic, what in topics.items()}
 
-    def _report(self, plan: Plan, held_back: int, generation: int | None, ms: float) -> None:
+    def _report(self, plan: Plan, held_back: Bools, generation: int | None, ms: float) -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""
         for m, (topic, number) in _nonexistent(plan).items():
             log.warning(
                 "member %s claims what does not exist, such as %s-%d; the claim falls",
                 *(plan.group.members[m], topic, number),
             )
-        rebalance = record(plan, held_back, generation, self._causes.why(plan.group, held_back), ms)
-        log.info("%s", rebalance.line(), extra={"apportion": rebalance.to_dict()})
+        logged = log.isEnabledFor(logging.INFO)
+        if not logged and self.settings.on_plan is None:
+            self._causes.remember(plan.group, bool(held_back.any()))
+            return
+        rebalance = record(plan, held_back, generation, self._causes.why(plan.group, bool(held_back.any())), ms)
+        if logged:
+            log.info("%s", rebalance.line(), extra={"apportion": rebalance.to_dict()})
         if self.settings.on_plan is None:
             return
         try:
             self.settings.on_plan(rebalance)
         except Exception:
             log.exception("the on_plan hook failed; the rebalance goes on")
+
+
+def _encoded(group: Group, owner: Ints, user_data: bytes | None) -> dict[str, bytes]:
+    """Every member's assignment of an owner array (P,)."""
+    order, held = by_owner(owner, group.M)
+    answers = write_assignments(group.topics, group.topic_of[order], group.number[order], held, user_data)
+    return dict(zip(group.members, answers, strict=True))
 
 
 def withheld(plan: Plan, holds: Bools) -> Bools:
@@ -234,40 +247,6 @@ def withheld(plan: Plan, holds: Bools) -> Bools:
     alone = mine & (claimants == 1)
     back: Bools = (plan.owner != NOBODY) & (claimants > 0) & ~keeps & ~alone
     return back
-
-
-def rack_sets(racks: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
-    """The racks of each partition, by id: what a leader compares to see whether replicas moved to other racks."""
-    return [tuple(sorted(set(racks[p]))) for p in sorted(racks)]
-
-
-def _who(member: JoiningMember) -> str:
-    return f"{member.member_id} (instance {member.instance_id})" if member.instance_id else member.member_id
-
-
-def _member(member: JoiningMember, claim: Claim) -> dict[str, Any]:
-    return {
-        "instance_id": member.instance_id or None,
-        "rack": member.subscription.rack,
-        "topics": member.subscription.topics,
-        "owned": claim.owned,
-        "generation": claim.generation,
-        "priority": claim.priority,
-    }
-
-
-def _describe(topic: str, cluster: ClusterMetadata, racks: bool) -> Topic | None:
-    """The topic's number of partitions, or an entry for each; None where it is not known."""
-    ids = cluster.partitions(topic)
-    if ids is None:
-        return None
-    numbers = sorted(ids)
-    if racks:
-        where = cluster.racks(topic)
-        return [{"partition": p, "racks": list(where.get(p, ()))} for p in numbers]
-    if numbers and numbers[-1] == len(numbers) - 1:
-        return len(numbers)
-    return [{"partition": p} for p in numbers]
 
 
 def _add_offsets(what: Topic, offsets: Mapping[int, Mapping[str, int]]) -> Topic:

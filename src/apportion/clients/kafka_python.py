@@ -8,10 +8,12 @@ constructor, see ``adapter.introduce``), and mends two of the client's habits on
 from __future__ import annotations
 
 import logging
+import re
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final
 
 try:
     from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
@@ -26,17 +28,23 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
 
 from apportion.assignors import Assignor as Strategy
 from apportion.clients.adapter import Adapter, patch_coordinators
-from apportion.clients.bridge import Bridge, JoiningMember, OffsetFeed, Settings, rack_sets
+from apportion.clients.bridge import Bridge, JoiningMember, OffsetFeed, Settings
 from apportion.clients.error_sentences import sentence
 from apportion.clients.foreign import ForeignWatch, OnForeign, StrategyNotAsked
+from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.protocol_selection import refused
 from apportion.clients.rebalance import OnPlan
+from apportion.clients.topic_metadata import ClientMetadata
 from apportion.errors import UnreadableBytes
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held, in_order
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 
 log = logging.getLogger("apportion.clients")
+
+REPLICAS: Final = "replica_nodes"
+"""Where the client's metadata of a partition list the brokers of its replicas."""
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 
 def assignor(
@@ -83,7 +91,8 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
 
     def __init__(self, bridge: Bridge) -> None:
         super().__init__(bridge)
-        self._rack_map: Mapping[str, Mapping[int, Sequence[str]]] | None = None
+        self._planned_racks: Mapping[str, list[tuple[str, ...]]] = {}
+        self._joined: tuple[JoinedGroup, float] | None = None
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
         """Cooperative strategies work eagerly too, so that a group can be switched to them in two bounces."""
@@ -102,19 +111,36 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         subscription = self.bridge.subscription(topics, keeps=keeps, holds=holds)
         return ConsumerProtocolSubscription.decode(write_subscription(subscription))
 
-    def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
-        """As leader: every member's share. It does no I/O; the client calls it on its IO thread."""
+    def lead(self, joined: JoinedGroup, began: float) -> None:
+        """As leader: plan the group that ``joined`` when the client calls ``assign`` next, on its stand-in.
+
+        began
+            ``time.perf_counter()`` at which the members' bytes came.
+        """
+        self._joined = joined, began
+
+    def assign(self, cluster: Any, members: Sequence[Any]) -> Mapping[str, Any]:
+        """As leader: every member's share. It does no I/O; the client calls it on its IO thread.
+
+        members
+            A stand-in after ``lead``; else members as the client decoded what they sent.
+        """
         coordinator = self.coordinator
         group, generation = "", None
         if coordinator is not None:
             group, generation = str(coordinator.group_id), int(coordinator._generation.generation_id)
-        view = KafkaPythonMetadata(cluster)
-        joined = [
-            JoiningMember(m.member_id, m.group_instance_id or None, _subscription_of(m.metadata)) for m in members
-        ]
-        shares = self.bridge.assign(joined, view, group, generation)
-        self._rack_map = view.seen if self.bridge.settings.rack else None
-        return {member: _told(share) for member, share in shares.items()}
+        view = ClientMetadata(cluster, REPLICAS)
+        joined, self._joined = self._joined, None
+        if joined is None:
+            decoded = [
+                JoiningMember(m.member_id, m.group_instance_id or None, _subscription_of(m.metadata)) for m in members
+            ]
+            shares = self.bridge.assign(decoded, view, group, generation)
+            answer: Mapping[str, Any] = {member: _encoded(share) for member, share in shares.items()}
+        else:
+            answer = self.bridge.lead(joined[0], view, group, generation, joined[1])
+        self._planned_racks = view.seen_racks() if self.bridge.settings.rack else {}
+        return answer
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
         """Remember what this member was told."""
@@ -130,36 +156,10 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
 
     def racks_moved(self, cluster: Any) -> bool:
         """Whether replicas stand in other racks than at this leader's last plan (KIP-881: then it rejoins)."""
-        if not self._rack_map:
-            return False
-        view = KafkaPythonMetadata(cluster)
-        return any(rack_sets(view.racks(topic)) != rack_sets(racks) for topic, racks in self._rack_map.items())
-
-
-class KafkaPythonMetadata:
-    """kafka-python's metadata, as the bridge asks for it; racks come from its private tables, for want of others."""
-
-    def __init__(self, cluster: Any) -> None:
-        self._cluster = cluster
-        self.seen: dict[str, Mapping[int, Sequence[str]]] = {}
-
-    def partitions(self, topic: str) -> Iterable[int] | None:
-        """Partition ids, or None before the client has metadata."""
-        ids: Iterable[int] | None = self._cluster.partitions_for_topic(topic)
-        return ids
-
-    def racks(self, topic: str) -> Mapping[int, Sequence[str]]:
-        """Partition id to the racks of all its replicas, offline ones included, as in Kafka."""
-        rack_of: dict[int, str | None] = {}
-
-        def rack(node: int) -> str | None:
-            if node not in rack_of:
-                rack_of[node] = getattr(self._cluster.broker_metadata(node), "rack", None)
-            return rack_of[node]
-
-        partitions = getattr(self._cluster, "_partitions", {}).get(topic, {})
-        self.seen[topic] = {p: [r for n in data.replica_nodes if (r := rack(n))] for p, data in partitions.items()}
-        return self.seen[topic]
+        view = ClientMetadata(cluster, REPLICAS)
+        for topic in self._planned_racks:
+            view.rack_numbers(topic)
+        return view.seen_racks() != self._planned_racks
 
 
 def _subscription_of(metadata: Any) -> Subscription:
@@ -174,7 +174,7 @@ def _subscription_of(metadata: Any) -> Subscription:
     )
 
 
-def _told(share: Assignment) -> ConsumerProtocolAssignment:
+def _encoded(share: Assignment) -> ConsumerProtocolAssignment:
     return ConsumerProtocolAssignment(
         version=share.version,
         assigned_partitions=[(topic, list(ids)) for topic, ids in share.partitions],
@@ -296,9 +296,20 @@ def _say_why(coordinator: Any) -> None:
             raise GroupAuthorizationFailedError(sentence(error, f"group {c.group_id}")) from None
 
     def perform_assignment(leader_id: str, protocol: str, members: Sequence[Any]) -> Any:
-        for member in members:
-            member.metadata = _readable(member.member_id, member.metadata)
-        return perform(self(), leader_id, protocol, members)
+        began = time.perf_counter()
+        c: Any = self()
+        strategy = c._lookup_assignor(protocol)
+        if not isinstance(strategy, KafkaPythonAssignor):
+            for member in members:
+                member.metadata = _readable(member.member_id, member.metadata)
+            return perform(c, leader_id, protocol, members)
+        joined = JoinedGroup(
+            [member.member_id for member in members],
+            [member.group_instance_id or None for member in members],
+            [bytes(member.metadata) for member in members],
+        )
+        strategy.lead(joined, began)
+        return perform(c, leader_id, protocol, [_stand_in(leader_id, joined)])
 
     coordinator._handle_find_coordinator_response = find_coordinator
     coordinator._perform_assignment = perform_assignment
@@ -315,6 +326,16 @@ async def _refusal(coordinator: Any) -> str:
         return refused(coordinator.group_id, mine, group.protocol_data or "", clients, group.protocol_type or "")
     except KafkaError:
         return refused(coordinator.group_id, mine, "", [], "")
+
+
+def _stand_in(leader_id: str, joined: JoinedGroup) -> Any:
+    """One member that wants what anybody wants: all that the client looks at before it asks the strategy.
+
+    A name that no topic can have stays out, since the client would fail at it.
+    """
+    topics = tuple(filter(_TOPIC.fullmatch, joined.topics()))
+    sent = write_subscription(Subscription(topics, version=0))
+    return SimpleNamespace(member_id=leader_id, group_instance_id=None, metadata=sent)
 
 
 def _readable(member: str, raw: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.arrays import NOBODY
+from apportion.arrays import NOBODY, Bools, Ints
 from apportion.model.claims import STANDS
 from apportion.model.group import Group
 from apportion.model.plan import Plan
@@ -77,11 +77,11 @@ class PlannedRebalance:
 OnPlan = Callable[[PlannedRebalance], object]
 
 
-def record(plan: Plan, withheld: int, generation: int | None, why: str, ms: float) -> PlannedRebalance:
-    """The record of one plan."""
+def record(plan: Plan, withheld: Bools, generation: int | None, why: str, ms: float) -> PlannedRebalance:
+    """The record of one plan; ``withheld`` (P,) is what nobody gets this round."""
     group, owner, past = plan.group, plan.owner, plan.group.owner
     measures = plan.measures
-    fell = int((group.verdict.code != STANDS).sum()) + len(group.claims.nonexistent)
+    fell = int(np.count_nonzero(group.verdict.code != STANDS)) + len(group.claims.nonexistent)
     return PlannedRebalance(
         group=group.name,
         generation=generation,
@@ -90,8 +90,8 @@ def record(plan: Plan, withheld: int, generation: int | None, why: str, ms: floa
         partitions=measures["partitions"],
         moved=measures["moves"],
         kept=measures["kept"],
-        given=int(((owner != NOBODY) & (past == NOBODY)).sum()),
-        withheld=withheld,
+        given=int(np.count_nonzero((owner != NOBODY) & (past == NOBODY))),
+        withheld=int(np.count_nonzero(withheld)),
         ignored=fell,
         why=why,
         proof=plan.proof,
@@ -100,45 +100,83 @@ def record(plan: Plan, withheld: int, generation: int | None, why: str, ms: floa
     )
 
 
+class _Seen:
+    """What a leader saw of a group: members, topics, sizes; without the group's larger arrays."""
+
+    def __init__(self, group: Group, withheld: bool) -> None:
+        self.withheld = withheld
+        self.topics, self.size = group.topics, np.diff(group.start)
+        self.members, self.instance_ids = group.members, group.instance_ids
+        self.subscriptions, self.subscription_of = group.subscriptions, group.subscription_of
+
+    def label(self) -> tuple[str, ...]:
+        """(M,) a static member keeps its name over a restart, so that a restart is no cause by itself."""
+        if not any(self.instance_ids):
+            return self.members
+        return tuple(i or m for i, m in zip(self.instance_ids, self.members, strict=True))
+
+    def sizes(self) -> dict[str, int]:
+        """Topics that have partitions."""
+        return {topic: size for topic, size in zip(self.topics, self.size.tolist(), strict=True) if size}
+
+
 class Causes:
     """Tells why a leader had to plan, by what it saw the last time."""
 
     def __init__(self) -> None:
-        self._members: dict[str, frozenset[str]] | None = None
-        self._sizes: dict[str, int] = {}
-        self._withheld = 0
+        self._seen: _Seen | None = None
 
-    def why(self, group: Group, withheld: int) -> str:
+    def remember(self, group: Group, withheld: bool) -> None:
+        """What counts for the next time; ``withheld`` tells whether anything was."""
+        self._seen = _Seen(group, withheld)
+
+    def why(self, group: Group, withheld: bool) -> str:
         """In words, for the log; the group is remembered for the next time."""
-        members = {_label(group, m): _topics(group, m) for m in range(group.M)}
-        counts = np.diff(group.start).tolist()
-        sizes = {topic: count for topic, count in zip(group.topics, counts, strict=True) if count}
-        reasons = ["this member leads now"] if self._members is None else self._compare(members, sizes)
-        follow_up = self._withheld > 0
-        self._members, self._sizes, self._withheld = members, sizes, withheld
-        return "; ".join(reasons) or ("hand-over of what was withheld" if follow_up else "rejoin without a change")
-
-    def _compare(self, members: Mapping[str, frozenset[str]], sizes: Mapping[str, int]) -> list[str]:
-        before = self._members or {}
-        both = members.keys() & before.keys()
-        reasons = [
-            _count("joined", members.keys() - before.keys()),
-            _count("left", before.keys() - members.keys()),
-            _count("changed its topics", [m for m in both if members[m] != before[m]]),
-        ]
-        topics = self._sizes.keys() | sizes.keys()
-        changed = [t for t in sorted(topics) if self._sizes.get(t, 0) != sizes.get(t, 0)]
-        reasons += [f"{t} has {sizes.get(t, 0)} partitions, had {self._sizes.get(t, 0)}" for t in changed[:3]]
-        return [reason for reason in reasons if reason]
+        before, now = self._seen, _Seen(group, withheld)
+        self._seen = now
+        if before is None:
+            return "this member leads now"
+        follow_up = "hand-over of what was withheld" if before.withheld else "rejoin without a change"
+        return "; ".join(_compare(before, now)) or follow_up
 
 
-def _label(group: Group, m: int) -> str:
-    """A static member keeps its name over a restart, so that a restart is no cause by itself."""
-    return group.instance_ids[m] or group.members[m]
+def _compare(before: _Seen, now: _Seen) -> list[str]:
+    """What differs, in words."""
+    old, new = before.label(), now.label()
+    same = old == new
+    left, joined = (set[str](), set[str]()) if same else (set(old) - set(new), set(new) - set(old))
+    reasons = [_count("joined", joined), _count("left", left), _count("changed its topics", _changed(before, now))]
+    if before.topics != now.topics or not np.array_equal(before.size, now.size):
+        had, has = before.sizes(), now.sizes()
+        changed = [t for t in sorted(had.keys() | has.keys()) if had.get(t, 0) != has.get(t, 0)]
+        reasons += [f"{t} has {has.get(t, 0)} partitions, had {had.get(t, 0)}" for t in changed[:3]]
+    return [reason for reason in reasons if reason]
 
 
-def _topics(group: Group, m: int) -> frozenset[str]:
-    return frozenset(group.topics[t] for t in group.subscriptions[int(group.subscription_of[m])])
+def _changed(before: _Seen, now: _Seen) -> list[str]:
+    """Members of both times whose topics differ."""
+    number: dict[bytes, int] = {}
+    index = None if before.topics == now.topics else {topic: t for t, topic in enumerate(now.topics)}
+    # Subscriptions of then in the numbers of now; a topic that is gone has the number of its name, beyond all others.
+    old = [
+        number.setdefault(_renumbered(topics, before.topics, index).tobytes(), len(number))
+        for topics in before.subscriptions
+    ]
+    new = [number.setdefault(topics.tobytes(), len(number)) for topics in now.subscriptions]
+    if old == new == [0]:
+        return []
+    had = np.array(old, dtype=np.int64)[before.subscription_of]
+    has = np.array(new, dtype=np.int64)[now.subscription_of]
+    if before.label() == now.label():
+        return [now.label()[m] for m in np.flatnonzero(had != has).tolist()]
+    past = dict(zip(before.label(), had.tolist(), strict=True))
+    return [label for label, k in zip(now.label(), has.tolist(), strict=True) if past.get(label, k) != k]
+
+
+def _renumbered(topics: Ints, names: Sequence[str], index: Mapping[str, int] | None) -> Ints:
+    if index is None:
+        return topics
+    return np.sort([index.get(names[t], len(index) + t) for t in topics.tolist()]).astype(np.int64)
 
 
 def _count(what: str, who: object) -> str:

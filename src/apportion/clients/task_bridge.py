@@ -14,13 +14,15 @@ from typing import ClassVar, Final
 import numpy as np
 
 from apportion.assignors.streams import Streams
-from apportion.clients.bridge import Bridge, ClusterMetadata, JoiningMember, Settings
+from apportion.clients.bridge import Bridge, JoiningMember, Settings
+from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.topic_metadata import ClusterMetadata
 from apportion.clients.user_data import Holding
 from apportion.tasks.application_state import Process
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Task, Topology
-from apportion.wire.assignment import Assignment
+from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.partitions import Held, held
 from apportion.wire.primitives import utf16
 from apportion.wire.subscription import Subscription
@@ -136,6 +138,24 @@ class TaskBridge(Bridge):
                     *(member.member_id, one.process, group, one.memory.topology, self.topology.digest),
                 )
         return strangers
+
+    def lead(
+        self,
+        joined: JoinedGroup,
+        cluster: ClusterMetadata,
+        group: str = "",
+        generation: int | None = None,
+        began: float | None = None,
+    ) -> dict[str, bytes]:
+        """The same from and to bytes; the members' task memories are looked at one by one."""
+        members = [
+            JoiningMember(member, instance or None, joined.subscriptions.one(m))
+            for m, (member, instance) in enumerate(zip(joined.ids, joined.instance_ids, strict=True))
+        ]
+        return {
+            member: write_assignment(share)
+            for member, share in self.assign(members, cluster, group, generation).items()
+        }
 
     def _sources(
         self, cluster: ClusterMetadata, racks: bool

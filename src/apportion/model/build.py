@@ -1,8 +1,12 @@
-"""Names to arrays: the only door into a group; ``naming`` is the way out."""
+"""Names to arrays: the only doors into a group; ``to_names`` is the way out.
+
+``build`` takes the form of group.json, ``build_columns`` what a leader's reader of bytes has in arrays already.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -32,7 +36,7 @@ def build(raw: Raw, *, reuse_lists: bool = False) -> Group:
     with collector_paused():
         ids, rows, told = _in_member_order(raw["members"])
         wishes = _Wishes(rows)
-        topics, described = _topics(raw["topics"], wishes)
+        topics, described = _topics(raw["topics"], wishes.distinct)
         start, number, entries = _partitions(raw["topics"], topics)
         index = {topic: t for t, topic in enumerate(topics)}
         subscriptions, subscription_of = wishes.numbered(index)
@@ -60,6 +64,118 @@ def build(raw: Raw, *, reuse_lists: bool = False) -> Group:
             weight=_weights(entries, len(number)),
             topic_ids=dict(raw.get("topic_ids") or {}),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class MemberColumns:
+    """M members in any order, a column each.
+
+    lists, list_of
+        Distinct lists of topics, and which one each member has (M,).
+    generation, priority, capacity
+        (M,) as in ``Group``.
+    claims
+        From topic names with their numbers to the claims on them: see ``ClaimColumns``.
+    """
+
+    ids: Sequence[str]
+    instance_ids: Sequence[str | None]
+    lists: Sequence[Sequence[str]]
+    list_of: Ints
+    generation: Ints
+    priority: Ints
+    capacity: Ints
+    rack: Sequence[str | None]
+    claims: Callable[[Mapping[str, int]], ClaimColumns]
+
+
+class ClaimColumns(NamedTuple):
+    """(C,) claims: a member by its place in ``MemberColumns``, a topic's number, a partition id.
+
+    unknown
+        Claims on topics that are not in the group: member, topic name, partition id.
+    """
+
+    member: Ints
+    topic: Ints
+    number: Ints
+    unknown: Sequence[tuple[int, str, int]] = ()
+
+
+class ReplicaRacks(NamedTuple):
+    """Racks of the replicas of some topics: ``lists`` are the distinct ones, ``of_topic`` has a number a partition."""
+
+    lists: Sequence[Sequence[str]]
+    of_topic: Mapping[str, Sequence[int]]
+
+
+def build_columns(
+    name: str,
+    members: MemberColumns,
+    described: Raw,
+    replicas: ReplicaRacks | None = None,
+    auto_offset_reset: str = "latest",
+) -> tuple[Group, Ints]:
+    """The same group as ``build`` makes of the same words, and (M,) the place in ``members`` of each of its members.
+
+    described
+        Topics as in group.json.
+    replicas
+        Racks of topics that ``described`` gives a number of partitions; in place of entries with racks.
+    """
+    order, place = _member_order(members.ids, members.instance_ids)
+    topics, described_of = _topics(described, members.lists)
+    start, number, entries = _partitions(described, topics)
+    index = {topic: t for t, topic in enumerate(topics)}
+    subscriptions, list_to_subscription = _distinct_subscriptions(members.lists, index)
+    group = Group(
+        name=name,
+        topics=topics,
+        start=start,
+        number=number,
+        described=described_of,
+        members=tuple([members.ids[m] for m in order]),
+        instance_ids=tuple([members.instance_ids[m] for m in order]),
+        subscriptions=subscriptions,
+        subscription_of=list_to_subscription[members.list_of[place]],
+        generation=members.generation[place],
+        claims=_claims_of_columns(members.claims(index), place, topics, start, number),
+        priority=members.priority[place],
+        capacity=members.capacity[place],
+        offsets=_offsets(entries, len(number)),
+        racks=_racks_of_columns(entries, replicas, index, start, [members.rack[m] for m in order]),
+        auto_offset_reset=auto_offset_reset,
+        client_ids=(None,) * len(order),
+        hosts=(None,) * len(order),
+        weight=_weights(entries, len(number)),
+    )
+    return group, place
+
+
+def _member_order(ids: Sequence[str], instance_ids: Sequence[str | None]) -> tuple[list[int], Ints]:
+    """The places of the members in member order, as a list and as an array."""
+    plain = all(map(str.isascii, ids))
+    order = sorted(range(len(ids)), key=ids.__getitem__ if plain else lambda m: java_order(ids[m]))
+    if any(instance_ids):
+        static = sorted((m for m in order if instance_ids[m]), key=lambda m: java_order(str(instance_ids[m])))
+        order = static + [m for m in order if not instance_ids[m]]
+    return order, ints(order)
+
+
+def _distinct_subscriptions(lists: Sequence[Sequence[str]], index: Mapping[str, int]) -> tuple[tuple[Ints, ...], Ints]:
+    """Distinct sets of topics (K,), each ascending, and which one each list is."""
+    known: dict[tuple[int, ...], int] = {}
+    which = [known.setdefault(tuple(sorted({index[topic] for topic in topics})), len(known)) for topics in lists]
+    return tuple(ints(list(key)) for key in known), ints(which)
+
+
+def _claims_of_columns(given: ClaimColumns, place: Ints, topics: Sequence[str], start: Ints, number: Ints) -> Claims:
+    if not len(given.member) and not given.unknown:
+        return NO_CLAIMS
+    rank = np.empty(len(place), dtype=np.int64)
+    rank[place] = np.arange(len(place))
+    unknown = [(int(rank[m]), topic, p) for m, topic, p in given.unknown]
+    return _existing(rank[given.member], given.topic, given.number, unknown, topics, start, number)[0]
 
 
 def _in_member_order(members: Mapping[str, Raw]) -> tuple[list[str], list[Raw], set[str]]:
@@ -116,9 +232,9 @@ class _Wishes:
         return tuple(ints(list(key)) for key in known), ints(list(map(by_list.__getitem__, self.which)))
 
 
-def _topics(described: Raw, wishes: _Wishes) -> tuple[tuple[str, ...], Bools]:
+def _topics(described: Raw, wanted: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], Bools]:
     """Names (T,) of described and of wanted topics in Java's order, and which are described."""
-    names = set(described).union(*wishes.distinct)
+    names = set(described).union(*wanted)
     plain = all(map(str.isascii, names))
     ordered = tuple(sorted(names) if plain else sorted(names, key=java_order))
     return ordered, np.array([topic in described for topic in ordered], dtype=np.bool_)
@@ -181,18 +297,31 @@ def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, 
     if unknown:
         there = topic != NOBODY
         member, topic, claimed = member[there], topic[there], claimed[there]
+    claims, exact = _existing(member, topic, claimed, unknown, list(index), start, number)
+    # Only lists that say exactly what stands in the arrays may be handed on.
+    whole = lists and exact and counts.all()
+    return replace(claims, as_given=tuple(owned)) if reuse_lists and whole else claims
+
+
+def _existing(
+    member: Ints,
+    topic: Ints,
+    claimed: Ints,
+    unknown: list[tuple[int, str, int]],
+    topics: Sequence[str],
+    start: Ints,
+    number: Ints,
+) -> tuple[Claims, bool]:
+    """The claims, those on partitions that do not exist apart, none twice; and whether they are just what was given."""
     partition = find_partitions(topic, claimed, start, number)
     lost = partition == NOBODY
     if lost.any():
-        names = list(index)
         gone = zip(member[lost].tolist(), topic[lost].tolist(), claimed[lost].tolist(), strict=True)
-        unknown.extend((m, names[t], p) for m, t, p in gone)
+        unknown.extend((m, topics[t], p) for m, t, p in gone)
         member, partition = member[~lost], partition[~lost]
     once, partition_once = _once(member, partition, len(number))
-    # Only lists that say exactly what stands in the arrays may be handed on.
-    whole = lists and not unknown and len(once) == len(claimed) and counts.all()
-    as_given = tuple(owned) if reuse_lists and whole else ()
-    return Claims(once, partition_once, tuple(sorted(set(unknown))), as_given)
+    exact = not unknown and len(once) == len(claimed)
+    return Claims(once, partition_once, tuple(sorted(set(unknown)))), exact
 
 
 def _once(member: Ints, partition: Ints, partitions: int) -> tuple[Ints, Ints]:
@@ -252,11 +381,34 @@ def _weights(entries: _Entries, partitions: int) -> Floats | None:
 
 def _racks(entries: _Entries, partitions: int, of_member: list[Any]) -> Racks | None:
     """Racks of members and of partitions; None where nobody names one."""
-    # Each distinct list as told is looked at once, and every entry hashed once.
-    as_told: dict[tuple[str, ...], int] = {}
+    # Each distinct list as given is looked at once, and every entry hashed once.
+    lists: dict[tuple[str, ...], int] = {}
     listed = entries.column("racks") if "racks" in entries.told else []
-    which = [as_told.setdefault(tuple(racks) if racks else (), len(as_told)) for racks in listed]
-    held = [frozenset(rack for rack in racks if rack) for racks in as_told]
+    which = [lists.setdefault(tuple(racks) if racks else (), len(lists)) for racks in listed]
+    return _rack_sets(list(lists), ints(which), entries.at, partitions, of_member)
+
+
+def _racks_of_columns(
+    entries: _Entries, replicas: ReplicaRacks | None, index: Mapping[str, int], start: Ints, of_member: list[Any]
+) -> Racks | None:
+    """The same where the topics' racks are numbered already."""
+    if replicas is None:
+        return _racks(entries, int(start[-1]), of_member)
+    lists = [()] if not replicas.lists else replicas.lists
+    which = np.zeros(int(start[-1]), dtype=np.int64)
+    known = np.zeros(len(which), dtype=np.bool_)
+    for topic, numbers in replicas.of_topic.items():
+        first = int(start[index[topic]])
+        which[first : first + len(numbers)] = numbers
+        known[first : first + len(numbers)] = True
+    return _rack_sets(lists, which[known], np.flatnonzero(known), len(which), of_member)
+
+
+def _rack_sets(
+    lists: Sequence[Sequence[str]], which: Ints, at: Ints, partitions: int, of_member: list[Any]
+) -> Racks | None:
+    """The distinct sets among the distinct lists; partition ``at[i]`` has the list ``which[i]``."""
+    held = [frozenset(rack for rack in racks if rack) for racks in lists]
     different = set(held) - {frozenset()}
     names: set[str] = set().union(*different, filter(None, set(of_member)))
     if not names:
@@ -265,9 +417,9 @@ def _racks(entries: _Entries, partitions: int, of_member: list[Any]) -> Racks | 
     sets = sorted(tuple(sorted(number[rack] for rack in racks)) for racks in different)
     place = {key: s for s, key in enumerate(sets)}
     set_of = np.full(partitions, UNKNOWN, dtype=np.int64)
-    if which:
-        sets_told = ints([place.get(tuple(sorted(number[rack] for rack in racks)), UNKNOWN) for racks in held])
-        set_of[entries.at] = sets_told[which]
+    if len(which):
+        set_of_list = ints([place.get(tuple(sorted(number[rack] for rack in racks)), UNKNOWN) for racks in held])
+        set_of[at] = set_of_list[which]
     return Racks(
         names=tuple(number),
         of_member=ints([number[rack] if rack else UNKNOWN for rack in of_member]),

@@ -45,7 +45,7 @@ def owners_to_shares(group: Group, owner: Ints) -> Shares:
 def _named(group: Group, owner: Ints, kind: Kind) -> Shares:
     """Member to topic to ids, in lists or tuples; lists that a member handed in and that did not change are those."""
     with collector_paused():
-        order, held = _by_owner(owner, group.M)
+        order, held = by_owner(owner, group.M)
         holder = owner[order]
         as_given = group.claims.as_given
         if not as_given:
@@ -69,7 +69,7 @@ def partitions_to_names(group: Group, chosen: Bools) -> dict[str, list[int]]:
     return cast(dict[str, list[int]], next(_Naming(group, list, len(partition)).shares(partition, partition * 0, one)))
 
 
-def _by_owner(owner: Ints, members: int) -> tuple[Ints, Ints]:
+def by_owner(owner: Ints, members: int) -> tuple[Ints, Ints]:
     """The owned partitions by member, then ascending, and (M,) how many each holds.
 
     By counting: 16 bits at a time are sorted without comparing.

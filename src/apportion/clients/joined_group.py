@@ -1,0 +1,232 @@
+"""What a leader makes of all members' bytes: who they are, what they want, and what the strategy's memory claims.
+
+The layouts of Kafka's own strategies are read for all members together; a codec of another kind, or of your own, is
+asked member by member.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Ints, ints
+from apportion.clients.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
+from apportion.model.build import ClaimColumns, MemberColumns
+from apportion.model.group import NO_PRIORITY
+from apportion.wire.columns import HeldLists, read_held_lists
+from apportion.wire.primitives import text
+from apportion.wire.subscriptions import Subscriptions, read_subscriptions
+
+log = logging.getLogger("apportion.clients")
+
+
+@dataclass(frozen=True, eq=False)
+class Memories:
+    """What the leader takes M members to remember; the columns of ``Claim``.
+
+    owned
+        The claims of each member, as lists in the subscriptions' buffer; or member by member, where a codec was asked.
+    lost
+        Member to the reason why its memory could not be read.
+    """
+
+    owned: HeldLists | Sequence[Mapping[str, Sequence[int]]]
+    generation: Ints
+    held: Bools
+    lost: Mapping[int, str] = field(default_factory=dict)
+    priority: Ints | None = None
+
+
+class JoinedGroup:
+    """The members of one JoinGroup answer, in its order, with what they sent.
+
+    A member whose bytes are no subscription is named in the log, and wants nothing.
+    """
+
+    def __init__(self, ids: Sequence[str], instance_ids: Sequence[str | None], sent: Sequence[bytes]) -> None:
+        self.ids, self.instance_ids = ids, instance_ids
+        self.subscriptions: Subscriptions = read_subscriptions(sent)
+        for m, reason in self.subscriptions.refused.items():
+            log.warning("member %s sent no subscription that anyone can read (%s); it gets nothing", ids[m], reason)
+
+    def topics(self) -> list[str]:
+        """What anybody wants."""
+        return list(self.subscriptions.topics())
+
+    def columns(self, memories: Memories) -> MemberColumns:
+        """The members as a group is built of them."""
+        subscriptions = self.subscriptions
+        size = len(self.ids)
+        # A member's capacity may travel behind the bytes that Kafka's strategies read of its user data.
+        capacity = np.ones(size, dtype=np.int64)
+        return MemberColumns(
+            ids=self.ids,
+            instance_ids=self.instance_ids,
+            lists=subscriptions.lists,
+            list_of=subscriptions.list_of,
+            generation=memories.generation,
+            priority=np.full(size, NO_PRIORITY) if memories.priority is None else memories.priority,
+            capacity=capacity,
+            rack=subscriptions.rack,
+            claims=lambda index: _claims(subscriptions, memories.owned, index),
+        )
+
+    def memories(self, codec: UserDataCodec) -> Memories:
+        """What the strategy's codec reads; a member whose memory is unreadable is named in the log."""
+        read = _READERS.get(type(codec))
+        memories = _one_by_one(codec, self.subscriptions) if read is None else read(self.subscriptions)
+        for m, reason in memories.lost.items():
+            log.warning("member %s remembers nothing, since its words are unreadable: %s", self._name(m), reason)
+        return memories
+
+    def _name(self, m: int) -> str:
+        return f"{self.ids[m]} (instance {self.instance_ids[m]})" if self.instance_ids[m] else self.ids[m]
+
+
+# -- memories ----------------------------------------------------------------------------------------------------------
+
+
+def _stateless(sent: Subscriptions) -> Memories:
+    """``Stateless``, from the subscription's own fields."""
+    return Memories(sent.owned, sent.generation, sent.owned.count > 0)
+
+
+def _in_user_data(sent: Subscriptions) -> Memories:
+    """``InUserData``: Java's sticky V1, V0, or kafka-python's own form."""
+    owned, generation, lost = _sticky(sent, sent.data_at, sent.data_size)
+    held = np.zeros(len(generation), dtype=np.bool_)
+    return Memories(owned, generation, held, {m: _reason(InUserData(), sent, m) for m in lost})
+
+
+def _in_subscription(sent: Subscriptions) -> Memories:
+    """``InSubscription``: owned in the subscription, the generation there or in four bytes, wishes behind them."""
+    size = sent.data_size
+    lost = {m: _reason(InSubscription(), sent, m) for m in np.flatnonzero((size > 0) & (size < 4)).tolist()}
+    in_data = np.where(size >= 4, np.maximum(sent.buffer.int32s(sent.data_at), -1), -1)
+    generation = np.where(sent.generation < 0, in_data, sent.generation)
+    held = sent.owned.count > 0
+    wishing = ~held & (size > 4)
+    if not wishing.any():
+        return Memories(sent.owned, generation, held, lost)
+    wishes, _, lost_wishes = _sticky(sent, sent.data_at + 4, np.where(wishing, size - 4, -1))
+    lost |= {m: _reason(InSubscription(), sent, m) for m in lost_wishes}
+    return Memories(_together(sent.owned, wishes) if held.any() else wishes, generation, held, lost)
+
+
+def _sticky(sent: Subscriptions, at: Ints, size: Ints) -> tuple[HeldLists, Ints, list[int]]:
+    """A sticky memory in ``size`` (M,) bytes at ``at`` (M,): what is owned, its generation, whose bytes are none.
+
+    As ``read_sticky`` does: a list and a generation, else a list alone, each with any tail; else kafka-python's form,
+    an int16 version 1 before them, which must explain every byte.
+    """
+    buffer, there = sent.buffer, size > 0
+    end = np.where(there, at + size, buffer.size + 4)
+    owned = read_held_lists(buffer, np.where(there, at, buffer.size), end)
+    whole = there & (owned.stop >= 0) & (owned.stop + 4 <= end)
+    generation = np.where(whole, np.maximum(buffer.int32s(np.where(whole, owned.stop, buffer.size)), -1), -1)
+    others = np.flatnonzero(owned.stop < 0)
+    if not len(others):
+        return owned, generation, []
+    begin, last = at[others] + 2, end[others]
+    form = (begin <= last) & (buffer.uint16s(at[others]) == 1)
+    theirs = read_held_lists(buffer, np.where(form, begin, buffer.size), np.where(form, last, buffer.size + 4))
+    form &= (theirs.stop >= 0) & (theirs.stop + 4 == last)
+    generation[others[form]] = np.maximum(buffer.int32s(theirs.stop[form]), -1)
+    owned = _together(owned, _placed(theirs, form, others, len(at)))
+    return owned, generation, others[~form].tolist()
+
+
+def _placed(lists: HeldLists, good: Bools, place: Ints, size: int) -> HeldLists:
+    """The good ones of the lists as those of the members at ``place``, of ``size`` members in all."""
+    keep = np.repeat(good, lists.count)
+    count = np.zeros(size, dtype=np.int64)
+    count[place] = np.where(good, lists.count, 0)
+    first = np.concatenate([[0], np.cumsum(count)])
+    return HeldLists(first, lists.name_at[keep], lists.name_size[keep], lists.ids[keep], np.zeros(size, dtype=np.int64))
+
+
+def _together(one: HeldLists, other: HeldLists) -> HeldLists:
+    """The parts of both lists of each member."""
+    member = np.concatenate([one.list_of, other.list_of])
+    order = np.argsort(member, kind="stable")
+    first = np.concatenate([[0], np.cumsum(one.count + other.count)])
+    return HeldLists(
+        first,
+        np.concatenate([one.name_at, other.name_at])[order],
+        np.concatenate([one.name_size, other.name_size])[order],
+        np.concatenate([one.ids, other.ids])[order],
+        np.maximum(one.stop, other.stop),
+    )
+
+
+def _reason(codec: UserDataCodec, sent: Subscriptions, m: int) -> str:
+    """In the words of the codec that reads one member."""
+    return codec.read(sent.one(m)).lost or "its user data are no memory of this strategy"
+
+
+def _one_by_one(codec: UserDataCodec, sent: Subscriptions) -> Memories:
+    claims: list[Claim] = [codec.read(sent.one(m)) for m in range(len(sent.sent))]
+    return Memories(
+        owned=[claim.owned for claim in claims],
+        generation=ints([-1 if claim.generation is None else claim.generation for claim in claims]),
+        held=np.array([claim.held for claim in claims], dtype=np.bool_),
+        lost={m: claim.lost for m, claim in enumerate(claims) if claim.lost},
+        priority=ints([NO_PRIORITY if claim.priority is None else claim.priority for claim in claims]),
+    )
+
+
+_READERS: Mapping[type[object], Callable[[Subscriptions], Memories]] = {
+    Stateless: _stateless,
+    InUserData: _in_user_data,
+    InSubscription: _in_subscription,
+}
+"""By the very class: one that inherits may read otherwise."""
+
+
+# -- claims ------------------------------------------------------------------------------------------------------------
+
+
+def _claims(
+    sent: Subscriptions, owned: HeldLists | Sequence[Mapping[str, Sequence[int]]], index: Mapping[str, int]
+) -> ClaimColumns:
+    if not isinstance(owned, HeldLists):
+        return _given_claims(owned, index)
+    topic = sent.topic_numbers(owned, index)
+    numbers = owned.numbers(sent.buffer)
+    single = len(numbers) == len(topic)
+    member = owned.list_of
+    unknown: list[tuple[int, str, int]] = []
+    if not single:
+        member, of_number = np.repeat(member, owned.ids), np.repeat(topic, owned.ids)
+    else:
+        of_number = topic
+    nowhere = np.flatnonzero(topic == NOBODY).tolist()
+    if nowhere:
+        first = np.cumsum(owned.ids) - owned.ids
+        of_part = owned.list_of
+        for part in nowhere:
+            at, size, ids = int(owned.name_at[part]), int(owned.name_size[part]), int(owned.ids[part])
+            name, low = text(sent.buffer.raw[at : at + size]), int(first[part])
+            unknown.extend((int(of_part[part]), name, p) for p in numbers[low : low + ids].tolist())
+        there = of_number != NOBODY
+        member, of_number, numbers = member[there], of_number[there], numbers[there]
+    return ClaimColumns(member, of_number, numbers, unknown)
+
+
+def _given_claims(owned: Sequence[Mapping[str, Sequence[int]]], index: Mapping[str, int]) -> ClaimColumns:
+    """The same from what a codec made of each member."""
+    topics = list(chain.from_iterable(owned))
+    lists = list(chain.from_iterable([held.values() for held in owned]))
+    count = np.fromiter(map(len, lists), np.int64, len(lists))
+    number = np.fromiter(chain.from_iterable(lists), np.int64, int(count.sum()))
+    member = np.repeat(np.arange(len(owned)), ints(list(map(len, owned))))
+    of_topic = ints([index.get(topic, NOBODY) for topic in topics])
+    nowhere = np.flatnonzero(of_topic == NOBODY).tolist()
+    unknown = [(int(member[part]), topics[part], p) for part in nowhere for p in lists[part]]
+    of_number = np.repeat(of_topic, count)
+    there = of_number != NOBODY
+    return ClaimColumns(np.repeat(member, count)[there], of_number[there], number[there], unknown)

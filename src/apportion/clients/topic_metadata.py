@@ -1,0 +1,108 @@
+"""What a client's metadata say of topics, as a leader needs it: numbers of partitions, and racks of replicas.
+
+A cluster has hundreds of thousands of partitions and few different lists of brokers that hold them, so each distinct
+list is looked at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Protocol
+
+from apportion.model.build import ReplicaRacks
+
+Topic = int | list[dict[str, Any]]
+"""A topic as group.json has it: a number of partitions, or an entry for each."""
+
+
+class ClusterMetadata(Protocol):
+    """What a client knows of topics, in memory."""
+
+    def partitions(self, topic: str) -> Iterable[int] | None:
+        """Partition ids, none below 0 or twice; None where the client has no metadata of the topic (yet)."""
+        ...
+
+    def racks(self, topic: str) -> Mapping[int, Sequence[str]]:
+        """Partition id to the racks that hold a replica."""
+        ...
+
+
+class ClientMetadata:
+    """A Python client's tables: topic to partition id to an object that has the ids of its replicas' brokers.
+
+    cluster
+        kafka-python's or aiokafka's ``ClusterMetadata``; its private ``_partitions`` is read, for want of another way
+        to the replicas.
+    replicas
+        The name of the attribute that lists them.
+    """
+
+    def __init__(self, cluster: Any, replicas: str) -> None:
+        self._cluster = cluster
+        self._tables: Mapping[str, Mapping[int, Any]] = getattr(cluster, "_partitions", {})
+        self._replicas_of: Callable[[Any], Sequence[int]] = attrgetter(replicas)
+        self._numbers: defaultdict[tuple[int, ...], int] = defaultdict()
+        self._numbers.default_factory = self._numbers.__len__
+        self.seen: dict[str, list[int]] = {}
+
+    def partitions(self, topic: str) -> Collection[int] | None:
+        """Partition ids, or None before the client has metadata."""
+        table = self._tables.get(topic)
+        return None if table is None else table.keys()
+
+    def racks(self, topic: str) -> Mapping[int, Sequence[str]]:
+        """Partition id to the racks of all its replicas, offline ones included, as in Kafka."""
+        numbers = self.rack_numbers(topic)
+        lists = self.rack_lists()
+        return {p: lists[n] for p, n in zip(sorted(self._tables.get(topic, {})), numbers, strict=True)}
+
+    def rack_numbers(self, topic: str) -> list[int]:
+        """The number of each partition's list of replicas, by ascending id."""
+        table = self._tables.get(topic, {})
+        ids = list(table)
+        rows = table.values() if ids == list(range(len(ids))) else [table[p] for p in sorted(ids)]
+        self.seen[topic] = list(map(self._numbers.__getitem__, map(tuple, map(self._replicas_of, rows))))
+        return self.seen[topic]
+
+    def rack_lists(self) -> list[tuple[str, ...]]:
+        """The racks of each list of replicas so far, ascending and each once."""
+        rack = {
+            node: getattr(self._cluster.broker_metadata(node), "rack", None) for node in set().union(*self._numbers)
+        }
+        return [tuple(sorted({name for node in nodes if (name := rack[node])})) for nodes in self._numbers]
+
+    def seen_racks(self) -> dict[str, list[tuple[str, ...]]]:
+        """Every topic whose racks were asked for, with those of each partition."""
+        lists = self.rack_lists()
+        return {topic: list(map(lists.__getitem__, numbers)) for topic, numbers in self.seen.items()}
+
+
+def describe_topics(
+    cluster: ClusterMetadata, topics: Iterable[str], *, racks: bool
+) -> tuple[dict[str, Topic], ReplicaRacks | None]:
+    """The topics that are known: how many partitions, or entries; and the racks, where they are asked for apart."""
+    ids = {topic: known for topic in topics if (known := cluster.partitions(topic)) is not None}
+    if not racks:
+        return {topic: _counted(known) for topic, known in ids.items()}, None
+    counted = {topic: _counted(known) for topic, known in ids.items()}
+    if isinstance(cluster, ClientMetadata):
+        numbers = {topic: cluster.rack_numbers(topic) for topic in ids}
+        return counted, ReplicaRacks(cluster.rack_lists(), numbers)
+    described: dict[str, Topic] = {}
+    for topic, what in counted.items():
+        where = cluster.racks(topic)
+        numbers_of = range(what) if isinstance(what, int) else [entry["partition"] for entry in what]
+        described[topic] = [{"partition": p, "racks": list(where.get(p, ()))} for p in numbers_of]
+    return described, None
+
+
+def _counted(ids: Iterable[int]) -> Topic:
+    """The number of the ids where they are 0 and so on; else an entry for each."""
+    known = ids if isinstance(ids, Collection) else list(ids)
+    count = len(known)
+    # Different ids, none below 0: there is no smaller sum, and no other way to it.
+    if sum(known) == count * (count - 1) // 2:
+        return count
+    return [{"partition": p} for p in sorted(known)]

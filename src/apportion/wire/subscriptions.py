@@ -1,0 +1,257 @@
+"""What all members of a group say when they join, read at once into columns.
+
+Members of a group mostly send the same topics, and nearly all differ in what they own alone. So the head of a
+subscription, its version and topics, is looked at once for all that begin with the same bytes; what stands behind the
+heads goes into one buffer, and ``columns`` reads it for all members together. Every length is checked before it is
+believed. ``subscription.read_subscription`` is the readable reference: what it refuses is refused here, with its words,
+and what it accepts says the same here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from apportion.arrays import Bools, Ints, ints
+from apportion.errors import UnreadableBytes
+from apportion.wire.columns import Buffer, HeldLists, number_names, read_held_lists
+from apportion.wire.primitives import MAX_STRING, text
+from apportion.wire.subscription import Subscription, read_subscription
+
+_PREFIX: Final = 40
+"""Bytes by which a head that was seen is found again."""
+_SAME_PREFIX_MAX: Final = 8
+"""Heads that are tried for one prefix; where members have lists of their own, reading is quicker than comparing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subscriptions:
+    """The subscriptions of M members, in the order given.
+
+    lists, list_of
+        (K,) distinct lists of topics as sent, the first one empty; (M,) which one each member sent.
+    data_at, data_size
+        (M,) where each member's user data stand in ``buffer``, and how many bytes; -1 where it sent null.
+    owned
+        What each member still holds: nothing before version 1.
+    generation
+        (M,) -1 before version 2 and where a negative one was sent.
+    rack
+        (M,) None before version 3 and where none, or "", was sent.
+    refused
+        Member to the reason, where the bytes are no subscription; such a member says nothing here.
+    """
+
+    sent: Sequence[bytes]
+    buffer: Buffer
+    lists: tuple[tuple[str, ...], ...]
+    list_of: Ints
+    data_at: Ints
+    data_size: Ints
+    owned: HeldLists
+    generation: Ints
+    rack: tuple[str | None, ...]
+    refused: Mapping[int, str]
+    names: Mapping[bytes, str]
+
+    def user_data(self, member: int) -> bytes | None:
+        """One member's bytes for the assignor."""
+        at, size = int(self.data_at[member]), int(self.data_size[member])
+        return None if size < 0 else self.buffer.raw[at : at + size]
+
+    def one(self, member: int) -> Subscription:
+        """One member's subscription as an object; an empty one where its bytes are none."""
+        return Subscription(()) if member in self.refused else read_subscription(self.sent[member])
+
+    def topics(self) -> dict[str, None]:
+        """Every topic that some member wants."""
+        return dict.fromkeys(topic for topics in self.lists for topic in topics)
+
+    def topic_numbers(self, lists: HeldLists, index: Mapping[str, int]) -> Ints:
+        """(E,) each part's topic by ``index``; -1 for topics that are not in it."""
+        known = {name: index[topic] for name, topic in self.names.items() if topic in index}
+        return number_names(self.buffer, lists.name_at, lists.name_size, known)
+
+
+class _Heads:
+    """Versions and lists of topics, each looked at once."""
+
+    def __init__(self) -> None:
+        self.by_prefix: dict[bytes, list[tuple[bytes, int]]] = {}
+        self.by_topics: dict[bytes, int] = {}
+        self.names: dict[bytes, str] = {}
+        self.lists: list[tuple[str, ...]] = [()]
+        self.heads: list[tuple[int, int]] = [(0, 0)]
+        """(version, list) of each head; the first is that of bytes that are no subscription."""
+
+    def find(self, sent: bytes) -> tuple[bytes, int]:
+        """The head of a subscription and its number.
+
+        Raises
+            UnreadableBytes where the head is none.
+        """
+        known = self.by_prefix.setdefault(sent[:_PREFIX], [])
+        for head, number in known:
+            if sent.startswith(head):
+                return head, number
+        head = sent[: _end_of_topics(sent)]
+        topics = head[2:]
+        which = self.by_topics.get(topics)
+        if which is None:
+            which = self.by_topics[topics] = len(self.lists)
+            self.lists.append(self._names(topics))
+        self.heads.append((int.from_bytes(head[:2], "big"), which))
+        if len(known) < _SAME_PREFIX_MAX:
+            known.append((head, len(self.heads) - 1))
+        return head, len(self.heads) - 1
+
+    def _names(self, topics: bytes) -> tuple[str, ...]:
+        at, names = 4, []
+        while at < len(topics):
+            stop = at + 2 + (topics[at] << 8 | topics[at + 1])
+            name = topics[at + 2 : stop]
+            as_text = self.names.get(name)
+            if as_text is None:
+                as_text = self.names[name] = text(name)
+            names.append(as_text)
+            at = stop
+        return tuple(names)
+
+
+def _end_of_topics(sent: bytes) -> int:
+    """The byte after the list of topics; the version before it and every length in it fit."""
+    end, at = len(sent), 6
+    count = int.from_bytes(sent[2:6], "big", signed=True)
+    if end < at or sent[0] > 0x7F or not 0 <= 2 * count <= end - at:
+        raise UnreadableBytes("no version and topics", 0)
+    try:
+        for _ in range(count):
+            size = sent[at] << 8 | sent[at + 1]
+            at += 2 + size
+            if at > end or size > MAX_STRING:
+                raise UnreadableBytes("a name that does not fit", at)
+    except IndexError:
+        raise UnreadableBytes("a name is cut off", at) from None
+    return at
+
+
+def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
+    """Read what every member sent, any version; nothing here raises, whatever the bytes."""
+    heads, head_of, rests = _Heads(), [], []
+    head, number = b"", 0
+    for one in sent:
+        if not number or not one.startswith(head):
+            try:
+                head, number = heads.find(one)
+            except UnreadableBytes:
+                head, number = one, 0
+        head_of.append(number)
+        rests.append(one[len(head) :])
+    buffer, size = Buffer(rests), ints(list(map(len, rests)))
+    end = np.cumsum(size)
+    version, list_of = (column[head_of] for column in np.array(heads.heads, dtype=np.int64).T)
+    fields = _Fields(buffer, end - size, end, version, ints(head_of) > 0)
+    lost = np.flatnonzero(~fields.good)
+    if len(lost):
+        list_of[lost] = 0
+    return Subscriptions(
+        sent=sent,
+        buffer=buffer,
+        lists=tuple(heads.lists),
+        list_of=list_of,
+        data_at=fields.data_at,
+        data_size=fields.data_size,
+        owned=fields.owned,
+        generation=fields.generation,
+        rack=fields.rack,
+        refused={m: _reason(sent[m]) for m in lost.tolist()},
+        names=heads.names,
+    )
+
+
+def _reason(sent: bytes) -> str:
+    """In the words of the reference."""
+    try:
+        read_subscription(sent)
+    except UnreadableBytes as error:
+        return str(error)
+    return "no subscription"
+
+
+class _Fields:
+    """What stands behind the topics, field by field, for all members; ``good`` (M,) tells whose bytes fitted so far."""
+
+    def __init__(self, buffer: Buffer, begin: Ints, end: Ints, version: Ints, good: Bools) -> None:
+        self.buffer, self.end, self.version, self.good = buffer, end, version, good
+        self.at = self._user_data(begin)
+        self.owned = self._owned()
+        self.generation = self._generation()
+        self.rack = self._rack()
+        if not self.good.all():
+            self._forget_refused()
+
+    def _user_data(self, begin: Ints) -> Ints:
+        """Where the next field begins."""
+        size = self.buffer.int32s(begin)
+        self.data_at = begin + 4
+        self.data_size = np.maximum(size, -1)
+        stop = self.data_at + np.maximum(size, 0)
+        self._needs(stop <= self.end)
+        return np.minimum(stop, self.end)
+
+    def _needs(self, fits: Bools) -> None:
+        self.good = self.good & fits
+
+    def _owned(self) -> HeldLists:
+        here = self.good & (self.version >= 1)
+        if here.all():
+            lists = read_held_lists(self.buffer, self.at, self.end)
+            stop = lists.stop
+        else:
+            # The others read an empty list from the padding behind the buffer.
+            nothing = self.buffer.size
+            lists = read_held_lists(
+                self.buffer, np.where(here, self.at, nothing), np.where(here, self.end, nothing + 4)
+            )
+            stop = np.where(here, lists.stop, self.at)
+        self._needs(stop >= 0)
+        self.at = np.where(stop >= 0, stop, self.end)
+        return lists
+
+    def _generation(self) -> Ints:
+        here = self.version >= 2
+        self._needs(~here | (self.at + 4 <= self.end))
+        generation = np.where(here & self.good, np.maximum(self.buffer.int32s(self.at), -1), -1)
+        self.at = np.minimum(np.where(here, self.at + 4, self.at), self.end)
+        return generation
+
+    def _rack(self) -> tuple[str | None, ...]:
+        here = self.version >= 3
+        self._needs(~here | (self.at + 2 <= self.end))
+        size = np.where(here & self.good, self.buffer.uint16s(self.at), 0)
+        size[size > MAX_STRING] = 0  # a negative length is null
+        self._needs(~here | (self.at + 2 + size <= self.end))
+        rack: list[str | None] = [None] * len(size)
+        known: dict[bytes, str] = {}
+        raw = self.buffer.raw
+        some = np.flatnonzero((size > 0) & self.good)
+        for m, at, n in zip(some.tolist(), self.at[some].tolist(), size[some].tolist(), strict=True):
+            name = raw[at + 2 : at + 2 + n]
+            rack[m] = known.get(name) or known.setdefault(name, text(name))
+        return tuple(rack)
+
+    def _forget_refused(self) -> None:
+        """A member whose bytes are no subscription said nothing."""
+        lost = ~self.good
+        self.data_size[lost] = -1
+        self.generation[lost] = -1
+        self.rack = tuple(rack if good else None for rack, good in zip(self.rack, self.good.tolist(), strict=True))
+        kept = np.repeat(self.good, self.owned.count)
+        counts = np.where(self.good, self.owned.count, 0)
+        first = np.concatenate([[0], np.cumsum(counts)])
+        owned = self.owned
+        stop = np.where(self.good, owned.stop, -1)
+        self.owned = HeldLists(first, owned.name_at[kept], owned.name_size[kept], owned.ids[kept], stop)

@@ -1,0 +1,134 @@
+"""All members' subscriptions read at once say the same as each read alone, and the same bytes are refused."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import numpy as np
+import pytest
+
+from apportion.errors import UnreadableBytes
+from apportion.wire.partitions import Held
+from apportion.wire.subscription import Subscription, read_subscription, write_subscription
+from apportion.wire.subscriptions import Subscriptions, read_subscriptions
+
+from .samples import held, maybe, mutated, name, subscription
+
+COUNT = 1_000_000 if os.environ.get("APPORTION_THOROUGH") else 20_000
+
+
+def read_back(read: Subscriptions, topics: list[str]) -> list[tuple[object, ...]]:
+    """Each member's words as the columns have them: topics, user data, owned, generation, rack."""
+    index = {topic: t for t, topic in enumerate(topics)}
+    of_topic = read.topic_numbers(read.owned, index).tolist()
+    numbers, raw = read.owned.numbers(read.buffer).tolist(), read.buffer.raw
+    back, at = [], 0
+    parts = list(zip(read.owned.name_at.tolist(), read.owned.name_size.tolist(), read.owned.ids.tolist(), strict=True))
+    first = read.owned.first.tolist()
+    for m in range(len(read.sent)):
+        owned = []
+        for part in range(first[m], first[m + 1]):
+            name_at, size, ids = parts[part]
+            spelled = raw[name_at : name_at + size].decode("utf-8", "apportion-java")
+            assert of_topic[part] == index.get(spelled, -1)
+            owned.append((spelled, tuple(numbers[at : at + ids])))
+            at += ids
+        generation = int(read.generation[m])
+        back.append(
+            (
+                read.lists[int(read.list_of[m])],
+                read.user_data(m),
+                tuple(owned),
+                generation if generation >= 0 else None,
+                read.rack[m],
+            )
+        )
+    assert at == len(numbers)
+    return back
+
+
+def check(sent: list[bytes]) -> int:
+    """Compare both readers on the members of one group; how many were refused."""
+    read = read_subscriptions(sent)
+    topics = list(read.topics())
+    for m, (one, back) in enumerate(zip(sent, read_back(read, topics), strict=True)):
+        try:
+            alone, reason = read_subscription(one), None
+        except UnreadableBytes as error:
+            alone, reason = Subscription(()), str(error)
+        assert read.refused.get(m) == reason, one.hex()
+        assert back == (alone.topics, alone.user_data, alone.owned, alone.generation, alone.rack), one.hex()
+    return len(read.refused)
+
+
+def test_mutated_subscriptions_are_read_or_refused_as_by_the_reader_of_one() -> None:
+    """Groups of one to 200 members, most of whom begin alike; none, few or all of them sent nonsense."""
+    r, seen, refused = random.Random(12), 0, 0
+    while seen < COUNT:
+        originals = [subscription(r) for _ in range(r.randrange(1, 5))]
+        size = r.choice((1, 2, 10, 60, 200))
+        share = r.choice((0.02, 0.2, 1.0))
+        sent = [mutated(r, one) if r.random() < share else one for one in r.choices(originals, k=size)]
+        refused += check(sent)
+        seen += size
+    assert refused > seen / 50
+
+
+def test_long_lists_of_many_members_are_read_in_steps() -> None:
+    """More lists than are read one by one, of unlike lengths, with ids of every count."""
+    r = random.Random(5)
+    sent = []
+    for m in range(300):
+        owned: Held = tuple((f"topic{t}", tuple(range(r.randrange(4)))) for t in r.sample(range(400), r.randrange(40)))
+        topics = tuple(f"topic{t}" for t in range(0, 400, 1 + m % 3))
+        sent.append(write_subscription(Subscription(topics, None, owned, m, r.choice((None, "a", "b")), 3)))
+    assert check(sent) == 0
+    for m in r.sample(range(300), 40):
+        sent[m] = mutated(r, sent[m])
+    check(sent)
+
+
+@pytest.mark.parametrize("size", range(34))
+def test_names_of_every_size_are_found(size: int) -> None:
+    """Words of eight bytes that overlap, and names that differ in one byte anywhere."""
+    base = "x" * size
+    names = [base] + [base[:i] + "y" + base[i + 1 :] for i in range(size)]
+    owned = tuple((name, (i,)) for i, name in enumerate([*names, base + "z"]))
+    sent = [write_subscription(Subscription(tuple(names), None, owned, 1)) for _ in range(60)]
+    assert check(sent) == 0
+
+
+def test_many_topics_share_places_in_the_table_of_names() -> None:
+    names = tuple(f"t{i:05}" for i in range(6000))
+    owned = tuple((name, (1,)) for name in names)
+    sent = [write_subscription(Subscription(names, None, owned, 1))] * 2
+    read = read_subscriptions(sent)
+    index = {topic: t for t, topic in enumerate(names)}
+    written = sorted(names)
+    expected = [index[topic] for topic in written]
+    assert (read.topic_numbers(read.owned, index).reshape(2, -1) == np.array(expected)).all()
+
+
+def test_a_name_in_two_malformed_spellings_is_one_topic() -> None:
+    """U+FFFD stands for every bad byte, as in Java."""
+    good = write_subscription(Subscription(("a\ufffd",), None, (("a\ufffd", (1,)),), 1))
+    bad = good.replace("a\ufffd".encode(), b"aa\xff\xff")
+    assert check([good, bad]) == 0
+    spelled = write_subscription(Subscription(("bbc",), None, (("bbb", (1,)), ("bbc", (2,))), 1))
+    sent = [spelled.replace(b"bbb", b"b\xffb").replace(b"bbc", b"b\xfeb")]
+    assert check(sent) == 0
+    read = read_subscriptions(sent)
+    assert read.topic_numbers(read.owned, {"b\ufffdb": 0}).tolist() == [0, 0]
+
+
+def test_random_owned_lists_with_odd_names_come_back() -> None:
+    r = random.Random(3)
+    for _ in range(30):
+        sent = [
+            write_subscription(
+                Subscription(tuple(name(r) for _ in range(r.randrange(5))), None, held(r), r.randrange(9), maybe(r), 3)
+            )
+            for _ in range(80)
+        ]
+        assert check(sent) == 0
