@@ -70,7 +70,9 @@ def _cells(args: argparse.Namespace) -> list[Cell]:
 def _tell(row: matrix.Row) -> None:
     times = {name: told.why or [told.warm, told.first] for name, told in row.told.items()}
     ratio = f"{row.cpu / row.cell.goal_ms:.2f} of the goal" if row.cell.goal_ms else ""
-    print(f"{row.cell.name:45} {row.cpu:8.2f} ms  {ratio}  {row.quality} {times}", flush=True)
+    calls = ", ".join(f"{name} {first:.2f} then {warm:.2f}" for name, (first, warm) in row.leader.items())
+    print(f"{row.cell.name:45} {calls}; dict {row.public:.2f} ms", flush=True)
+    print(f"{'':45} {row.cpu:8.2f} ms  {ratio}  {row.quality} {times}", flush=True)
 
 
 if __name__ == "__main__":

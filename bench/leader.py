@@ -48,7 +48,7 @@ def _subscription(fields: Raw, lists: dict[int, tuple[str, ...]]) -> bytes:
 
 
 def _entries(raw: Raw) -> Iterator[tuple[str, list[list[int]]]]:
-    """Topics with the brokers of each partition; broker r stands in rack r, and where there are no racks there is one."""
+    """Topics with the brokers of each partition; broker r stands in rack r."""
     names = sorted(
         {rack for what in raw["topics"].values() if isinstance(what, list) for row in what for rack in row["racks"]}
     )
@@ -59,7 +59,7 @@ def _entries(raw: Raw) -> Iterator[tuple[str, list[list[int]]]]:
             yield topic, [[names.index(rack) for rack in row["racks"]] for row in what]
 
 
-# -- kafka-python -------------------------------------------------------------------------------------------------------
+# -- kafka-python ------------------------------------------------------------------------------------------------------
 
 
 def kafka_python(raw: Raw) -> Callable[[Joined], dict[str, bytes]]:
@@ -80,13 +80,12 @@ def kafka_python(raw: Raw) -> Callable[[Joined], dict[str, bytes]]:
     )
     consumer.subscribe(topics=list(raw["topics"]))
     coordinator = consumer._coordinator
-    topic, partition = MetadataResponse.MetadataResponseTopic, None
+    topic, broker = MetadataResponse.MetadataResponseTopic, MetadataResponse.MetadataResponseBroker
     partition = topic.MetadataResponsePartition
     answer = MetadataResponse(
         version=9,
         brokers=[
-            MetadataResponse.MetadataResponseBroker(node_id=r, host="127.0.0.1", port=1, rack=f"rack{r}" if ranked else None)
-            for r in range(3)
+            broker(node_id=r, host="127.0.0.1", port=1, rack=f"rack{r}" if ranked else None) for r in range(3)
         ],
         cluster_id="c",
         controller_id=0,

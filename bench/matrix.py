@@ -6,7 +6,7 @@ import copy
 import gc
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+import apportion
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, find
 from apportion.model.build import build
@@ -26,6 +27,7 @@ from apportion.model.plan import Answer, Plan
 from apportion.model.to_names import Shares, owners_to_shares
 from bench import peers
 from bench.cells import CELLS, Cell
+from bench.leader import CLIENTS, leader_ms
 
 EVENTS = ("FULL", "STABLE", "JOIN_ONE", "JOIN_MANY", "LEAVE_ONE", "LEAVE_MANY", "PARTITIONS_ADDED")
 
@@ -42,6 +44,10 @@ class Row:
     proof: set[str]
     told: dict[str, peers.Told]
     quality: dict[str, tuple[int, int, int]]
+    leader: dict[str, tuple[float, float]]
+    """Client to the leader's call from bytes to bytes: the first in a fresh process, and the median of the others."""
+    public: float
+    """``apportion.plan`` of a dict, and ``to_dict`` of the plan."""
 
 
 def every_cell() -> Iterator[Cell]:
@@ -114,15 +120,39 @@ def run(cell: Cell, folder: Path, calls: int, java_s: float, python_s: int) -> R
     group = build(raw)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
         (cpu, wall), ours, proof, quality = fresh.submit(_ours, raw, calls).result()
+    leader_calls = {client: _alone(leader_ms, client, raw, calls) for client in CLIENTS}
+    public = _alone(public_ms, raw, calls)
     path = folder / "group.json"
     path.write_text(json.dumps(raw))
     told = {
         "Java": peers.java(path, 40, java_s),
+        "Java with bytes": peers.java(path, 40, java_s, from_bytes=True),
         "franz-go": peers.franz_go(path, calls),
         "kafka-python": peers.kafka_python(path, group.P, python_s),
     }
-    found = {name: worth(group, one.assignment) for name, one in told.items() if one.assignment}
-    return Row(cell, group.P, cpu, wall, ours, proof, told, {**found, "apportion": quality})
+    worths = {
+        name: worth(group, one.assignment) for name, one in told.items() if one.assignment and "bytes" not in name
+    }
+    return Row(cell, group.P, cpu, wall, ours, proof, told, {**worths, "apportion": quality}, leader_calls, public)
+
+
+def _alone(measure: Callable[..., Any], *arguments: Any) -> Any:
+    """What it measures in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+        return fresh.submit(measure, *arguments).result()
+
+
+def public_ms(raw: dict[str, Any], calls: int) -> float:
+    """Median of CPU milliseconds of ``apportion.plan(dict)`` with ``to_dict()``, one call to warm up."""
+    spent = []
+    for _ in range(calls + 1):
+        fresh = copy.deepcopy(raw)
+        gc.collect()
+        at = time.process_time()
+        answer = apportion.plan(fresh).to_dict()
+        spent.append((time.process_time() - at) * 1000)
+        del answer
+    return median(spent[1:])
 
 
 def _ours(

@@ -40,18 +40,29 @@ Lags are drawn from a Pareto distribution.""",
 }
 
 
+LEADER = """What a group waits for while its leader thinks: one call of kafka-python's own coordinator, and of
+aiokafka's, with our strategy, from the metadata in the JoinGroup answer to the bytes of the SyncGroup request. All is
+in it: the client's own part, reading, what is known of the topics, the plan, what is withheld, the bytes, and the log
+record through a handler that formats it. aiokafka's has a hop to a thread and back. In brackets the first call of the
+process. Java: `ConsumerProtocol.deserializeSubscription` of every member, `assign`, `serializeAssignment`. franz-go:
+`MemberBalancer`, `BalanceOrError`, `IntoSyncAssignment`; it knows no racks here. The last two columns are no leader's
+call: `apportion.plan(dict)` with `to_dict()`, which judges every field of a dict that anyone may have written, and the
+same group from names to names, as in the next table."""
+
+NAMES = """What a strategy itself needs, from decoded names to lists of names: `build`, `assign`,
+`owners_to_shares`, for comparing planners. Nobody pays this alone: what users pay stands above."""
+
 HOW = """How it is measured:
 
-- CPU milliseconds of the planning thread, medians, a fresh input for each call, names in and names out. Java's and Go's
+- CPU milliseconds of the planning thread, medians, a fresh input for each call. Java's and Go's
   garbage collectors and Java's compiler work on other threads and are not counted; Python's collector works on the
   same one and is on as in production. Wall time, which other programs on the machine lengthen, stands beside. Everybody
   has a process of its own for each cell.
 - Java in brackets: the first call of a fresh JVM, which is what a consumer sees, since rebalances are rare.
-- franz-go in brackets: with reading the bytes that members sent. It needs a client to know racks, so in the rack cells
-  it plans without them. apportion starts from decoded names, as Java does.
+- franz-go needs a client to know racks, so in the rack cells it plans without them.
 - kafka-python: one call, given up after the seconds of CPU time that the cell says, not tried above 10,000 partitions.
-- As in the consumers' adapters, lists of partitions that did not change are handed on, not copied, and new ids are
-  tuples, one and the same where members hold a single partition of equal ids. `Plan.assignment` makes lists instead.
+- From names to names, lists of partitions that did not change are handed on, not copied, and new ids are tuples, one
+  and the same where members hold a single partition of equal ids. `Plan.assignment` makes lists instead.
 - The past of a cell is the plan that apportion made before the event. Quality is that of the target, the plan once
   every hand-over is done: rack misses / moves, and a `!` where the load is not as even as it can be.
 - The goal is what Python can hope for: making the answer's lists alone costs 100 to 300 ns a partition."""
@@ -59,7 +70,8 @@ HOW = """How it is measured:
 
 def page(rows: Sequence[Row], extras: Mapping[str, Sequence[Mapping[str, Any]]], repeat: str) -> str:
     """The whole page."""
-    lines = ["# Benchmarks", "", *_opening(repeat), "", "## Kafka's own matrix", "", *_matrix(rows)]
+    lines = ["# Benchmarks", "", *_opening(repeat), "", "## The leader's call, from bytes to bytes", "", LEADER, ""]
+    lines += [*_leader(rows), "", "## Kafka's own matrix: names in, names out", "", NAMES, "", *_matrix(rows)]
     for name, found in extras.items():
         lines += ["", f"## {SECTIONS[name]}", "", TEXTS[name], "", *_table(found)]
     return "\n".join([*lines, ""])
@@ -78,8 +90,52 @@ def _opening(repeat: str) -> list[str]:
     ]
 
 
+def _leader(rows: Sequence[Row]) -> list[str]:
+    heads = [
+        "| cell | partitions | **kafka-python (first)** | **aiokafka (first)** | Java warm (first) | franz-go | "
+        "plan(dict) | of names to names |",
+        "|---" + "|---:" * 7 + "|",
+    ]
+    lines = []
+    for row in rows:
+        clients = [f"**{_ms(warm)}** ({_ms(first)})" for first, warm in row.leader.values()]
+        java, go = row.told["Java with bytes"], row.told["franz-go"]
+        others = [_pair(java.warm, java.first, java.why), _pair(_whole(go), None, go.why)]
+        ratio = f"{row.public / row.cpu:.1f}"
+        cells = [row.cell.name, f"{row.partitions:,}", *clients, *others, _ms(row.public), ratio]
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*heads, *lines, "", *_leader_summary(rows)]
+
+
+def _leader_summary(rows: Sequence[Row]) -> list[str]:
+    """Who was ahead of whom in how many cells."""
+    lines = []
+    for client in next((row.leader for row in rows), {}):
+        against = {
+            "Java's first call": [(row, row.told["Java with bytes"].first) for row in rows],
+            "Java warm": [(row, row.told["Java with bytes"].warm) for row in rows],
+            "franz-go": [(row, _whole(row.told["franz-go"])) for row in rows],
+        }
+        for name, pairs in against.items():
+            known = [(row, other) for row, other in pairs if other is not None]
+            behind = [row.cell.name for row, other in known if row.leader[client][1] > other]
+            where = f"; behind on {', '.join(behind)}" if behind else ""
+            ahead = f"{len(known) - len(behind)} of {len(known)}"
+            lines.append(f"- {client} with apportion is ahead of {name} on {ahead}{where}.")
+    slow = [row.cell.name for row in rows if row.public > 2.5 * row.cpu]
+    lines.append(f"- `plan(dict)` above 2.5 times names to names: {', '.join(slow) or 'nowhere'}.")
+    return lines
+
+
+def _whole(told: Told) -> float | None:
+    """franz-go from bytes to bytes."""
+    if told.warm is None or told.wire is None or told.sync is None:
+        return None
+    return told.warm + told.wire + told.sync
+
+
 def _matrix(rows: Sequence[Row]) -> list[str]:
-    peers = "Java warm (first) | franz-go (with bytes) | kafka-python"
+    peers = "Java warm (first) | franz-go (with reading bytes) | kafka-python"
     ours = "apportion | wall | read / plan / name | goal | of goal | quality: apportion | the others"
     heads = [f"| cell | partitions | {peers} | {ours} |", "|---" + "|---:" * 10 + "|---|"]
     return [*heads, *(_line(row) for row in rows), "", *_summary(rows)]

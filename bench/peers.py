@@ -32,8 +32,9 @@ class Told:
 
     first, warm, wall
         The first call of a fresh process; the median of the later ones; their wall time.
-    wire
-        Reading what members said when they joined, where it is told apart (a median, beside ``warm``).
+    wire, sync
+        Reading what members sent when they joined, and writing what each is sent, where they are told apart (medians,
+        beside ``warm``).
     why
         Why there are no figures.
     """
@@ -42,6 +43,7 @@ class Told:
     warm: float | None = None
     wall: float | None = None
     wire: float | None = None
+    sync: float | None = None
     assignment: Assignment = field(default_factory=dict)
     why: str = ""
 
@@ -72,16 +74,20 @@ def go_program() -> str:
     return str(jars.home() / "bench-go" / "bench")
 
 
-def java(path: Path, calls: int, seconds: float) -> Told:
-    """Kafka's CooperativeStickyAssignor in a fresh JVM: the first call, then as many as fit in the seconds."""
+def java(path: Path, calls: int, seconds: float, *, from_bytes: bool = False) -> Told:
+    """Kafka's CooperativeStickyAssignor in a fresh JVM: the first call, then as many as fit in the seconds.
+
+    from_bytes
+        Each call reads what members sent, plans, and writes what each is sent, as a consumer that leads does.
+    """
     try:
         command = [jars.java(), "-Xmx4g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", java_program()]
-        out = _run([*command, "Bench", str(path), str(calls), str(seconds)])
+        out = _run([*command, "Bench", str(path), str(calls), str(seconds), "bytes" if from_bytes else "names"])
     except ApportionError as wrong:
         return Told(why=str(wrong).splitlines()[0])
     # The compiler is done with most of it after the first half.
     warm, wall = (out.get(name, [])[len(out.get(name, [])) // 2 :] for name in ("cpu_ms", "wall_ms"))
-    return Told(out["first_ms"], _median(warm), _median(wall), None, out["assignment"])
+    return Told(out["first_ms"], _median(warm), _median(wall), assignment=out["assignment"])
 
 
 def franz_go(path: Path, calls: int) -> Told:
@@ -90,8 +96,9 @@ def franz_go(path: Path, calls: int) -> Told:
         out = _run([go_program(), str(path), str(calls + 1)])
     except ApportionError as wrong:
         return Told(why=str(wrong).splitlines()[0])
-    plan, wire, wall = (out[name][1:] for name in ("plan_ms", "wire_ms", "wall_ms"))
-    return Told(out["plan_ms"][0], _median(plan), _median(wall), _median(wire), out["assignment"])
+    plan, wire, sync, wall = (out[name][1:] for name in ("plan_ms", "wire_ms", "sync_ms", "wall_ms"))
+    medians = (_median(part) for part in (plan, wall, wire, sync))
+    return Told(out["plan_ms"][0], *medians, out["assignment"])
 
 
 def kafka_python(path: Path, partitions: int, limit_s: int) -> Told:

@@ -9,6 +9,7 @@ import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.GroupSubscrip
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.Subscription;
 import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
 import org.apache.kafka.clients.consumer.StickyAssignor;
+import org.apache.kafka.clients.consumer.internals.ConsumerProtocol;
 import org.apache.kafka.common.Cluster;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
@@ -17,6 +18,7 @@ import org.apache.kafka.common.TopicPartition;
 import java.io.File;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -27,8 +29,9 @@ import java.util.Set;
 import java.util.TreeMap;
 
 /**
- * Times Kafka's CooperativeStickyAssignor on a group in our JSON form: {@code Bench GROUP.json CALLS SECONDS} prints
+ * Times Kafka's CooperativeStickyAssignor on a group in our JSON form: {@code Bench GROUP.json CALLS SECONDS [bytes]} prints
  * {@code {"first_ms": .., "cpu_ms": [..], "wall_ms": [..], "assignment": {..}}}. The first call finds nothing warm.
+ * With {@code bytes} a call is the leader's whole one: what members sent is read, planned, and the answers are written.
  * Milliseconds are CPU time of the planning thread; the collector and the compiler work beside it. The
  * assignment is that of StickyAssignor: the same plan with nothing withheld for a round.
  */
@@ -38,15 +41,20 @@ public final class Bench {
     public static void main(String[] args) throws Exception {
         JsonNode group = JSON.readTree(new File(args[0]));
         int calls = Integer.parseInt(args[1]);
+        boolean bytes = args.length > 3 && args[3].equals("bytes");
         long until = 0;
         ThreadMXBean threads = ManagementFactory.getThreadMXBean();
         ObjectNode out = JSON.createObjectNode();
         Cluster cluster = cluster(group.get("topics"));
         for (int call = 0; call < calls && (call == 0 || System.nanoTime() < until); call++) {
-            GroupSubscription said = said(group.get("members"), new CooperativeStickyAssignor());
+            Map<String, Subscription> joining = subscriptions(group.get("members"), new CooperativeStickyAssignor());
+            Map<String, ByteBuffer> sent = bytes ? sent(joining) : null;
             ConsumerPartitionAssignor assignor = new CooperativeStickyAssignor();
             long began = System.nanoTime(), at = threads.getCurrentThreadCpuTime();
-            assignor.assign(cluster, said);
+            if (bytes)
+                answer(cluster, sent, assignor);
+            else
+                assignor.assign(cluster, new GroupSubscription(joining));
             double cpu = (threads.getCurrentThreadCpuTime() - at) / 1e6, wall = (System.nanoTime() - began) / 1e6;
             if (call == 0) {
                 out.put("first_ms", cpu).put("first_wall_ms", wall);
@@ -57,13 +65,15 @@ public final class Bench {
             }
         }
         ObjectNode members = out.putObject("assignment");
-        new StickyAssignor().assign(cluster, said(group.get("members"), new StickyAssignor())).groupAssignment()
+        GroupSubscription all = new GroupSubscription(subscriptions(group.get("members"), new StickyAssignor()));
+        new StickyAssignor().assign(cluster, all).groupAssignment()
             .forEach((member, given) -> put(members.putObject(member), given.partitions()));
         System.out.println(JSON.writeValueAsString(out));
     }
 
     /** What every member says, made afresh: the assignors keep and change what they are given. */
-    private static GroupSubscription said(JsonNode members, ConsumerPartitionAssignor name) throws Exception {
+    private static Map<String, Subscription> subscriptions(JsonNode members, ConsumerPartitionAssignor name)
+        throws Exception {
         Map<String, Subscription> all = new HashMap<>();
         Map<JsonNode, List<String>> lists = new HashMap<>();
         for (var entry : members.properties()) {
@@ -81,7 +91,31 @@ public final class Bench {
             all.put(entry.getKey(), new Subscription(topics, mind.subscriptionUserData(new HashSet<>(topics)), owned,
                 generation, rack));
         }
-        return new GroupSubscription(all);
+        return all;
+    }
+
+    /** What every member sends when it joins. */
+    private static Map<String, ByteBuffer> sent(Map<String, Subscription> joining) {
+        Map<String, ByteBuffer> all = new HashMap<>();
+        joining.forEach((member, subscription) ->
+            all.put(member, ConsumerProtocol.serializeSubscription(subscription)));
+        return all;
+    }
+
+    /** The leader's call as ConsumerCoordinator makes it: from what members sent to what each is sent. */
+    private static Map<String, ByteBuffer> answer(Cluster cluster, Map<String, ByteBuffer> sent,
+        ConsumerPartitionAssignor assignor) {
+        Map<String, Subscription> subscriptions = new HashMap<>();
+        Set<String> topics = new HashSet<>();
+        sent.forEach((member, bytes) -> {
+            Subscription subscription = ConsumerProtocol.deserializeSubscription(bytes);
+            subscriptions.put(member, subscription);
+            topics.addAll(subscription.topics());
+        });
+        Map<String, ByteBuffer> answers = new HashMap<>();
+        assignor.assign(cluster, new GroupSubscription(subscriptions)).groupAssignment()
+            .forEach((member, given) -> answers.put(member, ConsumerProtocol.serializeAssignment(given)));
+        return answers;
     }
 
     private static List<String> strings(JsonNode array) {

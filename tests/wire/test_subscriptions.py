@@ -62,6 +62,7 @@ def check(sent: list[bytes]) -> int:
     return len(read.refused)
 
 
+@pytest.mark.timeout(3600)
 def test_mutated_subscriptions_are_read_or_refused_as_by_the_reader_of_one() -> None:
     """Groups of one to 200 members, most of whom begin alike; none, few or all of them sent nonsense."""
     r, seen, refused = random.Random(12), 0, 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -71,9 +71,11 @@ class PlannedRebalance:
         """``rebalance group="ads" generation=7 ...``: names and JSON values, for people and for log readers."""
         values = self.to_dict()
         values["proof"] = ",".join(f"{goal}:{how}" for goal, how in self.proof.items())
-        return "rebalance " + " ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in values.items())
+        return "rebalance " + " ".join([f"{k}={_json(v)}" for k, v in values.items()])
 
 
+_json: Final = json.JSONEncoder(ensure_ascii=False).encode
+"""Made once: to make an encoder takes longer than to write a number."""
 OnPlan = Callable[[PlannedRebalance], object]
 
 

@@ -23,12 +23,15 @@ from apportion.model.json_checks import (
     read_json,
 )
 from apportion.model.lag import RESETS
+from apportion.model.well_formed import members_fit, topics_fit
 
 MOST_PARTITIONS: Final = 20_000_000
 """In one group, so that one line of text cannot exhaust the memory."""
 _TOPIC_ID: Final = re.compile("[A-Za-z0-9_-]{22}")
 MOST_RACK_CELLS: Final = 100_000_000
 """Racks x distinct sets of racks, a byte each."""
+_FEW: Final = 8
+"""Members or topics that are judged sooner one by one."""
 
 
 def read_group(given: str | bytes | dict[str, Any]) -> Group:
@@ -58,6 +61,8 @@ def check_group(raw: Any) -> None:
 
 def _topics(where: str, value: Any) -> None:
     is_a(where, value, dict, "an object of topics")
+    if len(value) > _FEW and topics_fit(value, MOST_PARTITIONS):
+        return
     room = MOST_PARTITIONS
     for topic, what in value.items():
         at = f"{where}.{topic}"
@@ -85,6 +90,8 @@ def _partitions(where: str, entries: list[Any]) -> None:
 
 def _members(where: str, value: Any) -> None:
     is_a(where, value, dict, "an object of members")
+    if len(value) > _FEW and members_fit(value):
+        return
     for member, fields in value.items():
         at = f"{where}.{member}"
         check_text(at, member)
