@@ -49,6 +49,11 @@ process. Java: `ConsumerProtocol.deserializeSubscription` of every member, `assi
 call: `apportion.plan(dict)` with `to_dict()`, which judges every field of a dict that anyone may have written, and the
 same group from names to names, as in the next table."""
 
+LEADER_COLUMNS = (
+    "cell", "partitions", "**kafka-python (first)**", "**aiokafka (first)**", "Java warm (first)", "franz-go",
+    "plan(dict)", "of names to names",
+)  # fmt: skip
+
 NAMES = """What a strategy itself needs, from decoded names to lists of names: `build`, `assign`,
 `owners_to_shares`, for comparing planners. Nobody pays this alone: what users pay stands above."""
 
@@ -92,8 +97,7 @@ def _opening(repeat: str) -> list[str]:
 
 def _leader(rows: Sequence[Row]) -> list[str]:
     heads = [
-        "| cell | partitions | **kafka-python (first)** | **aiokafka (first)** | Java warm (first) | franz-go | "
-        "plan(dict) | of names to names |",
+        "| " + " | ".join(LEADER_COLUMNS) + " |",
         "|---" + "|---:" * 7 + "|",
     ]
     lines = []

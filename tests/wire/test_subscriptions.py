@@ -51,7 +51,7 @@ def read_back(read: Subscriptions, topics: list[str]) -> list[tuple[object, ...]
 def check(sent: list[bytes]) -> int:
     """Compare both readers on the members of one group; how many were refused."""
     read = read_subscriptions(sent)
-    topics = list(read.topics())
+    topics = read.topics()
     for m, (one, back) in enumerate(zip(sent, read_back(read, topics), strict=True)):
         try:
             alone, reason = read_subscription(one), None
@@ -133,3 +133,10 @@ def test_random_owned_lists_with_odd_names_come_back() -> None:
             for _ in range(80)
         ]
         assert check(sent) == 0
+
+
+def test_one_subscription_stands_for_the_wishes_of_all() -> None:
+    sent = [write_subscription(Subscription(topics)) for topics in (("a", "b"), ("b", "c d"), ())]
+    read = read_subscriptions(sent)
+    assert read_subscription(read.wish_for({"a", "b"})).topics == ("a", "b")
+    assert read_subscription(read.wish_for(())) == Subscription((), version=0)

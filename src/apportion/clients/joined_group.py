@@ -55,7 +55,7 @@ class JoinedGroup:
 
     def topics(self) -> list[str]:
         """What anybody wants."""
-        return list(self.subscriptions.topics())
+        return self.subscriptions.topics()
 
     def columns(self, memories: Memories) -> MemberColumns:
         """The members as a group is built of them."""

@@ -333,8 +333,7 @@ def _stand_in(leader_id: str, joined: JoinedGroup) -> Any:
 
     A name that no topic can have stays out, since the client would fail at it.
     """
-    topics = tuple(filter(_TOPIC.fullmatch, joined.topics()))
-    sent = write_subscription(Subscription(topics, version=0))
+    sent = joined.subscriptions.wish_for(set(filter(_TOPIC.fullmatch, joined.topics())))
     return SimpleNamespace(member_id=leader_id, group_instance_id=None, metadata=sent)
 
 

@@ -9,7 +9,7 @@ and what it accepts says the same here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +32,7 @@ class Subscriptions:
     """The subscriptions of M members, in the order given.
 
     lists, list_of
-        (K,) distinct lists of topics as sent, the first one empty; (M,) which one each member sent.
+        (K,) distinct lists of topics as sent; (M,) which one each member sent. Who is refused has an empty one.
     data_at, data_size
         (M,) where each member's user data stand in ``buffer``, and how many bytes; -1 where it sent null.
     owned
@@ -43,6 +43,8 @@ class Subscriptions:
         (M,) None before version 3 and where none, or "", was sent.
     refused
         Member to the reason, where the bytes are no subscription; such a member says nothing here.
+    names
+        The names of all topics that are wanted, as sent, and as text.
     """
 
     sent: Sequence[bytes]
@@ -66,9 +68,14 @@ class Subscriptions:
         """One member's subscription as an object; an empty one where its bytes are none."""
         return Subscription(()) if member in self.refused else read_subscription(self.sent[member])
 
-    def topics(self) -> dict[str, None]:
-        """Every topic that some member wants."""
-        return dict.fromkeys(topic for topics in self.lists for topic in topics)
+    def topics(self) -> list[str]:
+        """Every topic that some member wants, once."""
+        return list(dict.fromkeys(self.names.values()))
+
+    def wish_for(self, topics: Container[str]) -> bytes:
+        """A subscription, version 0, to those of the group's topics that are among these."""
+        pieces = [len(name).to_bytes(2, "big") + name for name, topic in self.names.items() if topic in topics]
+        return b"".join([b"\0\0", len(pieces).to_bytes(4, "big"), *pieces, b"\xff\xff\xff\xff"])
 
     def topic_numbers(self, lists: HeldLists, index: Mapping[str, int]) -> Ints:
         """(E,) each part's topic by ``index``; -1 for topics that are not in it."""
@@ -93,10 +100,12 @@ class _Heads:
         Raises
             UnreadableBytes where the head is none.
         """
-        known = self.by_prefix.setdefault(sent[:_PREFIX], [])
-        for head, number in known:
-            if sent.startswith(head):
-                return head, number
+        known = self.by_prefix.get(sent[:_PREFIX])
+        if known is None:
+            known = self.by_prefix[sent[:_PREFIX]] = []
+        for same in known:
+            if sent.startswith(same[0]):
+                return same
         head = sent[: _end_of_topics(sent)]
         topics = head[2:]
         which = self.by_topics.get(topics)
@@ -155,12 +164,18 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
     version, list_of = (column[head_of] for column in np.array(heads.heads, dtype=np.int64).T)
     fields = _Fields(buffer, end - size, end, version, ints(head_of) > 0)
     lost = np.flatnonzero(~fields.good)
+    list_of[lost] = 0
+    is_used = np.bincount(list_of, minlength=len(heads.lists)) > 0
+    lists = tuple([names for names, used in zip(heads.lists, is_used.tolist(), strict=True) if used])
+    list_of = (np.cumsum(is_used) - 1)[list_of]
+    names = heads.names
     if len(lost):
-        list_of[lost] = 0
+        wanted = set[str]().union(*lists)
+        names = {name: topic for name, topic in names.items() if topic in wanted}
     return Subscriptions(
         sent=sent,
         buffer=buffer,
-        lists=tuple(heads.lists),
+        lists=lists,
         list_of=list_of,
         data_at=fields.data_at,
         data_size=fields.data_size,
@@ -168,7 +183,7 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
         generation=fields.generation,
         rack=fields.rack,
         refused={m: _reason(sent[m]) for m in lost.tolist()},
-        names=heads.names,
+        names=names,
     )
 
 

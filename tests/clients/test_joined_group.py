@@ -1,0 +1,225 @@
+"""A group made of all members' bytes at once is the group that is made of each member's words read alone."""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apportion.clients.bridge import Bridge, Settings
+from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.topic_metadata import ClientMetadata, describe_topics
+from apportion.clients.user_data import (
+    Claim,
+    InSubscription,
+    InUserData,
+    Priority,
+    Stateless,
+    StreamJoin,
+    UserDataCodec,
+)
+from apportion.errors import UnreadableBytes
+from apportion.model.build import build, build_columns
+from apportion.model.group import Group
+from apportion.wire.partitions import Held
+from apportion.wire.subscription import Subscription, read_subscription, write_subscription
+from apportion.wire.userdata import write_cooperative, write_failover, write_sticky, write_stream_join
+
+TOPICS = {"clicks": 6, "views": 3, "заказы": 4, "\U00010000": 2, "\uffee": 2}
+
+
+class Replica:
+    """A partition's metadata."""
+
+    def __init__(self, nodes: list[int]) -> None:
+        self.replicas = nodes
+
+
+class Broker:
+    """A broker's."""
+
+    def __init__(self, rack: str | None) -> None:
+        self.rack = rack
+
+
+class Cluster:
+    """As much of a client's metadata as counts here: brokers 1 to 4, the last one without a rack."""
+
+    def __init__(self, r: random.Random) -> None:
+        self._partitions = {
+            topic: {
+                p: Replica(r.sample(range(1, 5), r.randrange(1, 3)))
+                for p in r.sample(range(size), size)
+                if topic != "views" or p != 1
+            }
+            for topic, size in TOPICS.items()
+        }
+
+    def broker_metadata(self, node: int) -> Broker:
+        return Broker({1: "a", 2: "b", 3: "c"}.get(node))
+
+
+def owned(r: random.Random) -> Held:
+    return tuple(
+        (topic, tuple(r.sample(range(-1, 9), r.randrange(4))))
+        for topic in r.sample([*TOPICS, "gone", ""], r.randrange(5))
+    )
+
+
+def user_data(r: random.Random) -> bytes | None:
+    generation = r.choice((None, 0, 3, 7))
+    kinds = [
+        None,
+        b"",
+        r.randbytes(r.randrange(12)),
+        write_sticky(owned(r), generation, r.randrange(2)),
+        b"\x00\x01" + write_sticky(owned(r), generation),
+        write_cooperative(generation),
+        write_cooperative(generation) + write_sticky(owned(r), generation),
+        write_cooperative(generation) + b"\x00\x01" + write_sticky(owned(r), generation),
+        write_cooperative(generation) + r.randbytes(r.randrange(20)),
+        write_failover(r.choice((None, 5)), owned(r), generation),
+        write_stream_join(tuple(r.sample(range(6), 2)), generation),
+    ]
+    return r.choice(kinds)
+
+
+def sent(r: random.Random) -> bytes:
+    said = Subscription(
+        tuple(r.sample([*TOPICS, "unknown"], r.randrange(4))),
+        user_data(r),
+        owned(r) if r.random() < 0.6 else (),
+        r.choice((None, 2, 3, 7)),
+        r.choice((None, None, "a", "b", "z")),
+        r.choice((3, 3, 3, 0, 1, 2)),
+    )
+    raw = write_subscription(said)
+    return raw[: r.randrange(len(raw))] if r.random() < 0.05 else raw
+
+
+def one_by_one(
+    codec: UserDataCodec, ids: list[str], instances: list[str | None], raws: list[bytes], cluster: Cluster
+) -> tuple[Group, list[Claim]]:
+    """The group by way of group.json, each member read alone."""
+    members: dict[str, dict[str, Any]] = {}
+    claims, wanted, racks = [], set[str](), False
+    for member, instance, raw in zip(ids, instances, raws, strict=True):
+        try:
+            said = read_subscription(raw)
+        except UnreadableBytes:
+            said = Subscription(())
+        claim = codec.read(said)
+        claims.append(claim)
+        wanted |= set(said.topics)
+        racks |= bool(said.rack)
+        members[member] = {
+            "instance_id": instance,
+            "rack": said.rack,
+            "topics": list(said.topics),
+            "owned": {topic: list(held) for topic, held in claim.owned.items()},
+            "generation": claim.generation,
+            "priority": claim.priority,
+        }
+    topics: dict[str, Any] = {}
+    for topic in wanted & TOPICS.keys():
+        rows = cluster._partitions[topic]
+        topics[topic] = [
+            {"partition": p}
+            | (
+                {"racks": [rack for n in rows[p].replicas if (rack := cluster.broker_metadata(n).rack)]}
+                if racks
+                else {}
+            )
+            for p in rows
+        ]
+    return build({"group": "g", "topics": topics, "members": members}), claims
+
+
+def fields(group: Group) -> dict[str, Any]:
+    """Everything that a strategy can see, claims in one order."""
+    claims = sorted(zip(group.claims.member.tolist(), group.claims.partition.tolist(), strict=True))
+    racks = group.racks
+    return {
+        "topics": group.topics,
+        "start": group.start.tolist(),
+        "number": group.number.tolist(),
+        "described": group.described.tolist(),
+        "members": group.members,
+        "instances": group.instance_ids,
+        "wants": [group.subscriptions[k].tolist() for k in group.subscription_of.tolist()],
+        "distinct": sorted(topics.tolist() for topics in group.subscriptions),
+        "generation": group.generation.tolist(),
+        "priority": group.priority.tolist(),
+        "claims": claims,
+        "nonexistent": group.claims.nonexistent,
+        "racks": racks and (racks.names, racks.of_member.tolist(), racks.set_of.tolist(), racks.sets),
+    }
+
+
+class Own(InUserData):
+    """A codec of somebody's own, who changed how a member is read."""
+
+    def read(self, subscription: Subscription) -> Claim:
+        return Claim({"clicks": [len(subscription.topics)]}, 1, held=True, lost="it is so" * (not subscription.topics))
+
+
+CODECS = [Stateless(), InUserData(), InSubscription(), StreamJoin(), Priority(), Own()]
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: type(codec).__name__)
+def test_both_ways_give_one_group_and_name_the_same_members(
+    codec: UserDataCodec, caplog: pytest.LogCaptureFixture
+) -> None:
+    r = random.Random(17)
+    for _ in range(120):
+        size = r.choice((1, 3, 12, 80))
+        ids = r.sample([*(f"m{n}" for n in range(90)), "\U00010000", "\uffee"], size)
+        static = dict(zip(r.sample(ids, size // 3), "zyxwvutsrqponmlkjihgfedcba", strict=False))
+        instances = [static.get(member) for member in ids]
+        raws, cluster = [sent(r) for _ in range(size)], Cluster(r)
+        expected, claims = one_by_one(codec, ids, instances, raws, cluster)
+        caplog.clear()
+        joined = JoinedGroup(ids, instances, raws)
+        memories = joined.memories(codec)
+        racks = any(joined.subscriptions.rack)
+        topics = [topic for topic in joined.topics() if topic in TOPICS]
+        described, replicas = describe_topics(ClientMetadata(cluster, "replicas"), topics, racks=racks)
+        group, place = build_columns("g", joined.columns(memories), described, replicas)
+        assert fields(group) == fields(expected)
+        assert [ids[m] for m in place.tolist()] == list(group.members)
+        assert memories.held.tolist() == [claim.held for claim in claims]
+        assert dict(memories.lost) == {m: claim.lost for m, claim in enumerate(claims) if claim.lost}
+        named = [record.args[0] for record in caplog.records if "remembers nothing" in record.getMessage()]  # type: ignore[index]
+        assert len(named) == len(memories.lost)
+        refused = [record for record in caplog.records if "sent no subscription" in record.getMessage()]
+        assert len(refused) == len(joined.subscriptions.refused)
+
+
+def test_a_leader_plans_around_bytes_that_are_no_subscription(caplog: pytest.LogCaptureFixture) -> None:
+    """Its topics are nobody's wish, although they could be read."""
+    good = write_subscription(Subscription(("clicks",)))
+    broken = write_subscription(Subscription(("views",), None, (("views", (0,)),)))[:-8]
+    bridge = Bridge("cooperative-sticky", Settings())
+    with caplog.at_level(logging.INFO, "apportion.clients"):
+        joined = JoinedGroup(["a", "b"], [None, None], [good, broken])
+        answers = bridge.lead(joined, ClientMetadata(Cluster(random.Random(1)), "replicas"), "g", 4)
+    assert joined.topics() == ["clicks"]
+    assert len(answers["a"]) > len(answers["b"]) == len(b"\0\3" + b"\0\0\0\0" + b"\xff\xff\xff\xff")
+    assert "member b sent no subscription that anyone can read" in caplog.text
+    assert "partitions=6" in caplog.text
+
+
+def test_racks_by_broker_are_those_of_every_replica() -> None:
+    cluster = Cluster(random.Random(3))
+    view = ClientMetadata(cluster, "replicas")
+    for topic, rows in cluster._partitions.items():
+        expected = {
+            p: sorted({rack for n in row.replicas if (rack := cluster.broker_metadata(n).rack)})
+            for p, row in rows.items()
+        }
+        assert {p: list(racks) for p, racks in view.racks(topic).items()} == expected
+    assert view.partitions("nowhere") is None
+    assert np.unique([len(racks) for racks in view.rack_lists()]).tolist() == [0, 1, 2]
