@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -149,6 +150,13 @@ def whole(low: int = 0, high: int = 2**63 - 1) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def amount(text: str) -> float:
+    """An argument's type: a number above 0."""
+    if re.fullmatch(r"[0-9]{1,16}(\.[0-9]{1,9})?", text, re.ASCII) and float(text) > 0:
+        return float(text) if "." in text else int(text)
+    raise argparse.ArgumentTypeError(f"found {text[:60]!r}; needed a number above 0, as in 500 or 2.5")
 
 
 def setting(text: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables
-from apportion.cli.parser import Parser, add_output, one_of, whole
+from apportion.cli.parser import Parser, add_output, amount, one_of, whole
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
@@ -76,13 +76,6 @@ def run(args: argparse.Namespace) -> int:
 def _with_weights(args: argparse.Namespace, described: Observed) -> tuple[Observed, list[str]]:
     """The group with the weights that are known or can be measured, and how they were come by."""
     return described, []
-
-
-def amount(text: str) -> float:
-    """An argument's type: a number above 0."""
-    if re.fullmatch(r"[0-9]{1,16}(\.[0-9]{1,9})?", text, re.ASCII) and float(text) > 0:
-        return float(text) if "." in text else int(text)
-    raise argparse.ArgumentTypeError(f"found {text[:60]!r}; needed a number above 0, as in 500 or 2.5")
 
 
 def span(text: str) -> tuple[int, int]:

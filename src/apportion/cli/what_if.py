@@ -7,16 +7,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from apportion.cli import source
-from apportion.cli.output import emit_json, emit_tables
-from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settings_of
+from apportion.cli.output import emit_json, emit_page, emit_tables
+from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, amount, one_of, settings_of
 
 DETAILS = (
     "Steps may be given in any order and as often as needed; they happen in that order. Between two steps the group\n"
-    "settles: each step finds the assignment that the one before ended in."
+    "settles: each step finds the assignment that the one before ended in. --rolling and --scale show all generations\n"
+    "of a rollout: what members that stay must let go, lose and read anew, and how long partitions stand still."
 )
 EXAMPLES = (
     ("a member leaves, then two come", "apportion what-if group.json --leave consumer-2-91aa --join 2"),
     ("a topic grows", "apportion what-if group.json --grow clicks:24 --assignor sticky"),
+    (
+        "all members restart, one after the other, under the broker's protocol",
+        "apportion what-if group.json --rolling --protocol consumer",
+    ),
+    (
+        "the same with static members that are back in 30 seconds",
+        "apportion what-if group.json --rolling --static --restart-time 30",
+    ),
     ("a zone is lost under a burst", "apportion what-if group.json --lag impressions:0=1000000 --lose-rack b -o json"),
 )
 
@@ -30,6 +39,7 @@ class _Step(argparse.Action):
         steps: Sequence[str] = getattr(namespace, "steps", None) or ()
         verb = self.option_strings[-1].removeprefix("--")
         namespace.steps = [*steps, f"{verb} {values}"]
+        namespace.rollout = getattr(namespace, "rollout", False) or verb in ("rolling", "scale")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -44,23 +54,59 @@ def add_arguments(parser: Parser) -> None:
         ("--lag", "TOPIC:P=N", "the partition is N messages behind"),
     ):
         steps.add_argument(option, metavar=form, action=_Step, dest="steps", default=argparse.SUPPRESS, help=meaning)
+    steps.add_argument(
+        "--rolling", metavar="N", nargs="?", const="1", action=_Step, dest="steps", default=argparse.SUPPRESS,
+        help="all members restart, N at a time (1)",
+    )  # fmt: skip
+    steps.add_argument("--scale", metavar="N", action=_Step, dest="steps", default=argparse.SUPPRESS,
+                       help="to N members: the last ones go, or new ones come")  # fmt: skip
+    rollout = parser.add_argument_group("rollout")
+    rollout.add_argument("--static", action="store_true", help="members come back under their instance ids")
+    rollout.add_argument(
+        "--protocol", metavar="NAME", type=one_of(("eager", "cooperative", "consumer"), "protocol"), default=None,
+        help="eager, cooperative or consumer (the broker's); -A is then Kafka's usual strategy for it",
+    )  # fmt: skip
+    for option, default, meaning in (
+        ("--restart-time", 10, "until a member is back"),
+        ("--session-timeout", 45, "until a silent member counts as gone"),
+        ("--rebalance-time", 3, "that a rebalance keeps a partition from being read"),
+    ):
+        rollout.add_argument(option, metavar="SECONDS", type=amount, default=default, help=f"{meaning} ({default})")
     source.add_group_choice(parser)
-    add_assignor(parser)
-    add_output(parser)
+    add_assignor(parser, default=None)
+    add_output(parser, PICTURES)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan step by step, and show what each does."""
-    from apportion import whatif
-    from apportion.report import comparing
+    from apportion import rollouts
+    from apportion.assignors import find
 
     texts = getattr(args, "steps", None)
     if not texts:
-        raise Usage("apportion what-if", "no step: give --join, --leave, --grow, --lose-rack or --lag")
-    group = source.one(args).group
-    planned = whatif.steps(group, texts, args.assignor, settings_of(args))
+        needed = "give --join, --leave, --grow, --lose-rack, --lag, --rolling or --scale"
+        raise Usage("apportion what-if", f"no step: {needed}")
+    observed = source.one(args)
+    shown = getattr(args, "rollout", False) or args.static or args.protocol is not None
+    name = args.assignor or (None if args.protocol else "cooperative-sticky")
+    protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
+    times = rollouts.Times(args.restart_time, args.session_timeout, args.rebalance_time)
+    done = rollouts.stages(
+        observed.group, texts, protocol, name, settings_of(args), static=args.static, times=times
+    )  # fmt: skip
     if args.output == "json":
-        emit_json({"version": 1, "steps": [{"step": step, "plan": plan.to_dict()} for step, plan in planned]})
-        return 0
-    emit_tables([comparing.steps(group, planned)], args.output, comparing.step_notes(planned))
+        emit_json({"version": 1, "steps": [stage.to_dict() for stage in done]})
+    elif args.output == "html":
+        from apportion.report import rollouts as pictures
+
+        emit_page([pictures.page_data(observed, observed.group, done)], source.input_name(args))
+    elif shown:
+        from apportion.report import rollouts as pictures
+
+        emit_tables([pictures.table(done)], args.output, pictures.notes(done, protocol))
+    else:
+        from apportion.report import comparing
+
+        planned = [(stage.step, stage.plan) for stage in done]
+        emit_tables([comparing.steps(observed.group, planned)], args.output, comparing.step_notes(planned))
     return 0

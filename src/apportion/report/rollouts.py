@@ -1,0 +1,73 @@
+"""A rollout as a table, in sentences, and as the page's picture of who holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from apportion.model.group import Group
+from apportion.report.data import group_data
+from apportion.report.text import Cell, Table
+from apportion.rollouts import Stage, owners, total_sentence
+
+if TYPE_CHECKING:
+    from apportion.inputs.described_group import Observed
+
+
+def table(done: Sequence[Stage]) -> Table:
+    """A row a stage: its generations, what it takes from whom, and how long partitions stand still."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            stage.step, stage.plan.group.M, stage.generations, stage.revoked, stage.taken, stage.moved,
+            stage.read_anew, round(stage.standstill_s, 1), round(stage.longest_s, 1),
+        )
+        for stage in done
+    ]  # fmt: skip
+    columns = ("STEP", "#MEMBERS", "GENERATIONS", "REVOKED", "TAKEN", "MOVED", "READ-ANEW", "STANDSTILL-S", "LONGEST-S")
+    return Table(columns, rows)
+
+
+def notes(done: Sequence[Stage], protocol: str) -> list[str]:
+    """What all of it costs, and what the columns say."""
+    strategy = done[-1].plan.assignor if done else ""
+    sentences = [f"{protocol}, {strategy}. {total_sentence(done)}"]
+    predictions = [stage.plan.answer.extra.get("prediction") for stage in done]
+    shape = sum(prediction == "shape" for prediction in predictions)
+    if shape:
+        sentences.append(f"In {shape} of {len(done)} steps the broker may give other partitions than shown; loads and "
+                         "the number of moves are its own where all members want the same.")  # fmt: skip
+    return sentences
+
+
+def page_data(observed: Observed, before: Group, done: Sequence[Stage]) -> dict[str, Any]:
+    """The group as the page draws it, the rollout in the place of a history: partitions against stages."""
+    first = {key: _label(who) for key, who in owners(before, before.owner).items()}
+    rows: list[dict[str, Any]] = [{"generation": 0, "at": "", "cause": "now", "members": before.M, "moved": 0,
+                                   "kept": len(first), "given": 0, "needless": None, "complete": True,
+                                   "owners": first}]  # fmt: skip
+    generation, had = 0, owners(before, before.owner)
+    for stage in done:
+        generation += stage.generations
+        has = owners(stage.plan.group, stage.plan.owner)
+        kept = sum(had.get(key) == who for key, who in has.items())
+        rows.append({
+            "generation": generation, "at": "", "cause": stage.step, "members": stage.plan.group.M,
+            "moved": sum(key in had and had[key] != who for key, who in has.items()), "kept": kept,
+            "given": sum(key not in had for key in has), "needless": None, "complete": True,
+            "owners": {key: _label(who) for key, who in has.items()},
+        })  # fmt: skip
+        had = has
+    facts = {
+        "state": observed.state or "",
+        "protocol": observed.protocol or "",
+        "generation": observed.generation,
+        "advice": [
+            total_sentence(done),
+            "The rebalances below have not happened: they are what the rollout would bring.",
+        ],
+    }
+    return group_data(before, [done[-1].plan] if done else [], facts=facts, history=rows)
+
+
+def _label(identity: str) -> str:
+    return identity.removeprefix("instance ")

@@ -1,0 +1,331 @@
+"""Rollouts before they happen: the generations that a restart or a change of size brings, and what each costs.
+
+Who must let go, who gets what, and how long partitions stand still differ by the protocol of the group:
+
+- eager: whoever joins or leaves, every member gives up all it has, and all partitions stand still for one rebalance.
+- cooperative (KIP-429): only what changes hands is given up; it is assigned in a second generation.
+- consumer (KIP-848): the broker's strategy, and only what changes hands is given up, member by member.
+
+A dynamic member that restarts leaves and comes back as another member: two rebalances. A static one (KIP-345) that is
+back before its session ends keeps everything, and nobody else notices; after that it counts as gone, and as new when
+it returns. Moves follow from the strategy and are exact where it is; times follow from three that are given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from apportion import whatif
+from apportion.arrays import NOBODY, Ints
+from apportion.assignors import Assignor, find
+from apportion.errors import BadInput
+from apportion.model.build import build
+from apportion.model.group import Group
+from apportion.model.group_json import group_to_dict
+from apportion.model.plan import Answer, Plan
+from apportion.planning import plan
+from apportion.wording import count
+
+Protocol = Literal["eager", "cooperative", "consumer"]
+PROTOCOLS: Final = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "broker-uniform"}
+"""Each protocol with the strategy that Kafka's consumers use under it where nothing else is said."""
+_VERBS: Final = ("rolling", "scale")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds: until a member is back, until a silent one counts as gone, and that a partition's hand-over takes.
+
+    The defaults of the last two are Kafka's: ``session.timeout.ms``, and one ``heartbeat.interval.ms``, after which the
+    slowest member hears of a rebalance.
+    """
+
+    restart_s: float = 10
+    session_s: float = 45
+    rebalance_s: float = 3
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens to a group at once.
+
+    leave
+        Member ids that go; ``silent``: without a word, so that the group waits for their session to end.
+    join
+        Member id to its fields, as in group.json.
+    restart
+        Static members that are back before their session ends; they are in neither list.
+    """
+
+    step: str
+    leave: tuple[str, ...] = ()
+    join: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    silent: bool = False
+    restart: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One change of the group with what it costs.
+
+    generations
+        How many it takes: none where nobody notices, two where a cooperative plan withholds partitions.
+    revoked
+        Partitions that members which stay must let go, if only to get them back.
+    taken
+        Of those, the ones that they do not get back.
+    moved
+        Of those, the ones that go to another member that stays, not to a newcomer.
+    read_anew
+        Partitions that another member reads than before, from the last commit on; its state is restored.
+    standstill_s
+        Seconds that nobody reads, summed over the partitions; ``longest_s``: of the one that waits longest.
+    """
+
+    step: str
+    plan: Plan
+    generations: int
+    joined: tuple[str, ...]
+    left: tuple[str, ...]
+    revoked: int
+    taken: int
+    moved: int
+    read_anew: int
+    standstill_s: float
+    longest_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The step as JSON, its plan as plan.json."""
+        return {
+            "step": self.step,
+            "generations": self.generations,
+            "joined": list(self.joined),
+            "left": list(self.left),
+            "revoked": self.revoked,
+            "taken": self.taken,
+            "moved": self.moved,
+            "read_anew": self.read_anew,
+            "standstill_s": round(self.standstill_s, 3),
+            "longest_s": round(self.longest_s, 3),
+            "plan": self.plan.to_dict(),
+        }
+
+
+def stages(
+    group: Group,
+    steps: Iterable[str],
+    protocol: Protocol = "cooperative",
+    assignor: str | Assignor | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    static: bool = False,
+    times: Times = Times(),
+) -> list[Stage]:
+    """All that the steps bring, one after the other; each finds the group as the one before left it.
+
+    steps
+        Texts as ``whatif.steps`` takes them, and ``rolling N`` (all members restart, N at a time) and ``scale N``.
+    assignor
+        A strategy or its name; None: Kafka's usual one for the protocol.
+    static
+        Members come back under instance ids; those that have none get their member id as one.
+    """
+    strategy = strategy_for(protocol, assignor, settings)
+    if static:
+        group = with_instance_ids(group)
+    result: list[Stage] = []
+    for step in steps:
+        verb, _, argument = step.strip().partition(" ")
+        if verb not in _VERBS:
+            stage = _stage(step, group, whatif.change(group, step), strategy, protocol, times, 0.0)
+            result.append(stage)
+            group = whatif.settled(stage.plan)
+            continue
+        size = _number(verb, argument or "1")
+        changes = rolling(group, size, static, times) if verb == "rolling" else [scale(group, size, static)]
+        for stage in follow(group, changes, strategy, protocol, times):
+            result.append(stage)
+            group = whatif.settled(stage.plan)
+    return result
+
+
+def strategy_for(protocol: str, assignor: str | Assignor | None, settings: Mapping[str, Any] | None) -> Assignor:
+    """The strategy under that protocol; BadInput where the two cannot go together."""
+    if protocol not in PROTOCOLS:
+        raise BadInput("protocol", repr(protocol), f"one of {', '.join(PROTOCOLS)}")
+    name = PROTOCOLS[protocol] if assignor is None else assignor
+    strategy = find(name, settings) if isinstance(name, str) else name
+    broker = strategy.name.startswith("broker-")
+    if (protocol == "consumer") != broker:
+        needed = "broker-uniform or broker-range" if protocol == "consumer" else "a strategy that consumers run"
+        raise BadInput(f"protocol {protocol}", f"the strategy {strategy.name!r}", needed)
+    if protocol == "eager" and getattr(strategy, "cooperative", False):
+        raise BadInput("protocol eager", f"the strategy {strategy.name!r}", "an eager one, as range or sticky")
+    return strategy
+
+
+def protocol_of(strategy: Assignor) -> Protocol:
+    """The protocol under which a strategy runs."""
+    if strategy.name.startswith("broker-"):
+        return "consumer"
+    return "cooperative" if getattr(strategy, "cooperative", False) else "eager"
+
+
+def with_instance_ids(group: Group) -> Group:
+    """The same group with every member static."""
+    raw = group_to_dict(group)
+    for member, fields in raw["members"].items():
+        fields.setdefault("instance_id", member)
+    return build(raw)
+
+
+def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[Change]:
+    """All members restart, n at a time in member order."""
+    if not 1 <= n <= whatif.MOST_MEMBERS:
+        raise BadInput("rolling", str(n), "how many members restart at a time, at least 1")
+    fields = group_to_dict(group)["members"]
+    batches = [group.members[i : i + n] for i in range(0, group.M, n)]
+    for i, batch in enumerate(batches):
+        which = f"rolling {i + 1} of {len(batches)}: {_names(batch)}"
+        quiet = tuple(m for m in batch if fields[m].get("instance_id"))
+        if static and times.restart_s <= times.session_s:
+            yield Change(f"{which} back in {times.restart_s:g} s", restart=tuple(batch))
+            continue
+        yield Change(f"{which} gone", leave=tuple(batch), silent=static or len(quiet) == len(batch))
+        comers = {(m if static else _reborn(group, m, i)): _bare(fields[m]) for m in batch}
+        yield Change(f"{which} back", join=comers)
+
+
+def scale(group: Group, n: int, static: bool) -> Change:
+    """The group comes to n members: the last ones in member order go, or new ones come."""
+    if not 1 <= n <= whatif.MOST_MEMBERS or n == group.M:
+        raise BadInput("scale", str(n), f"another number of members than the {group.M} there are, at least 1")
+    if n < group.M:
+        return Change(f"scale to {n}", leave=tuple(group.members[n:]), silent=static)
+    grown = group_to_dict(whatif.join(group, n - group.M))["members"]
+    joined = {m: fields for m, fields in grown.items() if m not in group.members}
+    if static:
+        joined = {m: {**fields, "instance_id": m} for m, fields in joined.items()}
+    return Change(f"scale to {n}", join=joined)
+
+
+def follow(
+    group: Group, changes: Iterable[Change], strategy: Assignor, protocol: Protocol, times: Times
+) -> Iterator[Stage]:
+    """A stage for each change, each on what the one before came to; one that leaves nobody comes with the next."""
+    waited = 0.0
+    for change in changes:
+        if change.restart:
+            stage = _returned(change, group, strategy, times)
+        else:
+            wait = times.session_s if change.silent else 0.0
+            raw = group_to_dict(group)
+            # While nobody was there, those who had left stayed in the group as it was: what they had is the past.
+            stayed = {} if waited else {m: f for m, f in raw["members"].items() if m not in change.leave}
+            raw["members"] = {**stayed, **{m: dict(fields) for m, fields in change.join.items()}}
+            if not raw["members"]:
+                waited = max(wait, times.restart_s)
+                continue
+            stage = _stage(change.step, group, build(raw), strategy, protocol, times, waited + wait)
+            waited = 0.0
+        yield stage
+        group = whatif.settled(stage.plan)
+
+
+def _returned(change: Change, group: Group, strategy: Assignor, times: Times) -> Stage:
+    """Static members are back in time: no generation, and only their own partitions stood still."""
+    away = {group.members.index(m) for m in change.restart}
+    idle = int(np.isin(group.owner, list(away)).sum())
+    same = Plan(group, strategy.name, {}, Answer(group.owner), bool(getattr(strategy, "cooperative", False)))
+    longest = times.restart_s if idle else 0.0
+    return Stage(change.step, same, 0, (), (), 0, 0, 0, 0, idle * times.restart_s, longest)
+
+
+def _stage(
+    step: str, before: Group, after: Group, strategy: Assignor, protocol: Protocol, times: Times, wait_s: float
+) -> Stage:
+    """The plan after a change, and what it takes from whom.
+
+    wait_s
+        Seconds that the partitions of those who left waited before the group rebalanced.
+    """
+    planned = plan(after, strategy)
+    who_before, who_after = identities(before), identities(after)
+    stay = set(who_before) & set(who_after)
+    had, has = owners(before, before.owner), owners(after, planned.owner)
+    changed = [key for key, now in has.items() if had.get(key) is not None and had[key] != now]
+    given = [key for key in has if had.get(key) is None]
+    at_stayers = [key for key, then in had.items() if then in stay]
+    taken = [key for key in at_stayers if has.get(key) != had[key]]
+    orphans = [key for key, then in had.items() if then not in stay]
+    still = dict.fromkeys(had if protocol == "eager" else taken, times.rebalance_s)
+    still.update(dict.fromkeys(orphans, wait_s + times.rebalance_s))
+    handed_over = bool(planned.withheld.any())
+    return Stage(
+        step=step,
+        plan=planned,
+        generations=2 if handed_over else 1,
+        joined=tuple(m for m, who in zip(after.members, who_after, strict=True) if who not in who_before),
+        left=tuple(m for m, who in zip(before.members, who_before, strict=True) if who not in who_after),
+        revoked=len(at_stayers) if protocol == "eager" else len(taken),
+        taken=len(taken),
+        moved=sum(had[key] in stay and has[key] in stay for key in changed),
+        read_anew=len(changed) + len(given),
+        standstill_s=sum(still.values()),
+        longest_s=max(still.values(), default=0.0),
+    )
+
+
+def identities(group: Group) -> list[str]:
+    """(M,) who each member is across restarts: its instance, else its member id."""
+    pairs = zip(group.members, group.instance_ids, strict=True)
+    return [member if instance is None else f"instance {instance}" for member, instance in pairs]
+
+
+def owners(group: Group, owner: Ints) -> dict[tuple[str, int], str]:
+    """Topic and partition to the identity that has it."""
+    who = identities(group)
+    return {group.name_of(p): who[m] for p, m in enumerate(owner.tolist()) if m != NOBODY}
+
+
+def _bare(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A member that comes back knows nothing of what it had."""
+    return {name: value for name, value in fields.items() if name not in ("owned", "generation")}
+
+
+def _reborn(group: Group, member: str, i: int) -> str:
+    """The id that a restarted dynamic member gets: its client's name and what looks as drawn, always the same.
+
+    Kafka draws a UUID, so that the place among the members of one client's name is anybody's guess; so is this one.
+    """
+    client = next((c for m, c in zip(group.members, group.client_ids, strict=False) if m == member), None)
+    drawn = hashlib.sha256(f"{group.name}\0{member}\0{i}".encode()).hexdigest()
+    uuid = "-".join((drawn[:8], drawn[8:12], drawn[12:16], drawn[16:20], drawn[20:32]))
+    return f"{client}-{uuid}" if client else uuid
+
+
+def _names(members: Sequence[str]) -> str:
+    return ", ".join(members[:3]) + (f" and {len(members) - 3} more" if len(members) > 3 else "")
+
+
+def _number(verb: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise BadInput(verb, repr(text[:60]), "a whole number")
+    return int(text)
+
+
+def total_sentence(done: Sequence[Stage]) -> str:
+    """What all stages cost together."""
+    generations = sum(stage.generations for stage in done)
+    revoked, taken, anew = (sum(getattr(stage, name) for stage in done) for name in ("revoked", "taken", "read_anew"))
+    seconds = sum(stage.standstill_s for stage in done)
+    return (
+        f"In all {count(generations, 'generation')}: members that stay let go of {count(revoked, 'partition')} "
+        f"and lose {taken:,}; {anew:,} are read anew by another member; partitions stand still for {seconds:,.0f} s "
+        f"together, one of them {max((stage.longest_s for stage in done), default=0):g} s at a stretch."
+    )
