@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
 from apportion.arrays import NOBODY
@@ -16,7 +17,7 @@ from apportion.model.plan_json import SavedPlan
 from apportion.planning import plan
 from apportion.wording import count
 
-JUDGED: Final = ("load_squares", "moves", "lag_max", "rack_misses")
+JUDGED: Final = ("load_squares", "load_cost", "moves", "lag_max", "rack_misses")
 """Measures of which less is better."""
 WORTH: Final = 0.8
 """Lag on the heaviest member must fall to this share before it is worth moves."""
@@ -69,7 +70,7 @@ class Comparison:
         for name in JUDGED:
             judged = [p for p in self.complete if name in p.measures]
             if judged and (name != "rack_misses" or racks_known(self.group)):
-                best[name] = min(judged, key=lambda p: (p.measures[name], _rank(p))).assignor
+                best[name] = min(judged, key=lambda p: (Fraction(p.measures[name]), _rank(p))).assignor
         return best
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,11 +113,16 @@ def compare(group: Group, names: Sequence[str] = (), saved: SavedPlan | None = N
     return Comparison(group, plans, failed, saved)
 
 
-def _rank(p: Plan) -> tuple[int, int, int, int, bool, bool, str]:
+def _rank(p: Plan) -> tuple[Fraction, int, int, int, bool, bool, str]:
     """Fairest, then nearest, stillest, least loaded with lag; of equals one that members run and that stops nobody."""
     m = p.measures
-    measured = m["load_squares"], m["rack_misses"], m["moves"], m.get("lag_max", 0)
+    measured = _load_cost(p), m["rack_misses"], m["moves"], m.get("lag_max", 0)
     return *measured, server_side(p), not p.cooperative, p.assignor
+
+
+def _load_cost(p: Plan) -> Fraction:
+    """The sum of squared loads, over capacities where they differ."""
+    return Fraction(p.measures.get("load_cost", p.measures["load_squares"]))
 
 
 def racks_known(group: Group) -> bool:
@@ -132,6 +138,9 @@ def advice(comparison: Comparison) -> list[str]:
     partial = [p.assignor for p in comparison.plans if p not in comparison.complete]
     if partial:
         sentences.append(f"Not judged, as they leave partitions without an owner: {', '.join(partial)}.")
+    blind = [p.assignor for p in comparison.plans if not getattr(known()[p.assignor], "capacities", False)]
+    if comparison.group.has_capacities and blind:
+        sentences.append(f"Members' capacities count for nothing in {', '.join(blind)}.")
     return sentences
 
 
@@ -146,7 +155,7 @@ def _advise(comparison: Comparison, fairest: Plan) -> str:
             f"instead of {m['moves']:,}."
         )
     why = [_shared(m)]
-    others = [p for p in comparison.complete if p.measures["load_squares"] == m["load_squares"]]
+    others = [p for p in comparison.complete if _load_cost(p) == _load_cost(fairest)]
     most = max(others, key=lambda p: p.measures["moves"])
     if most.measures["moves"] > m["moves"]:
         why.append(f"it moves {m['moves']:,} where {most.assignor}, as fair, moves {most.measures['moves']:,}")

@@ -16,7 +16,7 @@ from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs
 from apportion.assignors import Assignor
 from apportion.errors import BadInput, UnknownName
 from apportion.model.build import build
-from apportion.model.group import Claims, Group, Offsets
+from apportion.model.group import CAPACITY_MAX, Claims, Group, Offsets
 from apportion.model.group_json import MOST_PARTITIONS, group_to_dict
 from apportion.model.plan import Plan
 from apportion.planning import plan
@@ -108,6 +108,15 @@ def set_lag(group: Group, topic: str, partition: int, lag: int) -> Group:
     return replace(group, offsets=replace(offsets, lag=lags))
 
 
+def set_capacity(group: Group, member: str, capacity: int) -> Group:
+    """The member can take this much beside the others: named by member id, instance id or a client id of its own."""
+    if not 1 <= capacity <= CAPACITY_MAX:
+        raise BadInput(f"capacity {member}", str(capacity), f"an integer from 1 to {CAPACITY_MAX:,}")
+    capacities = group.capacity.copy()
+    capacities[group.members.index(member_named(group, member))] = capacity
+    return replace(group, capacity=capacities)
+
+
 def after(plan: Plan) -> Group:
     """The group after the rebalance: the plan's assignment is the past of every member, one generation on.
 
@@ -175,7 +184,8 @@ def steps(
     """Each step with the plan that follows it; every next step finds the group as the plan before left it.
 
     steps
-        Texts: ``join N``, ``leave MEMBER``, ``grow TOPIC:N``, ``lose-rack RACK``, ``lag TOPIC:PARTITION=N``.
+        Texts: ``join N``, ``leave MEMBER``, ``grow TOPIC:N``, ``lose-rack RACK``, ``lag TOPIC:PARTITION=N``,
+        ``capacity MEMBER=N``.
 
     >>> from apportion.model.group_json import read_group
     >>> pair = read_group({"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}})
@@ -214,6 +224,13 @@ def _lag(group: Group, argument: str) -> Group:
     return set_lag(group, topic, _number(f"lag {topic}", partition, form), _number(f"lag {where}", lag, form))
 
 
+def _capacity(group: Group, argument: str) -> Group:
+    member, equals, capacity = argument.rpartition("=")
+    if not equals:
+        raise BadInput("capacity", repr(argument), "MEMBER=N, as in pod-0=4")
+    return set_capacity(group, member, _number(f"capacity {member}", capacity, "MEMBER=N"))
+
+
 def _number(where: str, text: str, form: str) -> int:
     # isdecimal and isascii: int() alone would take "1_000", " 7" and Arabic digits for numbers.
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
@@ -227,4 +244,5 @@ _VERBS: Final[dict[str, Callable[[Group, str], Group]]] = {
     "grow": _grow,
     "lose-rack": lose_rack,
     "lag": _lag,
+    "capacity": _capacity,
 }

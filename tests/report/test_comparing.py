@@ -14,6 +14,15 @@ from apportion.report import comparing
 from apportion.report.text import render
 
 
+def test_with_capacities_the_fairest_is_judged_by_them_and_who_passes_them_over_is_named() -> None:
+    raw = {"topics": {"t": 8}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"], "capacity": 3}}}
+    compared = comparison.compare(read_group(raw), ["range", "roundrobin", "sticky"])
+    assert compared.best["load_cost"] == "sticky"
+    advice = comparison.advice(compared)
+    assert advice[0].startswith("Advice: sticky: members get 2 to 6")
+    assert advice[-1] == "Members' capacities count for nothing in range, roundrobin."
+
+
 def lagging(lags: list[int], members: int = 2) -> apportion.Group:
     half = len(lags) // members
     raw: dict[str, Any] = {

@@ -51,7 +51,8 @@ class Assignor(Protocol):
 
     A strategy may also have ``cooperative: ClassVar[bool]`` (KIP-429: what changes hands is withheld for a round) and
     ``leaves: ClassVar[bool]`` (it leaves some wanted partitions to nobody on purpose), ``server_side: ClassVar[bool]``
-    (the broker alone runs it), ``assigned_data: ClassVar[bool]`` (its assignments carry user data), and
+    (the broker alone runs it), ``capacities: ClassVar[bool]`` (it gives members of more capacity more),
+    ``assigned_data: ClassVar[bool]`` (its assignments carry user data), and
     ``on_foreign: ClassVar[str]`` (``stop``: members stop where the broker assigns).
     """
 

@@ -24,6 +24,7 @@ class CooperativeSticky:
 
     name: ClassVar[str] = "cooperative-sticky"
     goals: ClassVar[tuple[str, ...]] = GOALS
+    capacities: ClassVar[bool] = True
     cooperative: ClassVar[bool] = True
     order: tuple[str, ...] = GOALS
 

@@ -47,6 +47,7 @@ class LagAware:
 
     name: ClassVar[str] = "lag-aware"
     goals: ClassVar[tuple[str, ...]] = ("topic-balance", "balance", "lag", "weight", "moves")
+    capacities: ClassVar[bool] = True
 
     scope: Literal["topic", "group"] = "topic"
     max_skew: int = 0

@@ -26,6 +26,7 @@ class Sticky:
 
     name: ClassVar[str] = "sticky"
     goals: ClassVar[tuple[str, ...]] = GOALS
+    capacities: ClassVar[bool] = True
     order: tuple[str, ...] = GOALS
 
     def __post_init__(self) -> None:

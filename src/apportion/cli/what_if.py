@@ -52,6 +52,7 @@ def add_arguments(parser: Parser) -> None:
         ("--grow", "TOPIC:N", "the topic has N partitions from now on"),
         ("--lose-rack", "RACK", "the rack's members and replicas are gone"),
         ("--lag", "TOPIC:P=N", "the partition is N messages behind"),
+        ("--capacity", "MEMBER=N", "the member can take N times what one of capacity 1 takes"),
     ):
         steps.add_argument(option, metavar=form, action=_Step, dest="steps", default=argparse.SUPPRESS, help=meaning)
     steps.add_argument(
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
     texts = getattr(args, "steps", None)
     if not texts:
-        needed = "give --join, --leave, --grow, --lose-rack, --lag, --rolling or --scale"
+        needed = "give --join, --leave, --grow, --lose-rack, --lag, --capacity, --rolling or --scale"
         raise Usage("apportion what-if", f"no step: {needed}")
     observed = source.one(args)
     shown = getattr(args, "rollout", False) or args.static or args.protocol is not None

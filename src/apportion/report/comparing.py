@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,13 @@ from apportion.model.plan import Plan
 from apportion.report.text import Cell, Table
 from apportion.wording import count, proof_in_words
 
-SHOWN: Final = {"load_squares": "load", "moves": "moves", "lag_max": "lag_max", "rack_misses": "cross_rack"}
+SHOWN: Final = {
+    "load_squares": "load",
+    "load_cost": "load",
+    "moves": "moves",
+    "lag_max": "lag_max",
+    "rack_misses": "cross_rack",
+}
 """The column that shows each judged measure."""
 
 
@@ -28,15 +35,18 @@ def comparison_table(comparison: Comparison, *, marks: bool = True) -> Table:
     group = comparison.group
     now = measure(group, group.owner)
     # Of what can be had: the least among plans that leave nothing undone.
-    least = {name: min(p.measures[name] for p in comparison.complete if name in p.measures)
+    least = {name: min(Fraction(p.measures[name]) for p in comparison.complete if name in p.measures)
              for name in JUDGED if any(name in p.measures for p in comparison.complete)}  # fmt: skip
+    if "load_cost" in least:
+        del least["load_squares"]  # the fairest loads are those for the members' capacities
     rows = [_row("(now)", group, group.owner, now, {}, None, marks)]
     if comparison.saved is not None:
         owner = comparison.saved.owners_in(group)
         rows.append(_row("(saved)", group, owner, measure(group, owner), {}, None, marks))
     whole = {id(p) for p in comparison.complete}
     for p in comparison.plans:
-        best = {name: p.measures.get(name) == value for name, value in least.items()} if id(p) in whole else {}
+        judged = {name: Fraction(p.measures[name]) == least[name] for name in least if name in p.measures}
+        best = judged if id(p) in whole else {}
         proof = proof_in_words(p.proof) if p.proof else None
         rows.append(_row(p.assignor, group, p.owner, p.measures, best, proof, marks))
     columns = ["ASSIGNOR", "LOAD", "SQUARES", "MOVES", "LAG-MAX", "LAG-BOUND", "CROSS-RACK", "UNOWNED", "PROOF"]
@@ -59,7 +69,7 @@ def _row(
     load = f"{m['load_min']}-{m['load_max']}" if m["load_min"] != m["load_max"] else str(m["load_min"])
     unowned = int((group.wanted & (owner == NOBODY)).sum())
     return (
-        name, marked("load_squares", load), m["load_squares"], marked("moves"), marked("lag_max"), m.get("lag_bound"),
+        name, marked("load_cost" if "load_cost" in best else "load_squares", load), m["load_squares"], marked("moves"), marked("lag_max"), m.get("lag_bound"),
         marked("rack_misses"), unowned, proof,
         *(() if marks else (" ".join(column for measure, column in SHOWN.items() if best.get(measure)) or None,)),
     )  # fmt: skip

@@ -104,6 +104,7 @@ def members(standing: ShownGroup, wide: bool = False) -> Table:
         text = partitions_in_words(owned[name], runs=not wide)
         rows.append((
             group.name, name, group.instance_ids[m], _at(group.hosts, m), _at(group.client_ids, m), _rack(group, m),
+            int(group.capacity[m]) if group.has_capacities else None,
             int(held[m]), int(lag[m]) if standing.total_lag is not None else None,
             (text if wide else shorten(text, NARROW)) or None,
         ))  # fmt: skip
@@ -114,11 +115,12 @@ def members(standing: ShownGroup, wide: bool = False) -> Table:
         "HOST",
         "CLIENT-ID",
         "RACK",
+        "CAPACITY",
         "#PARTITIONS",
         "LAG",
         "ASSIGNMENT",
     )
-    empty = {name for i, name in enumerate(columns) if i in (2, 3, 4, 5) and not any(row[i] for row in rows)}
+    empty = {name for i, name in enumerate(columns) if i in (2, 3, 4, 5, 6) and not any(row[i] for row in rows)}
     return Table(columns, rows, extra=frozenset({"GROUP"} | empty))
 
 
