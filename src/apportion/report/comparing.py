@@ -68,8 +68,9 @@ def _row(
 
     load = f"{m['load_min']}-{m['load_max']}" if m["load_min"] != m["load_max"] else str(m["load_min"])
     unowned = int((group.wanted & (owner == NOBODY)).sum())
+    balance = "load_cost" if "load_cost" in best else "load_squares"
     return (
-        name, marked("load_cost" if "load_cost" in best else "load_squares", load), m["load_squares"], marked("moves"), marked("lag_max"), m.get("lag_bound"),
+        name, marked(balance, load), m["load_squares"], marked("moves"), marked("lag_max"), m.get("lag_bound"),
         marked("rack_misses"), unowned, proof,
         *(() if marks else (" ".join(column for measure, column in SHOWN.items() if best.get(measure)) or None,)),
     )  # fmt: skip
