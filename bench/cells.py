@@ -162,6 +162,7 @@ def main(words: list[str]) -> None:
             gc.collect()
             made = run(fresh)
             runs.append(made[2])
+        assert made is not None  # noqa: S101 - there are eight turns
         plan = made[0]
         read, planned, named = (sorted(part)[3] for part in zip(*runs[1:], strict=True))
         total = sorted(map(sum, runs[1:]))[3]

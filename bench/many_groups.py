@@ -57,7 +57,8 @@ def make_groups(broker: Client, groups: Sequence[int], topics: int, partitions: 
         if not hasattr(lanes, "pair"):
             lanes.pair = (broker.admin(), broker.admin())
             admins.extend(lanes.pair)
-        _make(*lanes.pair, group_name(group), topic_of(group, topics), partitions)
+        first, second = lanes.pair
+        _make(first, second, group_name(group), topic_of(group, topics), partitions)
 
     admins: list[Any] = []
     try:

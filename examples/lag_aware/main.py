@@ -85,7 +85,7 @@ def read(bootstrap: str, topic: str, strategy: str, name: str) -> None:
     logging.getLogger("apportion.clients").setLevel(logging.ERROR)
     while not feed.refresh():  # so that the first plan knows the lag; a fresh broker needs a moment
         time.sleep(0.2)
-    ours = assignor(strategy, auto_offset_reset="earliest", **({"lag": feed} if strategy == "lag-aware" else {}))
+    ours = assignor(strategy, auto_offset_reset="earliest", lag=feed if strategy == "lag-aware" else None)
     consumer = KafkaConsumer(
         topic,
         bootstrap_servers=bootstrap,

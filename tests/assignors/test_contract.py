@@ -22,7 +22,7 @@ def test_every_known_strategy_keeps_its_promises(name: str) -> None:
     check_assignor(apportion.find(name))
 
 
-SETTINGS = {
+SETTINGS: dict[str, list[dict[str, Any]]] = {
     "lag-aware": [
         {"scope": "group"},
         {"scope": "group", "max_skew": 2},

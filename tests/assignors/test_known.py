@@ -56,7 +56,7 @@ def test_every_strategy_is_a_public_class_by_its_own_name() -> None:
         assert getattr(apportion, strategy.__name__) is strategy
         assert getattr(assignors, strategy.__name__) is strategy
     with pytest.raises(AttributeError, match="NoSuch"):
-        assignors.NoSuch  # noqa: B018
+        getattr(assignors, "NoSuch")  # noqa: B009
 
 
 @pytest.mark.parametrize(

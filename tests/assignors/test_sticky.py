@@ -261,11 +261,12 @@ def test_an_order_that_cannot_be_is_bad_input(order: str) -> None:
 
 
 def test_a_group_without_partitions_or_wishes_is_planned() -> None:
-    for raw in (
+    raws: tuple[dict[str, Any], ...] = (
         {"topics": {}, "members": {"a": {"topics": []}}},
         {"topics": {"t": 0}, "members": {"a": {"topics": ["t"]}, "b": {"topics": []}}},
         {"topics": {"t": 3}, "members": {"a": {"topics": []}, "b": {"topics": ["gone"]}}},
-    ):
+    )
+    for raw in raws:
         assert json.loads(plan(raw).to_json())["assignment"] == {name: {} for name in raw["members"]}
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from apportion.testing.broker import Broker
+from apportion.testing.broker import Broker, BrokerCluster
 from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaMember
 
@@ -27,7 +27,7 @@ def new_name(stem: str) -> str:
 class Members:
     """Starts members of one group and ends them all at the end of a test."""
 
-    def __init__(self, broker: Broker, group: str, topics: list[str], logs: Path) -> None:
+    def __init__(self, broker: Broker | BrokerCluster, group: str, topics: list[str], logs: Path) -> None:
         self.broker, self.group, self.topics, self.logs = broker, group, topics, logs
         self.stack = ExitStack()
 

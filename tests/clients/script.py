@@ -129,8 +129,8 @@ class Script:
         if self.narrow >= 0:
             if self.narrow in self.thaws:
                 return None
-            slot, self.narrow = self.narrow, -1
-            return Event(wait_s, "resubscribed", slot, topics=TOPICS)
+            narrow, self.narrow = self.narrow, -1
+            return Event(wait_s, "resubscribed", narrow, topics=TOPICS)
         slot = self._pick(("java", "kafka-python"))
         if slot is None:
             return None

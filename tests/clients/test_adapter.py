@@ -101,10 +101,12 @@ class Racks:
 
 def test_only_the_strategy_in_charge_watches_the_racks() -> None:
     """One that planned before the group took another would see the old racks for ever, and rejoin for ever."""
+    from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
     before, now = (kafka_python.assignor(name, rack="a") for name in ("sticky", "range"))
     leader = Leader("sticky")
     kafka_python._patch(leader, [before, now])
-    said = kafka_python.ConsumerProtocolSubscription.decode(write_subscription(Subscription(("t",), rack="a")))
+    said = ConsumerProtocolSubscription.decode(write_subscription(Subscription(("t",), rack="a")))
     members = [SimpleNamespace(member_id="m", group_instance_id=None, metadata=said)]
     before.assign(leader._cluster, members)
     assert not leader.need_rejoin()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -55,10 +56,8 @@ def test_it_shares_a_group_with_java_and_loses_nothing(broker: Broker, topic: st
         if strategy != "range":
             assert before <= pairs(first)
         ends = {(topic, p): 2 * RECORDS // SIZE for p in range(SIZE)}
-        lives = [
-            Life(str(i), strategy.startswith("coop"), m.events, None).live()
-            for i, m in enumerate((first, java, second))
-        ]
+        members: list[Any] = [first, java, second]
+        lives = [Life(str(i), strategy.startswith("coop"), m.events, None).live() for i, m in enumerate(members)]
         assert not unread(lives, ends)
         assert not read_again(lives)
         assert not list(two_owners(lives))
@@ -109,7 +108,7 @@ def test_commit_waits_and_poll_counts_as_done_what_it_gave_out(broker: Broker, t
     while len(first) < len(left) and time.monotonic() < until:
         message = plain.poll(0.5)
         if message is not None and message.error() is None:
-            first.setdefault(message.partition(), message.offset())
+            first.setdefault(int(message.partition() or 0), int(message.offset() or 0))
     plain.close()
     assert first == left
 

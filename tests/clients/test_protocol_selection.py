@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_the_broker_chooses_by_the_same_votes(broker: Broker, client: str, tmp_p
     broker.create_topic(topic, 3)
     with Members(broker, new_name("votes"), [topic], tmp_path) as group:
         lists = [["roundrobin", "sticky"], ["sticky", "roundrobin"], ["sticky", "roundrobin"]]
-        members = [
+        members: list[Any] = [
             group.python(client, "", strategies=lists[0]),
             group.java(lists[1]),
             group.python(client, "", strategies=lists[2]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -105,8 +105,8 @@ def test_a_strategy_of_your_own_brings_its_own_memory():
             return Claim({"t": [3]}, 1)
 
     class Mine:
-        name = "mine"
-        goals = ()
+        name: ClassVar[str] = "mine"
+        goals: ClassVar[tuple[str, ...]] = ()
         memory = Loud()
 
         def assign(self, group: Any) -> Any:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -33,7 +34,7 @@ QUICK = {"session_timeout_ms": 3000, "heartbeat_interval_ms": 300}
 class App:
     """An application with one stateful sub-topology; its runners are polled from one thread."""
 
-    def __init__(self, broker: Broker, folder: Path, partitions: int, **settings: int) -> None:
+    def __init__(self, broker: Broker, folder: Path, partitions: int, **settings: Any) -> None:
         self.broker, self.folder = broker, folder
         self.source, self.changelog, self.name = new_name("source"), new_name("changelog"), new_name("app")
         broker.create_topic(self.source, partitions)
@@ -235,14 +236,14 @@ def test_bytes_that_are_no_memory_leave_the_group_running(
     a = one.start("a")
     one.until("a runs all", lambda: len(a.active) == 2)
     b = one.start("b")
-    say = b.bridge.say
+    subscription = b.bridge.subscription
 
     def lie(*args: object, **kwargs: object) -> object:
         from dataclasses import replace
 
-        return replace(say(*args, **kwargs), user_data=b"\x00\x01\x7f\xff nonsense")  # type: ignore[arg-type]
+        return replace(subscription(*args, **kwargs), user_data=b"\x00\x01\x7f\xff nonsense")  # type: ignore[arg-type]
 
-    b.bridge.say = lie  # type: ignore[method-assign]
+    b.bridge.subscription = lie  # type: ignore[method-assign, assignment]
     with caplog.at_level(logging.WARNING):
         one.until(
             "the group settles", lambda: len(a.active) + len(b.active) == 2 and "remembers no tasks" in caplog.text

@@ -57,7 +57,7 @@ def pieces(page: Path, folder: Path) -> Iterator[Block]:
 
 def imports(body: str) -> str:
     """The import statements of Python that is not run."""
-    wanted = [node for node in ast.parse(body).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    wanted: list[ast.stmt] = [node for node in ast.parse(body).body if isinstance(node, ast.Import | ast.ImportFrom)]
     return ast.unparse(ast.Module(wanted, []))
 
 

@@ -66,7 +66,7 @@ def their_members(text: str) -> set[Words]:
 
 
 def our_members(groups: Iterable[GroupHistory]) -> set[Words]:
-    found = set()
+    found: set[Words] = set()
     for group in groups:
         for seat in group.present.members if group.present else ():
             held = ";".join(f"{t}:{','.join(map(str, ids))}" for t, ids in sorted(seat.assigned.items()) if ids) or "-"

@@ -95,7 +95,7 @@ def _currents(memory: GroupHistories) -> dict[tuple[str, int, str], list[dict[st
             body = getattr(event.record, "body", None)
             if body and event.record.key_type == 8:
                 held = {memory.world.names[e["topicId"]]: sorted(e["partitions"]) for e in body["assignedPartitions"]}
-                key = (name, body["memberEpoch"], event.record.member_id)  # type: ignore[union-attr]
+                key = (name, body["memberEpoch"], str(event.record.member_id))  # type: ignore[union-attr]
                 found.setdefault(key, []).append({topic: ids for topic, ids in held.items() if ids})
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import apportion
 from apportion.history.group_history import GroupHistories
@@ -37,7 +38,7 @@ def test_a_target_that_no_assignor_of_kafkas_gives_is_not_predicted() -> None:
     place = next(
         i for i, event in enumerate(events) if isinstance(event.record, EpochRecord) and event.record.key_type == 7
     )
-    body = {"topicPartitions": [{"topicId": histories.world.ids["clicks"], "partitions": [0]}]}
+    body: Any = {"topicPartitions": [{"topicId": histories.world.ids["clicks"], "partitions": [0]}]}
     events[place] = replace(events[place], record=replace(events[place].record, body=body))
     one = score(events, histories.world.names)
     assert one.epochs == 5

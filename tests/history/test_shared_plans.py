@@ -137,7 +137,8 @@ def test_a_strategy_of_somebody_else_is_asked_for_each_group(monkeypatch: pytest
             wants = group.may_own(np.full(group.P, best), np.arange(group.P))
             return np.where(wants, best, -1)
 
-    own = scenarios.find
+    from apportion.assignors import find as own
+
     for module in (scenarios, shared_plans):
         monkeypatch.setattr(module, "find", lambda name, *rest: Longest() if name == "longest" else own(name, *rest))
     scenarios._strategy.cache_clear()

@@ -39,7 +39,7 @@ def empty(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fresh(place: Path, built: Path, extras: str = "") -> Path:
     """A new environment with the wheel and some extras alone; the folder of its programs."""
     assert run(sys.executable, "-m", "venv", place).returncode == 0
-    pinned = ["--constraint", ROOT / "constraints.txt"]
+    pinned = ["--constraint", str(ROOT / "constraints.txt")]
     wheel = f"{next(built.glob('*.whl'))}{extras}"
     done = run(place / "bin" / "python", "-m", "pip", "install", "--quiet", *pinned, wheel)
     assert done.returncode == 0, done.stderr

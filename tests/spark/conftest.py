@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-pyspark = pytest.importorskip("pyspark", reason="the pipeline's tests need PySpark: pip install 'apportion[spark]'")
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-from tests.spark import made  # noqa: E402
+pytest.importorskip("pyspark", reason="the pipeline's tests need PySpark: pip install 'apportion[spark]'")
 
-from apportion.errors import Unavailable  # noqa: E402
-from apportion.spark import packages, session  # noqa: E402
+from tests.spark import made
+
+from apportion.errors import Unavailable
+from apportion.spark import packages, session
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[pyspark.sql.SparkSession]:
+def spark() -> Iterator[SparkSession]:
     """A local session with the Kafka connector, Delta and S3A, if their jars are here; skips without Java 17."""
     try:
         session.java()

@@ -22,7 +22,8 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(
         not shutil.which("unshare")
-        or subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode,
+        or subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode
+        != 0,
         reason="a small disk needs the right to mount one",
     ),
 ]

@@ -46,14 +46,14 @@ def seen(broker: Broker, spark: Any, tmp_path_factory: pytest.TempPathFactory) -
     fill(broker)
     members = play(broker)
     asked = [part for name in GROUPS for part in ("--group", name)]
-    told = [
+    told: Any = [
         broker.tool(TOOL, "--describe", *asked, *what)
         for what in (["--offsets"], ["--members", "--verbose"], ["--state"])
     ]
     job.capture(broker.bootstrap, folder / "dump", source="python", spark=spark)
     job.build(folder / "dump", folder / "out", spark=spark)
     logged = {group: [event for member in crew for event in member.events] for group, crew in members.items()}
-    yield Seen(folder / "out", tables.load_histories(folder / "out"), *told, logged)
+    yield Seen(folder / "out", tables.load_histories(folder / "out"), told[0], told[1], told[2], logged)
     for crew in members.values():
         for member in crew:
             member.close()
@@ -106,7 +106,7 @@ def holds(each: int, *members: JavaMember) -> None:
 def test_offsets_ends_and_lag_are_the_tool_s(seen: Seen) -> None:
     ours, theirs = kafka_says.our_offsets(seen.memory), kafka_says.their_offsets(seen.offsets)
     assert len(theirs) == 6 + 6 + 2 + 1
-    assert {place: ours.get(place) for place in theirs} == theirs
+    assert {place: ours.get(place) for place in theirs} == theirs  # type: ignore[arg-type]
 
 
 def test_gold_lag_says_it_in_the_table_itself(seen: Seen) -> None:
@@ -118,7 +118,7 @@ def test_gold_lag_says_it_in_the_table_itself(seen: Seen) -> None:
         for row in rows
     }
     theirs = kafka_says.their_offsets(seen.offsets)
-    assert {place: ours.get(place) for place in theirs} == theirs
+    assert {place: ours.get(place) for place in theirs} == theirs  # type: ignore[arg-type]
 
 
 def test_owners_members_and_states_are_the_tool_s(seen: Seen) -> None:

@@ -104,7 +104,7 @@ def test_epochs_are_those_of_kafkas_own_classes(out: Path) -> None:
         row = mine[at]
         assert (row["key_type"], row["tombstone"]) == (line["type"], line["value"] is None)
         body = None if row["body"] is None else json.loads(row["body"])
-        assert body == line["value"] or body == {**line["value"], **body}
+        assert body == line["value"] or body == {**line["value"], **(body or {})}
         assert row["member_id"] == line["key"].get("memberId")
 
 

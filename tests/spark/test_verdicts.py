@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apportion.history.verdicts import WINDOW, Commit, verdict
+from apportion.history.verdicts import WINDOW, CommitSample, verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 T0 = 1_763_000_000_000
@@ -30,7 +30,7 @@ def plain(
     for at, offset in commits[-WINDOW:]:
         i = bisect_right(times, at)
         assert offset is not None
-        window.append(Commit(at, offset, max(0, samples[i - 1][1] - offset) if i else None))
+        window.append(CommitSample(at, offset, max(0, samples[i - 1][1] - offset) if i else None))
     since = None if seconds is None else T0 + 100_000 - int(seconds * 1000)
     return verdict(window, lag, T0 + 100_000, 3, since)
 

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -253,7 +254,7 @@ def with_racks(
         if rng.random() < 0.8
     }
     placed = [replace(process, rack=rng.choice(["x", "y", "z", None])) for process in made]
-    strategy = rng.choice(["min_traffic", "balance_subtopology"])
+    strategy: Any = rng.choice(["min_traffic", "balance_subtopology"])
     return racks, placed, replace(settings, rack_aware_assignment_strategy=strategy)
 
 

@@ -88,7 +88,7 @@ def body(r: random.Random, key_type: int) -> Body:
         named = {name: samples.name(r) for name in ("clientId", "clientHost")}
         return {"rackId": samples.maybe(r), **named, "subscribedTopicNames": names(r)}
     if key_type in (11, 17):
-        found = {"epoch": number(r), "metadataHash": big(r)}
+        found: dict[str, Any] = {"epoch": number(r), "metadataHash": big(r)}
         if key_type == 17 and r.random() < 0.6:
             found["validatedTopologyEpoch"] = number(r)
         if key_type == 17 and r.random() < 0.6:
