@@ -226,7 +226,7 @@ def test_the_advised_number_of_members_follows_the_work_that_comes_in() -> None:
     settings = Settings(capacity=100)
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
     state = snapshot(one, settings=settings, at=1000.0).groups["g"]
-    state = replace(state, commits=((0.0, np.zeros(4)), (100.0, np.zeros(4))))
+    state = replace(state, commits=((0.0, np.zeros(4, np.int64)), (100.0, np.zeros(4, np.int64))))
     ends = {"clicks": EndTimes("id", np.arange(4))}
     ends["clicks"].add(0.0, np.zeros(4, dtype=np.int64))
     ends["clicks"].add(100.0, np.array([9000, 9000, 9000, 1000]))
