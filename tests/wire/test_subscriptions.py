@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from .samples import held, maybe, mutated, name, subscription
 COUNT = 1_000_000 if os.environ.get("APPORTION_THOROUGH") else 20_000
 
 
-def read_back(read: Subscriptions, topics: list[str]) -> list[tuple[object, ...]]:
+def read_back(read: Subscriptions, topics: list[str]) -> Sequence[tuple[object, ...]]:
     """Each member's words as the columns have them: topics, user data, owned, generation, rack."""
     index = {topic: t for t, topic in enumerate(topics)}
     of_topic = read.topic_numbers(read.owned, index).tolist()
