@@ -37,6 +37,16 @@ def test_newcomers_want_what_most_want_and_bring_no_past(group: apportion.Group)
     assert rest == group_to_dict(group)["members"]
 
 
+def test_newcomers_want_neither_what_the_first_nor_what_the_last_wants_but_what_most_want() -> None:
+    """Where two subscriptions are equally common, the first member's counts."""
+    topics = {"t": 2, "u": 2, "v": 2}
+    wants = {"a": ["t"], "b": ["u", "v"], "c": ["u", "v"], "d": ["t", "v"]}
+    raw = {"topics": topics, "members": {name: {"topics": mine} for name, mine in wants.items()}}
+    assert group_to_dict(whatif.join(read_group(raw)))["members"]["join-1"] == {"topics": ["u", "v"]}
+    del raw["members"]["c"]
+    assert group_to_dict(whatif.join(read_group(raw)))["members"]["join-1"] == {"topics": ["t"]}
+
+
 def test_every_step_keeps_capacities_weights_and_topic_ids() -> None:
     raw: dict[str, Any] = {
         "topics": {"t": [{"partition": 0, "weight": 0.5}, {"partition": 1}, {"partition": 2, "weight": 7}]},
