@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
 	@touch $(STAMP)
 
-jars: $(STAMP) ## fetch Apache Kafka and Spark's Kafka connector through Maven into .jars
+jars: $(STAMP) ## fetch Apache Kafka, and what Spark needs for Kafka, Delta and S3, through Maven into .jars
 	@$(PY) -m apportion.testing.jars
 
 demo: $(STAMP) ## a recorded real cluster: every group, its lag, its rebalances, and what each strategy would have done

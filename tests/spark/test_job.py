@@ -32,7 +32,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def out(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tables")
+    """In a folder whose name Spark, and people, could take for a pattern."""
+    folder = tmp_path_factory.mktemp("tables") / "out [1] {a,b} * 100%"
     job.build(recorded(), folder, spark=spark)
     return folder
 

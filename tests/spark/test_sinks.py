@@ -265,7 +265,7 @@ def test_what_is_no_dump_is_said_in_one_sentence(spark: Any, tmp_path: Path) -> 
 @pytest.mark.spark
 def test_records_that_stand_twice_count_once_unless_they_differ(spark: Any, tmp_path: Path) -> None:
     """Two copies of a file are one; two clusters in a folder are refused."""
-    dump = made.write_dump(tmp_path / "d", [made.commit(i) for i in range(30)], files=1)
+    dump = made.write_dump(tmp_path / "d [1] {a,b} * 100%", [made.commit(i) for i in range(30)], files=1)
     shutil.copy(dump / "records/part-0.parquet", dump / "records/copy.parquet")
     assert decode.deduplicate(sources.read_dump(spark, dump).records).count() == 30
     other = made.write_dump(tmp_path / "o", [made.commit(i + 1) for i in range(30)], files=1)
@@ -385,6 +385,16 @@ def test_java_errors_become_sentences() -> None:
             "[FAILED_READ_FILE.NO_HINT] error while reading file file:///d/a%20b.parquet. SQLSTATE",
             "/d/a%20b.parquet cannot",
         ),
+        ('UnsupportedFileSystemException: No FileSystem for scheme "gs"', "Spark has no driver for /out"),
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. SQLSTATE: 42K02", "no Delta"),
+        (
+            "UnknownHostException; NoSuchBucket: The specified bucket does not exist (Status Code: 404)",
+            "no such bucket",
+        ),
+        ("AccessDeniedException: s3a://b: InvalidAccessKeyId: The key you provided (Status Code: 403)", "the keys"),
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9", "another version"),
+        ('java.io.IOException: Cannot run program "python3": error=2', "no Python where"),
+        ("ModuleNotFoundError: No module named 'pyarrow'", "lacks NumPy or pyarrow"),
         ("x\nCaused by: java.lang.Foo: the inner reason\n\tat y", "the inner reason"),
     ):
         assert words in errors.sentence(RuntimeError(text), "/out")

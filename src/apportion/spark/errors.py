@@ -12,7 +12,59 @@ from typing import Final
 
 from apportion.errors import ApportionError, BadInput, Unavailable
 
+# Sentences that go before the others: what a lake or a cluster says holds words of theirs too.
+_FAR: Final = (
+    (
+        r"No FileSystem for scheme|Class \S+FileSystem not found",
+        "Spark has no driver for {where}; name its package with spark.jars.packages in APPORTION_SPARK_CONF",
+    ),
+    (
+        r"(DATA_SOURCE_NOT_FOUND|find the data source)\S*.*delta|io\.delta\.sql\S* not found",
+        (
+            "this Spark has no Delta; start it with the package io.delta:delta-spark and its extension, or let apportion "
+            "start one"
+        ),
+    ),
+    (r"NoSuchBucket|bucket does not exist|Bucket \S+ does not exist", "{where}: there is no such bucket"),
+    (
+        (
+            r"InvalidAccessKeyId|SignatureDoesNotMatch|Status Code: 403|AccessDenied\b|NoAuthWithAWSException"
+            r"|NoAwsCredentialsException|Unable to load credentials"
+        ),
+        "the store of {where} refused the keys, or there are none (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)",
+    ),
+    (
+        r"PYTHON_VERSION_MISMATCH|different version than that in driver",
+        (
+            "the executors' Python has another version than the driver's; name one of the same with spark.pyspark.python "
+            "in APPORTION_SPARK_CONF"
+        ),
+    ),
+    (
+        r"Cannot run program \S*python",
+        (
+            "the executors have no Python where they look for it; name one with spark.pyspark.python in "
+            "APPORTION_SPARK_CONF"
+        ),
+    ),
+    (
+        r"No module named '(?:numpy|pyarrow)|PACKAGE_NOT_INSTALLED",
+        (
+            "the executors' Python lacks NumPy or pyarrow; install them there, or name another Python with "
+            "spark.pyspark.python in APPORTION_SPARK_CONF"
+        ),
+    ),
+    (
+        r"All masters are unresponsive|Could not connect to spark://",
+        (
+            "the cluster did not answer; is APPORTION_SPARK_MASTER right, and can its workers reach this machine "
+            "(spark.driver.host in APPORTION_SPARK_CONF)?"
+        ),
+    ),
+)
+
 _KNOWN: Final = (
+    *_FAR,
     (
         r"No space left on device",
         "the disk that holds {where} is full, or that of {scratch}, where Spark works; make room and run it again",
