@@ -21,8 +21,8 @@ _FAR: Final = (
     (
         r"(DATA_SOURCE_NOT_FOUND|find the data source)\S*.*delta|io\.delta\.sql\S* not found",
         (
-            "this Spark has no Delta; start it with the package io.delta:delta-spark and its extension, or let apportion "
-            "start one"
+            "this Spark has no Delta; start it with the package io.delta:delta-spark and its extension, or let "
+            "apportion start one"
         ),
     ),
     (r"NoSuchBucket|bucket does not exist|Bucket \S+ does not exist", "{where}: there is no such bucket"),
@@ -36,8 +36,8 @@ _FAR: Final = (
     (
         r"PYTHON_VERSION_MISMATCH|different version than that in driver",
         (
-            "the executors' Python has another version than the driver's; name one of the same with spark.pyspark.python "
-            "in APPORTION_SPARK_CONF"
+            "the executors' Python has another version than the driver's; name one of the same with "
+            "spark.pyspark.python in APPORTION_SPARK_CONF"
         ),
     ),
     (

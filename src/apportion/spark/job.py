@@ -333,8 +333,10 @@ def status(where: Path | str, *, spark: SparkSession | None = None) -> list[Tabl
 
     _needs_libraries()
     place = locate(where)
-    if place.kind != "folder" or any(place.folder.glob("**/_delta_log")):
-        from apportion.spark import errors, session, statuses
+    from apportion.spark import session
+
+    if place.kind != "folder" or session.holds_delta(place):
+        from apportion.spark import errors, statuses
 
         chosen = session.wanted(place, place, "delta")
         with errors.plainly(str(where)), session.session(spark, **chosen) as running:

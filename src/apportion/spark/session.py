@@ -86,11 +86,12 @@ def session(
 
 def wanted(origin: Location, place: Location, form: str) -> dict[str, bool]:
     """Which jars a session needs that reads from one place and writes to another: arguments of ``session``."""
-    delta = form not in ("parquet",) or any(one.kind != "folder" or _holds_delta(one) for one in (origin, place))
+    delta = form not in ("parquet",) or any(one.kind != "folder" or holds_delta(one) for one in (origin, place))
     return {"delta": delta, "s3": origin.on_s3 or place.on_s3}
 
 
-def _holds_delta(location: Location) -> bool:
+def holds_delta(location: Location) -> bool:
+    """Whether a local folder has tables, or a dump, in Delta's form."""
     return any(location.folder.glob("*/_delta_log")) or any(location.folder.glob("*/*/_delta_log"))
 
 
