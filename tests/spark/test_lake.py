@@ -96,7 +96,7 @@ def test_a_catalog_holds_the_same_rows(spark: Any, local: Path) -> None:
 
 def test_delta_in_a_local_folder_holds_the_same_rows(spark: Any, local: Path, tmp_path: Path) -> None:
     """Where it is asked for; plain Parquet is not written over it, and readers without Spark read it."""
-    out = tmp_path / "a [b] {c} *"
+    out = tmp_path / "a [b] {c} * 100%"
     built = job.build(local / "dump", out, form="delta", assignors=ASSIGNORS, spark=spark)
     plain = {state.name: state.rows for state in job.status(local / "tables")}
     assert built.rows == plain

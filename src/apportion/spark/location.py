@@ -45,7 +45,8 @@ class Location:
         """A place below a folder or a URI, as Spark is told it."""
         if self.kind == "catalog":
             raise BadInput(self.root, "a catalog's schema, which has no path", "a folder or a URI")
-        root = Path(self.root).as_uri() if self.kind == "folder" else self.root
+        # Nothing is escaped: Spark takes what stands there as the names of folders, percent signs too.
+        root = f"file://{self.root}" if self.kind == "folder" else self.root
         return "/".join((root, *names))
 
     @property
