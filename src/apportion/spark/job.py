@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 from apportion.errors import BadInput, MissingExtra
 
@@ -250,15 +249,15 @@ def rebuild(
 
 def _make(pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress) -> None:
     """Every table in its order; those that need no other one at the same time, for small ones keep one core busy."""
+    from apportion.spark import session
     from apportion.spark.schemas import TABLES
 
     files = 1 + source.count // ROWS_A_FILE
     tables: dict[str, DataFrame] = {}
-    spark = source.records.sparkSession.sparkContext
-    ours = f"apportion-{uuid4()}"
+    ours = session.Jobs(source.records.sparkSession)
 
     def make_of_ours(name: str) -> None:
-        spark.setJobGroup(ours, f"making {name}")
+        ours.take_thread(f"making {name}")
         make(name)
 
     def make(name: str) -> None:
@@ -271,7 +270,7 @@ def _make(pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str
         # After Ctrl-C, or on a full disk, no other table is begun, and those that were end. Nothing else does: a
         # session that was handed in may be at work for others.
         pool.shutdown(wait=False, cancel_futures=True)
-        spark.cancelJobGroup(ours)
+        ours.cancel()
         raise
     for name in steps:
         if name not in FROM_BRONZE:

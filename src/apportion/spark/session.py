@@ -24,6 +24,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from apportion.errors import MissingExtra, Unavailable
 from apportion.spark import settings
@@ -110,7 +111,7 @@ def by_rows(spark: SparkSession) -> SparkSession:
     Spark weighs a batch after every row that it adds to it, which is a third of what the JVM does to have commits
     decoded. Leave that out only for records of which so many are sure to fit.
     """
-    sibling = spark.newSession()
+    sibling = spark.cloneSession() if is_connect(spark) else spark.newSession()  # type: ignore[attr-defined]
     settle(sibling)
     sibling.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_A_BATCH))
     sibling.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
@@ -176,6 +177,27 @@ def carry_package(spark: SparkSession) -> None:
     elif str(_zip()) not in _CARRIED.setdefault(spark.sparkContext.applicationId or "", set()):
         spark.sparkContext.addPyFile(str(_zip()))
         _CARRIED[spark.sparkContext.applicationId or ""].add(str(_zip()))
+
+
+class Jobs:
+    """What some threads of ours have Spark do, to be ended together; what others do in the session goes on."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark, self._name = spark, f"apportion-{uuid4()}"
+
+    def take_thread(self, description: str) -> None:
+        """What this thread begins from now on is of ours."""
+        if is_connect(self._spark):
+            self._spark.addTag(self._name)
+        else:
+            self._spark.sparkContext.setJobGroup(self._name, description)
+
+    def cancel(self) -> None:
+        """End it all."""
+        if is_connect(self._spark):
+            self._spark.interruptTag(self._name)
+        else:
+            self._spark.sparkContext.cancelJobGroup(self._name)
 
 
 _CARRIED: Final[dict[str, set[str]]] = {}
