@@ -18,13 +18,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.spark.conftest import rows_of
 
 from apportion.errors import BadInput, Unavailable
 from apportion.inputs import cluster
-from apportion.spark import bronze, capture, job, session
+from apportion.spark import bronze, capture, job, packages, session
 from apportion.spark.python_source import OffsetsStream, towards
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
+from apportion.testing.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
@@ -387,6 +389,52 @@ def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any
     job.capture(kafka.bootstrap, tmp_path / "calm", source="python", spark=spark)
     assert records(folder).equals(records(tmp_path / "calm"))
     assert not list(folder.glob(".staging-*"))
+
+
+@pytest.mark.timeout(900)
+def test_a_capture_into_an_object_store_that_is_killed_goes_on_where_it_was(
+    kafka: Broker, spark: Any, tmp_path: Path
+) -> None:
+    """kill -9 while Spark streams into Delta on a real S3 server; then each record once, and the same as elsewhere."""
+    if not all(packages.local_jars(one) for one in packages.SETS):
+        pytest.skip("the jars of the connector, Delta and S3A are not here: make setup")
+    try:
+        server = S3Server()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    commit(kafka, "far", 200)
+    rng = random.Random()
+    place = "s3a://lake/dump"
+    with server as s3:
+        for name, value in s3.hadoop.items():
+            spark.sparkContext._jsc.hadoopConfiguration().set(name, value)
+        for _ in range(5 if THOROUGH else 1):
+            child = subprocess.Popen(
+                [sys.executable, "-c", CHILD, kafka.bootstrap, place, "connector"], stdout=subprocess.PIPE, text=True,
+                env={**os.environ, **s3.environment},
+            )  # fmt: skip
+            assert child.stdout is not None
+            for line in child.stdout:
+                if line.startswith("reading"):
+                    break
+            time.sleep(rng.uniform(0, 12))
+            child.kill()
+            child.wait()
+            child.stdout.close()
+        job.capture(kafka.bootstrap, place, source="connector", rows_a_batch=40, spark=spark)
+        commit(kafka, "further", 5)
+        last = job.capture(kafka.bootstrap, place, spark=spark)
+        job.capture(kafka.bootstrap, tmp_path / "calm", source="python", spark=spark)
+        order = [(name, "ascending") for name in ("partition", "offset")]
+        far = spark.read.format("delta").load(f"{place}/records").toArrow().sort_by(order)
+        calm = records(tmp_path / "calm")
+        assert rows_of(far) == rows_of(calm)
+        assert last.records == sum(1 for row in calm.to_pylist() if b"further" in row["key"])
+        ends = spark.read.format("delta").load(f"{place}/ends")
+        assert ends.select("at").distinct().count() >= 2, "every sample is kept"
+        assert [state.name for state in job.status(place, spark=spark)] == ["records"]
+        with pytest.raises(BadInput, match="source: found connector when the capture began"):
+            job.capture(kafka.bootstrap, place, source="python", spark=spark)
 
 
 @pytest.mark.timeout(300)
