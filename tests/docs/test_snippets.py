@@ -114,9 +114,12 @@ def matches(found: str, expected: str) -> bool:
     named = {first_word(line) for line in expected.splitlines()}
     others = apportion.known().keys() - named
     found = "".join(line for line in found.splitlines(keepends=True) if first_word(line) not in others)
-    tidy = ["\n".join(line.rstrip() for line in text.rstrip().splitlines()) for text in (found, expected)]
-    pattern = re.escape(tidy[1]).replace(r"\.\.\.\n", "(?:.*\n)*?").replace("\n" + r"\.\.\.", "(?:\n.*)*")
-    return re.fullmatch(pattern, tidy[0]) is not None
+    pattern = "".join(
+        r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line.rstrip()) + r"\n"
+        for line in expected.rstrip().splitlines()
+    )
+    text = "".join(line.rstrip() + "\n" for line in found.rstrip().splitlines())
+    return re.fullmatch(pattern, text) is not None
 
 
 def first_word(line: str) -> str:
