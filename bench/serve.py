@@ -1,0 +1,147 @@
+"""What a server costs beside a real broker with many groups: python -m bench.serve [options]
+
+    --groups N,M     sizes (200,2000); each has 25 committed partitions a group, on one topic for every ten groups
+    --rounds N       rounds that are measured at each size (5)
+    --long-s S       then this long a run with groups coming and going and the broker restarted (0: none)
+    --restarts N     how often within it (3)
+
+The server is a process of its own, as a user starts it. A round's time and the scrape's are wall clock and depend on
+what else the machine does; the CPU time is the server's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from http.client import HTTPConnection
+from typing import Any
+
+from tests.serve.running import Serving, serving, until
+
+from apportion.testing.broker import Broker
+from bench import many_groups
+
+HEAD = (
+    "| groups | committed | round, s | asked, s | CPU a round, s | scrape gzip / plain, ms | page, ms | series "
+    "| memory, MB |"
+)
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser("python -m bench.serve", description=__doc__)
+    parser.add_argument("--groups", default="200,2000")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--long-s", type=int, default=0)
+    parser.add_argument("--restarts", type=int, default=3)
+    args = parser.parse_args()
+    with Broker(jvm=("-Xmx1g",)) as broker:
+        sizes = [int(size) for size in args.groups.split(",")]
+        topics = max(sizes) // 10
+        many_groups.make_topics(broker, topics)
+        made = 0
+        print(HEAD)
+        print("|---|---|---|---|---|---|---|---|---|", flush=True)
+        for size in sizes:
+            many_groups.make_groups(broker, range(made, size), topics)
+            made = size
+            with serving("--interval", "1", bootstrap=broker.bootstrap) as server:
+                print(row(server, size, args.rounds), flush=True)
+        if args.long_s:
+            long_run(broker, topics, made, args.long_s, args.restarts)
+
+
+def row(server: Serving, groups: int, rounds: int) -> str:
+    """One size as a line of the table."""
+    until(lambda: server.ask("/readyz")[0] == 200, 120)
+    seen, asked, cpu, scrapes, plain, pages = [], [], [], [], [], []
+    last, before = rounds_of(server), cpu_s(server)
+    while len(seen) < rounds:
+        until(lambda last=last: rounds_of(server) > last, 120)
+        last, now = rounds_of(server), cpu_s(server)
+        cpu.append(now - before)
+        before = now
+        values = {name: value for name, labels, value in server.samples() if not labels}
+        seen.append(values["apportion_scrape_round_duration_seconds"])
+        asked.append(values["apportion_scrape_asked_duration_seconds"])
+        scrapes.append(timed(server, "/metrics", {"Accept-Encoding": "gzip"}))
+        plain.append(timed(server, "/metrics", {}))
+        pages.append(timed(server, "/", {"Accept-Encoding": "gzip"}))
+        series = int(values["apportion_scrape_series"])
+    mid = statistics.median
+    return (
+        f"| {groups:,} | {groups * many_groups.PARTITIONS:,} | {mid(seen):.2f} | {mid(asked):.2f} | {mid(cpu):.2f} "
+        f"| {mid(scrapes):.0f} / {mid(plain):.0f} | {mid(pages):.0f} | {series:,} | {server.memory_mb():.0f} |"
+    )
+
+
+def timed(server: Serving, path: str, headers: dict[str, str]) -> float:
+    """Milliseconds until an answer is there as a whole."""
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+    started = time.perf_counter()
+    connection.request("GET", path, headers=headers)
+    connection.getresponse().read()
+    took = (time.perf_counter() - started) * 1000
+    connection.close()
+    return took
+
+
+def own(server: Serving, name: str) -> float:
+    """One of the server's metrics about itself, without a scrape's parsing of all."""
+    _, _, body = server.ask("/metrics")
+    line = next(line for line in reversed(body.splitlines()) if line.startswith(name.encode() + b" "))
+    return float(line.split()[1])
+
+
+def rounds_of(server: Serving) -> int:
+    """Rounds that have ended."""
+    return int(own(server, "apportion_scrape_rounds_total"))
+
+
+def cpu_s(server: Serving) -> float:
+    """CPU seconds of the process."""
+    with open(f"/proc/{server.process.pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def state(server: Serving) -> dict[str, Any]:
+    """What may not grow: memory, threads, open files."""
+    root = f"/proc/{server.process.pid}"
+    return {
+        "memory_mb": round(server.memory_mb()),
+        "threads": len(os.listdir(f"{root}/task")),
+        "files": len(os.listdir(f"{root}/fd")),
+        "groups": int(own(server, "apportion_scrape_groups")),
+        "failed": int(own(server, "apportion_scrape_rounds_failed_total")),
+    }
+
+
+def long_run(broker: Broker, topics: int, made: int, long_s: int, restarts: int) -> None:
+    """Groups come and go, the broker restarts, a page is opened and left; memory, threads and files stay."""
+    with serving("--interval", "2", bootstrap=broker.bootstrap) as server:
+        until(lambda: server.ask("/readyz")[0] == 200, 120)
+        started, turn, done = time.monotonic(), 0, 0
+        while time.monotonic() - started < long_s:
+            fresh = range(100_000 + turn * 10, 100_000 + turn * 10 + 10)
+            many_groups.make_groups(broker, fresh, topics)
+            viewer = HTTPConnection("127.0.0.1", server.port, timeout=30)
+            viewer.request("GET", f"/events?group={many_groups.group_name(fresh[0])}")
+            time.sleep(6)
+            viewer.close()
+            many_groups.remove_groups(broker, fresh)
+            turn += 1
+            if done < restarts and time.monotonic() - started > long_s * (done + 1) / (restarts + 1):
+                broker.restart()
+                done += 1
+                until(lambda: server.ask("/readyz")[0] == 200, 120)
+            if turn % 3 == 1:
+                print(f"{time.monotonic() - started:6.0f} s, {done} restarts:", state(server), flush=True)
+        print(f"{time.monotonic() - started:6.0f} s, {done} restarts:", state(server), flush=True)
+
+
+if __name__ == "__main__":
+    main()

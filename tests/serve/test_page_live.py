@@ -1,0 +1,156 @@
+"""The live page in a real browser: it draws what `report` draws, keeps current, and keeps the reader's place."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.report.browser import Browser
+
+from apportion.testing.broker import Broker
+from bench import many_groups
+
+from .running import Serving, serving, until
+
+pytestmark = pytest.mark.broker
+TOPICS, PARTITIONS, GROUPS, FIRST = 2, 5, 3, 70_000
+NAMES = [many_groups.group_name(FIRST + n) for n in range(GROUPS)]
+READY = "document.documentElement?.dataset.groupDrawn ?? null"
+
+
+@pytest.fixture(scope="module")
+def server(broker: Broker) -> Iterator[Serving]:
+    many_groups.make_topics(broker, TOPICS, PARTITIONS)
+    many_groups.make_groups(broker, range(FIRST, FIRST + GROUPS), TOPICS, PARTITIONS)
+    with serving("--interval", "1", "--personal", "--no-tail", bootstrap=broker.bootstrap) as running:
+        until(lambda: running.ask("/readyz")[0] == 200)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    one = Browser(tmp_path_factory.mktemp("profile"))
+    yield one
+    one.close()
+
+
+def visit(browser: Browser, url: str, width: int = 1280) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.call("Emulation.setDeviceMetricsOverride", **size)
+    browser.call("Emulation.setScrollbarsHidden", hidden=True)
+    browser.call("Page.navigate", url="about:blank")
+    browser.call("Page.navigate", url=url)
+    until(lambda: browser.js("document.documentElement?.dataset.drawnMs ?? null"))
+
+
+def live(browser: Browser, server: Serving, group: str, width: int = 1280) -> None:
+    visit(browser, f"http://127.0.0.1:{server.port}/#group={group}", width)
+    until(lambda: browser.js(READY) == group)
+
+
+def drawn(browser: Browser) -> str:
+    """Every picture of the chosen group, as the browser has it."""
+    text: str = browser.js("document.getElementById('group').innerHTML")
+    return text
+
+
+def test_it_draws_what_report_draws_at_that_moment(
+    browser: Browser, server: Serving, broker: Broker, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    command = [sys.executable, "-m", "apportion", "report", "--bootstrap-server", broker.bootstrap]
+    subprocess.run([*command, "--group", NAMES[1], "-o", str(page)], check=True, capture_output=True)
+    visit(browser, page.as_uri())
+    expected = drawn(browser)
+    assert expected.count("<figure") >= 3
+    live(browser, server, NAMES[1])
+    # What only a server can know is one fact more.
+    assert re.sub(r"<li>Caught up <b>[^<]*</b></li>", "", drawn(browser)) == expected
+    assert not browser.complaints()
+
+
+def test_what_comes_is_drawn_and_what_a_reader_opened_stays_open(
+    browser: Browser, server: Serving, broker: Broker
+) -> None:
+    live(browser, server, NAMES[1])
+    browser.js("document.querySelector('#picture-lag details').open = true")
+    browser.js("document.querySelector('#picture-lag select').focus({ preventScroll: true })")
+    browser.js("scrollTo({ top: 300, behavior: 'instant' })")
+    before = browser.js("document.querySelector('#group .facts').textContent")
+    produce(broker, many_groups.topic_of(FIRST + 1, TOPICS))
+    until(lambda: browser.js("document.querySelector('#group .facts').textContent") != before)
+    assert browser.js("document.querySelector('#picture-lag details').open")
+    assert browser.js("document.activeElement.tagName") == "SELECT"
+    assert browser.js("scrollY") == 300
+
+
+def produce(broker: Broker, topic: str) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap.split(","))
+    for p in range(PARTITIONS):
+        producer.send(topic, b"x", partition=p)
+    producer.flush()
+    producer.close()
+
+
+def test_another_group_is_chosen_by_keyboard_and_its_address_leads_back(browser: Browser, server: Serving) -> None:
+    live(browser, server, NAMES[0])
+    browser.js(f"""[...document.querySelectorAll('#groups a')].find((a) => a.textContent === '{NAMES[2]}').focus()""")
+    browser.enter()
+    until(lambda: browser.js(READY) == NAMES[2])
+    assert browser.js("document.activeElement.id") == "name"
+    assert browser.js("document.querySelector('tr[aria-current] a').textContent") == NAMES[2]
+    browser.js("history.back()")
+    until(lambda: browser.js(READY) == NAMES[0])
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_overflows_in_either_light_at_either_width(
+    browser: Browser, server: Serving, width: int, scheme: str
+) -> None:
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.call("Emulation.setEmulatedMedia", features=[feature])
+    live(browser, server, NAMES[0], width)
+    assert browser.js("document.documentElement.scrollWidth") <= width
+    assert not browser.complaints()
+    ground = browser.js("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(20, 22, 26)") == (scheme == "dark")
+    browser.call("Emulation.setEmulatedMedia", features=[])
+
+
+def test_one_stream_is_held_and_nothing_is_asked_again_and_again(browser: Browser, server: Serving) -> None:
+    live(browser, server, NAMES[0])
+    before = asked(server)
+    time.sleep(4)
+    after = asked(server)
+    assert {path: after[path] - n for path, n in before.items() if path in ("/", "/events")} == {"/": 0, "/events": 0}
+
+
+def asked(server: Serving) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, labels, value in server.samples():
+        if name == "apportion_scrape_answers_total":
+            found[labels["path"]] = found.get(labels["path"], 0) + value
+    return found
+
+
+def test_a_server_that_goes_away_is_said_to_and_found_again(browser: Browser, broker: Broker) -> None:
+    with serving("--interval", "1", "--no-tail", bootstrap=broker.bootstrap) as other:
+        until(lambda: other.ask("/readyz")[0] == 200)
+        port = other.port
+        live(browser, other, NAMES[0])
+    says = "document.getElementById('source').textContent"
+    until(lambda: browser.js(says).startswith("The server does not answer"))
+    options = ("--interval", "1", "--no-tail", "--listen", f"127.0.0.1:{port}")
+    with serving(*options, bootstrap=broker.bootstrap):
+        until(lambda: browser.js(says).startswith("live, as of 2"))
+    assert json.dumps(browser.js("document.querySelectorAll('#groups tbody tr').length"))
