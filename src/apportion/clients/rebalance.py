@@ -82,17 +82,18 @@ OnPlan = Callable[[PlannedRebalance], object]
 def record(plan: Plan, withheld: Bools, generation: int | None, why: str, ms: float) -> PlannedRebalance:
     """The record of one plan; ``withheld`` (P,) is what nobody gets this round."""
     group, owner, past = plan.group, plan.owner, plan.group.owner
-    measures = plan.measures
+    owned = past != NOBODY
+    kept = int(np.count_nonzero(owned & (past == owner)))
     fell = int(np.count_nonzero(group.verdict.code != STANDS)) + len(group.claims.nonexistent)
     return PlannedRebalance(
         group=group.name,
         generation=generation,
         assignor=plan.assignor,
         members=group.M,
-        partitions=measures["partitions"],
-        moved=measures["moves"],
-        kept=measures["kept"],
-        given=int(np.count_nonzero((owner != NOBODY) & (past == NOBODY))),
+        partitions=int(np.count_nonzero(group.wanted)),
+        moved=int(np.count_nonzero(owned & (owner != NOBODY))) - kept,
+        kept=kept,
+        given=int(np.count_nonzero((owner != NOBODY) & ~owned)),
         withheld=int(np.count_nonzero(withheld)),
         ignored=fell,
         why=why,

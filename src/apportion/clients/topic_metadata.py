@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from apportion.model.build import ReplicaRacks
 
@@ -83,12 +83,12 @@ def describe_topics(
     cluster: ClusterMetadata, topics: Iterable[str], *, racks: bool
 ) -> tuple[dict[str, Topic], ReplicaRacks | None]:
     """The topics that are known: how many partitions, or entries; and the racks, where they are asked for apart."""
-    ids = {topic: known for topic in topics if (known := cluster.partitions(topic)) is not None}
+    ids = cluster.partitions
+    counted = {topic: _counted(known) for topic in topics if (known := ids(topic)) is not None}
     if not racks:
-        return {topic: _counted(known) for topic, known in ids.items()}, None
-    counted = {topic: _counted(known) for topic, known in ids.items()}
+        return counted, None
     if isinstance(cluster, ClientMetadata):
-        numbers = {topic: cluster.rack_numbers(topic) for topic in ids}
+        numbers = {topic: cluster.rack_numbers(topic) for topic in counted}
         return counted, ReplicaRacks(cluster.rack_lists(), numbers)
     described: dict[str, Topic] = {}
     for topic, what in counted.items():
@@ -100,7 +100,7 @@ def describe_topics(
 
 def _counted(ids: Iterable[int]) -> Topic:
     """The number of the ids where they are 0 and so on; else an entry for each."""
-    known = ids if isinstance(ids, Collection) else list(ids)
+    known = cast(Collection[int], ids) if hasattr(ids, "__len__") else list(ids)
     count = len(known)
     # Different ids, none below 0: there is no smaller sum, and no other way to it.
     if sum(known) == count * (count - 1) // 2:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints, Longs
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, Longs
 from apportion.model.group import Group
+from apportion.model.to_names import by_owner
 
 
 def measure(group: Group, owner: Ints) -> dict[str, Any]:
@@ -66,14 +67,12 @@ def cost_of_loads(held: Ints, capacity: Ints) -> Fraction:
 
 def held_of_topic(group: Group, owner: Ints) -> tuple[Ints, Ints]:
     """(N,) members and partitions held, one entry for each topic and member that has some of it."""
-    mine = np.flatnonzero(owner != NOBODY)
-    key = group.topic_of[mine] * group.M + owner[mine]
-    if group.T * group.M <= CELLS:
-        count = np.bincount(key, minlength=1)
-        pairs = np.flatnonzero(count)
-        return pairs % group.M, count[pairs]
-    pairs, count = np.unique(key, return_counts=True)
-    return pairs % group.M, count
+    order, held = by_owner(owner, group.M)
+    member, topic = np.repeat(np.arange(group.M), held), group.topic_of[order]
+    begins = np.ones(len(order), dtype=np.bool_)
+    begins[1:] = (topic[1:] != topic[:-1]) | (member[1:] != member[:-1])
+    first = np.flatnonzero(begins)
+    return member[first], np.diff(first, append=len(order))
 
 
 def loads(owner: Ints, members: int) -> Ints:

@@ -13,7 +13,7 @@ import numpy as np
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.model.group import Group
 from apportion.model.measures import measure
-from apportion.model.to_names import Assignment, owners_to_names, partitions_to_names
+from apportion.model.to_names import Assignment, collector_paused, owners_to_names, partitions_to_names
 
 
 class Certificate(Protocol):
@@ -100,8 +100,21 @@ class Plan:
 
     @cached_property
     def target(self) -> Assignment:
-        """The assignment after the hand-over; with eager strategies the assignment itself."""
-        return owners_to_names(self.group, self.owner) if self.cooperative else self.assignment
+        """The assignment after the hand-over; with eager strategies the assignment itself.
+
+        Lists that are in both are the same objects: leave them as they are, or copy.
+        """
+        if not self.cooperative:
+            return self.assignment
+        # Only members for whom something is withheld get other lists than they have.
+        group, waits = self.group, np.zeros(self.group.M, dtype=np.bool_)
+        waits[self.owner[self.withheld]] = True
+        later = owners_to_names(group, np.where(waits[self.owner], self.owner, NOBODY)) if waits.any() else {}
+        with collector_paused():
+            return {
+                member: later[member] if differs else dict(share)
+                for (member, share), differs in zip(self.assignment.items(), waits.tolist(), strict=True)
+            }
 
     @cached_property
     def measures(self) -> dict[str, Any]:
@@ -130,6 +143,11 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """plan.json as a dict; the same input gives the same dict, in the same order."""
+        with collector_paused():
+            return self._fields()
+
+    def _fields(self) -> dict[str, Any]:
+        """plan.json field by field."""
         result: dict[str, Any] = {
             "version": 1,
             "group": self.group.name,

@@ -74,24 +74,27 @@ class _Names:
 
     def __init__(self, topics: Sequence[str], of_topic: Ints) -> None:
         used = np.flatnonzero(np.bincount(of_topic, minlength=len(topics))).tolist()
-        self.pieces = {t: topics[t].encode() for t in used}
+        names = [topics[t].encode() for t in used]
         self.size = np.zeros(len(topics), dtype=np.int64)
-        self.size[used] = list(map(len, self.pieces.values()))
+        self.size[used] = list(map(len, names))
+        self.place = np.zeros(len(topics), dtype=np.int64)
+        """Each topic's place among the names of its size."""
+        self.alike: dict[int, list[bytes]] = {}
+        for t, name in zip(used, names, strict=True):
+            alike = self.alike.setdefault(len(name), [])
+            self.place[t] = len(alike)
+            alike.append(name)
         if self.size.max(initial=0) > MAX_STRING:
             raise ValueError(f"a topic's name of {self.size.max()} bytes; Kafka allows {MAX_STRING}")
 
     def write(self, out: NDArray[np.uint8], at: Ints, of_topic: Ints) -> None:
         """Put each part's name to its place, all names of one size together."""
-        size = self.size[of_topic]
-        different = np.flatnonzero(np.bincount(size)).tolist()
-        for n in different:
-            alike = [t for t, name in self.pieces.items() if len(name) == n]
-            place = np.zeros(len(self.size), dtype=np.int64)
-            place[alike] = np.arange(len(alike))
-            pieces = b"".join(n.to_bytes(2, "big") + self.pieces[t] for t in alike)
-            names = np.frombuffer(pieces, dtype=f"V{n + 2}")
-            which: Any = slice(None) if len(different) == 1 else np.flatnonzero(size == n)
-            _window(out, f"V{n + 2}", n + 2)[at[which]] = names[place[of_topic[which]]]
+        size, place = self.size[of_topic], self.place[of_topic]
+        for n, alike in self.alike.items():
+            length = n.to_bytes(2, "big")
+            names = np.frombuffer(length + length.join(alike), dtype=f"V{n + 2}")
+            which: Any = slice(None) if len(self.alike) == 1 else np.flatnonzero(size == n)
+            _window(out, f"V{n + 2}", n + 2)[at[which]] = names[place[which]]
 
 
 def _window(out: NDArray[np.uint8], kind: str, size: int) -> NDArray[Any]:

@@ -106,45 +106,36 @@ class _Heads:
         for same in known:
             if sent.startswith(same[0]):
                 return same
-        head = sent[: _end_of_topics(sent)]
+        names = _names(sent)
+        head = sent[: 6 + 2 * len(names) + sum(map(len, names))]
         topics = head[2:]
         which = self.by_topics.get(topics)
         if which is None:
             which = self.by_topics[topics] = len(self.lists)
-            self.lists.append(self._names(topics))
+            self.names |= {name: text(name) for name in names if name not in self.names}
+            self.lists.append(tuple(map(self.names.__getitem__, names)))
         self.heads.append((int.from_bytes(head[:2], "big"), which))
         if len(known) < _SAME_PREFIX_MAX:
             known.append((head, len(self.heads) - 1))
         return head, len(self.heads) - 1
 
-    def _names(self, topics: bytes) -> tuple[str, ...]:
-        at, names = 4, []
-        while at < len(topics):
-            stop = at + 2 + (topics[at] << 8 | topics[at + 1])
-            name = topics[at + 2 : stop]
-            as_text = self.names.get(name)
-            if as_text is None:
-                as_text = self.names[name] = text(name)
-            names.append(as_text)
-            at = stop
-        return tuple(names)
 
-
-def _end_of_topics(sent: bytes) -> int:
-    """The byte after the list of topics; the version before it and every length in it fit."""
-    end, at = len(sent), 6
+def _names(sent: bytes) -> list[bytes]:
+    """The topics at the head of a subscription; the version before them and every length in it fit."""
+    end, at, names = len(sent), 6, []
     count = int.from_bytes(sent[2:6], "big", signed=True)
     if end < at or sent[0] > 0x7F or not 0 <= 2 * count <= end - at:
         raise UnreadableBytes("no version and topics", 0)
     try:
         for _ in range(count):
-            size = sent[at] << 8 | sent[at + 1]
-            at += 2 + size
-            if at > end or size > MAX_STRING:
-                raise UnreadableBytes("a name that does not fit", at)
+            start = at + 2
+            at = start + (sent[at] << 8 | sent[at + 1])
+            if at > end or at - start > MAX_STRING:
+                raise UnreadableBytes("a name that does not fit", start)
+            names.append(sent[start:at])
     except IndexError:
         raise UnreadableBytes("a name is cut off", at) from None
-    return at
+    return names
 
 
 def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
