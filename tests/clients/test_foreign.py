@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+import apportion
 from apportion.clients.bridge import Bridge, Settings
-from apportion.clients.foreign import ForeignWatch
+from apportion.clients.foreign import ForeignWatch, StrategyNotAsked
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker
 from apportion.testing.member import PythonMember
@@ -72,6 +73,11 @@ def until(true: Callable[[], object], patience_s: float = 30) -> None:
     while not true():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.1)
+
+
+def poll_for_ever(runner: Any) -> None:
+    while True:
+        runner.poll(200)
 
 
 def lines(member: PythonMember, folder: Path, words: str) -> list[str]:
@@ -184,6 +190,110 @@ def test_user_data_in_assignments_keeps_the_newcomer_out(broker: Broker, tmp_pat
             assert not newcomer.held
         settle(two, dict.fromkeys(topics, 6))
         assert not any(lines(member, tmp_path, "is no longer asked") for member in two)
+
+
+@pytest.mark.broker
+def test_the_first_target_after_an_upgrade_is_the_predicted_one(broker: Broker, tmp_path: Path) -> None:
+    """From the last classic assignment and the newcomer's id: to the partition where the prediction is exact."""
+    from apportion.inputs import live
+    from apportion.inputs.config import connection
+
+    topics, group = [new_name("a"), new_name("b"), new_name("c")], new_name("foreign")
+    for topic in topics:
+        broker.create_topic(topic, 6)
+    where = connection(broker.bootstrap, None, None)
+    with Members(broker, group, topics, tmp_path) as members:
+        two = [members.python("kafka-python", "cooperative-sticky") for _ in range(2)]
+        settle(two, dict.fromkeys(topics, 6))
+        before = dict(live.groups(where, [group])[0].raw)
+        with Newcomer(broker, group, topics) as newcomer:
+            until(lambda: len(newcomer.held) == 6 and all(sum(map(len, owned(m).values())) == 6 for m in two))
+            after = live.groups(where, [group])[0]
+    assert after.kind == "consumer"
+    fields = {name: {"topics": member["topics"]} for name, member in after.raw["members"].items()}
+    asked = {**before, "members": {**fields, **before["members"]}}
+    plan = apportion.plan(asked, "broker-uniform")
+    given = {name: member.get("owned", {}) for name, member in after.raw["members"].items()}
+    assert plan.measures["moves"] == 6
+    if plan.to_dict()["prediction"] == "exact":
+        assert plan.assignment == given
+    assert sorted(sum(map(len, held.values())) for held in given.values()) == [6, 6, 6]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"] if THOROUGH else ["disabled"])
+def test_a_broker_that_forbids_upgrades_keeps_the_newcomer_out(jars: str, policy: str, tmp_path: Path) -> None:
+    """group.consumer.migration.policy: the group stays as it is, and the newcomer reads nothing."""
+    topic, group = new_name("t"), new_name("foreign")
+    with Broker(properties={"group.consumer.migration.policy": policy}) as strict:
+        strict.create_topic(topic, 6)
+        with Members(strict, group, [topic], tmp_path) as members:
+            two = [members.python("kafka-python", "failover", priority=priority) for priority in (10, 1)]
+            settle(two, {topic: 6})
+            with Newcomer(strict, group, [topic]) as newcomer:
+                until(lambda: newcomer.errors)
+                assert "group id does not exist" in newcomer.errors[0]
+                assert not newcomer.held
+            assert [len(owned(m).get(topic, ())) for m in two] == [6, 0]
+            assert not any(refusals(m) or lines(m, tmp_path, "is no longer asked") for m in two)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("client", CLIENTS if THOROUGH else ("kafka-python",))
+def test_java_members_are_upgraded_with_ours_and_come_back(broker: Broker, client: str, tmp_path: Path) -> None:
+    """Ours says so once; Java's client says nothing. Both read on, and share again when the newcomer has left."""
+    topic, group = new_name("t"), new_name("foreign")
+    broker.create_topic(topic, 12)
+    with Members(broker, group, [topic], tmp_path) as members:
+        ours, java = members.python(client, "sticky"), members.java("sticky")
+        settle([ours, java], {topic: 12})
+        with Newcomer(broker, group, [topic]) as newcomer:
+            until(lambda: len(newcomer.held) == 4 and all(len(owned(m).get(topic, ())) == 4 for m in (ours, java)))
+            assert len(lines(ours, tmp_path, "is no longer asked")) == 1
+            newcomer.leave()
+        settle([ours, java], {topic: 12})
+        assert len(lines(ours, tmp_path, "is asked again")) == 1
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("client", CLIENTS if THOROUGH else ("aiokafka",))
+def test_who_shares_no_strategy_with_the_classic_members_of_such_a_group_is_told_so(
+    broker: Broker, client: str, tmp_path: Path
+) -> None:
+    topic, group = new_name("t"), new_name("foreign")
+    broker.create_topic(topic, 6)
+    with Newcomer(broker, group, [topic]) as newcomer, Members(broker, group, [topic], tmp_path) as members:
+        until(lambda: len(newcomer.held) == 6)
+        first = members.python("kafka-python", "sticky")
+        until(lambda: len(owned(first).get(topic, ())) == 3)
+        late = members.python(client, "lag-aware")
+        until(lambda: refusals(late))
+        assert "its classic members have no strategy in common with this one, which has lag-aware" in refusals(late)[0]
+
+
+@pytest.mark.broker
+def test_a_task_runner_runs_no_task_where_the_broker_assigns(broker: Broker, tmp_path: Path) -> None:
+    """The group is of the new protocol already; the runner raises from poll, each time, and never gets a task."""
+    from apportion.clients.tasks import TaskRunner
+    from apportion.tasks.topology import Subtopology, Topology
+
+    topic, log, group = new_name("t"), new_name("log"), new_name("app")
+    broker.create_topic(topic, 4)
+    broker.create_topic(log, 4, cleanup_policy="compact")
+    with Newcomer(broker, group, [topic]) as newcomer:
+        until(lambda: len(newcomer.held) == 4)
+        with TaskRunner(
+            Topology.of(Subtopology((topic,), log)),
+            application=group,
+            bootstrap_servers=broker.bootstrap,
+            state_dir=tmp_path / "state",
+            consumer={"session_timeout_ms": 3000, "heartbeat_interval_ms": 300},
+        ) as runner:
+            for _ in range(2):
+                with pytest.raises(StrategyNotAsked, match=r"group.protocol=consumer"):
+                    poll_for_ever(runner)
+            assert runner.active == []
+        until(lambda: len(newcomer.held) == 4)
 
 
 def test_the_strictest_of_several_strategies_counts_and_a_hook_that_fails_harms_nobody() -> None:

@@ -239,8 +239,9 @@ async def _refusal(coordinator: Any) -> str:
     mine = [assignor.name for assignor in coordinator._assignors]
     try:
         answer = await coordinator._send_req(DescribeGroupsRequest([coordinator.group_id]))
-        _, _, _, protocol_type, protocol, members = answer.groups[0][:6]
-        return refused(coordinator.group_id, mine, protocol, [member[1] for member in members], protocol_type)
+        _, _, state, protocol_type, protocol, members = answer.groups[0][:6]
+        clients = [member[1] for member in members]
+        return refused(coordinator.group_id, mine, protocol, clients, protocol_type, state)
     except KafkaError:
         return refused(coordinator.group_id, mine, "", [], "")
 

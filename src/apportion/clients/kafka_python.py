@@ -323,7 +323,8 @@ async def _refusal(coordinator: Any) -> str:
         answer = await coordinator._manager.send(request, node_id=coordinator.coordinator_id)
         group = answer.groups[0]
         clients = [member.client_id for member in group.members]
-        return refused(coordinator.group_id, mine, group.protocol_data or "", clients, group.protocol_type or "")
+        facts = (group.protocol_data or "", clients, group.protocol_type or "", group.group_state or "")
+        return refused(coordinator.group_id, mine, *facts)
     except KafkaError:
         return refused(coordinator.group_id, mine, "", [], "")
 

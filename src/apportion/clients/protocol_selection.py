@@ -45,7 +45,9 @@ def chosen(lists: Mapping[str, Sequence[str]]) -> str:
     return votes.most_common(1)[0][0]
 
 
-def refused(group: str, ours: Iterable[str], theirs: str, members: Iterable[str], protocol_type: str) -> str:
+def refused(
+    group: str, ours: Iterable[str], theirs: str, members: Iterable[str], protocol_type: str, state: str = ""
+) -> str:
     """Why the broker refused a member, as far as it tells: what each side has.
 
     theirs
@@ -54,10 +56,19 @@ def refused(group: str, ours: Iterable[str], theirs: str, members: Iterable[str]
         The client ids of its members.
     protocol_type
         ``consumer``, or another program's, such as ``connect``.
+    state
+        As the broker describes a classic group of that name: ``Dead`` where the group that refused is none, so that it
+        is one of the new protocol.
     """
     mine = ", ".join(ours)
     if protocol_type and protocol_type != "consumer":
         return f"group {group!r} is no group of consumers but of type {protocol_type!r}; take another group id."
+    if state == "Dead":
+        return (
+            f"group {group!r} is of the new protocol now (group.protocol=consumer): the broker assigns, and its "
+            f"classic members have no strategy in common with this one, which has {mine}. Start it with one of "
+            "theirs, end the members of the new protocol first, or take another group id."
+        )
     if not theirs:
         return f"group {group!r} has no strategy in common with this member, which has {mine}. {ADVICE}"
     who = sorted(set(members))
