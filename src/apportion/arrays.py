@@ -23,6 +23,8 @@ NOBODY: Final = -1
 UNKNOWN: Final = -1
 """In an array of racks, offsets or lags: not known."""
 
+CAPACITY_MAX: Final = 1_000_000
+"""What a member of capacity 1 can take, so many times over at most."""
 CELLS: Final = 10_000_000
 """The most cells of a members x topics matrix that is ever built dense."""
 

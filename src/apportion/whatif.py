@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs
+from apportion.arrays import CAPACITY_MAX, NOBODY, UNKNOWN, Ints, Longs
 from apportion.assignors import Assignor
 from apportion.errors import BadInput, UnknownName
 from apportion.model.build import build
-from apportion.model.group import CAPACITY_MAX, Claims, Group, Offsets
+from apportion.model.group import Claims, Group, Offsets
 from apportion.model.group_json import MOST_PARTITIONS, group_to_dict
 from apportion.model.plan import Plan
 from apportion.planning import plan

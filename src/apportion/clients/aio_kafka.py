@@ -50,6 +50,7 @@ def assignor(
     on_plan: OnPlan | None = None,
     lag: OffsetFeed | None = None,
     on_foreign: OnForeign | None = None,
+    capacity: int = 1,
     **settings: Any,
 ) -> AioKafkaAssignor:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -58,7 +59,7 @@ def assignor(
     planned.
     """
     return AioKafkaAssignor(
-        Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign), settings)
+        Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity), settings)
     )
 
 

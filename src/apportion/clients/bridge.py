@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Bools, Ints
+from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
 from apportion.clients.foreign import OnForeign, policy
 from apportion.clients.joined_group import JoinedGroup, Memories
 from apportion.clients.rebalance import Causes, OnPlan, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
-from apportion.clients.user_data import Holding, UserDataCodec, codec_of
+from apportion.clients.user_data import Holding, UserDataCodec, codec_of, with_capacity
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
 from apportion.model.group import Group
@@ -65,6 +65,8 @@ class Settings:
         As the consumer has it: what a partition without a commit counts.
     on_foreign
         What to do once the broker assigns by the new protocol; None: as the strategy says.
+    capacity
+        How much this member can take beside the others.
     """
 
     rack: str | None = None
@@ -73,6 +75,11 @@ class Settings:
     on_plan: OnPlan | None = None
     lag: OffsetFeed | None = None
     on_foreign: OnForeign | None = None
+    capacity: int = 1
+
+    def __post_init__(self) -> None:
+        if type(self.capacity) is not int or not 1 <= self.capacity <= CAPACITY_MAX:
+            raise BadInput("capacity", repr(self.capacity), f"an integer from 1 to {CAPACITY_MAX:,}")
 
 
 def require_client_side(strategy: Assignor) -> None:
@@ -123,7 +130,7 @@ class Bridge:
         if keeps:
             owned = tuple((topic, ids) for topic, ids in owned if topic in wanted)
         holding = Holding(owned, self.last.generation, keeps, self.last.epoch, self.last.priority)
-        data = self.memory.user_data(holding)
+        data = with_capacity(self.memory, self.memory.user_data(holding), self.settings.capacity)
         return Subscription(wanted, data, owned if keeps else (), holding.generation, self.settings.rack)
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:

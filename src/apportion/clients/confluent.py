@@ -88,7 +88,7 @@ class GroupConsumer:
         the member commits by itself: every ``auto.commit.interval.ms`` and before each rebalance.
     topics
         What it subscribes to.
-    strategy, rack, priority, on_plan, lag, on_foreign, settings
+    strategy, rack, priority, on_plan, lag, on_foreign, capacity, settings
         As for ``apportion.clients.kafka_python.assignor``.
 
     It belongs to one thread, as a KafkaConsumer does.
@@ -105,6 +105,7 @@ class GroupConsumer:
         on_plan: OnPlan | None = None,
         lag: OffsetFeed | None = None,
         on_foreign: OnForeign | None = None,
+        capacity: int = 1,
         **settings: Any,
     ) -> None:
         if not config.get("group.id"):
@@ -120,6 +121,7 @@ class GroupConsumer:
             on_plan=on_plan,
             lag=lag,
             on_foreign=on_foreign,
+            capacity=capacity,
             **settings,
         )
         self._member = KafkaConsumer(

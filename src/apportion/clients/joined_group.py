@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Bools, Ints, ints
+from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints, ints
 from apportion.clients.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.model.build import ClaimColumns, MemberColumns
 from apportion.model.group import NO_PRIORITY
 from apportion.wire.columns import HeldLists, read_held_lists
 from apportion.wire.primitives import text
 from apportion.wire.subscriptions import Subscriptions, read_subscriptions
+from apportion.wire.userdata import CAPACITY_MARK, CAPACITY_SIZE, without_capacity
 
 log = logging.getLogger("apportion.clients")
 
@@ -61,8 +62,6 @@ class JoinedGroup:
         """The members as a group is built of them."""
         subscriptions = self.subscriptions
         size = len(self.ids)
-        # A member's capacity may travel behind the bytes that Kafka's strategies read of its user data.
-        capacity = np.ones(size, dtype=np.int64)
         return MemberColumns(
             ids=self.ids,
             instance_ids=self.instance_ids,
@@ -70,7 +69,7 @@ class JoinedGroup:
             list_of=subscriptions.list_of,
             generation=memories.generation,
             priority=np.full(size, NO_PRIORITY) if memories.priority is None else memories.priority,
-            capacity=capacity,
+            capacity=_capacities(subscriptions),
             rack=subscriptions.rack,
             claims=lambda index: _claims(subscriptions, memories.owned, index),
         )
@@ -85,6 +84,18 @@ class JoinedGroup:
 
     def _name(self, m: int) -> str:
         return f"{self.ids[m]} (instance {self.instance_ids[m]})" if self.instance_ids[m] else self.ids[m]
+
+
+def _capacities(sent: Subscriptions) -> Ints:
+    """(M,) what ``read_capacity`` finds behind the bytes that Kafka's strategies read of each member's user data."""
+    capacity = np.ones(len(sent.data_size), dtype=np.int64)
+    end = sent.data_at + sent.data_size
+    long = np.flatnonzero(sent.data_size >= CAPACITY_SIZE)
+    marked = long[sent.buffer.word[end[long] - CAPACITY_SIZE] == int.from_bytes(CAPACITY_MARK, "little")]
+    if len(marked):
+        found = sent.buffer.int32s(end[marked] - 4)
+        capacity[marked] = np.where((found >= 1) & (found <= CAPACITY_MAX), found, 1)
+    return capacity
 
 
 # -- memories ----------------------------------------------------------------------------------------------------------
@@ -169,7 +180,8 @@ def _reason(codec: UserDataCodec, sent: Subscriptions, m: int) -> str:
 
 
 def _one_by_one(codec: UserDataCodec, sent: Subscriptions) -> Memories:
-    claims: list[Claim] = [codec.read(sent.one(m)) for m in range(len(sent.sent))]
+    subscriptions = (sent.one(m) for m in range(len(sent.sent)))
+    claims: list[Claim] = [codec.read(replace(s, user_data=without_capacity(s.user_data))) for s in subscriptions]
     return Memories(
         owned=[claim.owned for claim in claims],
         generation=ints([-1 if claim.generation is None else claim.generation for claim in claims]),

@@ -56,6 +56,7 @@ def assignor(
     on_plan: OnPlan | None = None,
     lag: OffsetFeed | None = None,
     on_foreign: OnForeign | None = None,
+    capacity: int = 1,
     **settings: Any,
 ) -> KafkaPythonAssignor:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -74,11 +75,14 @@ def assignor(
         What to do once the broker assigns by the new protocol (``group.protocol=consumer``): ``stop`` gives all back
         and raises from ``poll``, ``log`` and ``continue`` read on, with a warning or without. The strategy's own choice
         where None: ``stop`` for ``failover``, ``sticky-stream-join`` and ``streams``, ``log`` for the others.
+    capacity
+        How much this member can take beside the others, 1 to 1,000,000, for ``sticky``, ``cooperative-sticky`` and
+        ``lag-aware``. It travels behind what Java members read; a Java leader counts every member as 1.
     Raises
         UnknownName, BadInput for names and settings that do not exist.
     """
     return KafkaPythonAssignor(
-        Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign), settings)
+        Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity), settings)
     )
 
 

@@ -23,6 +23,7 @@ from apportion.wire.userdata import (
     read_failover,
     read_sticky,
     read_stream_join,
+    write_capacity,
     write_cooperative,
     write_epoch,
     write_failover,
@@ -207,6 +208,20 @@ CODECS: Final[Mapping[str, UserDataCodec]] = {
     "failover": Priority(),
 }
 """Strategy name to its memory; others follow the rule at the head of this file."""
+
+
+def with_capacity(codec: UserDataCodec, user_data: bytes | None, capacity: int) -> bytes | None:
+    """User data with the member's capacity behind it, where the strategy may ask for it; 1 is said by nothing.
+
+    Kafka's readers leave a tail alone, but not a tail alone: a member that remembers nothing says so in their form.
+    """
+    if capacity == 1 or (isinstance(codec, Stateless) and not isinstance(codec, InUserData | InSubscription)):
+        return user_data
+    if isinstance(codec, InUserData) and user_data is None:
+        user_data = write_sticky((), None)
+    if isinstance(codec, InSubscription) and user_data is not None and len(user_data) == len(write_cooperative(None)):
+        user_data += write_sticky((), None)
+    return (user_data or b"") + write_capacity(capacity)
 
 
 def codec_of(strategy: Assignor) -> UserDataCodec:

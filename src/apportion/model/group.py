@@ -15,7 +15,6 @@ from apportion.model.lag import lag_of
 
 NO_PRIORITY: Final = np.iinfo(np.int64).min
 """A member without a priority: it comes after every member that has one."""
-CAPACITY_MAX: Final = 1_000_000
 WEIGHT_MAX: Final = 2**53
 """The largest weight of a partition: up to here floats hold every whole number."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from apportion.arrays import UNKNOWN
+from apportion.arrays import CAPACITY_MAX, UNKNOWN
 from apportion.errors import BadInput
 from apportion.model.build import build
-from apportion.model.group import CAPACITY_MAX, WEIGHT_MAX, Group, Racks
+from apportion.model.group import WEIGHT_MAX, Group, Racks
 from apportion.model.json_checks import (
     INT32_MAX,
     INT64_MAX,

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from apportion.model.group import CAPACITY_MAX, WEIGHT_MAX
+from apportion.arrays import CAPACITY_MAX
+from apportion.model.group import WEIGHT_MAX
 
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1

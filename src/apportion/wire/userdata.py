@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from apportion.arrays import CAPACITY_MAX
 from apportion.errors import UnreadableBytes
 from apportion.wire.partitions import Held, in_order, read_held, write_held
 from apportion.wire.primitives import Reader
@@ -24,6 +25,9 @@ OWN_VERSION: Final = 1
 """The version that our own layouts carry today."""
 MOST_EPOCH: Final = 2**31 - 1
 """That an int32 holds."""
+CAPACITY_MARK: Final = b"capacity"
+"""What tells that a capacity follows, as the last four bytes of user data."""
+CAPACITY_SIZE: Final = len(CAPACITY_MARK) + 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +186,31 @@ def write_failover(priority: int | None, owned: Held = (), generation: int | Non
         writer.int64(priority)
     write_held(writer, in_order(owned))
     return writer.int32(-1 if generation is None else generation).done()
+
+
+# -- capacity --------------------------------------------------------------------------------------------------------
+
+
+def write_capacity(capacity: int) -> bytes:
+    """The end of a member's user data: a mark of eight bytes and an int32, behind all that Kafka's readers look at."""
+    return Writer().raw(CAPACITY_MARK).int32(capacity).done()
+
+
+def read_capacity(raw: bytes | None) -> int:
+    """The capacity at the end of user data; 1 where there is none, or none that can be.
+
+    >>> read_capacity(b"anything" + write_capacity(4))
+    4
+    """
+    if not raw or raw[-CAPACITY_SIZE:-4] != CAPACITY_MARK:
+        return 1
+    capacity = Reader(raw[-4:]).int32()
+    return capacity if 1 <= capacity <= CAPACITY_MAX else 1
+
+
+def without_capacity(raw: bytes | None) -> bytes | None:
+    """User data without the capacity at its end."""
+    return raw[:-CAPACITY_SIZE] if raw and raw[-CAPACITY_SIZE:-4] == CAPACITY_MARK else raw
 
 
 # -- shared ----------------------------------------------------------------------------------------------------------
