@@ -90,7 +90,7 @@ def test_a_strategy_of_ones_own_reads_its_bytes_without_the_tail() -> None:
 
     joined = JoinedGroup(["m"], [None], [write_subscription(Subscription(("t",), b"mine" + write_capacity(3)))])
     memories = joined.memories(Mine())
-    assert list(memories.owned) == [{"t": [4]}]
+    assert memories.owned == [{"t": [4]}]
     assert joined.columns(memories).capacity.tolist() == [3]
 
 

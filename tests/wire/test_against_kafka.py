@@ -18,6 +18,7 @@ from apportion.wire.subscription import Subscription, read_subscription, write_s
 from apportion.wire.userdata import (
     read_cooperative,
     read_sticky,
+    write_capacity,
     write_cooperative,
     write_sticky,
 )
@@ -228,6 +229,7 @@ def test_sticky_memory_goes_both_ways(judge: Judge) -> None:
         ours = read_sticky(bytes.fromhex(answer["raw"]))
         assert (merged(ours.owned), ours.generation, ours.lost) == (merged(owned), at, None)
     sent = [write_sticky(owned, at, version) for owned, at in memories for version in (0, 1)]
+    sent += [write_sticky(owned, at) + write_capacity(4) for owned, at in memories]
     sent += [samples.mutated(r, raw) for raw in sent * 10]
     sent = [raw for raw in sent if raw]
     for raw, answer in zip(sent, judge([{"op": "read sticky", "raw": raw.hex()} for raw in sent]), strict=True):

@@ -13,7 +13,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from apportion.wire.assignment import Assignment, read_assignment, write_assignment
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
-from apportion.wire.userdata import read_sticky, write_sticky
+from apportion.wire.userdata import read_sticky, write_capacity, write_sticky
 
 OWNED: Held = (("clicks", (0, 2)), ("заказы", (7,)))
 
@@ -81,6 +81,8 @@ def test_aiokafkas_sticky_memory_goes_both_ways() -> None:
     raw = StickyAssignorUserDataV1(listed(OWNED), 7).encode()
     assert raw == write_sticky(OWNED, 7)
     assert (read_sticky(raw).owned, read_sticky(raw).generation) == (OWNED, 7)
+    behind = StickyAssignorUserDataV1.decode(raw + write_capacity(4))
+    assert (listed(OWNED), 7) == ([(t, list(ids)) for t, ids in behind.previous_assignment], behind.generation)
 
 
 @pytest.mark.parametrize("owned", [OWNED, ()])
