@@ -200,3 +200,26 @@ def test_a_plan_needs_numpy_alone(folder: Path) -> None:
     program = f"{hide}; from apportion.cli import main; sys.exit(main(['plan', 'group.json']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_long_work_shows_a_bar_at_a_terminal_and_lines_elsewhere(tmp_path: Path) -> None:
+    """The steps stay readable in both; standard output has none of it."""
+    import pty
+
+    program = (
+        "from apportion.cli import progress\n"
+        "with progress.shown() as step:\n"
+        "    step('making gold/lag')\n"
+        "    step('making \x1b[31mgold/groups')\n"
+    )
+    plain = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (plain.stdout, plain.stderr.splitlines()) == ("", ["making gold/lag", r"making \x1b[31mgold/groups"])
+    parent, child = pty.openpty()
+    with os.fdopen(parent, "rb") as screen:
+        env = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+        subprocess.run([sys.executable, "-c", program], stderr=child, env=env, check=True)
+        os.close(child)
+        shown = os.read(screen.fileno(), 1 << 16).decode()
+    assert "making gold/lag" in shown
+    assert "\x1b[31mgold" not in shown, "a name is data, also at a terminal"
+    assert "\x1b[?25h" in shown, "the cursor is there again"

@@ -16,7 +16,14 @@ OK, SOME_FAILED, WRONG, BREACHED = 0, 1, 2, 3
 """Exit codes: well; some item of a batch failed; wrong usage or bad input; a policy of the user's was breached."""
 OUR_FAULT, INTERRUPTED, BROKEN_PIPE = 70, 130, 141
 """Exit codes: a fault in apportion (BSD's EX_SOFTWARE); Ctrl-C and a reader that went away (as shells count them)."""
-_EXTRAS = {"pyarrow": "spark", "pyspark": "spark", "pandas": "spark", "kafka": "kafka-python", "ortools": "flow"}
+_EXTRAS = {
+    "pyarrow": "spark",
+    "pyspark": "spark",
+    "pandas": "spark",
+    "kafka": "kafka-python",
+    "ortools": "flow",
+    "rich": "kafka-python",
+}
 """Libraries that a command may lack, and the extra of this package that brings each."""
 
 

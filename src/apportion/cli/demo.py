@@ -38,11 +38,13 @@ def run(args: argparse.Namespace) -> int:
     dump, folder = _dump(args.dump), Path(args.to)
     read_from = dump
     if not args.no_spark:
+        from apportion.cli import progress
         from apportion.spark import job
 
         tell(f"== 1/3 Spark: {dump} to {folder / 'tables'}")
         read_from = folder / "tables"
-        job.build(dump, read_from, progress=lambda line: tell(f"   {line}"))
+        with progress.shown() as step:
+            job.build(dump, read_from, progress=step)
     tell("== 2/3 groups: how they stand, and what each strategy would have done")
     groups = _show(read_from)
     tell("== 3/3 the page")

@@ -91,18 +91,21 @@ def run(args: argparse.Namespace) -> int:
     _check_options(args)
     if args.action == "capture":
         return _capture(args)
+    from apportion.cli import progress
     from apportion.spark import job
 
     if args.action == "build":
         if args.dump is None:
             raise Usage("apportion pipeline", "build needs --from DUMP")
-        built = job.build(
-            args.dump, args.to, allowed_lag=args.allowed_lag or 0, personal_days=args.personal_days,
+        with progress.shown() as step:
+            built = job.build(
+                args.dump, args.to, allowed_lag=args.allowed_lag or 0, personal_days=args.personal_days,
             personal="hash" if args.hash_personal else "drop", assignors=args.assignors,
-            form=args.form, progress=tell,
-        )  # fmt: skip
+                form=args.form, progress=step,
+            )  # fmt: skip
     elif args.action == "rebuild":
-        built = job.rebuild(args.to, args.dump, form=args.form, progress=tell)
+        with progress.shown() as step:
+            built = job.rebuild(args.to, args.dump, form=args.form, progress=step)
     else:
         _show(args, job.status(args.to))
         return 0
