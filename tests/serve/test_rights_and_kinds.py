@@ -1,0 +1,117 @@
+"""A server with nothing but the rights that its page lists, beside a group of the new protocol; and one with a past."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from apportion.demo import dump
+from apportion.inputs.config import Connection
+from apportion.inputs.load_history import load_histories, next_offsets
+from apportion.inputs.properties import Properties
+from apportion.serve.collector import Collector
+from apportion.serve.settings import Settings
+from apportion.testing.broker import Broker
+from apportion.testing.peers import JavaMember
+
+from .running import serving, until
+
+TOPIC, GROUP = "watched", "of-the-new-protocol"
+SECRETS = {"viewer": "viewer-hunter2", "narrow": "narrow-hunter3"}
+
+
+@pytest.fixture(scope="module")
+def guarded(jars: str) -> Iterator[Broker]:
+    """A broker with logins and rights: viewer has those that the docs list, narrow lacks Read on __consumer_offsets."""
+    properties = {
+        "listeners+": "SASL_PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map+": "SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    logins = [f"SCRAM-SHA-256=[name={name},password={secret}]" for name, secret in SECRETS.items()]
+    args = [word for login in logins for word in ("--add-scram", login)]
+    with Broker(properties=properties, format_args=args) as broker:
+        broker.create_topic(TOPIC, 4)
+        give_rights(broker)
+        yield broker
+
+
+def give_rights(broker: Broker) -> None:
+    from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+    every = [
+        (ACLOperation.DESCRIBE, ResourcePattern(kind, name))
+        for kind, name in (
+            (ResourceType.CLUSTER, "kafka-cluster"), (ResourceType.GROUP, "*"), (ResourceType.TOPIC, "*")
+        )
+    ]  # fmt: skip
+    read = (ACLOperation.READ, ResourcePattern(ResourceType.TOPIC, "__consumer_offsets"))
+    given = [("viewer", right) for right in (*every, read)] + [("narrow", right) for right in every]
+    allow = ACLPermissionType.ALLOW
+    with broker.admin() as admin:
+        admin.create_acls([ACL(f"User:{user}", "*", operation, allow, what) for user, (operation, what) in given])
+
+
+def login(folder: Path, user: str) -> str:
+    path = folder / f"{user}.properties"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="{user}" password="{SECRETS[user]}";\n'
+    )
+    return str(path)
+
+
+@pytest.mark.broker
+def test_the_rights_that_are_listed_suffice_and_a_missing_one_is_a_sentence(guarded: Broker, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{guarded.ports['port']}"
+    members = [JavaMember(guarded.bootstrap, GROUP, [TOPIC], {"group.protocol": "consumer"}) for _ in range(2)]
+    try:
+        for user, tail in (("viewer", 1), ("narrow", 0)):
+            options = ("--interval", "1", "--command-config", login(tmp_path, user))
+            with serving(*options, bootstrap=address) as server:
+                until(lambda server=server: server.ask("/readyz")[0] == 200)
+                until(lambda server=server: server.value("kafka_consumergroup_members", consumergroup=GROUP) == 2)
+                state = until(lambda s=server: (t := s.json(f"/api/v1/groups/{GROUP}"))["state"] == "Stable" and t)
+                assert (state["kind"], state["protocol"]) == ("consumer", "uniform")
+                assert sorted(p for m in state["members"].values() for p in m["owned"][TOPIC]) == [0, 1, 2, 3]
+                assert server.value("apportion_tail_up") == tail
+                notes = " ".join(state["notes"])
+                assert ("Rebalances are seen at each round alone" in notes) == (not tail)
+                assert ("it needs the ACLs Describe and Read" in notes) == (not tail)
+                assert SECRETS[user] not in json.dumps(state)
+                if user == "narrow":
+                    members.pop().close()
+                    until(lambda s=server: s.value("apportion_group_rebalances_total", group=GROUP, cause="leave"))
+    finally:
+        for member in members:
+            member.close()
+
+
+def test_a_past_that_somebody_kept_is_there_at_once_and_is_read_on_from_where_it_ends() -> None:
+    histories = load_histories(dump())
+    collector = Collector(Settings(past=str(dump())), Connection("127.0.0.1:1", Properties()))
+    compared = 0
+    for name, history in histories.groups.items():
+        past = collector._pasts[name].frozen()
+        kept = [generation for generation in history.folded.generations if generation.kind in ("classic", "consumer")]
+        if kept != history.folded.generations:
+            continue
+        assert past.folded.generations == kept[-60:], name
+        assert [row.source_offset for row in past.rebalances] == [r.source_offset for r in history.rebalances][-60:]
+        assert [row.moved for row in past.rebalances] == [row.moved for row in history.rebalances][-60:]
+        compared += len(kept)
+    assert compared > 50
+    assert not any(past.causes or past.moved for past in collector._pasts.values()), "what was before is not counted"
+    following = next_offsets(dump())
+    assert following
+    assert collector._tail is not None
+    assert collector._tail._next == following
