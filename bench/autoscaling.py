@@ -136,20 +136,20 @@ def run_theirs(rows: list[list[int]], strategy: Callable[[list[int], Groups], Gr
     return score, consumers
 
 
-def run_ours(rows: list[list[int]], most: list[int] | None, swing: float) -> Score:
-    """Our averages: of each interval's frontier the plan of least moved weight with no more consumers than ``most``.
+def run_ours(rows: list[list[int]], most: list[int], swing: float, fewest: bool = False) -> Score:
+    """Our averages: of each interval's frontier the plan of least moved weight, or of fewest consumers.
 
     most
-        Consumers that may be in each interval; None: the plan with the fewest.
+        Consumers that may be in each interval.
     """
     score, owner = Score(), [-1] * len(rows[0])
     for i, speed in enumerate(rows):
         problem, before = _problem(speed, owner)
         started = time.process_time()
-        shown = frontier(problem, 1, most[i] if most else len(speed), swing)
+        shown = frontier(problem, 1 if fewest else most[i], most[i], swing)
         score.cpu_ms += (time.process_time() - started) * 1000 / len(rows)
         if shown.candidates:
-            plan: Candidate = shown.candidates[0 if most else -1]
+            plan: Candidate = shown.candidates[-1 if fewest else 0]
         else:
             # The search found no plan so small: the fewest that it finds, and the interval counts as missed.
             plan = frontier(problem, 1, len(speed), swing).candidates[-1]
@@ -171,10 +171,10 @@ def cell(partitions: int, delta: int, intervals: int, seed: int) -> str:
     """One row of the table."""
     rows = list(speeds(partitions, delta, intervals, seed))
     worst, consumers = run_theirs(rows, modified_worst_fit)
-    best, _ = run_theirs(rows, best_fit_decreasing)
+    best, least_consumers = run_theirs(rows, best_fit_decreasing)
     # A uniform step of at most delta has a standard deviation of delta / sqrt(3): this is what a history would show.
     swing = delta / math.sqrt(3) / CAPACITY
-    ours, fewest = run_ours(rows, consumers, swing), run_ours(rows, None, swing)
+    ours, fewest = run_ours(rows, consumers, swing), run_ours(rows, least_consumers, swing, fewest=True)
     least = sum(math.ceil(sum(speed) / CAPACITY) for speed in rows) / len(rows)
     return (
         f"| {partitions} | {delta} | {least:.1f} | {worst.consumers:.1f} / {worst.rscore:.2f} / {worst.moves:.1f} "
@@ -192,8 +192,8 @@ bench.autoscaling`. Partitions' speeds walk at random by at most delta, a consum
 intervals, seed {seed}. A cell is consumers / Rscore / moves; Rscore is the speed that changed hands in an interval, in
 consumers' capacities. MWF is their modified worst fit, which they advise, BFD best fit decreasing. Ours is, of each
 interval's frontier, the plan of least moved weight with no more consumers than MWF has in that interval; its bound is
-what every plan from the same present with so many consumers moves. `--prefer members` takes the end with fewest
-consumers. CPU is ours, for a whole frontier; the last column counts intervals in which no plan so small was found.
+what every plan from the same present with so many consumers moves. Fewest is the frontier's other end, with no more
+consumers than BFD. CPU is for the plan of least moved weight; missed are intervals in which no plan so small was found.
 
 | partitions | delta | work | MWF | ours | bound | share of MWF's | BFD | fewest | share of BFD's | CPU ms | missed |
 |---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_page, emit_tables, tell
-from apportion.cli.parser import PICTURES, Parser, add_output
+from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
@@ -33,6 +33,11 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--all-groups", action="store_true", help="every group of the live cluster")
     for view, meaning in (("offsets", "a row a partition"), ("members", "a row a member"), ("state", "a row a group")):
         parser.add_argument(f"--{view}", action="store_true", help=f"{meaning}, as Kafka's tool has it")
+    parser.add_argument("--time", action="store_true", help="lag in time, its trend and when it is worked off")
+    parser.add_argument(
+        "--window", metavar="SECONDS", type=amount, default=None,
+        help="with --time: over which rates are taken (default: 600; of a live cluster 10)",
+    )  # fmt: skip
     parser.add_argument("--verbose", action="store_true", help="all members and partitions, as -o wide")
     add_output(parser, PICTURES)
 
@@ -52,6 +57,9 @@ def run(args: argparse.Namespace) -> int:
     if not groups:
         tell("the cluster has no consumer groups: nobody has joined one or committed yet")
         return 0
+    if args.time:
+        _time(groups, args)
+        return 0
     standings = [standing(group) for group in groups]
     if args.offsets or args.members or args.state or args.output in ("csv", "ndjson"):
         _views(standings, args)
@@ -60,6 +68,26 @@ def run(args: argparse.Namespace) -> int:
     else:
         _whole(standings[0], args)
     return 0
+
+
+def _time(groups: list[Observed], args: argparse.Namespace) -> None:
+    """Lag in time of each group: its partitions and its members, from what is known of more than one moment."""
+    from apportion.history import measured
+    from apportion.model.build import build
+    from apportion.report import lag_times
+
+    for observed in groups:
+        over_time = source.series(args, observed.name, args.window)
+        if over_time is None:
+            raise Usage("apportion describe", "--time needs a dump, the pipeline's tables or a live cluster: "
+                        "a file tells of one moment only")  # fmt: skip
+        series, window_s, held_since_ms = over_time
+        group = build(observed.raw)
+        times = measured.group_time(group, series, window_s, held_since_ms)
+        tables = [lag_times.partitions(group, times)]
+        if group.M and args.output not in ("csv", "ndjson"):
+            tables.insert(0, lag_times.members(group, times))
+        emit_tables(tables, args.output, lag_times.notes(times, window_s))
 
 
 def standing(observed: Observed) -> ShownGroup:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables
-from apportion.cli.parser import Parser, add_output, amount, one_of, whole
+from apportion.cli.parser import Parser, Usage, add_output, amount, one_of, whole
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
+    from apportion.model.group import Group
 
 DETAILS = (
     "A row for each number of members that makes sense: more members move less now, fewer cost less to run. * marks\n"
@@ -30,8 +31,9 @@ def add_arguments(parser: Parser) -> None:
     """The group, what a member takes, and what may be chosen."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="the group, as describe reads it")
     parser.add_argument(
-        "--capacity", metavar="C", type=amount, required=True,
-        help="work per second that a member of capacity 1 takes; by partitions, how many",
+        "--capacity", metavar="C", type=capacity, required=True,
+        help="work per second that a member of capacity 1 takes; by partitions, how many; or learned: from the\n"
+             "history of a dump or of tables, as fast as members were while they had lag",
     )  # fmt: skip
     parser.add_argument(
         "--by", metavar="WORK", type=one_of(("weight", "lag", "partitions"), "kind of work"), default=None,
@@ -51,6 +53,10 @@ def add_arguments(parser: Parser) -> None:
         "--prefer", metavar="END", type=one_of(("members", "moves"), "preference"), default=None,
         help="members: as few as possible; moves: as little moved as possible (default: what costs least in all)",
     )  # fmt: skip
+    parser.add_argument(
+        "--window", metavar="SECONDS", type=amount, default=None,
+        help="over which rates are measured where the input has a history (default: 600; of a live cluster 10)",
+    )  # fmt: skip
     source.add_group_choice(parser)
     add_output(parser)
 
@@ -60,10 +66,9 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import sizing as shown
     from apportion.sizing.size import size
 
-    described, how = _with_weights(args, source.one(args))
+    group, takes, how = _measured(args, source.one(args))
     result = size(
-        described.group, args.capacity, args.by, args.members, args.prefer,
-        catch_up=args.catch_up, like=args.like, threads=args.threads,
+        group, takes, args.by, args.members, args.prefer, catch_up=args.catch_up, like=args.like, threads=args.threads
     )  # fmt: skip
     if args.output == "json":
         document = result.to_dict()
@@ -73,9 +78,36 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _with_weights(args: argparse.Namespace, described: Observed) -> tuple[Observed, list[str]]:
-    """The group with the weights that are known or can be measured, and how they were come by."""
-    return described, []
+def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, float, list[str]]:
+    """The group with its weights, what a member takes, and how both were come by where they were measured."""
+    from dataclasses import replace
+
+    from apportion.history import measured
+
+    group, how = observed.group, []
+    weights = args.by == "weight" or (args.by is None and group.weight is None)
+    if not (weights and group.weight is None) and args.capacity != "learned":
+        return group, args.capacity, []
+    found = source.series(args, observed.name, args.window)
+    if found is None:
+        if args.capacity == "learned":
+            raise Usage("apportion size", "--capacity learned needs a history: a dump, or the pipeline's tables")
+        return group, args.capacity, []
+    series, window_s, held_since_ms = found
+    if weights and group.weight is None:
+        rates = measured.rates(group, series, window_s)
+        group, how = replace(group, weight=rates.weight), rates.how
+    if args.capacity != "learned":
+        return group, args.capacity, how
+    takes, sentence = measured.learned_capacity(measured.group_time(group, series, window_s, held_since_ms))
+    if takes is None:
+        raise Usage("apportion size", f"--capacity learned: too little to tell, {sentence}; give a number")
+    return group, takes, [*how, sentence]
+
+
+def capacity(text: str) -> float | str:
+    """An argument's type: a number above 0, or ``learned``."""
+    return text if text == "learned" else amount(text)
 
 
 def span(text: str) -> tuple[int, int]:

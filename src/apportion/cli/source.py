@@ -21,6 +21,7 @@ from apportion.errors import BadInput, MissingExtra, Unavailable
 if TYPE_CHECKING:
     from apportion.inputs.config import Connection
     from apportion.inputs.described_group import Observed
+    from apportion.inputs.series import AllSeries
     from apportion.model.plan_json import SavedPlan
 
 
@@ -58,6 +59,26 @@ def one(args: argparse.Namespace) -> Observed:
     from apportion.inputs import sniff
 
     return sniff.the_one(many(args), called(args.file or "-"))
+
+
+def series(args: argparse.Namespace, group: str, window_s: float | None) -> tuple[AllSeries, float, int | None] | None:
+    """A group's commits and log ends over time, the window, and since when members have held what they hold.
+
+    None where the input is a file or a text, which tells of one moment only.
+    """
+    from apportion.inputs import series as over_time
+
+    if args.file is None and _live_is_meant(args):
+        window_s = window_s or 10
+        tell(f"looking at the group for {window_s:g} s")
+        return over_time.of_cluster(connection(args), group, window_s), window_s, None
+    if args.file is None or not _is_folder(path := _path(args)):
+        return None
+    from apportion.inputs.load_history import load_histories
+
+    generations = load_histories(path).group(group).folded.generations
+    held_since_ms = generations[-1].at if generations else None
+    return over_time.of_folder(path, group), window_s or 600, held_since_ms
 
 
 def plan_or_group(args: argparse.Namespace) -> SavedPlan | Observed:

@@ -63,6 +63,30 @@ def load_histories(path: str | Path) -> GroupHistories:
     return GroupHistories({name: drafts[name].done(name, world) for name in sorted(drafts)}, world)
 
 
+def commits_of(path: str | Path, group: str) -> Iterator[tuple[tuple[str, int], int, int]]:
+    """Every commit of a group as (topic, partition), commit time (ms) and offset, in the order of the records."""
+    for raw in _records(dump_files.find(path).records):
+        try:
+            record = decode(raw.key, raw.value)
+        except UnreadableBytes:
+            continue
+        if isinstance(record, Commit) and record.group == group and record.committed is not None:
+            yield (record.topic, record.partition), record.commit_time or raw.at, record.committed
+
+
+def end_samples(path: str | Path) -> Iterator[tuple[tuple[str, int], int, int]]:
+    """Every sample of a log's end as (topic, partition), time (ms) and end."""
+    return ends_in(dump_files.find(path).ends)
+
+
+def ends_in(files: Iterable[Path]) -> Iterator[tuple[tuple[str, int], int, int]]:
+    """The samples in these files."""
+    for file in files:
+        for row in parquet.read(file, ENDS).to_pylist():
+            if None not in (row["topic"], row["partition"], row["at"], row["end"]):
+                yield (row["topic"], row["partition"]), row["at"], row["end"]
+
+
 @dataclass
 class GroupUnderway:
     """A group while its records are read in order."""

@@ -16,7 +16,7 @@ from apportion.history.fold import OTHERS, Present, of_other_kind
 from apportion.history.group_history import CommittedOffset, GroupHistories, GroupHistory
 from apportion.inputs import parquet
 from apportion.inputs.described_group import Observed
-from apportion.inputs.dump import observed, read_world
+from apportion.inputs.dump import ends_in, observed, read_world
 from apportion.inputs.parquet import BIGINT, BOOLEAN, INT, LIST, TEXT, TIME
 
 _SOURCE: Final = {"source_partition": INT, "source_offset": BIGINT}
@@ -71,6 +71,18 @@ def load_histories(path: str | Path) -> GroupHistories:
         standing, habits = _commits(commits.get(name, []), [event.offset for event in events])
         groups[name] = GroupHistory(name, events, standing, habits, world, others.get(name))
     return GroupHistories(groups, world)
+
+
+def commits_of(path: str | Path, group: str) -> Iterator[tuple[tuple[str, int], int, int]]:
+    """Every commit of a group as (topic, partition), commit time (ms) and offset."""
+    for row in _rows(Path(path), "silver/commits", COMMITS):
+        if row["group"] == group and not row["tombstone"] and row["commit_time"] is not None:
+            yield (row["topic"], row["partition"]), row["commit_time"], row["committed"]
+
+
+def end_samples(path: str | Path) -> Iterator[tuple[tuple[str, int], int, int]]:
+    """Every sample of a log's end as (topic, partition), time (ms) and end."""
+    return ends_in(_files(Path(path), "silver/ends"))
 
 
 def next_offsets(path: str | Path) -> dict[int, int]:

@@ -114,7 +114,12 @@ def least_moved(problem: Problem) -> list[int]:
         weights = [problem.weight[p] for p in mine]
         need = sum(weights) - problem.capacity[m]
         total, _, exact = lightest_set(weights, need)
+        least = total if exact else max(need, 0)
+        huge = [problem.weight[p] for p in problem.held[m] if p in problem.oversize]
+        if huge:
+            # It keeps one of those that no member can take, and nothing beside it, or none of them.
+            least = sum(huge) + sum(weights) - max(max(huge), min(sum(weights), problem.capacity[m]))
         u = problem.process_of[m]
-        over[u] = over.get(u, 0) + (total if exact else max(need, 0))
+        over[u] = over.get(u, 0) + least
         load[u] = load.get(u, 0) + sum(problem.weight[p] for p in problem.held[m])
     return list(accumulate(sorted(load[u] - over[u] for u in load), initial=sum(over.values())))[: max(len(load), 1)]

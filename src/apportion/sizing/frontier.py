@@ -54,7 +54,8 @@ def frontier(problem: Problem, low: int, high: int, swing: float) -> Frontier:
     """
     threads = problem.threads
     bound = _in_processes(least_members(problem), threads)
-    plans = _plans(problem, max(bound, 1), high, swing)
+    # Fewer than are demanded would be made up with idle ones, which a plan for the demanded number beats.
+    plans = _plans(problem, max(bound, low), high, swing)
     if exact.applies(problem):
         plans, bound = _closed(problem, plans, bound, high)
     bounds = least_moved(problem)
@@ -73,23 +74,25 @@ def _in_processes(members: int, threads: int) -> int:
     return -(-members // threads) * threads
 
 
-def _plans(problem: Problem, bound: int, high: int, swing: float) -> list[Candidate]:
-    """Plans from the one that moves least down to the fewest members that the search finds."""
+def _plans(problem: Problem, fewest: int, high: int, swing: float) -> list[Candidate]:
+    """Plans from the one that moves least down to ``fewest`` members, or to the fewest that the search finds."""
     most = max(high // problem.threads, 1)
     first = repair.start(problem, swing, most)
     if first is None:
         return _afresh(problem, high, swing)
     plans = []
     packing: Packing | None = first
-    fewer_by = (first.members - bound) // problem.threads
+    fewer_by = max(first.members - fewest, 0) // problem.threads
     stride = max(1, fewer_by // (STEPS_MAX if len(problem.weight) <= MANY_PARTITIONS else STEPS_MAX // 4))
     effort = repair.EFFORT * stride // max(fewer_by, 1)
     while packing is not None:
         plans.append(_candidate(packing))
-        left = (packing.members - bound) // problem.threads
+        left = (packing.members - fewest) // problem.threads
         if left <= 0:
             break
         packing = repair.shrink(packing, effort, min(stride, left)) or repair.shrink(packing, effort)
+    if plans[-1].members <= fewest:
+        return plans
     return plans + _afresh(problem, min(high, plans[-1].members - problem.threads), swing)
 
 
