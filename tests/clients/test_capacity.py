@@ -6,8 +6,8 @@ import pytest
 
 from apportion.clients.bridge import Bridge, JoiningMember, Settings
 from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.user_data import Claim, Holding, Stateless
 from apportion.errors import BadInput
+from apportion.user_data import Claim, Holding, Stateless
 from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import Subscription, write_subscription
 from apportion.wire.userdata import read_capacity, read_cooperative, read_sticky, without_capacity, write_capacity

@@ -9,21 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from apportion.assignors.failover import Priority
+from apportion.assignors.sticky_stream_join import StreamJoin
 from apportion.clients.bridge import Bridge, Settings
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.topic_metadata import ClientMetadata, describe_topics
-from apportion.clients.user_data import (
-    Claim,
-    InSubscription,
-    InUserData,
-    Priority,
-    Stateless,
-    StreamJoin,
-    UserDataCodec,
-)
 from apportion.errors import UnreadableBytes
 from apportion.model.build import build, build_columns
 from apportion.model.group import Group
+from apportion.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 from apportion.wire.userdata import write_cooperative, write_failover, write_sticky, write_stream_join

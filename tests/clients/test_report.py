@@ -12,9 +12,9 @@ import pytest
 
 from apportion.clients.bridge import Bridge, JoiningMember, Settings, withheld
 from apportion.clients.rebalance import PlannedRebalance
-from apportion.clients.user_data import Claim, Stateless
 from apportion.model.build import build
 from apportion.planning import plan
+from apportion.user_data import Claim, Stateless
 from apportion.wire.subscription import Subscription
 
 DOCS = Path(__file__).parents[2] / "docs"

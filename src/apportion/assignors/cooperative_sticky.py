@@ -9,6 +9,7 @@ from apportion.arrays import Ints
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.solvers.solve import GOALS, best, check_order
+from apportion.user_data import InSubscription, UserDataCodec
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class CooperativeSticky:
     """
 
     name: ClassVar[str] = "cooperative-sticky"
+    memory: ClassVar[UserDataCodec] = InSubscription()
     goals: ClassVar[tuple[str, ...]] = GOALS
     capacities: ClassVar[bool] = True
     cooperative: ClassVar[bool] = True

@@ -10,6 +10,23 @@ import numpy as np
 from apportion.arrays import NOBODY, Ints
 from apportion.model.group import NO_PRIORITY, Group
 from apportion.model.plan import Answer
+from apportion.user_data import Claim, Holding, Stateless, UserDataCodec
+from apportion.wire.partitions import merged
+from apportion.wire.subscription import Subscription
+from apportion.wire.userdata import read_failover, write_failover
+
+
+class Priority(Stateless):
+    """``failover``: a member's priority, and what it owned, for those who do not preempt."""
+
+    def user_data(self, holding: Holding) -> bytes | None:
+        """Priority, owned, generation."""
+        return write_failover(holding.priority, holding.owned, holding.generation)
+
+    def read(self, subscription: Subscription) -> Claim:
+        """The same."""
+        memory = read_failover(subscription.user_data)
+        return Claim(merged(memory.owned), memory.generation, priority=memory.priority, lost=memory.lost)
 
 
 @dataclass(frozen=True)
@@ -27,6 +44,7 @@ class Failover:
     """
 
     name: ClassVar[str] = "failover"
+    memory: ClassVar[UserDataCodec] = Priority()
     on_foreign: ClassVar[str] = "stop"
     goals: ClassVar[tuple[str, ...]] = ("incumbent", "priority")
 

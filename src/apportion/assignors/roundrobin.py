@@ -9,6 +9,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.model.group import Group
+from apportion.user_data import Stateless, UserDataCodec
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class RoundRobin:
     """
 
     name: ClassVar[str] = "roundrobin"
+    memory: ClassVar[UserDataCodec] = Stateless()
     goals: ClassVar[tuple[str, ...]] = ()
 
     def assign(self, group: Group) -> Ints:

@@ -9,6 +9,7 @@ from apportion.arrays import Ints
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.solvers.solve import GOALS, best, check_order
+from apportion.user_data import InUserData, UserDataCodec
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Sticky:
     """
 
     name: ClassVar[str] = "sticky"
+    memory: ClassVar[UserDataCodec] = InUserData()
     goals: ClassVar[tuple[str, ...]] = GOALS
     capacities: ClassVar[bool] = True
     order: tuple[str, ...] = GOALS

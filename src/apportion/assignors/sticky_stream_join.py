@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints, distinct
 from apportion.model.claims import judge
 from apportion.model.group import Group
-from apportion.model.plan import Answer
+from apportion.model.plan import Answer, Plan
 from apportion.solvers.equal_shares import equal_shares, max_kept
+from apportion.user_data import Claim, Holding, Stateless, UserDataCodec
+from apportion.wire.subscription import Subscription
+from apportion.wire.userdata import read_epoch, read_stream_join, write_epoch, write_stream_join
+
+
+class StreamJoin(Stateless):
+    """``sticky-stream-join``: the numbers a member had in every joined topic, and the epoch that the leader sent."""
+
+    def user_data(self, holding: Holding) -> bytes | None:
+        """Numbers and epoch; null before the first assignment."""
+        if holding.epoch is None:
+            return None
+        return write_stream_join(tuple(sorted({n for _, ids in holding.owned for n in ids})), holding.epoch)
+
+    def read(self, subscription: Subscription) -> Claim:
+        """The numbers as claims in every topic of the member, the epoch as their generation."""
+        memory = read_stream_join(subscription.user_data)
+        numbers = list(memory.numbers)
+        return Claim({topic: numbers for topic in subscription.topics if numbers}, memory.epoch, lost=memory.lost)
+
+    def tell(self, plan: Plan) -> bytes | None:
+        """The plan's epoch."""
+        epoch: Any = plan.answer.extra.get("epoch")
+        return None if epoch is None else write_epoch(int(epoch))
+
+    def told(self, user_data: bytes | None) -> int | None:
+        """The epoch to bring along."""
+        return read_epoch(user_data)
 
 
 @dataclass(frozen=True)
@@ -27,6 +55,7 @@ class StickyStreamJoin:
     """
 
     name: ClassVar[str] = "sticky-stream-join"
+    memory: ClassVar[UserDataCodec] = StreamJoin()
     on_foreign: ClassVar[str] = "stop"
     assigned_data: ClassVar[bool] = True
     goals: ClassVar[tuple[str, ...]] = ("co-location", "balance", "moves")

@@ -20,13 +20,13 @@ from apportion.clients.foreign import OnForeign, policy
 from apportion.clients.joined_group import JoinedGroup, Memories
 from apportion.clients.rebalance import Causes, OnPlan, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
-from apportion.clients.user_data import Holding, UserDataCodec, codec_of, with_capacity
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
 from apportion.model.group import Group
 from apportion.model.plan import Plan
 from apportion.model.to_names import by_owner, collector_paused
 from apportion.planning import plan as make_plan
+from apportion.user_data import Holding, UserDataCodec, codec_of, with_capacity
 from apportion.wire.assignment import Assignment, read_assignment
 from apportion.wire.assignments import write_assignments
 from apportion.wire.partitions import Held

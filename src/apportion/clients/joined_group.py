@@ -14,9 +14,9 @@ from itertools import chain
 import numpy as np
 
 from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints, ints
-from apportion.clients.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.model.build import ClaimColumns, MemberColumns
 from apportion.model.group import NO_PRIORITY
+from apportion.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.columns import HeldLists, read_held_lists
 from apportion.wire.primitives import text
 from apportion.wire.subscriptions import Subscriptions, read_subscriptions

@@ -1,34 +1,28 @@
-"""What members remember between rebalances, and how each strategy's memory travels.
+"""What members remember between rebalances, and how it travels: the form of a codec, and Kafka's own three.
 
 Three places can carry it: the subscription's own fields (owned, generation: since version 2), its user data, and the
 user data of the assignment that the leader sends. Kafka's strategies are followed to the byte, so that Java members
-read ours and we read theirs. A strategy of your own names one of these by ``memory: ClassVar[Memory]``; without it,
-a cooperative one remembers as ``cooperative-sticky`` does and any other as ``sticky`` does.
+read ours and we read theirs. A strategy names its codec by ``memory: ClassVar[UserDataCodec]``, one of these or one of
+its own beside it in its file; without it, a cooperative one remembers as ``cooperative-sticky`` does and any other as
+``sticky`` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Protocol
 
-from apportion.assignors import Assignor
 from apportion.model.plan import Plan
 from apportion.wire.partitions import Held, merged
 from apportion.wire.subscription import Subscription
 from apportion.wire.userdata import (
     StickyData,
     read_cooperative,
-    read_epoch,
-    read_failover,
     read_sticky,
-    read_stream_join,
     write_capacity,
     write_cooperative,
-    write_epoch,
-    write_failover,
     write_sticky,
-    write_stream_join,
 )
 
 
@@ -57,7 +51,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the leader takes a member to have subscription.
+    """What the leader reads from a member's subscription.
 
     held
         Whether it still holds what it claims, so that nobody else may have it before it lets go.
@@ -161,55 +155,6 @@ class InSubscription(Stateless):
         return Claim(merged(wishes.owned), generation, lost=memory.lost)
 
 
-class StreamJoin(Stateless):
-    """``sticky-stream-join``: the numbers a member had in every joined topic, and the epoch that the leader sent."""
-
-    def user_data(self, holding: Holding) -> bytes | None:
-        """Numbers and epoch; null before the first assignment."""
-        if holding.epoch is None:
-            return None
-        return write_stream_join(tuple(sorted({n for _, ids in holding.owned for n in ids})), holding.epoch)
-
-    def read(self, subscription: Subscription) -> Claim:
-        """The numbers as claims in every topic of the member, the epoch as their generation."""
-        memory = read_stream_join(subscription.user_data)
-        numbers = list(memory.numbers)
-        return Claim({topic: numbers for topic in subscription.topics if numbers}, memory.epoch, lost=memory.lost)
-
-    def tell(self, plan: Plan) -> bytes | None:
-        """The plan's epoch."""
-        epoch: Any = plan.answer.extra.get("epoch")
-        return None if epoch is None else write_epoch(int(epoch))
-
-    def told(self, user_data: bytes | None) -> int | None:
-        """The epoch to bring along."""
-        return read_epoch(user_data)
-
-
-class Priority(Stateless):
-    """``failover``: a member's priority, and what it owned, for those who do not preempt."""
-
-    def user_data(self, holding: Holding) -> bytes | None:
-        """Priority, owned, generation."""
-        return write_failover(holding.priority, holding.owned, holding.generation)
-
-    def read(self, subscription: Subscription) -> Claim:
-        """The same."""
-        memory = read_failover(subscription.user_data)
-        return Claim(merged(memory.owned), memory.generation, priority=memory.priority, lost=memory.lost)
-
-
-CODECS: Final[Mapping[str, UserDataCodec]] = {
-    "range": Stateless(),
-    "roundrobin": Stateless(),
-    "sticky": InUserData(),
-    "cooperative-sticky": InSubscription(),
-    "sticky-stream-join": StreamJoin(),
-    "failover": Priority(),
-}
-"""Strategy name to its memory; others follow the rule at the head of this file."""
-
-
 def with_capacity(codec: UserDataCodec, user_data: bytes | None, capacity: int) -> bytes | None:
     """User data with the member's capacity behind it, where the strategy may ask for it; 1 is said by nothing.
 
@@ -224,11 +169,9 @@ def with_capacity(codec: UserDataCodec, user_data: bytes | None, capacity: int) 
     return (user_data or b"") + write_capacity(capacity)
 
 
-def codec_of(strategy: Assignor) -> UserDataCodec:
-    """The strategy's own ``memory``, else that of its name, else the one that suits its protocol."""
+def codec_of(strategy: object) -> UserDataCodec:
+    """The strategy's own ``memory``; without one a cooperative strategy remembers as Kafka's cooperative one does."""
     own: UserDataCodec | None = getattr(strategy, "memory", None)
     if own is not None:
         return own
-    if strategy.name in CODECS:
-        return CODECS[strategy.name]
     return InSubscription() if getattr(strategy, "cooperative", False) else InUserData()
