@@ -140,10 +140,12 @@ class GroupHistory:
         generations, present = self.folded.generations, self.present
         if present is None:  # of a group that is gone nothing but its history counts
             return what_if(self.name, generations, None, {}, assignors)
+        # Without topic ids, as in the tables that Spark makes: the same rows from both.
+        raw = {name: value for name, value in self.raw.items() if name != "topic_ids"}
         return what_if(
             self.name,
             generations,
-            self.raw if present.readable and present.type not in OTHERS else None,
+            raw if present.readable and present.type not in OTHERS else None,
             self._topics,
             assignors,
         )

@@ -28,7 +28,7 @@ COLUMNS: Final = tuple(field.name for field in fields(ScenarioResult))
 """Of a row of ``gold/whatif`` beside the group's name."""
 
 BY_ARRAYS: Final = frozenset(
-    ("range", "roundrobin", "sticky", "cooperative-sticky", "sticky-stream-join", "failover", "streams")
+    ("range", "broker-range", "roundrobin", "sticky", "cooperative-sticky", "sticky-stream-join", "failover", "streams")
 )
 """Strategies of ours that see names by their order alone, and no lag."""
 BY_LAG: Final = frozenset(("lag-aware",))
