@@ -206,5 +206,5 @@ def test_it_ends_at_once_when_it_is_told_to(server: Serving) -> None:
         stream.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert stream.recv(15) == b"HTTP/1.1 200 OK"
         other.process.terminate()
-        until(lambda: other.process.poll() is not None, 25)
+        assert until(lambda: [other.process.poll()] if other.process.poll() is not None else None, 25) == [0]
         stream.close()

@@ -16,6 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apportion.errors import UnknownName
 from apportion.inputs.cluster_round import SeenGroup, TopicLog
+from apportion.inputs.config import Connection
+from apportion.inputs.properties import Properties
+from apportion.serve.answers import Answers
+from apportion.serve.collector import Collector
 from apportion.serve.end_times import EndTimes
 from apportion.serve.metrics import BY_NAME, CAUSES, EMPTY, Renderer, chosen
 from apportion.serve.names import shown_ids
@@ -115,6 +119,9 @@ def test_beyond_the_bound_partitions_are_left_out_before_groups_and_how_many_is_
     bounded = Renderer(settings).render(one, time.time())
     assert bounded.series == 600
     assert bounded.left_out == whole.series - 600
+    answers = Answers(Collector(replace(settings, tail=False), Connection("127.0.0.1:1", Properties())))
+    answers.collector._publish(one)
+    assert answers.notes(one)[-1].startswith(f"{bounded.left_out:,} series are beyond the bound of 600 and are not")
     found = samples(settings, one)
     assert len(found["kafka_consumergroup_group_sum_lag"]) == 20
     assert "kminion_kafka_consumer_group_topic_partition_lag" not in found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import math
 import threading
 import time
@@ -22,6 +23,7 @@ from apportion.serve.state import GroupState, Snapshot
 
 Summaries = Mapping[str, dict[str, Any]]
 """Group to its row of the page's list."""
+log = logging.getLogger("apportion.serve")
 KEPT_PLANS: Final = 64
 """Groups whose drawn plans are kept, the last asked for."""
 
@@ -51,7 +53,21 @@ class Answers:
         summaries = {name: summary(state) for name, state in sorted(snapshot.groups.items())}
         rendered = self._renderer.render(snapshot, time.time())
         with self._lock:
-            self.snapshot, self.summaries, self.rendered = snapshot, summaries, rendered
+            before, self.rendered = self.rendered, rendered
+            self.snapshot, self.summaries = snapshot, summaries
+        if rendered.left_out and not before.left_out:
+            log.warning("%s", self._beyond())
+
+    def _beyond(self) -> str:
+        bound, left_out = self.settings.most_series, self.rendered.left_out
+        return (
+            f"{left_out:,} series are beyond the bound of {bound:,} and are not scraped, those of partitions first: "
+            "choose families with --names, or raise --max-series."
+        )
+
+    def notes(self, snapshot: Snapshot) -> list[str]:
+        """What the page and the API say above everything."""
+        return [*snapshot.notes(), *([self._beyond()] if self.rendered.left_out else [])]
 
     # -- page -------------------------------------------------------------------------------------------------------
 
@@ -65,7 +81,7 @@ class Answers:
         with self._lock:
             snapshot = self.snapshot
             if self._page[0] != snapshot.number:
-                data = {"number": snapshot.number, "notes": snapshot.notes()}
+                data = {"number": snapshot.number, "notes": self.notes(snapshot)}
                 text = page.render(
                     list(self.summaries.values()), title=f"Consumer groups of {self.title}", source="live",
                     at=pages.moment(int(snapshot.at * 1000)), live=data,
@@ -83,7 +99,7 @@ class Answers:
             snapshot, now = self.snapshot, self.summaries
         had = before or {}
         data = {
-            "number": snapshot.number, "at": pages.moment(int(snapshot.at * 1000)), "notes": snapshot.notes(),
+            "number": snapshot.number, "at": pages.moment(int(snapshot.at * 1000)), "notes": self.notes(snapshot),
             "whole": before is None, "groups": [one for name, one in now.items() if had.get(name) != one],
             "gone": [name for name in had if name not in now],
         }  # fmt: skip
@@ -151,7 +167,7 @@ class Answers:
         })  # fmt: skip
 
     def _about(self, snapshot: Snapshot) -> dict[str, Any]:
-        return {"at": pages.moment(int(snapshot.at * 1000)), "notes": snapshot.notes()}
+        return {"at": pages.moment(int(snapshot.at * 1000)), "notes": self.notes(snapshot)}
 
     def ready(self) -> tuple[bool, bytes]:
         """Whether the cluster was reached by the last round, and why not."""

@@ -80,6 +80,11 @@ class _Uvicorn(uvicorn.Server):
             self._server.answers.connections_of(lambda: len(self.server_state.connections))
             self._on_start(port)
 
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """End in good order; uvicorn would send the signal again, and what comes after it would not be closed."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
     async def shutdown(self, sockets: Any = None) -> None:
         """End."""
         self._server.hub.close()
