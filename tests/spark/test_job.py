@@ -23,7 +23,7 @@ from tests.spark.test_sinks import bytes_of
 
 from apportion.demo import dump as recorded
 from apportion.errors import BadInput, UnknownName
-from apportion.spark import job, schemas, sinks, sources, tables_page
+from apportion.spark import job, schemas, sinks, sources
 from apportion.spark.location import locate
 from apportion.spark.privacy import Personal, nameless_body
 
@@ -239,11 +239,6 @@ def test_what_a_classic_member_said_goes_too() -> None:
     assert '"metadata":""' in str(nameless_body(body, "hash"))
     with pytest.raises(BadInput):
         Personal(3, "forget")
-
-
-def test_the_page_of_tables_is_what_the_schemas_say() -> None:
-    """Made by ``python -m apportion.spark.tables_page docs/tables.md``."""
-    assert (Path(__file__).parents[2] / "docs" / "tables.md").read_text(encoding="utf-8") == tables_page.page()
 
 
 def test_the_questions_of_the_docs_have_answers(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

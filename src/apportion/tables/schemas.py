@@ -1,0 +1,535 @@
+"""Every table of the pipeline: its columns, what they mean, when they are null, and the order of its rows.
+
+All that speaks of columns is made from this file: Spark's types and Arrow's, ``docs/tables.md``, the data contract and
+dbt's sources (``python -m apportion.tables.documents docs``). All columns are nullable for an engine; which ones really
+can be null stands here. Times are UTC. Columns may be added, never renamed.
+
+``silver/ends`` holds every sample that was ever taken, ``silver/topics`` the newest alone; ``silver/gaps`` says which
+offsets are missing, so a record at offset ``b`` follows one at ``a`` completely if no gap of their partition has
+``after_offset >= a and before_offset <= b``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_STRING, _INT, _LONG, _BOOLEAN, _TIME, _BINARY = "string", "int", "bigint", "boolean", "timestamp", "binary"
+
+
+@dataclass(frozen=True)
+class Many:
+    """A list of values of one type; ``nulls`` says whether an engine may take one of them for null."""
+
+    element: Kind
+    nulls: bool = True
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column with its meaning, and when it is null ("" for never)."""
+
+    name: str
+    kind: Kind
+    comment: str
+    null: str = ""
+
+
+@dataclass(frozen=True)
+class Struct:
+    """Named values."""
+
+    columns: Sequence[Column]
+
+
+Kind = str | Many | Struct
+"""``string``, ``int`` (32 bits), ``bigint`` (64), ``double``, ``boolean``, ``timestamp``, ``binary``, or a shape."""
+
+_STRINGS: Final = Many(_STRING)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table.
+
+    rows
+        What one row stands for.
+    columns
+        In the order of the files.
+    order
+        Columns that sort the rows; together they tell two rows apart.
+    day
+        The column whose UTC day a file holds; None where the table is a whole.
+    """
+
+    rows: str
+    columns: Struct
+    order: tuple[str, ...]
+    day: str | None = None
+
+
+def column(name: str, kind: Kind, comment: str, null: str = "") -> Column:
+    """A column with its meaning, and when it is null ("" for never)."""
+    return Column(name, kind, comment, null)
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """The Arrow form of a table's columns: times in microseconds of UTC, every column nullable."""
+    import pyarrow as pa
+
+    return pa.schema([pa.field(one.name, _arrow(one.kind)) for one in table.columns.columns])
+
+
+def _arrow(kind: Kind) -> pa.DataType:
+    import pyarrow as pa
+
+    if isinstance(kind, Many):
+        return pa.list_(pa.field("element", _arrow(kind.element), nullable=kind.nulls))
+    if isinstance(kind, Struct):
+        return pa.struct([pa.field(one.name, _arrow(one.kind)) for one in kind.columns])
+    plain = {
+        "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64(),
+        "boolean": pa.bool_(), "timestamp": pa.timestamp("us", tz="UTC"), "binary": pa.binary(),
+    }  # fmt: skip
+    return plain[kind]
+
+
+# -- pieces ----------------------------------------------------------------------------------------------------------
+
+HELD: Final = Many(
+    Struct(
+        [
+            column("topic", _STRING, "topic"),
+            column("partitions", Many(_INT), "partition ids, in the order of the bytes"),
+        ]
+    )
+)
+"""Partitions topic by topic."""
+
+_SOURCE: Final = [
+    column("source_partition", _INT, "partition of `__consumer_offsets` that held the record"),
+    column("source_offset", _LONG, "offset of the record there: within a group, the order of events"),
+]
+_AT: Final = column("at", _TIME, "the record's timestamp")
+_TOMBSTONE: Final = column("tombstone", _BOOLEAN, "the record has no value: it deletes its key")
+
+MEMBER: Final = Struct(
+    [
+        column("member_id", _STRING, "id that the coordinator gave"),
+        column("instance_id", _STRING, "`group.instance.id`", "a dynamic member"),
+        column("client_id", _STRING, "`client.id`; personal data"),
+        column("host", _STRING, "address as the broker saw it; personal data"),
+        column("rack", _STRING, "`client.rack`", "not set"),
+        column("topics", _STRINGS, "its subscription; empty where its bytes are not ours to read"),
+        column("owned", HELD, "what it said it owned when it joined"),
+        column("owned_generation", _INT, "the generation of `owned`", "none said"),
+        column("assigned", HELD, "what the leader gave it"),
+        column("user_data", _BINARY, "its subscription's user data; personal data", "none sent"),
+        column("rebalance_timeout_ms", _INT, "rebalance timeout", "value version 0"),
+        column("session_timeout_ms", _INT, "session timeout"),
+        column("unreadable", _STRING, "why its subscription or assignment could not be read", "they could"),
+    ]
+)
+"""One member of a classic generation."""
+
+# -- bronze ----------------------------------------------------------------------------------------------------------
+
+RECORDS: Final = Table(
+    "a record of `__consumer_offsets` as it came",
+    Struct(
+        [
+            column("key", _BINARY, "the record's key", "a record without one"),
+            column("value", _BINARY, "the record's value", "a tombstone"),
+            column("topic", _STRING, "`__consumer_offsets`"),
+            column("partition", _INT, "its partition"),
+            column("offset", _LONG, "its offset"),
+            column("timestamp", _TIME, "its timestamp"),
+            column("timestampType", _INT, "0: the producer's, 1: the broker's"),
+        ]
+    ),
+    ("partition", "offset"),
+)
+
+ENDS: Final = Table(
+    "the ends of a partition's log at one moment",
+    Struct(
+        [
+            column("topic", _STRING, "topic"),
+            column("partition", _INT, "partition"),
+            column("begin", _LONG, "log start offset"),
+            column("end", _LONG, "high watermark"),
+            column("last_stable", _LONG, "last stable offset: where `read_committed` ends"),
+            column("at", _TIME, "when it was sampled"),
+        ]
+    ),
+    ("topic", "partition", "at"),
+)
+
+TOPICS: Final = Table(
+    "a partition of a topic, when the log ends were sampled",
+    Struct(
+        [
+            column("topic", _STRING, "topic"),
+            column("topic_id", _STRING, "its id as Kafka prints it, 22 characters", "unknown"),
+            column("partition", _INT, "partition"),
+            column("racks", _STRINGS, "racks that hold a replica; empty where brokers have none"),
+        ]
+    ),
+    ("topic", "partition"),
+)
+
+# -- silver ----------------------------------------------------------------------------------------------------------
+
+COMMITS: Final = Table(
+    "a committed offset, or its deletion (key types 0 and 1)",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column("topic", _STRING, "topic"),
+            column("partition", _INT, "partition"),
+            column("committed", _LONG, "next offset to read", "tombstone"),
+            column("leader_epoch", _INT, "leader epoch of the last message read", "tombstone, or none said"),
+            column("metadata", _STRING, "free text of the client", "tombstone"),
+            column("commit_time", _TIME, "when it was committed", "tombstone, or 292,000 years away"),
+            column("expire_time", _TIME, "when it expires", "no time of its own (all but value version 1)"),
+            column("topic_id", _STRING, "id of the topic", "tombstone, or none said"),
+            _TOMBSTONE,
+            column("value_version", _INT, "version of the value", "tombstone"),
+            *_SOURCE,
+            _AT,
+            column("key_type", _INT, "0 or 1"),
+        ]
+    ),
+    ("source_partition", "source_offset"),
+    "at",
+)
+
+GENERATIONS: Final = Table(
+    "a record of a classic group: a generation, or the group's deletion (key type 2)",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column("generation", _INT, "generation", "tombstone"),
+            column("protocol_type", _STRING, "`consumer`, `connect`, ..., or empty", "tombstone"),
+            column("protocol", _STRING, "the strategy that the members agreed on", "tombstone, or no members"),
+            column("leader", _STRING, "member id of the leader", "tombstone, or no members"),
+            _TOMBSTONE,
+            _AT,
+            column("members", Many(MEMBER), "its members; none in a tombstone"),
+            *_SOURCE,
+            column("state_time", _TIME, "when the group entered its state", "tombstone, or value version below 2"),
+            column("value_version", _INT, "version of the value", "tombstone"),
+        ]
+    ),
+    ("source_partition", "source_offset"),
+    "at",
+)
+
+EPOCHS: Final = Table(
+    "a record of a group whose broker assigns: KIP-848 (key types 3 to 8), share (10 to 15), streams (17, 19 to 23)",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column(
+                "key_type",
+                _INT,
+                "3, 11, 17 group; 4, 15 topics; 5, 10, 19 member; 6, 12, 20 target; 7, 13, 21 target of a member; "
+                "8, 14, 22 current; 23 topology",
+            ),
+            column("member_id", _STRING, "member id", "key types of a whole group"),
+            column("epoch", _INT, "epoch of types 3, 6, 8, 11, 12, 14, 17, 20, 22", "tombstone, or another type"),
+            _TOMBSTONE,
+            column("body", _STRING, "the value as Kafka's JSON", "tombstone"),
+            *_SOURCE,
+            _AT,
+            column("value_version", _INT, "version of the value", "tombstone"),
+        ]
+    ),
+    ("source_partition", "source_offset"),
+    "at",
+)
+
+REJECTS: Final = Table(
+    "a record that could not be read",
+    Struct(
+        [
+            *_SOURCE,
+            column("reason", _STRING, "what was found, and at which byte"),
+            column("key", _BINARY, "the key, whole", "a record without one"),
+            column("value", _BINARY, "the value, whole", "a tombstone"),
+            _AT,
+        ]
+    ),
+    ("source_partition", "source_offset"),
+    "at",
+)
+
+COUNTS: Final = Table(
+    "how many records of one kind were read; rejects are not counted here",
+    Struct(
+        [
+            column("key_type", _INT, "type of the key; 9, 16, 18 and from 24 on only counted"),
+            column("value_version", _INT, "version of the value", "tombstone"),
+            _TOMBSTONE,
+            column("records", _LONG, "how many"),
+        ]
+    ),
+    ("key_type", "tombstone", "value_version"),
+)
+
+GAPS: Final = Table(
+    "a run of offsets of `__consumer_offsets` that holds no record: compaction, a transaction's marker, or a gap",
+    Struct(
+        [
+            column("source_partition", _INT, "partition of `__consumer_offsets`"),
+            column("after_offset", _LONG, "last offset before the gap; -1 at the beginning of the log"),
+            column("before_offset", _LONG, "first offset after the gap"),
+            column("missing", _LONG, "offsets between the two"),
+        ]
+    ),
+    ("source_partition", "after_offset"),
+)
+
+# -- gold ------------------------------------------------------------------------------------------------------------
+
+NEWEST: Final = Table(
+    "the newest commit that stands, for each group and partition",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column("topic", _STRING, "topic"),
+            column("partition", _INT, "partition"),
+            column("committed", _LONG, "next offset to read"),
+            column("leader_epoch", _INT, "leader epoch of the last message read", "none said"),
+            column("metadata", _STRING, "free text of the client"),
+            column("commit_time", _TIME, "when it was committed"),
+            column("topic_id", _STRING, "id of the topic", "none said"),
+            *_SOURCE,
+        ]
+    ),
+    ("group", "topic", "partition"),
+)
+
+LAG: Final = Table(
+    "how far a group is behind on a partition",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column("topic", _STRING, "topic"),
+            column("partition", _INT, "partition"),
+            column("committed", _LONG, "next offset to read", "never committed"),
+            column("begin", _LONG, "log start offset", "unknown topic"),
+            column("end", _LONG, "high watermark", "unknown topic"),
+            column("last_stable", _LONG, "last stable offset", "unknown topic"),
+            column("raw_lag", _LONG, "`end - committed`, negative where the commit is ahead", "either is unknown"),
+            column("lag", _LONG, "messages that can still be read", "unknown"),
+            column("status", _STRING, "ok, ahead, expired_data, never_committed, unknown_topic, unsubscribed, invalid"),
+            column("stable_lag", _LONG, "as `lag`, for a `read_committed` reader: up to `last_stable`", "unknown"),
+            column(
+                "seconds",
+                "double",
+                "how long ago the log end was where the commit is",
+                "under two samples, or older",
+            ),
+            column("lost", _LONG, "messages that retention deleted unread", "unknown"),
+            column("commit_time", _TIME, "when it was committed", "never committed"),
+            column("sampled_at", _TIME, "when the log ends were sampled", "unknown topic"),
+        ]
+    ),
+    ("group", "topic", "partition"),
+)
+
+ROLE: Final = Struct(
+    [
+        column("role", _STRING, "active, standby or warmup task; of a share group: shared, or target"),
+        column("of", _STRING, "sub-topology, or a share group's topic"),
+        column("numbers", Many(_INT, nulls=False), "task numbers, or partitions"),
+    ]
+)
+"""What a member of a streams or share group has in one role."""
+
+GROUP_MEMBER: Final = Struct(
+    [
+        column("member_id", _STRING, "id that the coordinator, or the member, gave"),
+        column("instance_id", _STRING, "`group.instance.id`", "a dynamic member"),
+        column("client_id", _STRING, "`client.id`; personal data"),
+        column("host", _STRING, "address as the broker saw it; personal data"),
+        column("rack", _STRING, "`client.rack`", "not set"),
+        column("assigned", HELD, "what it owns"),
+        column("process_id", _STRING, "process of a streams group's member", "another type"),
+        column("roles", Many(ROLE), "tasks of a streams group's member, partitions of a share group's; else none"),
+    ]
+)
+"""A member as it stands at the end."""
+
+STATE_MEMBER: Final = Struct(
+    [
+        *GROUP_MEMBER.columns,
+        column("topics", _STRINGS, "its subscription"),
+        column("session_timeout_ms", _INT, "session timeout", "a KIP-848 member"),
+    ]
+)
+"""The same with what it wants."""
+
+PARTITION: Final = Struct(
+    [
+        column("partition", _INT, "partition"),
+        column("racks", _STRINGS, "racks that hold a replica", "unknown"),
+        column("begin", _LONG, "log start offset", "unknown"),
+        column("end", _LONG, "high watermark", "unknown"),
+        column("last_stable", _LONG, "last stable offset", "unknown"),
+    ]
+)
+
+TOPIC: Final = Struct(
+    [
+        column("topic", _STRING, "topic"),
+        column("topic_id", _STRING, "its id", "unknown"),
+        column("partitions", Many(PARTITION), "its partitions"),
+    ]
+)
+
+COMMITTED: Final = Struct(
+    [
+        column("topic", _STRING, "topic"),
+        column("partition", _INT, "partition"),
+        column("committed", _LONG, "next offset to read"),
+    ]
+)
+
+GROUPS: Final = Table(
+    "a group as it stands at the end",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column("type", _STRING, "classic, consumer, simple (commits alone), or another name of Kafka's"),
+            column("state", _STRING, "Stable or Empty"),
+            column("protocol", _STRING, "the strategy", "empty or simple group"),
+            column("generation", _INT, "generation, or epoch", "simple group"),
+            column("members", Many(GROUP_MEMBER), "its members"),
+        ]
+    ),
+    ("group",),
+)
+
+REBALANCES: Final = Table(
+    "a rebalance: a group's record and the one before it",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column("source_offset", _LONG, "offset of the later record"),
+            column("generation", _INT, "its generation"),
+            column("previous_generation", _INT, "the generation of the earlier record"),
+            column("cause", _STRING, "why, as far as the records tell"),
+            column("members", _INT, "members after it"),
+            column("joined", _STRINGS, "member ids that came"),
+            column("left", _STRINGS, "member ids that went"),
+            column(
+                "moved", _INT, "partitions that changed their owner; in a streams group active tasks, here and below"
+            ),
+            column("kept", _INT, "partitions that kept their owner"),
+            column("given", _INT, "partitions that had no owner"),
+            column("needless", _INT, "moves beyond the proved minimum", "no proof"),
+            column("duration_ms", _LONG, "from the end of the join to the assignment", "unknown"),
+            column("complete", _BOOLEAN, "nothing between the two records can be hidden"),
+            column("at", _TIME, "the later record's timestamp"),
+            column("kind", _STRING, "classic; consumer or streams for an epoch: targets, one row on key type 6 or 20"),
+            column("skipped", _INT, "generations between the two that left no record: rebalances that were broken off"),
+            column("handed", _INT, "of `given`: what another living member had given up the round before"),
+            column("dropped", _INT, "partitions that had an owner and have none"),
+        ]
+    ),
+    ("group", "source_offset"),
+    "at",
+)
+
+WHATIF: Final = Table(
+    "what a strategy would have done with a group, under a scenario",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column("assignor", _STRING, "strategy"),
+            column("scenario", _STRING, "scenario"),
+            column("generations", _INT, "generations walked"),
+            column("moves", _LONG, "partitions moved in all", "error"),
+            column("load_min", _INT, "fewest partitions of a member, at the end", "error, or nobody"),
+            column("load_max", _INT, "most partitions of a member, at the end", "error, or nobody"),
+            column("rack_misses", _INT, "partitions whose owner is in none of their racks", "racks unknown"),
+            column("lag_max", _LONG, "lag of the most loaded member", "lag unknown"),
+            column("error", _STRING, "why there is no answer", "there is one"),
+            column(
+                "moves_then",
+                _LONG,
+                "partitions that really moved between members that stayed",
+                "not a replay, or error",
+            ),
+            column("proof", _STRING, "goals whose answer is proved best, with commas", "none, or a replay"),
+        ]
+    ),
+    ("group", "scenario", "assignor"),
+)
+
+GROUP_STATE: Final = Table(
+    "all that a strategy needs to know of a group's present: the arrays that gold/whatif is made from",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column("type", _STRING, "as in gold/groups"),
+            column("state", _STRING, "Stable or Empty"),
+            column("protocol", _STRING, "the strategy", "empty or simple group"),
+            column("generation", _INT, "generation, or epoch", "simple group"),
+            column("readable", _BOOLEAN, "whether the members' bytes are those of consumers"),
+            column("members", Many(STATE_MEMBER), "its members"),
+            column(
+                "topics",
+                Many(TOPIC),
+                "topics that it wants, ever wanted or has commits on, as far as they are known",
+            ),
+            column("commits", Many(COMMITTED), "its standing commits"),
+        ]
+    ),
+    ("group",),
+)
+
+VERDICTS: Final = Table(
+    "Burrow's word on a group's partition",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column("topic", _STRING, "topic"),
+            column("partition", _INT, "partition"),
+            column("verdict", _STRING, "OK, WARN, STALL, REWIND or STOP"),
+            column("lag", _LONG, "messages that can still be read", "unknown"),
+            column("window", _INT, "commits that were looked at, at most ten"),
+            column("first_commit", _TIME, "when the oldest of them was made"),
+            column("last_commit", _TIME, "when the newest of them was made"),
+        ]
+    ),
+    ("group", "topic", "partition"),
+)
+
+TABLES: Final[dict[str, Table]] = {
+    "silver/commits": COMMITS,
+    "silver/generations": GENERATIONS,
+    "silver/epochs": EPOCHS,
+    "silver/rejects": REJECTS,
+    "silver/counts": COUNTS,
+    "silver/gaps": GAPS,
+    "silver/ends": ENDS,
+    "silver/topics": TOPICS,
+    "gold/commits": NEWEST,
+    "gold/lag": LAG,
+    "gold/groups": GROUPS,
+    "gold/rebalances": REBALANCES,
+    "gold/group_state": GROUP_STATE,
+    "gold/verdicts": VERDICTS,
+    "gold/whatif": WHATIF,
+}
+"""Folder below the output -> table, in the order they are made."""
+
+BRONZE: Final[dict[str, Table]] = {"records": RECORDS, "ends": ENDS, "topics": TOPICS}
+"""The tables of a dump."""
