@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -112,6 +113,27 @@ def write_dump(folder: Path, size: Size) -> None:
     write_ends(folder, size)
 
 
+LATER: Final = 1_000_000_000
+"""Offset of the first record of ``write_more``, and its milliseconds after the start."""
+
+
+def write_more(folder: Path, size: Size, every: int = 100) -> int:
+    """A file more in a dump: of one group in so many another generation and a commit on each partition; how many."""
+    held = size.held()
+    some = [number for number in range(size.groups) if number % every == every // 2]
+    pairs: list[tuple[int, Pair]] = []
+    for number in some:
+        pairs.append((number, generation(number, held[number], 4, 3)))
+        for p in range(held[number]):
+            key = write.commit_key(group(number), f"topic-{number}", p)
+            value = write.commit_value(
+                size.commits + p % 50, leader_epoch=5, commit_time=START_MS + LATER, topic_id=topic_id(number)
+            )
+            pairs.append((number, (key, value)))
+    pq.write_table(_records(pairs, LATER), folder / "records" / "part-more.parquet")
+    return len(some)
+
+
 def _records(chunk: list[tuple[int, Pair]], at: int) -> pa.Table:
     numbers = range(at, at + len(chunk))
     columns = [
@@ -127,14 +149,14 @@ def _records(chunk: list[tuple[int, Pair]], at: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schemas.arrow_schema(schemas.RECORDS))
 
 
-def write_ends(folder: Path, size: Size) -> None:
-    """``ends.parquet`` and ``topics.parquet`` of the made-up topics."""
+def write_ends(folder: Path, size: Size, later: int = 0) -> None:
+    """``ends.parquet`` and ``topics.parquet`` of the made-up topics, so many messages later."""
     places = [(number, p) for number, count in enumerate(size.held()) for p in range(count)]
     n = len(places)
     topics = pa.array([f"topic-{number}" for number, _ in places])
     parts = pa.array([p for _, p in places], pa.int32())
-    whole = pa.array([size.commits + 100] * n, pa.int64())
-    at = pa.array([(START_MS + size.commits) * 1000] * n, pa.timestamp("us", tz="UTC"))
+    whole = pa.array([size.commits + 100 + later] * n, pa.int64())
+    at = pa.array([(START_MS + size.commits + later * LATER) * 1000] * n, pa.timestamp("us", tz="UTC"))
     ends = [topics, parts, pa.array([0] * n, pa.int64()), whole, whole, at]
     pq.write_table(pa.Table.from_arrays(ends, schema=schemas.arrow_schema(schemas.ENDS)), folder / "ends.parquet")
     ids = pa.array([uuid_text(topic_id(number)) for number, _ in places])

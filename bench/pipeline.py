@@ -19,10 +19,11 @@ from pathlib import Path
 
 from apportion.errors import Unavailable
 from apportion.spark import decode, job, session, sources
-from bench.made_log import OFFSETS_PARTITIONS, Size, load, write_dump, write_ends
+from bench.made_log import OFFSETS_PARTITIONS, Size, load, write_dump, write_ends, write_more
 from bench.meter import Cost, Meter, cpu_seconds
 
 STAGES = ("capture", "decode alone", "silver", "gold", "what-if")
+AGAIN = ("1 % of the groups", "log ends moved", "nothing new")
 GOLD = ("commits", "groups", "rebalances", "lag", "group_state", "verdicts")
 QUIET_TURNS = 3
 
@@ -47,12 +48,29 @@ def measured(size: Size, spark: object, turns: int) -> dict[str, Cost]:
         meter.begin("silver")
         made = job.build(dump, Path(name) / "out", spark=spark, progress=progress)  # type: ignore[arg-type]
         meter.begin("")
+        _again(size, dump, Path(name) / "out", spark, meter)
     expected = {"gold/group_state": size.groups, "gold/lag": min(sum(size.held()), size.commits)}
     if short := {name: made.rows[name] for name, rows in expected.items() if made.rows[name] < rows}:
         raise RuntimeError(f"rows are missing: {short}, needed {expected}")
     costs = meter.costs
     costs["gold"] = sum((costs[table] for table in GOLD), Cost())
     return costs
+
+
+def _again(size: Size, dump: Path, out: Path, spark: object, meter: Meter) -> None:
+    """Incremental builds: new records of one group in a hundred, other log ends alone, nothing at all."""
+    for stage in AGAIN:
+        if stage == AGAIN[0]:
+            write_more(dump, size)
+        if stage == AGAIN[1]:
+            write_ends(dump, size, later=1)
+        meter.begin(stage)
+        built = job.build(dump, out, spark=spark)  # type: ignore[arg-type]
+        meter.begin("")
+        if built.whole:
+            raise RuntimeError(f"an incremental build was whole: {built.whole}")
+        told = f"{built.new_records} records, {built.touched_groups} groups touched, {built.planned_groups} planned"
+        print(f"    {time.strftime('%X')} {stage}: {told}", file=sys.stderr, flush=True)
 
 
 def _capture(size: Size, dump: Path, spark: object, meter: Meter) -> None:
@@ -111,6 +129,13 @@ def page(half: dict[str, Cost], whole: dict[str, Cost], size: Size, load_before:
         if stage in whole:
             lines.append(_line(stage, half[stage], whole[stage], size))
     lines += ["", "Of gold: " + ", ".join(f"{t} {whole[t].wall_s:.1f} s ({whole[t].cpu_s:.1f} CPU)" for t in GOLD)]
+    full = sum((whole[stage] for stage in ("silver", "gold", "what-if")), Cost())
+    lines += ["", "| build | wall s | CPU s | of a full build's CPU |", "|---|---:|---:|---:|"]
+    lines.append(f"| full | {full.wall_s:.1f} | {full.cpu_s:.1f} | 100 % |")
+    lines += [
+        f"| {s} | {whole[s].wall_s:.1f} | {whole[s].cpu_s:.1f} | {100 * whole[s].cpu_s / full.cpu_s:.0f} % |"
+        for s in AGAIN
+    ]
     return "\n".join([*lines, "", *_estimate(whole, size)])
 
 

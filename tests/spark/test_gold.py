@@ -212,7 +212,8 @@ def test_an_error_of_one_group_lands_in_its_row(spark: Any, made: Made) -> None:
         name: read_table(spark, made.out, f"silver/{name}", schemas.TABLES[f"silver/{name}"])
         for name in ("generations", "epochs", "commits", "gaps", "topics")
     }
-    told = histories.histories(*silver.values())
+    names = histories.topic_names(silver["commits"], silver.pop("topics"))
+    told = histories.histories(silver["generations"], silver["epochs"], silver["commits"], silver["gaps"], names)
     state = read_table(spark, made.out, "gold/group_state", schemas.GROUP_STATE)
     rows = whatif.whatif(state, told, ["range", "no-such"]).where("`group` = 'lags'").collect()
     errors = {row["assignor"]: row["error"] for row in rows}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Final
 
@@ -48,14 +48,23 @@ class BrokerUniform:
     def assign(self, group: Group) -> Answer:
         """Return (P,) the member that owns each partition."""
         tables = _Tables(group)
+        answer = self._answer(tables)
+        prediction = _prediction(tables, answer.owner)
+        certificate = _Certificate(tables.equal, prediction, tables.unknown)
+        return replace(answer, extra={"prediction": prediction}, certificate=certificate)
+
+    def unjudged(self, group: Group) -> Answer:
+        """The same plan without the word on how sure it is, which costs as much as some more plans."""
+        return self._answer(_Tables(group))
+
+    def _answer(self, tables: _Tables) -> Answer:
+        group = tables.group
         owner = uniform(tables.problem(AS_LOADED))
-        prediction = _prediction(tables, owner)
         proof = dict.fromkeys(self.goals, "heuristic")
         if tables.equal and not group.has_capacities:
             fewest = np.array_equal(tables.previous[group.wanted], group.owner[group.wanted])
             proof = {"balance": "optimal", "moves": "optimal" if fewest else "heuristic"}
-        certificate = _Certificate(tables.equal, prediction, tables.unknown)
-        return Answer(owner, proof, extra={"prediction": prediction}, certificate=certificate)
+        return Answer(owner, proof)
 
 
 @dataclass(frozen=True)

@@ -10,25 +10,25 @@ from apportion.cli.output import emit_json, emit_tables, tell
 from apportion.cli.parser import Parser, Usage, add_output, one_of, whole
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from apportion.spark.job import TableStatus
 
-ACTIONS = ("capture", "build", "rebuild", "status")
+ACTIONS = ("capture", "build", "rebuild", "run", "status")
 _OF: Final = {
-    **dict.fromkeys(("bootstrap_server", "command_config", "context", "service"), ("capture",)),
-    **dict.fromkeys(("allowed_lag", "personal_days", "hash_personal", "assignors"), ("build",)),
-    "form": ("capture", "build", "rebuild"),
-    "dump": ("build", "rebuild"),
+    **dict.fromkeys(("bootstrap_server", "command_config", "context"), ("capture", "run")),
+    **dict.fromkeys(("allowed_lag", "assignors"), ("build", "run")),
+    **dict.fromkeys(("personal_days", "hash_personal", "full"), ("build",)),
+    "service": ("capture",),
+    "form": ("capture", "build", "rebuild", "run"),
+    "dump": ("build", "rebuild", "run"),
 }
 """Options that only some actions have; beside another one they would be passed over without a word."""
 _SAID: Final = {"dump": "from", "assignors": "assignor", "form": "format"}
 SOURCES = ("auto", "connector", "python")
 DETAILS = (
     "capture  reads the records that were not read yet from a cluster into a dump\n"
-    "build    makes every table from a dump (--from DUMP --to TABLES)\n"
+    "build    makes what is new of every table from a dump (--from DUMP --to TABLES)\n"
     "rebuild  makes them anew from the same dump, to the same bytes (--to TABLES)\n"
+    "run      captures and builds every --interval seconds, until it is stopped (--from DUMP --to TABLES)\n"
     "status   how fresh the tables or the dump are (--to PLACE)\n"
     "\n"
     "A place is a local folder, a URI that Spark has a driver for (s3a://bucket/prefix), or catalog.schema.\n"
@@ -41,6 +41,10 @@ EXAMPLES = (
         "the same in less time: what-ifs of two strategies alone",
         "apportion pipeline build --from dump --to tables -A range -A cooperative-sticky",
     ),
+    (
+        "both, again and again",
+        "apportion pipeline run --bootstrap-server localhost:9092 --from dump --to tables --interval 300",
+    ),
     ("how fresh are they?", "apportion pipeline status --to tables"),
 )
 
@@ -49,10 +53,10 @@ def add_arguments(parser: Parser) -> None:
     """What to do, from where, to where."""
     kind = one_of(ACTIONS, "action")
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, type=kind, help=", ".join(ACTIONS))
-    parser.add_argument("--from", metavar="DUMP", dest="dump", help="build, rebuild: the dump")
+    parser.add_argument("--from", metavar="DUMP", dest="dump", help="build, rebuild, run: the dump")
     parser.add_argument(
         "--to", metavar="PLACE",
-        help="capture: the dump; build, rebuild, status: the tables. A local folder, a URI (s3a://bucket/prefix, "
+        help="capture: the dump; build, rebuild, run, status: the tables. A local folder, a URI (s3a://bucket/prefix, "
         "hdfs://...), or catalog.schema",
     )  # fmt: skip
     parser.add_argument(
@@ -62,8 +66,10 @@ def add_arguments(parser: Parser) -> None:
     source.add_connection(parser)
     parser.add_argument("--service", action="store_true", help="capture: again and again, until Ctrl-C")
     parser.add_argument(
-        "--interval", metavar="S", type=whole(1, 86_400), default=60, help="capture --service: seconds (default: 60)"
-    )
+        "--interval", metavar="S", type=whole(1, 86_400), default=60,
+        help="capture --service, run: seconds (default: 60)",
+    )  # fmt: skip
+    parser.add_argument("--full", action="store_true", help="build: everything anew, which gives the same rows")
     parser.add_argument(
         "--source",
         metavar="HOW",
@@ -101,8 +107,10 @@ def run(args: argparse.Namespace) -> int:
             built = job.build(
                 args.dump, args.to, allowed_lag=args.allowed_lag or 0, personal_days=args.personal_days,
             personal="hash" if args.hash_personal else "drop", assignors=args.assignors,
-                form=args.form, progress=step,
+                form=args.form, full=args.full, progress=step,
             )  # fmt: skip
+    elif args.action == "run":
+        return _run(args)
     elif args.action == "rebuild":
         with progress.shown() as step:
             built = job.rebuild(args.to, args.dump, form=args.form, progress=step)
@@ -134,6 +142,22 @@ def _capture(args: argparse.Namespace) -> int:
         interval_s=float(args.interval), source=args.source, form=args.form, progress=tell,
     )  # fmt: skip
     _show(args, job.status(args.to))
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    from apportion.spark import job
+
+    if args.dump is None:
+        raise Usage("apportion pipeline", "run needs --from DUMP, where the records are kept")
+    connection = source.connection(args)
+    rounds = job.run(
+        connection.bootstrap, args.dump, args.to, command_config=connection.properties,
+        interval_s=float(args.interval), source=args.source, form=args.form, allowed_lag=args.allowed_lag or 0,
+        assignors=args.assignors, progress=tell,
+    )  # fmt: skip
+    for _ in rounds:
+        pass
     return 0
 
 

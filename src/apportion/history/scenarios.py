@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -152,8 +152,16 @@ def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str]) -> It
 
 @cache
 def _strategy(name: str) -> Assignor:
-    """A strategy with its default settings, made once."""
-    return find(name)
+    """A strategy with its default settings, made once; how sure a prediction is stands in no row."""
+    strategy = find(name)
+    return cast(Assignor, _Unjudged(strategy)) if hasattr(strategy, "unjudged") else strategy
+
+
+class _Unjudged:
+    """A strategy that predicts, without its word on how sure it is."""
+
+    def __init__(self, strategy: Any) -> None:
+        self.name, self.goals, self.assign = strategy.name, strategy.goals, strategy.unjudged
 
 
 def planned(group: Group, assignor: str, scenario: str) -> Outcome:

@@ -20,7 +20,7 @@ from apportion.history.records import Generation, GenerationMember
 from apportion.history.steps import TopicEntries
 from apportion.model.lag import lag_of
 
-_GROUP: Final = frozenset(("version", "group", "topics", "members"))
+_GROUP: Final = frozenset(("version", "group", "topics", "topic_ids", "members"))
 _MEMBER: Final = frozenset(("instance_id", "client_id", "host", "rack", "topics", "owned", "generation"))
 _ENTRY: Final = frozenset(("partition", "racks", "begin", "end", "committed", "last_stable"))
 _JOINS, _STATIC = "join-", "instance "

@@ -6,7 +6,7 @@ to ``rows.py``, and nothing but bytes and numbers crosses the border. A record l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -111,10 +111,18 @@ def counts(commits: DataFrame, generations: DataFrame, epochs: DataFrame, record
     return read.groupBy(*kinds).agg(sql.sum("records").alias("records"))
 
 
-def gaps(records: DataFrame) -> DataFrame:
-    """Offsets that no record has: (source_partition, after_offset, before_offset, missing)."""
+def gaps(records: DataFrame, read: Mapping[int, int] | None = None) -> DataFrame:
+    """Offsets that no record has: (source_partition, after_offset, before_offset, missing).
+
+    read
+        The last offset before these records in each partition that has one.
+    """
     line = Window.partitionBy("partition").orderBy("offset")
-    before = sql.coalesce(sql.lag("offset").over(line), sql.lit(-1).cast("bigint"))
+    first = sql.lit(-1).cast("bigint")
+    if read:
+        last = sql.create_map(*[sql.lit(number) for pair in sorted(read.items()) for number in pair])
+        first = sql.coalesce(sql.try_element_at(last, sql.col("partition")), first).cast("bigint")
+    before = sql.coalesce(sql.lag("offset").over(line), first)
     found = records.select("partition", "offset").withColumn("before", before)
     return found.where(sql.col("offset") > sql.col("before") + 1).select(
         sql.col("partition").alias(GAPS.schema[0].name),

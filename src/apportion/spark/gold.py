@@ -34,7 +34,7 @@ def steps(
         "gold/rebalances": lambda t: groups.rebalances_of(once.folded(t)),
         "gold/lag": lambda t: lag.lag(t["gold/commits"], groups.wanted(once.present(t)), once.ends(t)),
         "gold/group_state": lambda t: groups.group_state(
-            once.present(t), t["gold/commits"], once.histories(t), lag.topic_rows(once.ends(t))
+            once.present(t), t["gold/commits"], once.ever_wanted(t), lag.topic_rows(once.ends(t))
         ),
         "gold/verdicts": lambda t: verdicts.verdicts(t["silver/commits"], t["gold/lag"], once.ends(t), allowed_lag),
         "gold/whatif": lambda t: once.whatif(t, assignors),
@@ -52,9 +52,15 @@ class _Once:
         return self._keep(
             "histories",
             lambda: histories.histories(
-                t["silver/generations"], t["silver/epochs"], t["silver/commits"], t["silver/gaps"], t["silver/topics"]
+                t["silver/generations"], t["silver/epochs"], t["silver/commits"], t["silver/gaps"], self.names(t)
             ),
         )
+
+    def names(self, t: Tables) -> DataFrame:
+        return histories.topic_names(t["silver/commits"], t["silver/topics"])
+
+    def ever_wanted(self, t: Tables) -> DataFrame:
+        return groups.ever_wanted(t["silver/generations"], histories.names_of(t["silver/epochs"], self.names(t)))
 
     def folded(self, t: Tables) -> DataFrame:
         return self._keep("folded", lambda: groups.folded(self.histories(t)))

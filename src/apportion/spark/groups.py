@@ -130,20 +130,31 @@ def wanted(present: DataFrame) -> DataFrame:
     return present.where("readable and size(members) > 0").select("group", wants)
 
 
-def group_state(present: DataFrame, newest: DataFrame, histories: DataFrame, topics: DataFrame) -> DataFrame:
+def ever_wanted(generations: DataFrame, names: DataFrame) -> DataFrame:
+    """(group, topic): topics that some member of a generation ever wanted, or that a group's epochs name.
+
+    names
+        As ``histories.names_of`` gives them.
+    """
+    topics = F.flatten(F.transform("members", lambda member: member["topics"]))
+    # flatten of empty arrays explodes to nothing.
+    wanted = generations.select("group", F.explode(topics).alias("topic"))
+    return wanted.unionByName(names.select("group", "name.topic")).distinct()
+
+
+def group_state(present: DataFrame, newest: DataFrame, ever: DataFrame, topics: DataFrame) -> DataFrame:
     """``gold/group_state``: the group's present with the topics that it wants, ever wanted, or has commits on.
 
+    ever
+        As ``ever_wanted`` gives it.
     topics
         As ``lag.topic_rows`` gives them.
     """
-    ever = F.flatten(F.flatten(F.transform("generations", lambda g: F.transform(g["members"], lambda m: m["topics"]))))
     wants = F.flatten("members.topics")
-    # map_values of an empty map and flatten of empty arrays explode to nothing.
     named = (
         present.select("group", F.explode(wants).alias("topic"))
         .unionByName(newest.select("group", "topic"))
-        .unionByName(histories.select("group", F.explode(ever).alias("topic")))
-        .unionByName(histories.select("group", F.explode(F.map_values("names")).alias("topic")))
+        .unionByName(ever)
     ).distinct()
     topic = F.struct(*[F.col(name) for name in schemas.TOPIC.names]).alias("topic")
     pieces = named.join(topics, "topic", "inner").select("group", topic)

@@ -22,7 +22,7 @@ def millis(column: str) -> Column:
 
 
 def histories(
-    generations: DataFrame, epochs: DataFrame, commits: DataFrame, gaps: DataFrame, topics: DataFrame
+    generations: DataFrame, epochs: DataFrame, commits: DataFrame, gaps: DataFrame, names: DataFrame
 ) -> DataFrame:
     """One row a group that left any record, from the silver tables.
 
@@ -33,13 +33,13 @@ def histories(
     habits
         Its commits counted between its records: after, topic, partition, n, first, last (see ``history.cause``).
     names
-        Ids of topics that its epochs speak of, to names.
+        Ids of topics that its epochs speak of, to names; taken from those that ``topic_names`` knows.
     """
     records = _with_holes(_classic(generations).unionByName(_epochs(epochs), allowMissingColumns=True), gaps)
     pieces = [
         records.select("group", "generation", "epoch"),
         _habits(commits, records.select("group", "source_offset")).select("group", "habit"),
-        _names(epochs, commits, topics).select("group", "name"),
+        names_of(epochs, names).select("group", "name"),
     ]
     whole = pieces[0]
     for piece in pieces[1:]:
@@ -107,12 +107,21 @@ def _habits(commits: DataFrame, marks: DataFrame) -> DataFrame:
     return counted.select("group", known.alias("habit"))
 
 
-def _names(epochs: DataFrame, commits: DataFrame, topics: DataFrame) -> DataFrame:
-    """(group, name): the ids in a group's epochs, named by the topics, else by commits that carried the id."""
-    ids = F.explode(F.expr('regexp_extract_all(body, \'"topicId":"([A-Za-z0-9_-]{22})"\', 1)')).alias("topic_id")
-    spoken = epochs.where("key_type in (7, 8, 13, 14) and body is not null").select("group", ids).distinct()
+def topic_names(commits: DataFrame, topics: DataFrame) -> DataFrame:
+    """(topic_id, topic): ids named by the topics that are there, else by commits that carried the id."""
     known = topics.where("topic_id is not null").select("topic_id", "topic", F.lit(1).alias("sure"))
     told = commits.where("topic_id is not null").select("topic_id", "topic", F.lit(0).alias("sure"))
     best = F.max_by("topic", F.struct("sure", "topic")).alias("topic")
-    named = known.unionByName(told).groupBy("topic_id").agg(best)
-    return spoken.join(named, "topic_id", "inner").select("group", F.struct("topic_id", "topic").alias("name"))
+    return known.unionByName(told).groupBy("topic_id").agg(best)
+
+
+def spoken_ids(epochs: DataFrame) -> DataFrame:
+    """(group, topic_id): the ids of topics in a group's epochs, each once."""
+    ids = F.explode(F.expr('regexp_extract_all(body, \'"topicId":"([A-Za-z0-9_-]{22})"\', 1)')).alias("topic_id")
+    return epochs.where("key_type in (7, 8, 13, 14) and body is not null").select("group", ids).distinct()
+
+
+def names_of(epochs: DataFrame, names: DataFrame) -> DataFrame:
+    """(group, name struct<topic_id, topic>): the ids in a group's epochs with their names, as far as they have one."""
+    named = spoken_ids(epochs).join(names, "topic_id", "inner")
+    return named.select("group", F.struct("topic_id", "topic").alias("name"))

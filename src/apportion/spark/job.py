@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -46,11 +47,26 @@ def silent(line: str) -> None:
 
 @dataclass(frozen=True)
 class Built:
-    """What a build made: records read, rows of each table, and how fresh each is."""
+    """What a build made.
+
+    records, rows, tables
+        Records of the dump, rows of each table, and how fresh each is.
+    whole
+        Why every table was made anew; "" where only what is new was done.
+    new_records, touched_groups, planned_groups
+        Records that were decoded, groups that left some of them, groups whose what-if was made; None: all of them.
+    written
+        Tables that were written, of a build that was not whole.
+    """
 
     records: int
     rows: dict[str, int]
     tables: list[TableStatus]
+    whole: str = ""
+    new_records: int = 0
+    touched_groups: int | None = None
+    planned_groups: int | None = None
+    written: tuple[str, ...] = ()
 
 
 def capture(
@@ -113,6 +129,74 @@ def capture(
     raise AssertionError("a service ends by being interrupted")
 
 
+def run(
+    bootstrap: str,
+    dump: Path | str,
+    out: Path | str,
+    *,
+    command_config: Path | str | Properties | None = None,
+    interval_s: float = 300.0,
+    source: str = "auto",
+    form: str | None = None,
+    allowed_lag: int = 0,
+    assignors: Sequence[str] | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress = silent,
+) -> Iterator[Built]:
+    """Capture and build what is new, again and again, ``interval_s`` from start to start; yields each build.
+
+    A broker that goes away, or a full disk, costs a round and is told of; what keeps the first round from working is
+    raised. Arguments are those of ``capture`` and ``build``. It ends when the caller stops asking, or is interrupted.
+    """
+    _needs_libraries()
+    from apportion.errors import Unavailable
+    from apportion.inputs.cluster import connect
+    from apportion.inputs.properties import Properties, read_properties
+    from apportion.spark import capture as capturing
+    from apportion.spark import errors, session
+    from apportion.spark.location import form_of, locate
+
+    origin, place = locate(dump), locate(out)
+    chosen = form_of(place, form)
+    properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
+    with errors.plainly(origin.root):
+        source = capturing.chosen_source(source, origin)
+        with connect(bootstrap, properties):
+            progress("starting Spark")
+    needs = session.wanted(origin, place, chosen)
+    with session.session(spark, quick=False, kafka=source == "connector", **needs) as running:
+
+        def once() -> Captured:
+            kept = form_of(origin, form if origin.kind == place.kind else None)
+            with errors.plainly(origin.root):
+                return capturing.capture_once(running, bootstrap, origin, properties, source, progress, form=kept)
+
+        for captured in capturing.capture_on(once, interval_s, progress):
+            began = time.monotonic()
+            try:
+                built = build(
+                    dump, out, allowed_lag=allowed_lag, form=form, assignors=assignors, spark=running, progress=progress
+                )
+            except Unavailable as error:
+                progress(f"{error}; trying again in {interval_s:.0f} s")
+                continue
+            progress(_told(captured, built, time.monotonic() - began))
+            yield built
+            if spark is None:
+                running.catalog.clearCache()
+
+
+def _told(captured: Captured, built: Built, seconds: float) -> str:
+    """What a round came to, in a sentence."""
+    if built.whole:
+        return f"{captured.records} records captured; every table made anew in {seconds:.0f} s: {built.whole}"
+    written = ", ".join(built.written) or "no table"
+    return (
+        f"{captured.records} records captured, {built.new_records} decoded; {built.touched_groups} groups touched, "
+        f"{built.planned_groups} planned; {written} written in {seconds:.0f} s"
+    )
+
+
 def build(
     dump: Path | str,
     out: Path | str,
@@ -122,10 +206,11 @@ def build(
     personal: str = "drop",
     form: str | None = None,
     assignors: Sequence[str] | None = None,
+    full: bool = False,
     spark: SparkSession | None = None,
     progress: Progress = silent,
 ) -> Built:
-    """Make every table of ``out`` from the records of ``dump``.
+    """Make what is new of every table of ``out`` from the records of ``dump``; all of it the first time.
 
     dump, out
         A local folder, a URI that Spark has a driver for, or ``catalog.schema`` (see ``location.locate``).
@@ -137,6 +222,9 @@ def build(
         ``parquet`` (a local folder's default) or ``delta`` (a URI's only one); for a catalog what it is told to use.
     assignors
         Strategies in ``gold/whatif``, which costs in proportion to their number; all known ones by default.
+    full
+        Make everything anew, which gives the same rows; without being asked it is done where the settings, the version
+        or the records that were read before are others than the last time.
     Raises
         UnknownName: no such strategy. BadInput: the dump is none, or is broken. Unavailable: the disk is full, the
         folder cannot be written, another build is at work there.
@@ -161,12 +249,10 @@ def build(
     with errors.plainly(out), _at_work(place, chosen_form, origin, spark, quick, progress) as (sink, running, pool):
         tables.check_version_of(str(place), sink.text(tables.SOURCE))
         source = sources.open_dump(running, origin)
-        steps = _steps(source, **{name: value for name, value in settings.items() if name != "form"})
-        _make(pool, sink, source, steps, progress)
-        sink.keep(tables.SOURCE, _source(place, origin, settings))
-        sink.publish()
+        rules = {name: value for name, value in settings.items() if name != "form"}
+        built = _build(pool, sink, source, rules, _source(place, origin, settings), full, progress)
         states = status(out, spark=running)
-    return Built(source.count, {state.name: state.rows for state in states}, states)
+    return replace(built, rows={state.name: state.rows for state in states}, tables=states)
 
 
 def _checked(origin: Location, place: Location, form: str) -> bool:
@@ -236,15 +322,56 @@ def rebuild(
     place = locate(out)
     if place.kind == "folder" and not any(place.folder.glob("*/*/_delta_log")):
         last, settings = _remembered(place, None)
-        return build(last if dump is None else dump, out, **settings, spark=spark, progress=progress)
+        return build(last if dump is None else dump, out, **settings, full=True, spark=spark, progress=progress)
     chosen = form_of(place, form or ("delta" if place.kind == "folder" else None))
     with session.session(spark, **session.wanted(place, place, chosen)) as running:
         text = lake.Manifest.read(running, lake.tables_of(place, chosen)).texts.get("source.json")
         last, settings = _remembered(place, text)
-        return build(last if dump is None else dump, out, **settings, spark=running, progress=progress)
+        return build(last if dump is None else dump, out, **settings, full=True, spark=running, progress=progress)
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _build(
+    pool: ThreadPoolExecutor,
+    sink: Sink,
+    source: Dump,
+    rules: Mapping[str, Any],
+    told: str,
+    full: bool,
+    progress: Progress,
+) -> Built:
+    """Every table, or what is new of each, and what the next build must know."""
+    from apportion import __version__
+    from apportion.assignors import known
+    from apportion.inputs import tables
+    from apportion.spark import incremental
+
+    strategies = sorted(known()) if rules.get("assignors") is None else rules["assignors"]
+    asked = incremental.State(f"{__version__}, {incremental.RULES}", {**rules, "assignors": strategies}, told)
+    before = incremental.State.from_text(sink.text(incremental.STATE))
+    state, news, why = incremental.look(source, asked, before)
+    if full:
+        why = "as asked"
+    elif rules["personal_days"] is not None and not why:
+        why = "what is personal and old is dropped from all records"
+    if why or news is None:
+        if before is not None:
+            progress(f"making everything anew: {why}")
+        _make(pool, sink, source, _steps(source, **rules), progress)
+        built = Built(source.count, {}, [], why, source.count)
+    else:
+        progress(f"{news.new_records} new records")
+        update = incremental.Update(sink, source, news, 1 + source.count // ROWS_A_FILE, progress)
+        update.run(rules["allowed_lag"], rules.get("assignors"))
+        touched = update.touched_groups, update.planned_groups, tuple(update.written)
+        built = Built(source.count, {}, [], "", news.new_records, *touched)
+    if state != before or why:
+        sink.keep(incremental.STATE, state.to_text())
+        sink.keep(tables.SOURCE, told)
+    sink.publish()
+    return built
 
 
 def _make(pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress) -> None:

@@ -65,6 +65,21 @@ def _task(tasks: int) -> Column:
     return F.when(partitions >= LARGE, F.pmod(F.xxhash64("group"), F.lit(LARGE_TASKS))).otherwise(small).cast("int")
 
 
+def seen_by_plans() -> Column:
+    """A hash of a row of ``gold/group_state`` as far as ``whatif`` looks at it."""
+    fields = ("partition", "racks", "begin", "end")
+    topics = F.transform(
+        "topics",
+        lambda topic: F.struct(
+            topic["topic"],
+            topic["topic_id"],
+            F.transform(topic["partitions"], lambda one: F.struct(*[one[name] for name in fields])),
+        ),
+    )
+    seen = F.to_json(F.struct("type", "readable", "generation", "members", topics.alias("topics"), "commits"))
+    return F.sha2(seen, 256)
+
+
 @cache
 def _plans(assignors: tuple[str, ...]) -> SharedPlans:
     """The plans that a worker keeps from task to task."""

@@ -1,0 +1,385 @@
+"""Only what is new: the records since the last build, the groups that they touch, and what follows for the others.
+
+A build keeps in ``build.json`` how far it read in each partition of ``__consumer_offsets``, and a check sum of what it
+had read. The next one decodes what stands behind that alone. It folds the groups that left a record of their own, or of
+whose topic ids the names changed. It plans those again, and the ones whose row in ``gold/group_state`` is another than
+before: new commits, new log ends, new partitions, whatever a plan may look at. All other rows stay as they are. Where
+anything is not as the last build left it (settings, version, a record that came late) everything is made anew: a build
+gives the same rows either way, and only time is at stake.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from apportion.spark import commits as newest_commits
+from apportion.spark import decode, groups, histories, lag, session, verdicts, whatif
+from apportion.spark.schemas import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from apportion.spark.sinks import Sink
+    from apportion.spark.sources import Dump
+
+STATE: Final = "build.json"
+"""The text that a build keeps for the next one."""
+
+RULES: Final = 1
+"""Raised whenever a table gets other rows from the same records: then everything is made anew."""
+
+SILVER: Final = ("silver/commits", "silver/generations", "silver/epochs", "silver/rejects")
+FEW_TASKS: Final = 2
+"""A core: pieces of ``gold/whatif`` in an incremental build."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class State:
+    """What a build saw of its dump, and how it was asked.
+
+    read
+        Partition of ``__consumer_offsets`` to the last offset that was decoded.
+    records, records_sum
+        How many records stood up to there, and the exclusive or of a hash of where and when each of them was.
+    ends, ends_sum, topics_sum
+        The same of the samples of log ends, and of the topics; ``ends_at`` is the newest sample's time in microseconds.
+    """
+
+    version: str
+    settings: Mapping[str, Any]
+    dump: str
+    read: Mapping[str, int] = field(default_factory=dict)
+    records: int = 0
+    records_sum: int = 0
+    ends: int = 0
+    ends_sum: int = 0
+    ends_at: int = -(2**62)
+    topics_sum: int = 0
+
+    def to_text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str | None) -> State | None:
+        """What ``to_text`` wrote; None for anything else."""
+        try:
+            return cls(**json.loads(text)) if text else None
+        except (ValueError, TypeError):
+            return None
+
+
+@dataclass(frozen=True)
+class News:
+    """What came since the last build.
+
+    before, now
+        The state that the last build left, and the one that this one leaves.
+    records, ends, topics
+        Whether there are new records, new samples, other topics.
+    appended
+        All new samples are newer than the old ones, which are all there.
+    """
+
+    before: State
+    now: State
+    new_records: int
+    ends: bool
+    topics: bool
+    appended: bool
+
+
+def look(source: Dump, asked: State, before: State | None) -> tuple[State, News | None, str]:
+    """The state to keep after this build; what is new; or why everything must be made anew.
+
+    asked
+        A state with this build's version, settings and dump.
+    before
+        What the last build kept.
+    """
+    if before is None:
+        return _all(source, asked), None, "the last build left no word of what it had read"
+    for name, what in (("version", "another version made them"), ("settings", "the settings changed"),
+                       ("dump", "they were made from another dump")):  # fmt: skip
+        if getattr(before, name) != getattr(asked, name):
+            return _all(source, asked), None, what
+    read = {int(partition): offset for partition, offset in before.read.items()}
+    now, old = _records(source.records, read)
+    if (old.records, old.records_sum) != (before.records, before.records_sum):
+        return _all(source, asked), None, "records that were read before are gone, or came late"
+    ends = _ends(source.ends, before.ends_at)
+    appended = (ends["old"], ends["old_sum"]) == (before.ends, before.ends_sum)
+    topics_sum = _topics_sum(source.topics)
+    state = _joined(asked, now, ends, topics_sum)
+    differ = not appended or ends["all"] != before.ends
+    new = now.records - before.records
+    return state, News(before, state, new, differ, topics_sum != before.topics_sum, appended), ""
+
+
+def _all(source: Dump, asked: State) -> State:
+    now, _ = _records(source.records, {})
+    return _joined(asked, now, _ends(source.ends, asked.ends_at), _topics_sum(source.topics))
+
+
+def _joined(asked: State, now: State, ends: Mapping[str, int], topics_sum: int) -> State:
+    return State(
+        asked.version, asked.settings, asked.dump, now.read, now.records, now.records_sum,
+        ends["all"], ends["all_sum"], ends["at"], topics_sum,
+    )  # fmt: skip
+
+
+def _records(records: DataFrame, read: Mapping[int, int]) -> tuple[State, State]:
+    """All records, and those up to what was read; only partition, offset and time are looked at."""
+    check = F.xxhash64("partition", "offset", "timestamp")
+    old = ~behind(read)
+    rows = records.groupBy("partition").agg(
+        F.max("offset").alias("last"), F.count(F.lit(1)).alias("n"), F.bit_xor(check).alias("sum"),
+        F.count(F.when(old, 1)).alias("old_n"), F.bit_xor(F.when(old, check)).alias("old_sum"),
+    ).collect()  # fmt: skip
+    last = {str(row["partition"]): row["last"] for row in sorted(rows)}
+    whole = State("", {}, "", last, sum(row["n"] for row in rows), _xor(row["sum"] for row in rows))
+    return whole, State("", {}, "", {}, sum(row["old_n"] for row in rows), _xor(row["old_sum"] or 0 for row in rows))
+
+
+def _xor(numbers: Any) -> int:
+    result = 0
+    for number in numbers:
+        result ^= number
+    return result
+
+
+def behind(read: Mapping[int, int]) -> Column:
+    """Whether a record stands behind what was read in its partition."""
+    if not read:
+        return F.lit(True)
+    seen = F.create_map(*[F.lit(number) for pair in sorted(read.items()) for number in pair])
+    return F.col("offset") > F.coalesce(F.try_element_at(seen, F.col("partition")), F.lit(-(2**63)))
+
+
+def _ends(ends: DataFrame, before_us: int) -> Mapping[str, int]:
+    check, at = F.xxhash64(*ends.columns), F.unix_micros("at")
+    old = F.coalesce(at <= before_us, F.lit(True))
+    row = ends.agg(
+        F.count(F.lit(1)).alias("all"), F.coalesce(F.bit_xor(check), F.lit(0)).alias("all_sum"),
+        F.coalesce(F.max(at), F.lit(before_us)).alias("at"), F.count(F.when(old, 1)).alias("old"),
+        F.coalesce(F.bit_xor(F.when(old, check)), F.lit(0)).alias("old_sum"),
+    ).collect()[0]  # fmt: skip
+    return {name: int(row[name]) for name in ("all", "all_sum", "at", "old", "old_sum")}
+
+
+def _topics_sum(topics: DataFrame) -> int:
+    row = topics.agg(F.coalesce(F.bit_xor(F.xxhash64(*topics.columns)), F.lit(0)).alias("sum")).collect()[0]
+    return int(row["sum"])
+
+
+# -- the tables ------------------------------------------------------------------------------------------------------
+
+
+class Update:
+    """One incremental build: what is new laid on the tables that are there."""
+
+    def __init__(self, sink: Sink, source: Dump, news: News, files: int, progress: Progress) -> None:
+        """Take what ``look`` found; files as in ``Sink.write``."""
+        self.sink, self.source, self.news, self.files, self.progress = sink, source, news, files, progress
+        self.spark = source.records.sparkSession
+        self._tables: dict[str, DataFrame] = {}
+        self.touched_groups = self.planned_groups = 0
+        self.written: list[str] = []
+
+    def run(self, allowed_lag: int, assignors: Sequence[str] | None) -> None:
+        """Every table that changes, each in one commit."""
+        topics_before = self.table("silver/topics")
+        self._silver()
+        recorded, committed = self._touched(topics_before)
+        touched = _kept(recorded.unionByName(committed).distinct())
+        self.touched_groups = touched.count()
+        moved = self.news.ends or self.news.topics
+        if not self.touched_groups and not moved:
+            return
+        self.progress(f"{self.touched_groups} groups have something new")
+        self._newest(committed)
+        folded = _kept(groups.folded(self._histories(recorded)))
+        self._replace("gold/rebalances", groups.rebalances_of(folded), recorded)
+        state_before = self.table("gold/group_state")
+        present = _kept(self._present(folded, recorded, state_before))
+        self._replace("gold/groups", groups.groups(_of(present, touched)), touched)
+        ends = _kept(lag.ends_now(self.table("silver/ends"), self.table("silver/topics")))
+        some = None if moved else touched
+        standing, living = _of(self.table("gold/commits"), some), _of(present, some)
+        self._gold("gold/lag", lag.lag(standing, groups.wanted(living), ends), some)
+        self._gold("gold/group_state", self._group_state(living, some, ends), some)
+        judged = verdicts.verdicts(
+            _of(self.table("silver/commits"), some), _of(self.table("gold/lag"), some), ends, allowed_lag
+        )
+        self._gold("gold/verdicts", judged, some)
+        self._whatif(recorded, touched, some, state_before, assignors)
+
+    def table(self, name: str) -> DataFrame:
+        """A table as it is, or as it will be once it was written here."""
+        if name not in self._tables:
+            found = self.sink.read(name)
+            self._tables[name] = self._empty(name) if found is None else found
+        return self._tables[name]
+
+    def _empty(self, name: str) -> DataFrame:
+        return self.spark.createDataFrame([], TABLES[name].schema)
+
+    def _write(self, name: str, rows: DataFrame) -> None:
+        self._tell("making", name)
+        self._tables[name] = self.sink.write(name, rows, TABLES[name], self.files)
+
+    def _append(self, name: str, rows: DataFrame) -> None:
+        self._tell("adding to", name)
+        self._tables[name] = self.sink.append(name, rows, TABLES[name], 1)
+
+    def _replace(self, name: str, rows: DataFrame, touched: DataFrame) -> None:
+        self._tell("changing", name)
+        self._tables[name] = self.sink.replace_groups(name, rows, touched, TABLES[name], self.files)
+
+    def _tell(self, verb: str, name: str) -> None:
+        self.progress(f"{verb} {name}")
+        self.written.append(name)
+
+    def _gold(self, name: str, rows: DataFrame, touched: DataFrame | None) -> None:
+        if touched is None:
+            self._write(name, rows)
+        elif self.touched_groups:
+            self._replace(name, rows, touched)
+
+    # -- silver
+
+    def _silver(self) -> None:
+        """New rows of the silver tables, and the log ends and topics where they changed."""
+        self.new: dict[str, DataFrame] = {name: self._empty(name) for name in SILVER}
+        if self.news.new_records:
+            self._decode()
+        if self.news.ends:
+            ends = self.source.ends
+            if self.news.appended:
+                self._append("silver/ends", ends.where(F.unix_micros("at") > self.news.before.ends_at))
+            else:
+                self._write("silver/ends", ends)
+        if self.news.topics:
+            self._write("silver/topics", self.source.topics)
+
+    def _decode(self) -> None:
+        read = {int(partition): offset for partition, offset in self.news.before.read.items()}
+        news = self.source.records.where(behind(read))
+        stats = decode.scan(news)
+        records = decode.deduplicate(news, stats)
+        committed = records
+        if stats.light:
+            roomy = session.by_rows(self.spark)
+            committed = decode.deduplicate(self.source.records_in(roomy).where(behind(read)), stats)
+        made = {
+            "silver/commits": decode.commits(committed),
+            "silver/generations": decode.generations(records),
+            "silver/epochs": decode.epochs(records),
+            "silver/rejects": decode.rejects(records),
+        }
+        self.new = {name: _kept(rows) for name, rows in made.items()}
+        commits, generations, epochs, _ = self.new.values()
+        counts = decode.counts(commits, generations, epochs, records)
+        for name, rows in self.new.items():
+            if not rows.isEmpty():
+                self._append(name, rows)
+        kinds = ["key_type", "value_version", "tombstone"]
+        both = self.table("silver/counts").unionByName(counts)
+        self._write("silver/counts", both.groupBy(*kinds).agg(F.sum("records").alias("records")))
+        gaps = _kept(decode.gaps(records, read))
+        if not gaps.isEmpty():
+            self._append("silver/gaps", gaps)
+
+    # -- touched groups
+
+    def _touched(self, topics_before: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """Groups with a record of their own, or of whose topics the names changed; and those with commits."""
+        records = [self.new[name].select("group") for name in ("silver/generations", "silver/epochs")]
+        recorded = records[0].unionByName(records[1]).unionByName(self._renamed(topics_before)).distinct()
+        return _kept(recorded), _kept(self.new["silver/commits"].select("group").distinct())
+
+    def _renamed(self, topics_before: DataFrame) -> DataFrame:
+        """Groups whose records speak of a topic id that has another name now, or has one now."""
+        epochs = self.table("silver/epochs")
+        if epochs.isEmpty() or not (self.news.topics or self.news.new_records):
+            return epochs.select("group").limit(0)
+        new = self.new["silver/commits"].select("source_partition", "source_offset")
+        whole = self.table("silver/commits")
+        before = histories.topic_names(whole.join(new, new.columns, "left_anti"), topics_before)
+        now = histories.topic_names(whole, self.table("silver/topics"))
+        changed = now.join(before, ["topic_id", "topic"], "left_anti").unionByName(
+            before.join(now, ["topic_id", "topic"], "left_anti")
+        )
+        return (
+            histories.spoken_ids(epochs)
+            .join(changed.select("topic_id").distinct(), "topic_id", "left_semi")
+            .select("group")
+        )
+
+    # -- gold
+
+    def _newest(self, committed: DataFrame) -> None:
+        """``gold/commits`` of groups with new commits: what stood, and what came."""
+        if self.news.new_records:
+            stood = _of(self.table("gold/commits"), committed).withColumn("tombstone", F.lit(False))
+            came = self.new["silver/commits"].select(*stood.columns)
+            self._replace("gold/commits", newest_commits.newest(stood.unionByName(came)), committed)
+
+    def _histories(self, some: DataFrame) -> DataFrame:
+        generations, epochs, commits = (
+            _of(self.table(f"silver/{name}"), some) for name in ("generations", "epochs", "commits")
+        )
+        names = histories.topic_names(self.table("silver/commits"), self.table("silver/topics"))
+        return _kept(histories.histories(generations, epochs, commits, self.table("silver/gaps"), names))
+
+    def _present(self, folded: DataFrame, recorded: DataFrame, state_before: DataFrame) -> DataFrame:
+        """Every group as it stands: as folded now, as before, or as commits alone tell."""
+        names = [name for name in folded.columns if name != "rebalances"]
+        stayed = state_before.where("type <> 'simple'").select(*names).join(recorded, "group", "left_anti")
+        stand = folded.select(*names).unionByName(stayed)
+        alone = self.table("gold/commits").select("group").distinct().join(stand, "group", "left_anti")
+        return groups.present(stand.unionByName(alone, allowMissingColumns=True), self.table("gold/commits"))
+
+    def _group_state(self, present: DataFrame, some: DataFrame | None, ends: DataFrame) -> DataFrame:
+        generations, epochs = (_of(self.table(f"silver/{name}"), some) for name in ("generations", "epochs"))
+        names = histories.topic_names(self.table("silver/commits"), self.table("silver/topics"))
+        ever = groups.ever_wanted(generations, histories.names_of(epochs, names))
+        newest = _of(self.table("gold/commits"), some)
+        return groups.group_state(present, newest, ever, lag.topic_rows(ends))
+
+    def _whatif(
+        self, recorded: DataFrame, touched: DataFrame, some: DataFrame | None, before: DataFrame,
+        assignors: Sequence[str] | None,
+    ) -> None:  # fmt: skip
+        """``gold/whatif`` of groups whose history is another, or whose present is as far as a plan looks at it."""
+        old, now = (_of(state, some).select("group", whatif.seen_by_plans().alias("seen")) for state in
+                    (before, self.table("gold/group_state")))  # fmt: skip
+        differ = old.unionByName(now).groupBy("group", "seen").count().where("count = 1").select("group")
+        planned = _kept(recorded.unionByName(differ).distinct())
+        self.planned_groups = planned.count()
+        if not self.planned_groups:
+            return
+        self.progress(f"{self.planned_groups} groups are planned anew")
+        state = _of(self.table("gold/group_state"), planned)
+        tasks = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2) * FEW_TASKS
+        rows = whatif.whatif(state, self._histories(planned), assignors, tasks=tasks)
+        self._replace("gold/whatif", rows, planned)
+
+
+def _of(table: DataFrame, some: DataFrame | None) -> DataFrame:
+    """The rows of some groups; of all where there is no such list."""
+    return table if some is None else table.join(F.broadcast(some), "group", "left_semi")
+
+
+def _kept(table: DataFrame) -> DataFrame:
+    """Computed once."""
+    from pyspark import StorageLevel
+
+    return table.persist(StorageLevel.DISK_ONLY)

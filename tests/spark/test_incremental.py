@@ -1,0 +1,110 @@
+"""An incremental build gives the rows of a full one, bit for bit, and does no more than it must."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from tests.spark import traps
+
+from apportion.spark import job
+from apportion.spark.schemas import TABLES
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
+THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
+SETTINGS: dict[str, Any] = {"assignors": ["range", "lag-aware"]}
+
+
+def rows(out: Path, name: str) -> list[dict[str, Any]]:
+    order = [(column, "ascending") for column in TABLES[name].order]
+    return ds.dataset(out / name).to_table().sort_by(order).to_pylist()
+
+
+def same(one: Path, other: Path) -> None:
+    for name in TABLES:
+        assert rows(one, name) == rows(other, name), name
+
+
+class Growing:
+    """A dump that grows to another one, step by step."""
+
+    def __init__(self, whole: Path, folder: Path, seed: int) -> None:
+        self.whole, self.folder, self.rng = whole, folder, random.Random(seed)
+        self.records = ds.dataset(whole / "records").to_table()
+        times = self.records["timestamp"]
+        self.first, self.last = pc.min(times).as_py(), pc.max(times).as_py()
+        self.steps = 0
+        (folder / "records").mkdir(parents=True)
+        self.done = dict.fromkeys(pc.unique(self.records["partition"]).to_pylist(), -1)
+        self.describe(0)
+
+    def grow(self, share: float) -> None:
+        """Some more of each partition's log."""
+        pieces = []
+        for partition, last in self.done.items():
+            mine = self.records.filter(pc.field("partition") == partition).sort_by("offset")
+            left = mine.filter(pc.field("offset") > last)
+            n = left.num_rows if share >= 1 else int(left.num_rows * self.rng.random() * 2 * share)
+            if n:
+                pieces.append(left.slice(0, n))
+                self.done[partition] = left["offset"][n - 1].as_py()
+        self.steps += 1
+        table = pa.concat_tables(pieces) if pieces else self.records.slice(0, 0)
+        pq.write_table(table, self.folder / "records" / f"part-{self.steps}.parquet")
+
+    def describe(self, moved: int, without: str = "") -> None:
+        """The log ends and topics, so many messages later; perhaps without a topic."""
+        ends = pq.read_table(self.whole / "ends.parquet")
+        keep = pc.invert(pc.starts_with(ends["topic"], without)) if without else None
+        ends = ends.filter(keep) if keep is not None else ends
+        at = ends.schema.get_field_index("at")
+        for name in ("end", "last_stable"):
+            later = pc.add(ends[name], moved)
+            ends = ends.set_column(ends.schema.get_field_index(name), name, later)
+        if moved:
+            ends = ends.set_column(at, "at", pc.add(ends["at"], pa.scalar(moved * 1000, pa.duration("ms"))))
+        (self.folder / "samples").mkdir(exist_ok=True)
+        pq.write_table(ends, self.folder / "ends.parquet")
+        pq.write_table(ends, self.folder / "samples" / f"ends-{moved:05d}.parquet")
+        if (self.whole / "topics.parquet").exists():
+            topics = pq.read_table(self.whole / "topics.parquet")
+            if without:
+                topics = topics.filter(pc.invert(pc.starts_with(topics["topic"], without)))
+            pq.write_table(topics, self.folder / "topics.parquet")
+
+
+def sources(tmp: Path) -> list[Path]:
+    import apportion.demo
+
+    recorded = Path(apportion.demo.__file__).parent / "dump"
+    generated = traps.write(tmp / "traps")
+    return [recorded, generated]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("seed", range(4 if THOROUGH else 1))
+def test_random_cuts_give_the_rows_of_a_full_build(which: int, seed: int, tmp_path: Path, spark: Any) -> None:
+    growing = Growing(sources(tmp_path)[which], tmp_path / "dump", seed)
+    out = tmp_path / "out"
+    topic = pq.read_table(growing.whole / "ends.parquet")["topic"][0].as_py()
+    growing.describe(0, without=topic)
+    for step, share in enumerate((0.5, 0.3, 1.0)):
+        growing.grow(share)
+        if step == 1:
+            growing.describe(7, without=topic)
+        built = job.build(growing.folder, out, spark=spark, **SETTINGS)
+        assert (built.whole == "") == (step > 0)
+    growing.describe(9)
+    if THOROUGH:
+        shutil.rmtree(growing.folder / "samples")
+    assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""
+    job.build(growing.folder, tmp_path / "fresh", spark=spark, **SETTINGS)
+    same(out, tmp_path / "fresh")
