@@ -108,3 +108,38 @@ def test_random_cuts_give_the_rows_of_a_full_build(which: int, seed: int, tmp_pa
     assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""
     job.build(growing.folder, tmp_path / "fresh", spark=spark, **SETTINGS)
     same(out, tmp_path / "fresh")
+
+
+class Enough(Exception):
+    """The test has seen what it wanted."""
+
+
+def test_run_builds_what_each_round_brings_and_outlives_its_broker(spark: Any, tmp_path: Path) -> None:
+    from tests.spark.test_capture import commit, wait_for_quiet
+
+    from apportion.testing.broker import Broker
+
+    lines: list[str] = []
+
+    def progress(line: str) -> None:
+        lines.append(line)
+        if "trying again" in line:
+            raise Enough
+
+    with Broker() as kafka:
+        kafka.create_topic("t", 3)
+        commit(kafka, "one", 5)
+        rounds = job.run(
+            kafka.bootstrap, tmp_path / "dump", tmp_path / "tables", interval_s=0, source="python",
+            assignors=["range"], spark=spark, progress=progress,
+        )  # fmt: skip
+        assert next(rounds).whole == "the last build left no word of what it had read"
+        commit(kafka, "two", 5)
+        wait_for_quiet(kafka)
+        second = next(rounds)
+        assert second.whole == ""
+        assert second.new_records >= 5
+        assert "gold/commits" in second.written
+        assert {row["group"] for row in rows(tmp_path / "tables", "gold/groups")} >= {"one", "two"}
+    with pytest.raises(Enough):
+        next(rounds)
