@@ -45,6 +45,61 @@ def deal(row: Ints, table: Ints, need: Ints, column: Ints, load: Ints) -> Ints:
     return owner
 
 
+def deal_by_topic(row: Ints, topic: Ints, table: Ints, need: Ints, column: Ints, held: Ints) -> Ints:
+    """(S,) as ``deal``, each member taking of topics of which it has least, of those the most plentiful first.
+
+    topic
+        (S,) of each partition. held (T, M) how many partitions of each topic each member has.
+
+    Loads and the columns' amounts are those of ``deal``. Plentiful topics first is how degree sequences are realised
+    (Gale, Ryser); with what members hold already it is a good try, not a promise. Single exchanges mend the rest.
+    """
+    held, budget = held.copy(), table.copy()
+    entries, entry, left = np.unique(row * len(held) + topic, return_inverse=True, return_counts=True)
+    entry_row, entry_topic = entries // len(held), entries % len(held)
+    taken: list[int] = []
+    takers: list[int] = []
+    for m in np.lexsort((np.arange(len(need)), -need)).tolist():
+        lacks, j = int(need[m]), int(column[m])
+        while lacks > 0:
+            free = np.flatnonzero((left > 0) & (budget[entry_row, j] > 0))
+            seen: set[int] = set()
+            for e in free[np.lexsort((-left[free], held[entry_topic[free], m]))].tolist():
+                t, i = int(entry_topic[e]), int(entry_row[e])
+                if t in seen or not budget[i, j]:
+                    continue
+                seen.add(t)
+                taken.append(e)
+                takers.append(m)
+                left[e] -= 1
+                budget[i, j] -= 1
+                held[t, m] += 1
+                lacks -= 1
+                if not lacks:
+                    break
+    member = np.array(takers, dtype=np.int64)
+    _exchange_topics(entry_topic[taken], member, column, held)
+    owner = np.empty(len(row), dtype=np.int64)
+    owner[np.argsort(entry, kind="stable")] = member[np.argsort(taken, kind="stable")]
+    return owner
+
+
+def _exchange_topics(topic: Ints, member: Ints, column: Ints, held: Ints) -> None:
+    """Exchange what two members of a column were dealt, where that spreads the two topics better; writes into both."""
+    for a in np.flatnonzero(held[topic, member] > 1).tolist():
+        t, m = int(topic[a]), int(member[a])
+        gain = held[t, m] - held[t, member] + held[topic, member] - held[topic, m] - 2
+        gain[(column[member] != column[m]) | (topic == t) | (member == m)] = 0
+        b = int(gain.argmax())
+        if gain[b] > 0:
+            other, theirs = int(member[b]), int(topic[b])
+            held[t, m] -= 1
+            held[t, other] += 1
+            held[theirs, other] -= 1
+            held[theirs, m] += 1
+            member[a], member[b] = other, m
+
+
 def stable_order(key: Ints) -> Ints:
     """Positions in ascending order of small keys, equal ones as they come; short keys are sorted by radix."""
     if len(key) and int(key.max()) < 1 << 15:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.solvers import min_cost_flow
 from apportion.solvers.cycle_canceling import local_only, min_cost
-from apportion.solvers.dealing import deal
+from apportion.solvers.dealing import deal, deal_by_topic
 from apportion.solvers.fair_loads import fair_loads
 from apportion.solvers.max_flow import feasible_flow, release
 from apportion.solvers.min_cost_flow import Claimed, fewest_misses, retained
 from apportion.solvers.problem import OptimalFace, Problem
-from apportion.solvers.retention import capped, first_ones
+from apportion.solvers.retention import capped, first_ones, given_up_in_turn
 
 OPTIMAL: Final = "optimal"
 HEURISTIC: Final = "heuristic"
@@ -102,7 +102,9 @@ def _keep(problem: Problem, bounds: OptimalFace) -> tuple[Ints, bool]:
     if len(supply) > 1:
         np.maximum.at(worth, member, worth_of_row[row])
     cap = capped(own, bounds.low, bounds.high, bounds.part[column], _spare(supply, bounds), worth)
-    order = (problem.topic[claims], problem.number[claims], worth_of_row[row])
+    order: tuple[Ints, ...] = (problem.topic[claims], problem.number[claims], worth_of_row[row])
+    if problem.spread:
+        order = (*order[:2], given_up_in_turn(member, cap, problem.topic[claims], worth_of_row[row]), order[2])
     stays = first_ones(member, cap, order)
     shown = True
     if not _fits(supply, row[stays], member[stays], bounds) or (bounds.cost is not None and not stays.all()):
@@ -185,7 +187,14 @@ def _complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | N
     room = np.flatnonzero(bounds.high - load > need)
     need[_first_in_column(room, bounds.column, table.sum(axis=0) - low)] += 1
     owner = owner.copy()
-    owner[rest] = deal(problem.row[rest], table, need, bounds.column, held)
+    if problem.spread:
+        topics = int(problem.topic.max()) + 1
+        fixed = np.flatnonzero(owner != NOBODY)
+        key = problem.topic[fixed] * len(need) + owner[fixed]
+        of_topic = np.bincount(key, minlength=topics * len(need)).reshape(topics, len(need))
+        owner[rest] = deal_by_topic(problem.row[rest], problem.topic[rest], table, need, bounds.column, of_topic)
+    else:
+        owner[rest] = deal(problem.row[rest], table, need, bounds.column, held)
     return owner
 
 

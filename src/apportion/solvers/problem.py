@@ -36,6 +36,8 @@ class Problem:
         (M,) what each member can take beside the others; the members of a column have the same.
     racks_told
         Whether rows and columns are told apart by racks, as was asked.
+    spread
+        Whether topics shall be spread where that is free: tried, not promised.
     """
 
     row: Ints
@@ -48,6 +50,7 @@ class Problem:
     number: Ints
     capacity: Ints
     racks_told: bool = True
+    spread: bool = False
 
     @cached_property
     def equal(self) -> bool:

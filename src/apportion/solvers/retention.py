@@ -30,6 +30,32 @@ def capped(own: Ints, low: Ints, high: Ints, part: Ints, spare: Ints, worth: Int
     return cap
 
 
+def given_up_in_turn(member: Ints, cap: Ints, topic: Ints, worth: Ints) -> Ints:
+    """(C,) 1 for claims that go first where a member must give some up: of each topic as few as can be in all, else 0.
+
+    member, cap
+        (C,) whose claim each is; (M,) how many stay.
+    topic, worth
+        (C,) of each claim. Whatever is worth more to others goes before.
+    """
+    first = np.zeros(len(member), dtype=np.int64)
+    given = np.zeros(int(topic.max(initial=0)) + 1, dtype=np.int64)
+    own = np.bincount(member, minlength=len(cap))
+    order = np.argsort(member, kind="stable")
+    begin = np.concatenate([[0], np.cumsum(own)])
+    for m in np.flatnonzero(own > cap).tolist():
+        claims = order[begin[m] : begin[m + 1]]
+        held = np.bincount(topic[claims], minlength=len(given))
+        for _ in range(int(own[m] - cap[m])):
+            of = topic[claims]
+            at = int(np.lexsort((-claims, given[of], -held[of], -worth[claims]))[0])
+            first[claims[at]] = 1
+            given[of[at]] += 1
+            held[of[at]] -= 1
+            claims = np.delete(claims, at)
+    return first
+
+
 def first_ones(kind: Ints, cap: Ints, order: tuple[Ints, ...]) -> Bools:
     """(C,) which claims stay where each kind keeps ``cap`` of its own, the first in ``order``.
 

@@ -11,7 +11,7 @@ import numpy as np
 from apportion.arrays import CELLS, NOBODY, Ints
 from apportion.errors import BadInput
 from apportion.model.group import Claims, Group
-from apportion.model.measures import measure
+from apportion.model.measures import held_of_topic, measure
 from apportion.model.plan import Answer, Plan
 from apportion.solvers import min_cost_flow
 from apportion.solvers.assignment_network import ARCS_MAX, arcs_of, fixed_on_network, solve_on_network
@@ -71,17 +71,36 @@ def _plan(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
 
 
 def _with_spread(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
-    """The plan with spread among its goals: the one without, if no plan is better spread, else by the network."""
-    without = tuple(goal for goal in order if goal != "spread")
+    """The plan with spread among its goals: a quick one, if no plan at all is better spread, else by the network."""
+    without = tuple(goal for goal in order if goal != "spread") or ("balance",)
+    proof = dict.fromkeys(order, "optimal")
     if len(group.subscriptions) * group.T > CELLS:
-        owner, proof = _wide(group, without)
-        return owner, dict.fromkeys(order, "heuristic")
-    owner, proof = _solve(group, without or ("balance",))
+        return _wide(group, without)[0], dict.fromkeys(order, "heuristic")
+    owner, shown = _solve(group, without, spread=group.T * group.M <= CELLS)
+    if _is_quick(group, owner, shown):
+        return owner, proof
     problem = problem_of(group, "racks" in order, by_topic=True)
-    too_large = arcs_of(problem) > ARCS_MAX or not problem.racks_told
-    if too_large:
-        return owner, _shown_before_spread(order, proof)
-    return solve_on_network(problem, order, owner, None), dict.fromkeys(order, "optimal")
+    if arcs_of(problem) > ARCS_MAX or not problem.racks_told:
+        return owner, _shown_before_spread(order, shown)
+    owner = solve_on_network(problem, order, owner, None)
+    # A second cooperative round may find a quick plan where the first did not: then it is the target from the start.
+    later = _later(group, owner)
+    again, shown = _solve(later, without, spread=group.T * group.M <= CELLS)
+    if "moves" in order and _is_quick(later, again, shown):
+        return again, proof
+    return owner, proof
+
+
+def _is_quick(group: Group, owner: Ints, shown: dict[str, str]) -> bool:
+    """Whether other goals are shown to be best, and no plan whatever is better spread: each topic n / m or one more."""
+    if "heuristic" in shown.values() or not (group.capacity == group.capacity[0]).all():
+        return False
+    size = np.diff(group.start)[group.wanted_topic]
+    members = group.wants[:, group.wanted_topic].T @ np.bincount(group.subscription_of)
+    share, more = size // members, size % members
+    least = int((members * share**2 + more * (2 * share + 1)).sum())
+    held = held_of_topic(group, owner)[1]
+    return int(held @ held) == least
 
 
 def _shown_before_spread(order: tuple[str, ...], proof: dict[str, str]) -> dict[str, str]:
@@ -114,11 +133,16 @@ def _home(group: Group, order: tuple[str, ...], cooperative: bool) -> tuple[Ints
 
 def _found_again(group: Group, order: tuple[str, ...], owner: Ints) -> bool:
     """Whether the second cooperative round gives the same target."""
+    later = _later(group, owner)
+    return bool((_plan(later, order)[0] == owner).all())
+
+
+def _later(group: Group, owner: Ints) -> Group:
+    """The group in the second cooperative round: everybody holds what the first one gave, and says so."""
     now = Plan(group, "", {}, Answer(owner), cooperative=True).owner_now
     held = np.flatnonzero(now != NOBODY)
     generation = np.full(group.M, int(group.generation.max()) + 1, dtype=np.int64)
-    later = replace(group, claims=Claims(now[held], held), generation=generation)
-    return bool((_plan(later, order)[0] == owner).all())
+    return replace(group, claims=Claims(now[held], held), generation=generation)
 
 
 def _one_deal(group: Group) -> Ints:
@@ -138,13 +162,17 @@ def _is_one_deal(group: Group, order: tuple[str, ...]) -> bool:
     return alone and ("moves" not in order or not len(group.claims.member))
 
 
-def _solve(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
-    """The plan of any other group; without racks where telling them apart makes the table too large."""
-    asked = problem_of(group, "racks" in order)
+def _solve(group: Group, order: tuple[str, ...], spread: bool = False) -> tuple[Ints, dict[str, str]]:
+    """The plan of any other group; without racks where telling them apart makes the table too large.
+
+    spread
+        Whether topics shall be spread where that is free.
+    """
+    asked = replace(problem_of(group, "racks" in order), spread=spread)
     if asked.racks_told:
         if asked.miss is None or asked.open.size <= min_cost_flow.DENSE_CELLS_MAX or min_cost_flow.solver() is not None:
             return solve(asked, order)
-        asked = problem_of(group, False)
+        asked = replace(problem_of(group, False), spread=spread)
     owner, shown = solve(asked, tuple(goal for goal in order if goal != "racks"))
     proof = {goal: shown.get(goal, "heuristic") for goal in order}
     proof.update(dict.fromkeys(order[order.index("racks") :], "heuristic"))
