@@ -5,6 +5,7 @@ By default one strategy of each kind in each client; with APPORTION_THOROUGH=1 a
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 import apportion
+from apportion.cli import main
 from apportion.clients.bridge import Bridge, Settings
 from apportion.clients.foreign import ForeignWatch, StrategyNotAsked
 from apportion.errors import BadInput
@@ -176,8 +178,10 @@ def test_a_stream_join_member_does_not_join_by_halves(broker: Broker, client: st
 
 
 @pytest.mark.broker
-def test_user_data_in_assignments_keeps_the_newcomer_out(broker: Broker, tmp_path: Path) -> None:
-    """A stream join is left alone; of the refusal librdkafka says only that the group id does not exist."""
+def test_user_data_in_assignments_keeps_the_newcomer_out(
+    broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stream join is left alone, librdkafka says only that the group id does not exist; ``switch`` said so before."""
     topics, group = [new_name("a"), new_name("b")], new_name("foreign")
     for topic in topics:
         broker.create_topic(topic, 6)
@@ -190,6 +194,11 @@ def test_user_data_in_assignments_keeps_the_newcomer_out(broker: Broker, tmp_pat
             assert not newcomer.held
         settle(two, dict.fromkeys(topics, 6))
         assert not any(lines(member, tmp_path, "is no longer asked") for member in two)
+        command = ["switch", "--bootstrap-server", broker.bootstrap, "--group", group, "-o", "json"]
+        assert main(command) == 0
+        found = json.loads(capsys.readouterr().out)["groups"][0]
+        assert found["upgradable"] is False
+        assert sorted(found["blockers"][0]["members"]) == sorted(member.member_id for member in two)
 
 
 @pytest.mark.broker
