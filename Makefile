@@ -1,6 +1,6 @@
 # Bare `make` explains every target.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test check broker record bench chaos docs wheel clean
+.PHONY: help setup jars demo test check broker record bench chaos thorough mutants faults docs wheel clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -45,6 +45,15 @@ bench: setup ## compare with Kafka's own assignors, franz-go and kafka-python si
 
 chaos: setup ## members join, leave, freeze and die for a long while on a real broker
 	@APPORTION_CHAOS=long $(PY) -m pytest tests/clients/test_chaos.py
+
+thorough: setup ## the bounded tests at their full sizes, for hours; what came of it is kept in tests/thorough.json
+	@$(PY) -m tools.thorough
+
+mutants: setup ## change the sources at random, one place at a time, and count what the tests notice: tests/mutants.json
+	@$(PY) -m tools.mutants
+
+faults: setup ## put each known fault back, one at a time, and see its test fail
+	@$(PY) -m tools.faults
 
 docs: setup ## the documentation as a site in site/
 	@$(VENV)/bin/mkdocs build --strict
