@@ -102,32 +102,27 @@ def rows_in(spark: Any, place: str, versions: bool = True) -> dict[str, list[str
     return {name: rows_of(tables.read(spark, name, version).toArrow()) for name, version in names.items()}
 
 
-def test_workers_that_share_nothing_build_the_same_rows(
-    spark: Any, s3: S3Server, cluster: Cluster, expected: dict[str, list[str]], tmp_path: Path
+@pytest.mark.parametrize("killed", [False, True] if THOROUGH else [True])
+def test_workers_that_share_nothing_build_the_same_rows_though_one_is_killed(
+    spark: Any, s3: S3Server, cluster: Cluster, expected: dict[str, list[str]], tmp_path: Path, killed: bool
 ) -> None:
-    """They have Python, NumPy and pyarrow, and nothing of ours; a folder of the driver's is refused in a sentence."""
-    child = start({**s3.environment, **cluster.environment()}, "s3a://lake/dump", "s3a://lake/one", str(tmp_path / "x"))
-    lines = lines_until(child, "built")
+    """They have Python, NumPy and pyarrow, and nothing of ours; a folder of the driver's is refused in a sentence.
+
+    kill -9 of a worker in the middle of the build: with its executor goes what it had computed, and that costs time.
+    """
+    place = f"s3a://lake/by-cluster-{killed}"
+    child = start({**s3.environment, **cluster.environment()}, "s3a://lake/dump", place, str(tmp_path / "x"))
+    lines = lines_until(child, "making gold/groups" if killed else "built")
+    if killed:
+        os.killpg(cluster.workers[0].pid, signal.SIGKILL)
+        lines += lines_until(child, "built")
     processes.end(child)
     assert lines[0] == cluster.master, lines
-    assert lines[-1] == "built", lines
     assert "which the cluster's executors do not share" in lines[1]
     assert not (tmp_path / "x").exists()
-    assert not any(s3.secret_key in line for line in lines)
-    assert rows_in(spark, "s3a://lake/one") == expected
-
-
-def test_a_worker_that_is_killed_costs_time_alone(
-    spark: Any, s3: S3Server, cluster: Cluster, expected: dict[str, list[str]]
-) -> None:
-    """kill -9 in the middle of a build: with its executor goes what it had computed, and the build ends right."""
-    child = start({**s3.environment, **cluster.environment()}, "s3a://lake/dump", "s3a://lake/two")
-    began = lines_until(child, "making gold/groups")
-    os.killpg(cluster.workers[0].pid, signal.SIGKILL)
-    lines = began + lines_until(child, "built")
-    processes.end(child)
     assert lines[-1] == "built", lines
-    assert rows_in(spark, "s3a://lake/two") == expected
+    assert not any(s3.secret_key in line for line in lines)
+    assert rows_in(spark, place) == expected
 
 
 def test_a_killed_build_leaves_whole_tables_and_the_next_is_right(
