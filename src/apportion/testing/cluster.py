@@ -108,7 +108,9 @@ class Cluster:
             environment["SPARK_LOCAL_IP"] = address
             line = ["unshare", "-m", "sh", "-c", _alone_script(spark), "sh", *line]
         with (self._logs / name).open("wb") as log:
-            return processes.start(line, log=log.fileno(), stdout=log.fileno(), env=environment, cwd="/")
+            return processes.start(
+                [*processes.HANGING, *line], log=log.fileno(), stdout=log.fileno(), env=environment, cwd="/"
+            )
 
     def _wait_for_workers(self) -> None:
         deadline = time.monotonic() + 120
