@@ -72,20 +72,8 @@ class S3Server:
             free.bind((self._host, 0))
             self.port = free.getsockname()[1]
         self._log = Path(tempfile.mkstemp(prefix="apportion-s3-", suffix=".log")[1])
-        command = [
-            *processes.HANGING,
-            str(self._program),
-            "--port",
-            f"{self._host}:{self.port}",
-            "--quiet",
-            "posix",
-            str(self.root),
-        ]
-        keys = {
-            "PATH": os.environ.get("PATH", ""),
-            "ROOT_ACCESS_KEY": self.access_key,
-            "ROOT_SECRET_KEY": self.secret_key,
-        }
+        server = [str(self._program), "--port", f"{self._host}:{self.port}", "--quiet", "posix", str(self.root)]
+        keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
         with self._log.open("wb") as log:
             self._process = processes.start(
                 [*processes.HANGING, *server], log=log.fileno(), stdout=log.fileno(), env={**os.environ, **keys}
