@@ -213,3 +213,20 @@ def test_a_lock_that_was_cut_short_is_nobodys_only_after_a_silence(shelf: lock.F
     shelf.create("000000001", '{"host": ')
     mine = lock._acquire(shelf, "here", 0.2, lambda line: None)
     assert mine.after_death
+
+
+def test_only_what_cannot_be_here_is_read_with_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file's name has a point as a catalog's schema has: a schema must be of a catalog that Spark is told of."""
+    from apportion.cli import source
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(settings.CONF, raising=False)
+    assert source._is_far("s3a://lake/tables")
+    assert source._is_far("spark_catalog.kafka")
+    for near in ("-", "group.json", "dump", "/a/b.c", "file:///dump", "main.kafka"):
+        assert not source._is_far(near), near
+        assert source.at_hand(near) == near
+    monkeypatch.setenv(settings.CONF, "spark.sql.catalog.main = io.unitycatalog.spark.UCSingleCatalog")
+    assert source._is_far("main.kafka")
+    (tmp_path / "main.kafka").mkdir()
+    assert not source._is_far("main.kafka")
