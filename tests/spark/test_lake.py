@@ -15,7 +15,7 @@ from apportion.spark import job, lake, lock, packages, schemas, shelves
 from apportion.spark.location import locate
 from apportion.testing.s3 import S3Server
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 ASSIGNORS = ["range"]
 RECORDS = made.every_kind()
 """With records of every kind, some of them broken."""
