@@ -17,6 +17,8 @@ NAMED: Final = 5
 class Facts:
     """What there is to say of the question.
 
+    least_asked
+        Members that there must be.
     oversize
         Topic, partition and work of each partition that no member can take.
     largest
@@ -28,6 +30,7 @@ class Facts:
     """
 
     members_now: int
+    least_asked: int
     partitions: int
     by: str
     capacity: float
@@ -69,7 +72,7 @@ def sentences(facts: Facts, frontier: Sequence[Sized], chosen: int, reason: str,
     """The choice with its reason first, then what limits it."""
     plan = frontier[chosen]
     lines = [f"{_headline(facts, plan)}: {reason}."]
-    lines.append(_bound(plan, frontier, bound))
+    lines.append(_bound(facts, plan, frontier, bound))
     if not plan.proven:
         lines.append(f"Every plan of {count(plan.members, 'member')} moves {_amount(plan.moved_bound)} or more; "
                      f"this one {_amount(plan.moved)}.")  # fmt: skip
@@ -100,8 +103,10 @@ def _headline(facts: Facts, plan: Sized) -> str:
     return f"{count(plan.members, 'member')}, {compared}; {moved}; the fullest is at {100 * plan.busiest:.0f}%"
 
 
-def _bound(plan: Sized, frontier: Sequence[Sized], bound: int) -> str:
+def _bound(facts: Facts, plan: Sized, frontier: Sequence[Sized], bound: int) -> str:
     fewest = frontier[-1].members
+    if fewest == facts.least_asked > bound:
+        return f"No plan needs fewer than {bound}; {fewest} were asked for at least."
     if plan.members == bound:
         return f"No plan needs fewer than {bound}."
     if fewest == bound:

@@ -137,7 +137,7 @@ def size(
                        f"the work is {number(asked.total):,}, and a member takes {number(capacity):,}")  # fmt: skip
     sized = tuple(asked.sized(candidate) for candidate in shown.candidates)
     chosen, reason = advice.choose(sized, prefer, capacity)
-    sentences = advice.sentences(asked.facts(), sized, chosen, reason, shown.bound)
+    sentences = advice.sentences(asked.facts(low), sized, chosen, reason, shown.bound)
     return Sizing(group, work, capacity, asked.total, shown.bound, sized, chosen, tuple(sentences))
 
 
@@ -227,13 +227,14 @@ class _Asked:
         kept = {process[m] for m in stay}
         return sorted((m for m in range(self.group.M) if m not in stay), key=lambda m: (process[m] not in kept, m))
 
-    def facts(self) -> advice.Facts:
+    def facts(self, least_asked: int) -> advice.Facts:
         """What the advice speaks of besides the plans."""
         group, problem = self.group, self.problem
         named = [group.name_of(int(self.wanted[p])) for p in sorted(problem.oversize)]
         alike = len(group.subscriptions) == 1
         return advice.Facts(
             members_now=group.M,
+            least_asked=least_asked,
             partitions=len(self.wanted),
             by=self.work.by,
             capacity=self.capacity,
