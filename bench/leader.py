@@ -213,6 +213,7 @@ def assignment(client: str, raw: Raw) -> dict[str, dict[str, list[int]]]:
     """What the call answers, read back from its bytes."""
     prepare: Any = CLIENTS[client](raw)
     shares = prepare(metadata(raw))()
+    prepare.stop()
     return {name: {t: list(ids) for t, ids in read_assignment(share).partitions} for name, share in shares.items()}
 
 

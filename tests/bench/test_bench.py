@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import apportion
 from apportion.errors import Unavailable
-from bench import matrix, peers
+from bench import leader, matrix, peers
 from bench.cells import Cell
 from bench.page import page
 
@@ -35,6 +36,16 @@ def test_quality_is_right_where_it_can_be_told_by_hand(rows: list[matrix.Row]) -
     """60 partitions on 10 members are 6 each; the newcomer's 6 must move; all 54 of 9 members can be near."""
     assert rows[0].quality["apportion"] == (10 * 36, 0, 6)
     assert rows[1].quality["apportion"][1:] == (0, 0)
+
+
+@pytest.mark.parametrize("client", leader.CLIENTS)
+def test_the_leaders_call_answers_what_the_plan_says(client: str) -> None:
+    """From bytes to bytes through each client's own coordinator, with racks and without."""
+    for cell in (SMALL, RACKED):
+        raw = cell.group()
+        plan = apportion.plan(raw, leader.STRATEGY)
+        assert leader.assignment(client, raw) == plan.assignment
+        assert bool(plan.withheld.any()) == (cell is SMALL)
 
 
 def test_the_page_names_cells_figures_and_who_is_ahead(rows: list[matrix.Row]) -> None:

@@ -148,7 +148,7 @@ def fields(group: Group) -> dict[str, Any]:
         "generation": group.generation.tolist(),
         "priority": group.priority.tolist(),
         "claims": claims,
-        "nonexistent": group.claims.nonexistent,
+        "nonexistent": list(group.claims.nonexistent),
         "racks": racks and (racks.names, racks.of_member.tolist(), racks.set_of.tolist(), racks.sets),
     }
 

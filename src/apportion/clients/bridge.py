@@ -209,7 +209,7 @@ class Bridge:
 
     def _report(self, plan: Plan, held_back: Bools, generation: int | None, ms: float) -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""
-        for m, (topic, number) in _nonexistent(plan).items():
+        for m, topic, number in plan.group.claims.nonexistent.first_of_members():
             log.warning(
                 "member %s claims what does not exist, such as %s-%d; the claim falls",
                 *(plan.group.members[m], topic, number),
@@ -261,11 +261,3 @@ def _add_offsets(what: Topic, offsets: Mapping[int, Mapping[str, int]]) -> Topic
         return what
     entries = [{"partition": p} for p in range(what)] if isinstance(what, int) else what
     return [{**entry, **offsets.get(entry["partition"], {})} for entry in entries]
-
-
-def _nonexistent(plan: Plan) -> dict[int, tuple[str, int]]:
-    """Member to the first partition that it claims and that does not exist."""
-    first: dict[int, tuple[str, int]] = {}
-    for m, topic, number in plan.group.claims.nonexistent:
-        first.setdefault(m, (topic, number))
-    return first

@@ -207,26 +207,28 @@ def _claims(
 ) -> ClaimColumns:
     if not isinstance(owned, HeldLists):
         return _given_claims(owned, index)
+    owned = _with_ids(owned)
     topic = sent.topic_numbers(owned, index)
-    numbers = owned.numbers(sent.buffer)
-    single = len(numbers) == len(topic)
-    member = owned.list_of
-    unknown: list[tuple[int, str, int]] = []
-    if not single:
-        member, of_number = np.repeat(member, owned.ids), np.repeat(topic, owned.ids)
-    else:
-        of_number = topic
-    nowhere = np.flatnonzero(topic == NOBODY).tolist()
-    if nowhere:
-        first = np.cumsum(owned.ids) - owned.ids
-        of_part = owned.list_of
-        for part in nowhere:
-            at, size, ids = int(owned.name_at[part]), int(owned.name_size[part]), int(owned.ids[part])
-            name, low = text(sent.buffer.raw[at : at + size]), int(first[part])
-            unknown.extend((int(of_part[part]), name, p) for p in numbers[low : low + ids].tolist())
-        there = of_number != NOBODY
-        member, of_number, numbers = member[there], of_number[there], numbers[there]
-    return ClaimColumns(member, of_number, numbers, unknown)
+    unknown: dict[str, int] = {}
+    nowhere = np.flatnonzero(topic == NOBODY)
+    if len(nowhere):
+        raw = sent.buffer.raw
+        places = zip(owned.name_at[nowhere].tolist(), owned.name_size[nowhere].tolist(), strict=True)
+        names = [text(raw[at : at + size]) for at, size in places]
+        topic[nowhere] = [unknown.setdefault(name, len(index) + len(unknown)) for name in names]
+    numbers, member = owned.numbers(sent.buffer), owned.list_of
+    if len(numbers) != len(topic):
+        member, topic = np.repeat(member, owned.ids), np.repeat(topic, owned.ids)
+    return ClaimColumns(member, topic, numbers, list(unknown))
+
+
+def _with_ids(owned: HeldLists) -> HeldLists:
+    """The same without parts that claim nothing: a member may send a million of them."""
+    some = owned.ids > 0
+    if some.all():
+        return owned
+    first = np.concatenate([[0], np.cumsum(some)])[owned.first]
+    return HeldLists(first, owned.name_at[some], owned.name_size[some], owned.ids[some], owned.stop)
 
 
 def _given_claims(owned: Sequence[Mapping[str, Sequence[int]]], index: Mapping[str, int]) -> ClaimColumns:
@@ -236,9 +238,6 @@ def _given_claims(owned: Sequence[Mapping[str, Sequence[int]]], index: Mapping[s
     count = np.fromiter(map(len, lists), np.int64, len(lists))
     number = np.fromiter(chain.from_iterable(lists), np.int64, int(count.sum()))
     member = np.repeat(np.arange(len(owned)), ints(list(map(len, owned))))
-    of_topic = ints([index.get(topic, NOBODY) for topic in topics])
-    nowhere = np.flatnonzero(of_topic == NOBODY).tolist()
-    unknown = [(int(member[part]), topics[part], p) for part in nowhere for p in lists[part]]
-    of_number = np.repeat(of_topic, count)
-    there = of_number != NOBODY
-    return ClaimColumns(np.repeat(member, count)[there], of_number[there], number[there], unknown)
+    unknown: dict[str, int] = {}
+    of_topic = ints([index[t] if t in index else unknown.setdefault(t, len(index) + len(unknown)) for t in topics])
+    return ClaimColumns(np.repeat(member, count), np.repeat(of_topic, count), number, list(unknown))

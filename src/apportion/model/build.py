@@ -14,7 +14,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, distinct, ints
-from apportion.model.group import NO_PRIORITY, Claims, Group, Offsets, Racks, java_order
+from apportion.model.group import (
+    NO_PRIORITY,
+    NONE_NONEXISTENT,
+    Claims,
+    Group,
+    NonexistentClaims,
+    Offsets,
+    Racks,
+    java_order,
+)
 from apportion.model.to_names import collector_paused
 
 Raw = Mapping[str, Any]
@@ -93,13 +102,13 @@ class ClaimColumns(NamedTuple):
     """(C,) claims: a member by its place in ``MemberColumns``, a topic's number, a partition id.
 
     unknown
-        Claims on topics that are not in the group: member, topic name, partition id.
+        Names of topics that are not in the group: the first one has the number T, and so on.
     """
 
     member: Ints
     topic: Ints
     number: Ints
-    unknown: Sequence[tuple[int, str, int]] = ()
+    unknown: Sequence[str] = ()
 
 
 class ReplicaRacks(NamedTuple):
@@ -170,12 +179,11 @@ def _distinct_subscriptions(lists: Sequence[Sequence[str]], index: Mapping[str, 
 
 
 def _claims_of_columns(given: ClaimColumns, place: Ints, topics: Sequence[str], start: Ints, number: Ints) -> Claims:
-    if not len(given.member) and not given.unknown:
+    if not len(given.member):
         return NO_CLAIMS
     rank = np.empty(len(place), dtype=np.int64)
     rank[place] = np.arange(len(place))
-    unknown = [(int(rank[m]), topic, p) for m, topic, p in given.unknown]
-    return _existing(rank[given.member], given.topic, given.number, unknown, topics, start, number)[0]
+    return _existing(rank[given.member], given.topic, given.number, [*topics, *given.unknown], start, number)[0]
 
 
 def _in_member_order(members: Mapping[str, Raw]) -> tuple[list[str], list[Raw], set[str]]:
@@ -286,42 +294,43 @@ def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, 
     of_member = np.repeat(np.arange(len(owned)), [len(held) if held else 0 for held in owned])
     counts = np.fromiter(map(len, lists), np.int64, len(lists))
     claimed = np.fromiter(chain.from_iterable(lists), np.int64, int(counts.sum()))
-    unknown: list[tuple[int, str, int]] = []
+    unknown: dict[str, int] = {}
     try:
         of_topic = np.fromiter(map(index.__getitem__, topics), np.int64, len(topics))
     except KeyError:
-        of_topic = ints([index.get(topic, NOBODY) for topic in topics])
-        for at in np.flatnonzero(of_topic == NOBODY).tolist():
-            unknown.extend((int(of_member[at]), topics[at], p) for p in lists[at])
-    member, topic = np.repeat(of_member, counts), np.repeat(of_topic, counts)
-    if unknown:
-        there = topic != NOBODY
-        member, topic, claimed = member[there], topic[there], claimed[there]
-    claims, exact = _existing(member, topic, claimed, unknown, list(index), start, number)
+        for topic in topics:
+            if topic not in index:
+                unknown.setdefault(topic, len(index) + len(unknown))
+        of_topic = ints([unknown[topic] if topic in unknown else index[topic] for topic in topics])
+    member, topic_of = np.repeat(of_member, counts), np.repeat(of_topic, counts)
+    claims, exact = _existing(member, topic_of, claimed, [*index, *unknown], start, number)
     # Only lists that say exactly what stands in the arrays may be handed on.
     whole = lists and exact and counts.all()
     return replace(claims, as_given=tuple(owned)) if reuse_lists and whole else claims
 
 
 def _existing(
-    member: Ints,
-    topic: Ints,
-    claimed: Ints,
-    unknown: list[tuple[int, str, int]],
-    topics: Sequence[str],
-    start: Ints,
-    number: Ints,
+    member: Ints, topic: Ints, claimed: Ints, topics: Sequence[str], start: Ints, number: Ints
 ) -> tuple[Claims, bool]:
-    """The claims, those on partitions that do not exist apart, none twice; and whether they are just what was given."""
-    partition = find_partitions(topic, claimed, start, number)
+    """The claims, those on partitions that do not exist apart, none twice; and whether they are just what was given.
+
+    topics
+        The group's, and behind them others that are claimed.
+    """
+    known = len(start) - 1
+    if len(topics) > known:
+        there = topic < known
+        partition = np.full(len(topic), NOBODY, dtype=np.int64)
+        partition[there] = find_partitions(topic[there], claimed[there], start, number)
+    else:
+        partition = find_partitions(topic, claimed, start, number)
     lost = partition == NOBODY
+    nonexistent = NONE_NONEXISTENT
     if lost.any():
-        gone = zip(member[lost].tolist(), topic[lost].tolist(), claimed[lost].tolist(), strict=True)
-        unknown.extend((m, topics[t], p) for m, t, p in gone)
+        nonexistent = NonexistentClaims(member[lost], topic[lost], claimed[lost], topics)
         member, partition = member[~lost], partition[~lost]
     once, partition_once = _once(member, partition, len(number))
-    exact = not unknown and len(once) == len(claimed)
-    return Claims(once, partition_once, tuple(sorted(set(unknown)))), exact
+    return Claims(once, partition_once, nonexistent), len(once) == len(claimed)
 
 
 def _once(member: Ints, partition: Ints, partitions: int) -> tuple[Ints, Ints]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, overload
 
 import numpy as np
 
@@ -17,6 +17,49 @@ NO_PRIORITY: Final = np.iinfo(np.int64).min
 """A member without a priority: it comes after every member that has one."""
 WEIGHT_MAX: Final = 2**53
 """The largest weight of a partition: up to here floats hold every whole number."""
+
+
+class NonexistentClaims(Sequence[tuple[int, str, int]]):
+    """Claims on what does not exist: (member, topic name, partition id), ascending, each once.
+
+    They are other people's word, millions of them if a member likes, so they stay arrays until somebody looks.
+
+    member, topic, number
+        (N,) as claimed, in any order; a topic by its place among ``topics``.
+    """
+
+    def __init__(self, member: Ints, topic: Ints, number: Ints, topics: Sequence[str]) -> None:
+        ordered = sorted(range(len(topics)), key=topics.__getitem__)
+        self.topics = [topics[t] for t in ordered]
+        rank = np.empty(len(topics), dtype=np.int64)
+        rank[ordered] = np.arange(len(topics))
+        order = np.lexsort((number, rank[topic], member))
+        columns = [column[order] for column in (member, rank[topic], number)]
+        fresh = np.ones(len(order), dtype=np.bool_)
+        fresh[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+        self.member, self.topic, self.number = (column[fresh] for column in columns)
+
+    def __len__(self) -> int:
+        return len(self.member)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, str, int]: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[tuple[int, str, int]]: ...
+    def __getitem__(self, at: int | slice) -> tuple[int, str, int] | Sequence[tuple[int, str, int]]:
+        if isinstance(at, slice):
+            return [self[n] for n in range(*at.indices(len(self)))]
+        return int(self.member[at]), self.topics[int(self.topic[at])], int(self.number[at])
+
+    def first_of_members(self) -> list[tuple[int, str, int]]:
+        """The first claim of each member that has any."""
+        first = np.ones(len(self), dtype=np.bool_)
+        first[1:] = self.member[1:] != self.member[:-1]
+        return [self[n] for n in np.flatnonzero(first).tolist()]
+
+
+_NOBODYS: Final = np.empty(0, dtype=np.int64)
+NONE_NONEXISTENT: Final = NonexistentClaims(_NOBODYS, _NOBODYS, _NOBODYS, ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +77,7 @@ class Claims:
 
     member: Ints
     partition: Ints
-    nonexistent: tuple[tuple[int, str, int], ...] = ()
+    nonexistent: NonexistentClaims = NONE_NONEXISTENT
     as_given: tuple[Mapping[str, Sequence[int]] | None, ...] = ()
 
 
