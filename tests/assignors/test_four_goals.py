@@ -15,6 +15,8 @@ import pytest
 
 import apportion
 from apportion.model.plan import Plan
+from apportion.solvers import partition_classes, solve
+from apportion.solvers.assignment_network import solve_on_network
 
 from . import sticky_judge as judge
 from .sticky_groups import random_group
@@ -95,3 +97,41 @@ def test_the_same_group_in_another_order_gives_the_same_bytes() -> None:
     for seed in range(0, GROUPS, 4):
         raw, order = some(seed)
         assert plan(raw, order).to_json() == plan(shuffled(raw, random.Random(seed)), order).to_json(), seed
+
+
+def test_the_short_cuts_are_as_good_as_the_network() -> None:
+    """The classes without spread, and the quick plan with it, against the general way on the same groups."""
+    for seed in range(0, GROUPS, 4):
+        raw, order = some(seed)
+        group = apportion.read_group(raw)
+        known = tuple(goal for goal in order if goal != "racks" or (group.racks is not None and group.racks.known))
+        short, _ = solve._plan(group, known)
+        problem = partition_classes.problem_of(group, "racks" in known, by_topic=True)
+        general = solve_on_network(problem, known, short, None)
+        names = list(raw["members"])
+        values_of = []
+        for owner in (short, general):
+            by_part = {group.name_of(p): names.index(group.members[m]) for p, m in enumerate(owner.tolist()) if m >= 0}
+            values_of.append(values(raw, [by_part.get(part, -1) for part in judge.facts(raw)[0]]))
+        assert [values_of[0][goal] for goal in known] == [values_of[1][goal] for goal in known], (seed, order)
+
+
+def test_the_quick_plan_with_spread_is_taken_and_found_again() -> None:
+    taken = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        names = [f"t{i}" for i in range(rng.randint(2, 6))]
+        raw: dict[str, Any] = {
+            "topics": {name: rng.randint(1, 9) for name in names},
+            "members": {f"m{i}": {"topics": names} for i in range(rng.randint(2, 6))},
+        }
+        order = rng.choice([o for o in ORDERS if "spread" in o and "moves" in o])
+        held = plan(raw, order)
+        raw = next_round(raw, held)
+        raw["members"]["new"] = {"topics": names}
+        first = plan(raw, order, "cooperative-sticky")
+        group = apportion.read_group(raw)
+        without = tuple(goal for goal in order if goal not in ("spread", "racks")) or ("balance",)
+        taken += solve._is_quick(group, *solve._solve(group, without, spread=True))
+        assert plan(next_round(raw, first), order, "cooperative-sticky").assignment == first.target, (seed, order)
+    assert taken > 20

@@ -44,7 +44,7 @@ def measure(group: Group, owner: Ints) -> dict[str, Any]:
     if group.has_capacities:
         result["load_cost"] = str(cost_of_loads(held, group.capacity))
         result["spread_cost"] = str(cost_of_loads(of_topic[1], group.capacity[of_topic[0]]))
-    if (group.home != NOBODY).any():
+    if len(group.verdict.newest) and (group.home != NOBODY).any():
         result["returned"] = int(np.count_nonzero((group.home == owner) & (owner != NOBODY)))
     if group.offsets is not None and (group.lag_known & group.wanted).any():
         result["lag_max"] = int(lag_held(group, owner).max(initial=0))

@@ -284,7 +284,7 @@ def _hand_out(problem: Problem, order: tuple[str, ...], owner: Ints, rest: Ints)
         return owner
     nobody = np.full(len(rest), NOBODY, dtype=np.int64)
     start = _dealt_in_laps(problem, owner, rest)
-    network = AssignmentNetwork(problem, owner, rest, start, nobody, nobody, "spread" in order)
+    network = AssignmentNetwork(problem, owner, rest, start, nobody, nobody, spread=True)  # it names members
     goals = tuple(goal for goal in order if goal != "moves")
     network.optimize(goals if "balance" in goals else (*goals, "balance"))
     owner = owner.copy()

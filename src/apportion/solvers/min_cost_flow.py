@@ -32,28 +32,46 @@ def solver() -> Any:
     return SimpleMinCostFlow
 
 
+def solve_flow(tail: Ints, head: Ints, capacity: Ints, cost: Ints, supply: Ints) -> tuple[str, Ints]:
+    """What OR-tools says of the cheapest flow (``OPTIMAL``, ``INFEASIBLE``, ...), and each arc's flow (A,), if optimal.
+
+    supply
+        (nodes,) what leaves each node, negative where it arrives; together nothing. OR-tools must be there.
+    """
+    flow = solver()()
+    arcs = flow.add_arcs_with_capacity_and_unit_cost(tail, head, capacity, cost)
+    flow.set_nodes_supplies(np.arange(len(supply)), supply)
+    status = flow.solve()
+    if status != flow.OPTIMAL:
+        return str(status.name), np.zeros(0, dtype=np.int64)
+    return "OPTIMAL", np.asarray(flow.flows(arcs))
+
+
+def _sure_flow(tail: Ints, head: Ints, capacity: Ints, cost: Ints, supply: Ints) -> Ints:
+    """The cheapest flow (A,) where there must be one."""
+    status, flows = solve_flow(tail, head, capacity, cost, supply)
+    if status != "OPTIMAL":
+        raise ArithmeticError(f"the flow of {len(tail)} arcs ended with status {status}; please report this group")
+    return flows
+
+
 def fewest_misses(supply: Ints, low: Ints, high: Ints, open: Bools, miss: Bools) -> Ints | None:
     """Amounts (I, J) with column sums from ``low`` to ``high`` (J,) and fewest misses; None without OR-tools."""
-    maker = solver()
-    if maker is None:
+    if solver() is None:
         return None
     rows, columns = open.shape
     i, j = np.nonzero(open & (supply > 0)[:, None])
     place = rows + np.arange(columns)
-    flow = maker()
-    arcs = flow.add_arcs_with_capacity_and_unit_cost(
+    needs = np.concatenate([supply, -low, [int(low.sum()) - int(supply.sum())]])
+    flows = _sure_flow(
         np.concatenate([i, place]),
         np.concatenate([rows + j, np.full(columns, rows + columns)]),
         np.concatenate([supply[i], high - low]),
         np.concatenate([miss[i, j], np.zeros(columns)]).astype(np.int64),
+        needs,
     )
-    needs = np.concatenate([supply, -low, [int(low.sum()) - int(supply.sum())]])
-    flow.set_nodes_supplies(np.arange(len(needs)), needs)
-    status = flow.solve()
-    if status != flow.OPTIMAL:
-        raise ArithmeticError(f"the flow of {len(arcs)} arcs ended with status {status}")
     table = np.zeros(open.shape, dtype=np.int64)
-    table[i, j] = flow.flows(arcs)[: len(i)]
+    table[i, j] = flows[: len(i)]
     return table
 
 
@@ -82,18 +100,11 @@ def retained(
     cells = (len(claimed.row) + len(supply)) * len(column)
     if cells <= SMALL_TABLE_CELLS:
         return _kept_by_table(supply, claimed, open, miss, column, low, high)
-    maker = solver()
-    if maker is None:
+    if solver() is None:
         return _kept_by_table(supply, claimed, open, miss, column, low, high) if cells <= TABLE_CELLS_MAX else None
     network = _Network(supply, claimed, open, miss, column, low, high)
-    flow = maker()
-    arcs = flow.add_arcs_with_capacity_and_unit_cost(network.tail, network.head, network.capacity, network.cost)
-    flow.set_nodes_supplies(np.arange(len(network.supply)), network.supply)
-    status = flow.solve()
-    if status != flow.OPTIMAL:
-        raise ArithmeticError(f"the flow of {len(network.tail)} arcs ended with status {status}")
-    kept: Ints = flow.flows(arcs)[: len(claimed.row)]
-    return kept
+    flows = _sure_flow(network.tail, network.head, network.capacity, network.cost, network.supply)
+    return flows[: len(claimed.row)]
 
 
 def _kept_by_table(

@@ -45,7 +45,7 @@ def best(group: Group, order: tuple[str, ...] = GOALS, cooperative: bool = False
     """
     if "racks" in order and (group.racks is None or not group.racks.known):
         order = tuple(goal for goal in order if goal != "racks")
-    if (group.home != NOBODY).any():
+    if len(group.verdict.newest) and (group.home != NOBODY).any():
         owner, proof = _home(group, order, cooperative)
     else:
         owner, proof = _plan(group, order)

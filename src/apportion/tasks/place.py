@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Floats, Ints, ints
+from apportion.solvers.min_cost_flow import solve_flow, solver
 
 LARGE: Final = 100_000
 """From so many cells (tasks x processes) on a flow, and the import of its solver, take long enough to go round them."""
@@ -125,20 +126,18 @@ def _solve(placing: Placing) -> Ints | None:
     The ceiling of loads is raised until the tasks fit under it. The first answer is exact: any place above the ceiling
     costs more than every place that is taken, and the number of places is fixed.
     """
-    try:
-        from ortools.graph.python import min_cost_flow
-    except ImportError:
+    if solver() is None:
         return None
     tasks = len(placing.eligible)
     ceiling = -(-(int(placing.load.sum()) + tasks) // int(placing.threads.sum())) + 1
     while True:
-        status, owner = _flow(placing, ceiling, min_cost_flow.SimpleMinCostFlow())
+        status, owner = _flow(placing, ceiling)
         if status != "INFEASIBLE":
             return owner
         ceiling *= 2
 
 
-def _flow(placing: Placing, ceiling: int, solver: Any) -> tuple[str, Ints | None]:
+def _flow(placing: Placing, ceiling: int) -> tuple[str, Ints | None]:
     """The solver's word on placing at most ``ceiling`` tasks a thread, and the cheapest owners if there are any."""
     tasks, processes = placing.eligible.shape
     kind = np.zeros(tasks, dtype=np.int64) if placing.kind is None else placing.kind
@@ -161,14 +160,12 @@ def _flow(placing: Placing, ceiling: int, solver: Any) -> tuple[str, Ints | None
     direct, hubs = _class_arcs(net, source, costs, kinds, doors, supply)
 
     arrays = [np.concatenate(column).astype(np.int64) for column in (net.tail, net.head, net.room, net.cost)]
-    arcs = solver.add_arcs_with_capacity_and_unit_cost(*arrays)
     supplies = np.zeros(net.nodes, dtype=np.int64)
     supplies[source], supplies[sink] = supply, -tasks
-    solver.set_nodes_supplies(np.arange(net.nodes), supplies)
-    status = solver.solve()
-    if status != solver.OPTIMAL:
-        return str(status.name), None
-    flows = np.asarray(solver.flows(arcs))
+    tail, head, room, cost = arrays
+    status, flows = solve_flow(tail, head, room, cost, supplies)
+    if status != "OPTIMAL":
+        return status, None
     return "OPTIMAL", _unpack(class_of, len(rows), processes, direct, hubs, arrays, flows)
 
 

@@ -46,7 +46,11 @@ def check_assignor(assignor: Assignor, groups: int = 300, seed: int = 0) -> None
     broken: dict[str, tuple[str, GroupDict]] = {}
     for promise, what in _manners(assignor).items():
         broken[promise] = (what, {})
-    for group in (*hard_groups(), *many_groups(groups, seed), *many_groups(20, seed, Kinds(12, 12, 12))):
+    for group in (
+        *hard_groups(),
+        *many_groups(groups, seed),
+        *many_groups(20, seed, Kinds(12, 12, 12, capacities=True)),
+    ):
         for promise in _tried(assignor, group).keys() - broken.keys():
             small = shrink(group, partial(_breaks, assignor, promise))
             broken[promise] = (_tried(assignor, small)[promise], small)

@@ -35,6 +35,8 @@ class Kinds:
     claims
         ``none``; ``clean`` (one claim a partition, existing and wanted, of one generation); or ``any``: also stale,
         double, nonexistent and unsubscribed ones.
+    capacities
+        Whether members of some groups have some.
     odd
         Whether some members want nothing, or topics that nobody describes, and some topics are wanted by nobody.
     """
@@ -51,6 +53,7 @@ class Kinds:
     foreign_names: bool = True
     claims: str = "any"
     odd: bool = True
+    capacities: bool = False
 
 
 def groups(kinds: Kinds | None = None) -> SearchStrategy[GroupDict]:
@@ -78,6 +81,9 @@ def random_group(rng: Random, kinds: Kinds | None = None) -> GroupDict:
     if kinds.claims != "none" and rng.random() < 0.8:
         _add_claims(rng, kinds, topics, members)
     group: GroupDict = {"topics": topics, "members": members}
+    if kinds.capacities and rng.random() < 0.5:
+        for fields in members.values():
+            fields["capacity"] = rng.choice((1, 1, 2, 3, 1_000_000))
     if rng.random() < 0.2:
         group.update(version=1, group="g", auto_offset_reset=rng.choice(("earliest", "latest", "none")))
     return group
