@@ -70,7 +70,7 @@ def row(server: Serving, groups: int, rounds: int) -> str:
     cpu = (cpu_s(server) - before) / rounds
     stream.close()
     for _ in range(rounds):
-        values = {name: value for name, labels, value in server.samples() if not labels}
+        values = about_itself(server)
         seen.append(values["apportion_scrape_round_duration_seconds"])
         asked.append(values["apportion_scrape_asked_duration_seconds"])
         scrapes.append(timed(server, "/metrics", {"Accept-Encoding": "gzip"}))
@@ -96,11 +96,12 @@ def timed(server: Serving, path: str, headers: dict[str, str]) -> float:
     return took
 
 
-def own(server: Serving, name: str) -> float:
-    """One of the server's metrics about itself, without a scrape's parsing of all."""
-    _, _, body = server.ask("/metrics")
-    line = next(line for line in reversed(body.splitlines()) if line.startswith(name.encode() + b" "))
-    return float(line.split()[1])
+def about_itself(server: Serving) -> dict[str, float]:
+    """The server's metrics about itself, found without parsing all the others."""
+    _, _, body = server.ask("/metrics", Accept_Encoding="gzip")
+    own = body[body.rindex(b"# HELP apportion_up ") :].decode()
+    lines = [line.split() for line in own.splitlines() if not line.startswith("#") and "{" not in line]
+    return {name: float(value) for name, value in lines}
 
 
 def next_round(stream: HTTPResponse) -> None:
@@ -118,13 +119,13 @@ def cpu_s(server: Serving) -> float:
 
 def state(server: Serving) -> dict[str, Any]:
     """What may not grow: memory, threads, open files."""
-    root = f"/proc/{server.process.pid}"
+    root, about = f"/proc/{server.process.pid}", about_itself(server)
     return {
         "memory_mb": round(server.memory_mb()),
         "threads": len(os.listdir(f"{root}/task")),
         "files": len(os.listdir(f"{root}/fd")),
-        "groups": int(own(server, "apportion_scrape_groups")),
-        "failed": int(own(server, "apportion_scrape_rounds_failed_total")),
+        "groups": int(about["apportion_scrape_groups"]),
+        "failed": int(about["apportion_scrape_rounds_failed_total"]),
     }
 
 
