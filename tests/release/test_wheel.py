@@ -58,10 +58,11 @@ def test_the_core_alone_plans_and_describes(empty: Path) -> None:
 
 
 def test_what_the_core_lacks_is_a_sentence_with_the_command_that_brings_it(empty: Path) -> None:
-    done = run(empty / "apportion", "demo", "--no-spark")
-    assert done.returncode == 2
-    assert "pip install" in done.stderr
-    assert "Traceback" not in done.stderr
+    for words in (("demo", "--no-spark"), ("serve", "--bootstrap-server", "127.0.0.1:1")):
+        done = run(empty / "apportion", *words)
+        assert done.returncode == 2
+        assert "pip install" in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 EXTRAS = [
@@ -70,6 +71,8 @@ EXTRAS = [
     ("aiokafka", "from apportion.clients.aio_kafka import assignor; assignor('sticky')"),
     ("confluent", "from apportion.clients.confluent import GroupConsumer"),
     ("report", "from apportion.report import page"),
+    ("serve", "from apportion.serve import server, app; server.read_listen(':0')"),
+    ("otlp", "from apportion.serve import otlp; from opentelemetry.sdk.metrics import MeterProvider"),
 ]
 
 

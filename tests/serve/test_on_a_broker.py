@@ -90,6 +90,7 @@ def test_the_api_gives_group_json_with_the_plans_that_compare_gives(own_broker: 
     [seen] = live.groups(Connection(own_broker.bootstrap, Properties()), [GROUP])
     told = server.json(f"/api/v1/groups/{GROUP}")
     assert told["topics"][TOPIC] == seen.raw["topics"][TOPIC]
+    assert told["topic_ids"] == seen.raw["topic_ids"]
     expected = compare(seen.group).to_dict()
     assert told["plans"] == expected["plans"]
     assert told["best"] == expected["best"]

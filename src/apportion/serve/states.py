@@ -42,6 +42,7 @@ class Entries:
     logs: Mapping[str, TopicLog]
     of_topic: Mapping[str, list[dict[str, Any]]]
     by_number: Mapping[str, Mapping[int, dict[str, Any]]]
+    ids: Mapping[str, str]
 
 
 def entries_of(logs: Mapping[str, TopicLog]) -> Entries:
@@ -61,7 +62,8 @@ def entries_of(logs: Mapping[str, TopicLog]) -> Entries:
                 entry["end"] = end
             rows.append(entry)
         of_topic[name] = rows
-    return Entries(logs, of_topic, {name: {e["partition"]: e for e in rows} for name, rows in of_topic.items()})
+    by_number = {name: {e["partition"]: e for e in rows} for name, rows in of_topic.items()}
+    return Entries(logs, of_topic, by_number, {name: log.topic_id for name, log in logs.items() if log.topic_id})
 
 
 def group_with_offsets(
@@ -72,12 +74,13 @@ def group_with_offsets(
     A group whose members, owners and partitions are those of the round before is that group with new offsets.
     """
     topics = tuple(sorted({*one.told["wanted"], *(topic for topic, _ in one.committed)}))
-    numbers = tuple(entries.logs[topic].number.tobytes() if topic in entries.logs else b"" for topic in topics)
-    key = (one.told["members"], topics, numbers, frozenset(one.committed))
+    logs = [entries.logs.get(topic) for topic in topics]
+    shapes = tuple((log.topic_id, log.number.tobytes(), log.racks) if log is not None else None for log in logs)
+    key = (one.told["members"], topics, shapes, frozenset(one.committed))
     if old is not None and old.key is not None and old.key[0] == key and not old.gone:
         _, real, ids = old.key
         return replace(real, offsets=_offsets(real, one.committed, entries.logs)), key, ids
-    observed = live.observed_group(one.name, one.told, one.committed, entries.by_number)
+    observed = live.observed_group(one.name, one.told, one.committed, entries.by_number, entries.ids)
     return build(observed.raw), key, shown_ids(one.told["members"])
 
 
