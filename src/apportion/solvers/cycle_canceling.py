@@ -1,4 +1,10 @@
-"""Partition and member in the same rack: the fewest misses, and the prices that show there are no fewer."""
+"""The cheapest flow on a table of rows and columns: exchanges that save something, until none does.
+
+The problem: with row sums given and column sums between bounds, make a linear cost (misses of the rack) least. A
+flow is cheapest exactly if no cycle of exchanges saves anything (Klein 1967); Bellman and Ford find such a cycle or
+distances, and those are the columns' prices that show that there is none. It is ``network`` on a dense table, for
+few rows and columns. Here too: which cells miss a rack.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Prices of members that show a plan to be best: the dual of the plan."""
+"""Prices of members that show a plan to be best: the dual of the plan.
+
+The argument for a reader who trusts nobody: all goals are one cost, by weights so large that no exchange makes up
+for an earlier goal by later ones. If each member has a price between what its last and its next partition cost in
+load, and each partition stands where price + miss + move is least, then no plan costs less (linear programming
+duality): whoever takes partitions elsewhere pays at least as much. The prices are the potentials of the residual
+network, found by Bellman and Ford from the plan alone, and exist exactly if the plan is best. With large capacities
+they are Python's integers.
+"""
 
 from __future__ import annotations
 

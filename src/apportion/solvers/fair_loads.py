@@ -1,4 +1,13 @@
-"""How many partitions each member should get: the fairest loads there are, by levels."""
+"""How many partitions each member should get: the fairest loads there are, by pieces.
+
+The problem: least sum of load^2 / capacity over members, where not everybody may take everything. Were there no such
+limits, units would be dealt one by one to whom the next costs least (Webster's apportionment; with equal capacities:
+everybody gets n / m or one more). Where that cannot be placed, a minimum cut shows some partitions that fit nowhere
+but in columns that are too full for them; no fairest plan gives those columns anything else, so both sides are
+shared apart, and each again as if there were no limits (Fujishige's decomposition for separable convex costs;
+integers: Groenevelt 1991; Frank and Murota, decreasing minimization). All fairest plans have the pieces, the low and
+the high loads in common, and every plan that keeps them is fairest. The price: a max flow for each piece.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,19 @@
-"""The best plan for goals in an order: fairest loads, fewest rack misses, fewest moves."""
+"""The short cut without spread: goal after goal on classes of like partitions and like members.
+
+The problem is that of ``assignment_network``, without its layer of (topic, member). Then size hardly matters:
+partitions whose topics (and racks) the same members want are one row, members that want the same (from one rack,
+with one capacity) one column, and a table of rows by columns takes the place of the network.
+
+Why it is right. Fair loads are known in closed form, piece by piece (``fair_loads``): every best plan gives a member
+of a piece its low load or one more, and any plan within these bounds is best for balance. Misses are made fewest on
+the table, within the bounds, by cycle cancelling; its prices tell which cells and which loads all best plans have in
+common (complementary slackness, as in ``network``). Within those the most claims stay: at most what the loads allow
+(``retention``), which is met nearly always and then proves itself; where it cannot be completed, a min-cost flow
+finds the most. A goal before balance is had partition by partition and only narrows where each may go.
+
+When it applies: without spread, and where nobody's stale claim counts; it takes milliseconds where the network takes
+tenths of a second. Tests hold both equal.
+"""
 
 from __future__ import annotations
 

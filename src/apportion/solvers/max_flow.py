@@ -1,4 +1,11 @@
-"""Units of rows into columns with room: straight in, then along paths; where no path is left, the cut says why."""
+"""A feasible flow from rows to columns with room: straight in, then along augmenting paths; or the cut that forbids it.
+
+The problem: place the units of I rows in J columns, each row in the columns that are open to it, with column sums
+between bounds. Ford and Fulkerson's argument: a shortest path from a row with units left to a column with room,
+through rows that can give way, adds units and never lowers a column's sum; where no path is left, what the search
+reached is a minimum cut, and those rows fit nowhere but in those full columns. ``fair_loads`` parts the problem
+there. The price: a path is one pass over the table, and there are about as many as columns that fill up.
+"""
 
 from __future__ import annotations
 

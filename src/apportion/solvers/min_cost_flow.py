@@ -1,4 +1,10 @@
-"""The most claims that can stay where the simple bound cannot be met: a min-cost flow, solved by OR-tools."""
+"""Min-cost flows by OR-tools, for large tables, for claims that the simple bound cannot settle, and for tasks.
+
+The problem: a cheapest flow on a network with bounds, one linear cost. OR-tools' cost scaling (Goldberg and Tarjan)
+takes over where tables of our own would be slow; where it is not installed small ones are solved by cycle cancelling
+and large ones are left, and nothing is claimed to be shown. A weight keeps moves before misses or the other way: one
+exchange passes a row once, so it changes the later goal by 2 a row at most.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Which claims stay: as many as the fairest loads allow."""
+"""Which claims stay: as many as the fairest loads allow.
+
+The problem: in a best plan each member of a piece holds its low load or one more, and how many hold one more is
+known. So no plan keeps more than the sum of min(claims, low), and one more for as many members with more claims as
+there are greater loads. Keeping so many is a matter of counting, without any search; whether the rest can still be
+handed out is checked by the caller, and only where not it takes a flow. The price is a sort of the claims that must
+give way.
+"""
 
 from __future__ import annotations
 

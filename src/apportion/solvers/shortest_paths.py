@@ -1,4 +1,10 @@
-"""The best plan of a tiny group without a single array: each partition comes in on the min_cost chain of hand-overs."""
+"""Tiny groups on plain lists: each partition comes in on the cheapest chain of hand-overs.
+
+The problem is that of ``assignment_network`` for a handful of cells, where one call of NumPy costs more than the
+work. Successive shortest paths (Jewell; Busacker and Gowen): a best plan of some partitions becomes a best plan of
+one more along a shortest path, so the end is best. The goals are one cost by their weights. It applies up to
+``LISTS_MAX_CELLS``, to equal capacities, without spread; tests hold it as good as the general way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The sticky plan of a small group of one mind, without a single array: what millions of small groups need."""
+"""Small groups of one mind on plain lists, without a single array: what millions of small groups need.
+
+The problem is that of ``lexicographic`` with one row and one column: everybody gets n / m or one more, and claims
+stay up to that. It applies up to ``LISTS_MAX_PARTITIONS``, to equal capacities and subscriptions, without spread and
+racks; it gives the very plan of ``lexicographic``, which a test holds.
+"""
 
 from __future__ import annotations
 
