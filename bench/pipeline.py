@@ -1,6 +1,7 @@
 """What the pipeline's stages cost, on a made-up log with the skew of real clusters; a section of markdown.
 
     python -m bench.pipeline [commits] [groups] [partitions]      1,000,000 20,000 1,000,000 by default
+    python -m bench.pipeline --once 100000 2000 100000            without the run at half the size
 
 A real broker is loaded with the log, captured through Spark's connector, and every table is made; first at half the
 size, then at the whole, so that the ratio shows what twice the input costs. CPU seconds are those of Spark's JVM, its
@@ -108,7 +109,7 @@ def _decode(size: Size, dump: Path, spark: object, meter: Meter, turns: int) -> 
 # -- the page --------------------------------------------------------------------------------------------------------
 
 
-def page(half: dict[str, Cost], whole: dict[str, Cost], size: Size, load_before: float) -> str:
+def page(half: dict[str, Cost] | None, whole: dict[str, Cost], size: Size, load_before: float) -> str:
     """The section."""
     machine = f"{session.cores()} cores{_cpu()}, {_memory_gb():.0f} GB, load {load_before:.1f} before"
     when = datetime.now(UTC).strftime("%Y-%m-%d")
@@ -127,7 +128,7 @@ def page(half: dict[str, Cost], whole: dict[str, Cost], size: Size, load_before:
     ]
     for stage in STAGES:
         if stage in whole:
-            lines.append(_line(stage, half[stage], whole[stage], size))
+            lines.append(_line(stage, half[stage] if half else None, whole[stage], size))
     lines += ["", "Of gold: " + ", ".join(f"{t} {whole[t].wall_s:.1f} s ({whole[t].cpu_s:.1f} CPU)" for t in GOLD)]
     full = sum((whole[stage] for stage in ("silver", "gold", "what-if")), Cost())
     lines += ["", "| build | wall s | CPU s | of a full build's CPU |", "|---|---:|---:|---:|"]
@@ -139,7 +140,7 @@ def page(half: dict[str, Cost], whole: dict[str, Cost], size: Size, load_before:
     return "\n".join([*lines, "", *_estimate(whole, size)])
 
 
-def _line(stage: str, half: Cost, cost: Cost, size: Size) -> str:
+def _line(stage: str, half: Cost | None, cost: Cost, size: Size) -> str:
     count, unit = {
         "decode alone": (size.commits, "commits"),
         "gold": (size.partitions, "partitions"),
@@ -147,7 +148,7 @@ def _line(stage: str, half: Cost, cost: Cost, size: Size) -> str:
     }.get(stage, (size.records, "records"))
     rates = f"{count / cost.wall_s:,.0f} {unit}/s | {count / cost.cpu_s:,.0f}"
     memory = f"{cost.jvm / 2**20:,.0f} | {cost.workers / 2**20:,.0f}"
-    twice = f"{cost.wall_s / half.wall_s:.1f}, {cost.cpu_s / half.cpu_s:.1f}"
+    twice = f"{cost.wall_s / half.wall_s:.1f}, {cost.cpu_s / half.cpu_s:.1f}" if half else "not run"
     return f"| {stage} | {cost.wall_s:.1f} | {cost.cpu_s:.1f} | {rates} | {memory} | {twice} |"
 
 
@@ -186,11 +187,12 @@ def _memory_gb() -> float:
 
 def main() -> None:
     """Print the section."""
-    given = [int(word) for word in sys.argv[1:]]
+    once = "--once" in sys.argv
+    given = [int(word) for word in sys.argv[1:] if word != "--once"]
     size = Size(*given, *(1_000_000, 20_000, 1_000_000)[len(given) :])
     load_before = os.getloadavg()[0]
     with session.session(quick=False, kafka=bool(session.connector_jars())) as spark:
-        half = measured(size // 2, spark, QUIET_TURNS)
+        half = None if once else measured(size // 2, spark, QUIET_TURNS)
         whole = measured(size, spark, QUIET_TURNS)
     print(page(half, whole, size, load_before))
 

@@ -38,9 +38,8 @@ class Growing:
 
     def __init__(self, whole: Path, folder: Path, seed: int) -> None:
         self.whole, self.folder, self.rng = whole, folder, random.Random(seed)
-        self.records = ds.dataset(whole / "records").to_table()
-        times = self.records["timestamp"]
-        self.first, self.last = pc.min(times).as_py(), pc.max(times).as_py()
+        files = sorted((whole / "records").glob("[!.]*.parquet"))
+        self.records = pa.concat_tables([pq.read_table(file) for file in files], promote_options="permissive")
         self.steps = 0
         (folder / "records").mkdir(parents=True)
         self.done = dict.fromkeys(pc.unique(self.records["partition"]).to_pylist(), -1)

@@ -61,13 +61,14 @@ def test_a_killed_build_changes_nothing_and_the_next_is_whole(spark: Any, tmp_pa
     for _ in range(2):
         job.build(recorded(), out, spark=spark)
         assert tables_in(out) == calm
-        assert {file.name for file in out.iterdir()} == {"silver", "gold", "source.json"}
+        assert {file.name for file in out.iterdir()} == {"silver", "gold", "source.json", "build.json"}
 
 
 def tables_in(out: Path) -> dict[str, bytes]:
     """Every file of the tables."""
     found = bytes_of(out)
-    found.pop("source.json")
+    for told in ("source.json", "build.json"):
+        found.pop(told)
     return found
 
 
