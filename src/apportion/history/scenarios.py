@@ -62,12 +62,16 @@ class Outcome:
         The last group that was planned, and (P,) its owners; None where there is no answer.
     earlier_moves
         Those of ``answer.moves`` that were made before the last generation of a replay.
+    walk, then
+        What a replay went through.
     """
 
     answer: ScenarioResult
     group: Group | None = None
     owner: Ints | None = None
     earlier_moves: int = 0
+    walk: Sequence[Step] = ()
+    then: Sequence[dict[str, int]] = ()
 
 
 def what_if(
@@ -114,10 +118,11 @@ def _replays(
         yield from (_failed(assignor, REPLAY, 0, error) for assignor in assignors)
         return
     for assignor in assignors if walk else ():
-        yield _guarded(assignor, REPLAY, len(walk), partial(_replay, walk, then, assignor))
+        yield _guarded(assignor, REPLAY, len(walk), partial(replayed, walk, then, assignor))
 
 
-def _replay(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> Outcome:
+def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> Outcome:
+    """A strategy's walk through the generations; it raises what the strategy raises."""
     walked = replay_steps(walk, _strategy(assignor), then)
     whole, end = total(walked), walked[-1]
     answer = ScenarioResult(
@@ -128,7 +133,7 @@ def _replay(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str)
         moves_then=whole["moves_then"],
         **_state(end.measures, bool(walk[-1].group.racks and walk[-1].group.racks.known)),
     )
-    return Outcome(answer, end.group, end.owner, whole["moves"] - end.measures["moves"])
+    return Outcome(answer, end.group, end.owner, whole["moves"] - end.measures["moves"], walk, then)
 
 
 def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str]) -> Iterator[Outcome]:

@@ -18,7 +18,17 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs
 from apportion.assignors import find
 from apportion.history.records import Generation
-from apportion.history.scenarios import AS_IS, REPLAY, Outcome, ScenarioResult, outcomes, planned, sentence, skewed_lag
+from apportion.history.scenarios import (
+    AS_IS,
+    REPLAY,
+    Outcome,
+    ScenarioResult,
+    outcomes,
+    planned,
+    replayed,
+    sentence,
+    skewed_lag,
+)
 from apportion.history.steps import TopicEntries
 from apportion.history.structure import Structure, lag_places, structure
 from apportion.model.group import Group, Offsets
@@ -31,6 +41,8 @@ BY_ARRAYS: Final = frozenset(
     ("range", "broker-range", "roundrobin", "sticky", "cooperative-sticky", "sticky-stream-join", "failover", "streams")
 )
 """Strategies of ours that see names by their order alone, and no lag."""
+BY_NAME: Final = frozenset(("broker-uniform",))
+"""Those that hash names: asked for each group, with its names and lags put into the arrays of the first."""
 BY_LAG: Final = frozenset(("lag-aware",))
 """Those that see lags besides."""
 
@@ -70,7 +82,7 @@ class SharedPlans:
         template = self._kept.get(alike.key) if alike is not None else None
         if template is not None and alike is not None:
             self._kept.move_to_end(alike.key)
-            laid = template.laid_on(alike.lag, lambda few: outcomes(name, generations, present, topics, few))
+            laid = template.laid_on(alike, lambda few: outcomes(name, generations, present, topics, few))
             if laid is not None:
                 return laid
         with collector_paused():
@@ -101,16 +113,25 @@ class _Template:
         places: dict[int, Ints | None] = {}
         sums: list[tuple[int, Ints, Ints]] = []
         self._by_lag: list[tuple[int, Outcome, Ints]] = []
+        self._by_name: list[tuple[int, Outcome, Ints]] = []
+        self._members, self._topics = alike.members, alike.topics
         alone = {row.answer.assignor for row in rows if row.group is None or not _ours(row.answer.assignor)}
         for at, row in enumerate(rows):
             group, name = row.group, row.answer.assignor
-            if group is None or row.owner is None or name in alone or not shows_lag(group):
+            if group is None or row.owner is None or name in alone:
+                continue
+            if name in BY_NAME and group.topic_ids:  # other ids hash otherwise
+                alone.add(name)
+                continue
+            if not shows_lag(group) and name not in BY_NAME:
                 continue
             if id(group) not in places:
                 places[id(group)] = _places(group, alike, extended)
             found = places[id(group)]
             if found is None:
                 alone.add(name)
+            elif name in BY_NAME:
+                self._by_name.append((at, row, found))
             elif name in BY_LAG:
                 self._by_lag.append((at, row, found))
             else:
@@ -118,8 +139,8 @@ class _Template:
         self._alone = [name for name in dict.fromkeys(self._columns["assignor"]) if name in alone]
         self._sums = _Sums(sums)
 
-    def laid_on(self, lag: Longs, ask: Callable[[list[str]], Iterable[Outcome]]) -> Columns | None:
-        """The rows of a group of the structure with these lags.
+    def laid_on(self, alike: Structure, ask: Callable[[list[str]], Iterable[Outcome]]) -> Columns | None:
+        """The rows of a group of the structure with its lags.
 
         ask
             Plans the group with strategies that have to be asked themselves: foreign ones, and those that failed, for
@@ -127,12 +148,17 @@ class _Template:
         Returns
             None where the lags are too large for whole numbers of 64 bits, or the strategies answered something else.
         """
+        lag = alike.lag
         if len(lag) and int(lag.max()) >= _LARGEST_LAG:
+            return None
+        if (len(alike.members), len(alike.topics)) != (len(self._members), len(self._topics)):
             return None
         extended = self._extended(lag)
         columns = {**self._columns, "lag_max": list(self._columns["lag_max"])}
         self._sums.put(extended, columns["lag_max"])
         rows = {at: _planned(row, extended[places]) for at, row, places in self._by_lag}
+        names = dict(zip(self._members, alike.members, strict=True)), dict(zip(self._topics, alike.topics, strict=True))
+        rows |= {at: _renamed(row, *names, extended[places]) for at, row, places in self._by_name}
         if self._alone:
             anew = {(row.answer.assignor, row.answer.scenario): row.answer for row in ask(self._alone)}
             asked = list(zip(columns["assignor"], columns["scenario"], strict=True))
@@ -190,7 +216,9 @@ class _Sums:
 
 
 def _ours(assignor: str) -> bool:
-    return assignor in BY_ARRAYS | BY_LAG and type(find(assignor)).__module__.startswith("apportion.assignors.")
+    return assignor in BY_ARRAYS | BY_LAG | BY_NAME and type(find(assignor)).__module__.startswith(
+        "apportion.assignors."
+    )
 
 
 def _base(group: Group, alike: Structure) -> Ints:
@@ -218,6 +246,35 @@ def _planned(row: Outcome, lag: Longs) -> ScenarioResult:
         return anew
     moves = row.earlier_moves + (anew.moves or 0)
     return replace(anew, generations=row.answer.generations, moves=moves, moves_then=row.answer.moves_then, proof=None)
+
+
+def _renamed(row: Outcome, members: Mapping[str, str], topics: Mapping[str, str], lag: Longs) -> ScenarioResult:
+    """A row of a strategy that hashes names, planned anew with these names and (P,) lags."""
+    assert row.group is not None  # noqa: S101 - rows without one were left out
+    try:
+        if row.answer.scenario != REPLAY:
+            group = _with_names(row.group, members, topics, lag)
+            return planned(group, row.answer.assignor, row.answer.scenario).answer
+        last = len(row.walk) - 1
+        walk = [
+            replace(step, group=_with_names(step.group, members, topics, lag if at == last else None))
+            for at, step in enumerate(row.walk)
+        ]
+        return replayed(walk, row.then, row.answer.assignor).answer
+    except Exception as error:
+        return replace(row.answer, error=sentence(error))
+
+
+def _with_names(group: Group, members: Mapping[str, str], topics: Mapping[str, str], lag: Longs | None) -> Group:
+    """The group with other names of the same order; who joined in a scenario keeps its own."""
+    twin = group if lag is None or group.offsets is None else with_lag(group, lag)
+    copy = object.__new__(Group)
+    copy.__dict__.update(
+        twin.__dict__,
+        members=tuple([members.get(name, name) for name in group.members]),
+        topics=tuple([topics.get(name, name) for name in group.topics]),
+    )
+    return copy
 
 
 def with_lag(group: Group, lag: Longs) -> Group:

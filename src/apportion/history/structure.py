@@ -37,11 +37,15 @@ class Structure:
         (topic, partition id) of each partition that is described, in a fixed order: places of ``lag``.
     lag
         (places,) messages to read, 0 where unknown. Whether they are known is part of the key.
+    members, topics
+        All names by rank: what a strategy that looks at names itself has to be asked with.
     """
 
     key: tuple[Any, ...]
     places: Mapping[tuple[str, int], int]
     lag: Longs
+    members: tuple[str, ...]
+    topics: tuple[str, ...]
 
 
 def structure(
@@ -57,7 +61,7 @@ def structure(
     if now is None or described is None or any(generation.number < 0 for generation in generations):
         return None
     entries, places, lag = described
-    return Structure((past, now, entries), places, lag)
+    return Structure((past, now, entries), places, lag, tuple(ranks.members), tuple(ranks.topics))
 
 
 @dataclass(frozen=True)
