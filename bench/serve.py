@@ -144,9 +144,11 @@ def long_run(broker: Broker, topics: int, made: int, long_s: int, restarts: int)
             many_groups.remove_groups(broker, fresh)
             turn += 1
             if done < restarts and time.monotonic() - started > long_s * (done + 1) / (restarts + 1):
-                broker.restart()
+                broker.stop()
+                time.sleep(5)
+                broker.start(patience_s=900)  # thousands of logs are opened again
                 done += 1
-                until(lambda: server.ask("/readyz")[0] == 200, 120)
+                until(lambda: server.ask("/readyz")[0] == 200, 300)
             if turn % 3 == 1:
                 print(f"{time.monotonic() - started:6.0f} s, {done} restarts:", state(server), flush=True)
         print(f"{time.monotonic() - started:6.0f} s, {done} restarts:", state(server), flush=True)

@@ -17,6 +17,7 @@ from apportion.inputs.cluster import Cluster, connect
 from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog, look
 from apportion.inputs.config import Connection
 from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
+from apportion.model.to_names import collector_paused
 from apportion.serve.end_times import EndTimes
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings
@@ -82,7 +83,9 @@ class Collector:
         while not self._over.is_set():
             began = time.monotonic()
             try:
-                self.round()
+                # A round makes many small objects that stay: the garbage collector would look at them again and again.
+                with collector_paused():
+                    self.round()
             except Exception:
                 # Never seen is not never: a round that breaks must not end the server.
                 log.exception("a round broke")
