@@ -31,7 +31,7 @@ def group(weights: list[Any], owners: list[int], members: int, **fields: Any) ->
 @st.composite
 def small_groups(draw: st.DrawFn) -> dict[str, Any]:
     members = draw(st.integers(1, 3))
-    weights = draw(st.lists(st.integers(0, 12), min_size=1, max_size=6))
+    weights = draw(st.lists(st.integers(0, 12), min_size=1, max_size=5))
     owners = [draw(st.integers(-1, members - 1)) for _ in weights]
     extra = {f"m{m}": {"capacity": draw(st.integers(1, 2))} for m in range(members)}
     return group(weights, owners, members, **extra)
