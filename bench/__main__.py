@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import extras, matrix
+from bench.autoscaling import section_in
 from bench.cells import CELLS, Cell
 from bench.page import SECTIONS, page
 
@@ -28,18 +29,19 @@ def main() -> None:
     """Measure and write."""
     args = _arguments()
     rows: list[matrix.Row] = []
+    others = section_in(args.to)
     found: dict[str, list[dict[str, Any]]] = {}
     repeat = "make bench" if len(sys.argv) == 1 else " ".join(["python -m bench", *sys.argv[1:]])
     with tempfile.TemporaryDirectory() as folder:
         for cell in _cells(args):
             rows.append(matrix.run(cell, Path(folder), args.calls, args.java_s, args.python_s))
             _tell(rows[-1])
-            args.to.write_text(page(rows, found, repeat))
+            args.to.write_text(page(rows, found, repeat) + others)
     for name in SECTIONS:
         if not args.quick and (not args.only or name in args.only):
             found[name] = extras.run(name)
             print(name, *found[name], sep="\n    ", flush=True)
-            args.to.write_text(page(rows, found, repeat))
+            args.to.write_text(page(rows, found, repeat) + others)
 
 
 def _arguments() -> argparse.Namespace:

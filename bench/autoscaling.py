@@ -203,6 +203,13 @@ are intervals in which no plan so small was found.
 """
 
 
+def section_in(page: Path) -> str:
+    """The section that stands in a page, with an empty line before it; "" where there is none."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    start, end = text.find(START), text.find(END)
+    return f"\n{text[start : end + len(END)]}\n" if 0 <= start < end else ""
+
+
 def main() -> None:
     """Measure every cell, and write the section."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
