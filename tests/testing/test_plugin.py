@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +50,17 @@ def test_jars_are_made_whole_or_not_at_all(tmp_path: Path) -> None:
         jar_box.made(folder, recipe, lambda fresh: made.append(fresh))
     assert len(made) == 2
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["jars"]
+
+
+@pytest.mark.parametrize(("required", "code"), [("1", 2), ("", 0)])
+def test_a_set_up_without_java_goes_on_and_says_so_unless_nothing_may_be_skipped(
+    tmp_path: Path, required: str, code: int
+) -> None:
+    env = {"PATH": str(tmp_path), "APPORTION_JARS": str(tmp_path), "APPORTION_REQUIRE_BROKER": required}
+    if "PYTHONPATH" in os.environ:
+        env["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    command = [sys.executable, "-m", "apportion.testing.jars"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert "Java 17 or newer is needed" in done.stderr
+    assert ("skipped, and named at the end" in done.stderr) == (not required)

@@ -203,7 +203,11 @@ def say(what: str) -> None:
 
 
 def main() -> int:
-    """Fetch and compile whatever is missing."""
+    """Fetch and compile whatever is missing.
+
+    Without Java or Maven the set-up goes on and says what that costs, unless nothing may be skipped
+    (``APPORTION_REQUIRE_BROKER=1``, as in continuous integration).
+    """
     try:
         java(), java("javac")
         kafka()
@@ -211,7 +215,9 @@ def main() -> int:
             spark(jar_set)
     except ApportionError as wrong:
         print(wrong, file=sys.stderr)
-        return 2
+        if os.environ.get("APPORTION_REQUIRE_BROKER") == "1":
+            return 2
+        print("== Going on without: tests that need them are skipped, and named at the end.", file=sys.stderr)
     return 0
 
 
