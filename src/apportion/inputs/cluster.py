@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -129,13 +129,21 @@ def connect(bootstrap: str, properties: Properties | None = None) -> Iterator[Cl
     except ImportError as error:
         raise MissingExtra("Talking to a broker", "kafka-python") from error
     with sentences(bootstrap):
-        admin = KafkaAdminClient(
-            bootstrap_servers=bootstrap.split(","),
-            client_id="apportion",
-            bootstrap_timeout_ms=PATIENCE_MS,
-            request_timeout_ms=PATIENCE_MS,
-            **(properties or Properties()).kafka_python(),
-        )
+        admin = KafkaAdminClient.__new__(KafkaAdminClient)
+        try:
+            admin.__init__(
+                bootstrap_servers=bootstrap.split(","),
+                client_id="apportion",
+                bootstrap_timeout_ms=PATIENCE_MS,
+                request_timeout_ms=PATIENCE_MS,
+                **(properties or Properties()).kafka_python(),
+            )
+        except BaseException:
+            # Its thread and sockets are there before it finds that nobody answers, and would stay.
+            for part, end in (("_client", "close"), ("_net", "stop")):
+                with suppress(Exception):
+                    getattr(getattr(admin, part), end)()
+            raise
     try:
         yield Cluster(bootstrap, admin)
     finally:

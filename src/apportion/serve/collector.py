@@ -29,6 +29,8 @@ log = logging.getLogger("apportion.serve")
 
 FORGET_S: Final = 3600.0
 """How long a group that is gone, or a topic made anew, is spoken of."""
+GONE_AFTER_S: Final = 10.0
+"""For how long a group must not be listed to be gone."""
 MOST_GONE: Final = 200
 ADVICE_S: Final = 1.0
 """Time of a round for the sizes of groups."""
@@ -53,6 +55,7 @@ class Collector:
         self._names: dict[str, str] = {}
         self._ends: dict[str, EndTimes] = {}
         self._renewed: dict[str, float] = {}
+        self._missing: dict[str, float] = {}
         self._advised_up_to = ""
         self._open: ExitStack | None = None
         self._cluster: Cluster | None = None
@@ -178,6 +181,7 @@ class Collector:
         for name, why in seen.unknown.items():
             if name not in groups:
                 groups[name] = renewed(name, self._past(name), seen.at).unknown(seen.at, why)
+        self._missing = {name: at for name, at in self._missing.items() if name in groups and name not in seen.groups}
         self._forget(groups, seen)
         if self.settings.capacity is not None:
             self._advise(groups, self.settings.capacity)
@@ -212,7 +216,11 @@ class Collector:
             return old if old.gone else old.unknown(old.seen, "its coordinator does not list its groups")
         if old.gone:
             return old if seen.at - (old.unknown_since or 0) < FORGET_S else None
-        return old.unknown(seen.at, "it is not listed any more", gone=True)
+        # A broker that has just come back lists what it has loaded so far, and calls that all.
+        first = self._missing.setdefault(name, seen.at)
+        if seen.at - first < GONE_AFTER_S:
+            return old.unknown(seen.at, "it is not listed just now")
+        return old.unknown(first, "it is not listed any more", gone=True)
 
     def _forget(self, groups: dict[str, GroupState], seen: Round) -> None:
         """Keep memory bounded where groups and topics come and go."""
