@@ -34,17 +34,19 @@ Joined = list[tuple[str, bytes]]
 
 def metadata(raw: Raw) -> Joined:
     """What Java's cooperative members of this group send: version 3, the generation as user data."""
-    lists: dict[int, tuple[str, ...]] = {}
-    return [(member, _subscription(fields, lists)) for member, fields in sorted(raw["members"].items())]
+    heads: dict[int, bytes] = {}
+    return [(member, _subscription(fields, heads)) for member, fields in sorted(raw["members"].items())]
 
 
-def _subscription(fields: Raw, lists: dict[int, tuple[str, ...]]) -> bytes:
-    topics = lists.setdefault(id(fields["topics"]), tuple(fields["topics"]))
-    owned = tuple((topic, tuple(ids)) for topic, ids in fields.get("owned", {}).items())
+def _subscription(fields: Raw, heads: dict[int, bytes]) -> bytes:
+    """One member's; the version and topics, which many members share, are written once."""
+    topics, owned = fields["topics"], fields.get("owned", {})
+    if id(topics) not in heads:
+        heads[id(topics)] = write_subscription(Subscription(tuple(topics)))[: 6 + sum(len(t) + 2 for t in topics)]
     generation = fields.get("generation")
-    return write_subscription(
-        Subscription(topics, write_cooperative(generation), owned, generation, fields.get("rack"))
-    )
+    claims = tuple((topic, tuple(ids)) for topic, ids in owned.items())
+    rest = Subscription((), write_cooperative(generation), claims, generation, fields.get("rack"))
+    return heads[id(topics)] + write_subscription(rest)[6:]
 
 
 def _entries(raw: Raw) -> Iterator[tuple[str, list[list[int]]]]:
