@@ -52,10 +52,10 @@ ROOMS = {
         ),
         ("tests/history/test_task_groups.py",),
     ),
-    "measures": Room(
-        ("model/measures.py", "policies.py"),
-        ("tests/model", "tests/cli/test_gate_limits.py", "tests/cli/test_saved_plans.py", "tests/cli/test_formats.py"),
+    "policies": Room(
+        ("policies.py",), ("tests/policies", "tests/cli/test_gate_limits.py", "tests/cli/test_saved_plans.py")
     ),
+    "measures": Room(("model/measures.py",), ("tests/model", "tests/policies", "tests/cli/test_formats.py")),
     "memory": Room(
         ("user_data.py", "clients/joined_group.py"),
         ("tests/clients/test_newest_claims.py", "tests/wire/test_readers.py", "tests/clients/test_adapter.py"),

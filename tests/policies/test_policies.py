@@ -1,0 +1,89 @@
+"""Every limit of ``gate`` reads its own fact, is kept at its number, and breached just beyond it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import apportion
+from apportion.errors import BadInput
+from apportion.model.group_json import read_group
+from apportion.policies import Limits, breaches, facts_of_owners, facts_of_plan
+
+# a has partitions 0 and 1 with a lag of 7, b has 2 with one of 1, nobody has 3; b's racks are never b's own.
+GROUP: dict[str, Any] = {
+    "topics": {
+        "t": [
+            {"partition": 0, "racks": ["r1"], "lag": 3},
+            {"partition": 1, "racks": ["r1"], "lag": 4},
+            {"partition": 2, "racks": ["r1"], "lag": 1},
+            {"partition": 3, "racks": ["r1"], "lag": 0},
+        ]
+    },
+    "members": {
+        "a": {"topics": ["t"], "rack": "r1", "owned": {"t": [0, 1]}, "generation": 1},
+        "b": {"topics": ["t"], "rack": "r2", "owned": {"t": [2]}, "generation": 1},
+    },
+}
+OWNERS = {"max-moves": 0, "max-skew": 1, "max-lag": 7, "max-lag-share": 7 / 8, "max-unowned": 1, "max-cross-rack": 1}
+
+
+@pytest.mark.parametrize(("policy", "found"), OWNERS.items())
+def test_the_present_is_judged_at_each_limit(policy: str, found: float) -> None:
+    facts = facts_of_owners(read_group(GROUP))
+    assert facts[policy] == found
+    assert breaches({policy: found}, facts) == []
+    assert breaches({policy: found - 0.5}, facts) == [
+        {"policy": policy, "limit": found - 0.5, "found": round(found, 4)}
+    ]
+
+
+def test_a_plan_is_judged_by_its_own_figures() -> None:
+    plan = apportion.plan(GROUP, "roundrobin")  # a: 0, 2; b: 1, 3
+    facts = facts_of_plan(plan)
+    told = {"max-moves": 2, "max-skew": 0, "max-lag": 4, "max-lag-share": 0.5, "max-unowned": 0, "max-cross-rack": 2}
+    assert {policy: facts[policy] for policy in told} == told
+    limits: Limits = {"max-moves": 1, "max-skew": 0, "max-cross-rack": 0}
+    assert [one["policy"] for one in breaches(limits, facts)] == ["max-moves", "max-cross-rack"]
+
+
+@pytest.mark.parametrize(
+    ("proof", "found"),
+    [
+        ({"balance": "optimal"}, None),
+        ({"balance": "optimal", "moves": "heuristic", "lag": "bounded"}, "moves heuristic, lag bounded"),
+        ({}, "nothing"),
+    ],
+)
+def test_a_promise_is_asked_for_goal_by_goal(proof: dict[str, str], found: str | None) -> None:
+    plan = apportion.plan(GROUP, "sticky")
+    plan = replace(plan, answer=replace(plan.answer, proof=proof))
+    expected = [] if found is None else [{"policy": "require-proof", "limit": "optimal", "found": found}]
+    assert breaches({"require-proof": True}, {**facts_of_plan(plan)}) == expected
+
+
+def test_what_nobody_can_tell_is_an_error_and_not_a_pass() -> None:
+    bare = read_group({"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}}})
+    facts = facts_of_owners(bare)
+    for policy in ("max-lag", "max-lag-share", "max-cross-rack"):
+        with pytest.raises(BadInput, match=f"--{policy}.*does not tell it.*lag, or racks"):
+            breaches({policy: 1}, facts)
+
+
+def test_without_any_lag_left_nobody_carries_a_share_of_it() -> None:
+    read = [{"partition": p, "lag": 0} for p in range(2)]
+    group = read_group({"topics": {"t": read}, "members": {"a": {"topics": ["t"], "owned": {"t": [0]}}}})
+    assert facts_of_owners(group)["max-lag-share"] == 0.0
+    one = read_group(
+        {"topics": {"t": [{"partition": 0, "lag": 1}]}, "members": {"a": {"topics": ["t"], "owned": {"t": [0]}}}}
+    )
+    assert facts_of_owners(one)["max-lag-share"] == 1.0
+
+
+def test_a_share_is_told_to_four_places() -> None:
+    lags = [{"partition": p, "lag": 1} for p in range(3)]
+    members = {name: {"topics": ["t"], "owned": {"t": [p]}} for p, name in enumerate("abc")}
+    facts = facts_of_owners(read_group({"topics": {"t": lags}, "members": members}))
+    assert breaches({"max-lag-share": 0.1}, facts) == [{"policy": "max-lag-share", "limit": 0.1, "found": 0.3333}]
