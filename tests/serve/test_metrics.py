@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from apportion.errors import UnknownName
-from apportion.inputs.cluster_round import SeenGroup, TopicLog
+from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
 from apportion.serve.answers import Answers
@@ -240,3 +240,23 @@ def test_the_advised_number_of_members_follows_the_work_that_comes_in() -> None:
     assert advised(state, ends, 100) == 3, "90, 90, 90 + 10 a second"
     assert advised(state, ends, 1000) == 1
     assert advised(replace(state, commits=()), ends, 100) is None
+
+
+def test_a_group_is_gone_when_it_stays_away_and_not_when_a_broker_has_just_come_back() -> None:
+    collector = Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties()))
+    one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 1})
+
+    def after(at: float, *groups: SeenGroup, all_listed: bool = True) -> tuple[bool, float | None]:
+        found = Round(at=at, ended=at, topics=dict(TOPICS), listed_all=all_listed)
+        found.groups = {group.name: group for group in groups}
+        collector._publish(Snapshot(1, at, groups=collector._groups(found), topics=TOPICS, trouble=""))
+        state = collector.snapshot.groups["g"]
+        return state.gone, state.unknown_since
+
+    assert after(100, one) == (False, None)
+    assert after(105) == (False, 105), "not listed just now"
+    assert after(108, one) == (False, None)
+    assert after(110) == (False, 110)
+    assert after(121) == (True, 110)
+    assert after(130, one) == (False, None)
+    assert after(400, all_listed=False) == (False, 130), "a broker that lists nothing says nothing of its groups"
