@@ -81,8 +81,8 @@ class BrokenAssignor(ApportionError):
 class MissingExtra(ApportionError):
     """An optional library is not installed."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs a library that is not installed: pip install 'apportion[{extra}]'.")
+    def __init__(self, action: str, extra: str) -> None:
+        super().__init__(f"{action} needs a library that is not installed: pip install 'apportion[{extra}]'.")
         self.extra = extra
 
 

@@ -319,13 +319,13 @@ def _number(verb: str, text: str) -> int:
     return int(text)
 
 
-def total_sentence(done: Sequence[Stage]) -> str:
+def total_sentence(stages: Sequence[Stage]) -> str:
     """What all stages cost together."""
-    generations = sum(stage.generations for stage in done)
-    revoked, taken, anew = (sum(getattr(stage, name) for stage in done) for name in ("revoked", "taken", "read_anew"))
-    seconds = sum(stage.standstill_s for stage in done)
+    generations = sum(stage.generations for stage in stages)
+    revoked, taken, anew = (sum(getattr(stage, name) for stage in stages) for name in ("revoked", "taken", "read_anew"))
+    seconds = sum(stage.standstill_s for stage in stages)
     return (
         f"In all {count(generations, 'generation')}: members that stay let go of {count(revoked, 'partition')} "
         f"and lose {taken:,}; {anew:,} are read anew by another member; partitions stand still for {seconds:,.0f} s "
-        f"together, one of them {max((stage.longest_s for stage in done), default=0):g} s at a stretch."
+        f"together, one of them {max((stage.longest_s for stage in stages), default=0):g} s at a stretch."
     )

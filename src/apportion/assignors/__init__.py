@@ -77,11 +77,11 @@ if not TYPE_CHECKING:
 @cache
 def known() -> Mapping[str, type[Assignor]]:
     """Every strategy by name: those of this folder, then those of entry points, each by name."""
-    found: dict[str, type[Assignor]] = {}
+    by_name: dict[str, type[Assignor]] = {}
     for module in sorted(info.name for info in pkgutil.iter_modules(__path__)):
         for strategy in _strategies(import_module(f"{__name__}.{module}")):
-            found[strategy.name] = strategy
-    ours = dict(sorted(found.items()))
+            by_name[strategy.name] = strategy
+    ours = dict(sorted(by_name.items()))
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         theirs = _load(entry)
         if theirs is not None:
@@ -171,9 +171,9 @@ def _read(where: str, value: Any, kind: Any) -> Any:
 
 def _read_number(where: str, value: Any, kind: type[int] | type[float]) -> int | float:
     """A whole number stays one: a float is no integer, as in group.json."""
-    told = _NUMBER.fullmatch(value) if isinstance(value, str) else isinstance(value, int | kind)
+    readable = _NUMBER.fullmatch(value) if isinstance(value, str) else isinstance(value, int | kind)
     try:
-        if told:
+        if readable:
             return kind(value)
     except (ValueError, OverflowError):
         pass

@@ -31,8 +31,8 @@ class BrokerRange:
         """Return (P,) the member that owns each partition."""
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist():
-            place = group.partitions(topic)
-            owner[place] = _runs(group.subscribers(topic), place.stop - place.start)
+            span = group.partitions(topic)
+            owner[span] = _runs(group.subscribers(topic), span.stop - span.start)
         proof = dict.fromkeys(self.goals, "optimal")
         return Answer(owner, proof, extra={"prediction": "exact"}, certificate=_Certificate())
 

@@ -165,14 +165,14 @@ class _Tables:
     def orders(self, filling: _Filling) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Members and subscribed topics in the coordinator's order."""
         order = bin_order(self._member_hashes, backwards=filling.members)
-        return tuple(self._loaded[place] for place in order.positions), self._topics(filling)
+        return tuple(self._loaded[position] for position in order.positions), self._topics(filling)
 
     def _names(self, filling: _Filling) -> list[int]:
         """The existing topics that all want, in the order of the set of their names, which was filled in theirs."""
         topics = self.group.subscriptions[int(self.group.subscription_of[0])].tolist() if self.group.M else []
         bins = copied_bins(len(topics), since_19=filling.since_19)
         order = bin_order([string_hash(self.group.topics[t]) for t in topics], bins)
-        return [topics[place] for place in order.positions if self.group.described[topics[place]]]
+        return [topics[position] for position in order.positions if self.group.described[topics[position]]]
 
     def _subscribed(self, filling: _Filling) -> BinOrder | None:
         if not self.equal or not self.group.M:
@@ -184,7 +184,7 @@ class _Tables:
 
     def _topics(self, filling: _Filling) -> tuple[int, ...]:
         order, names = self._subscribed(filling), self._names(filling)
-        return () if order is None else tuple(names[place] for place in order.positions)
+        return () if order is None else tuple(names[position] for position in order.positions)
 
     def problem(self, filling: _Filling) -> Problem:
         """The group for the coordinator's assignor."""
@@ -193,8 +193,8 @@ class _Tables:
         members, topics = self.orders(filling)
         by_id = sorted(range(group.T), key=lambda t: self._all_words[t])
         rank = [0] * group.T
-        for place, topic in enumerate(by_id):
-            rank[topic] = place
+        for position, topic in enumerate(by_id):
+            rank[topic] = position
         wants = [there[k] for k in group.subscription_of.tolist()]
         held = _Held(self, topics, filling).of
         return Problem(group.start, wants, self.previous, self.equal, members, topics, rank, held)
@@ -227,7 +227,7 @@ class _Held:
 
     def __init__(self, tables: _Tables, topics: Sequence[int], filling: _Filling) -> None:
         self.tables, self.filling = tables, filling
-        self.place = {topic: place for place, topic in enumerate(topics)}
+        self.place = {topic: position for position, topic in enumerate(topics)}
 
     def of(self, member: int) -> Ints:
         """The member's partitions."""
@@ -239,7 +239,7 @@ class _Held:
         while len(topics) + self.tables.vanished.get(member, 0) > 0.75 * bins:
             bins *= 2
         order = bin_order(hashes, bins, backwards=self.filling.held)
-        return np.concatenate([self._numbers(mine[topic_of == topics[place]]) for place in order.positions])
+        return np.concatenate([self._numbers(mine[topic_of == topics[position]]) for position in order.positions])
 
     def _numbers(self, partitions: Ints) -> Ints:
         """One topic's partitions, ascending, in the order of the set that they were copied into."""

@@ -111,13 +111,13 @@ class LagAware:
 
     def _one_topic(self, group: Group, work: _Work, topic: int) -> Ints:
         """(partitions of the topic,) their owners by the rule, and past ones within the tolerance."""
-        place = group.partitions(topic)
-        subscribers, lag = group.subscribers(topic), summable(work.amount[place])
+        span = group.partitions(topic)
+        subscribers, lag = group.subscribers(topic), summable(work.amount[span])
         dealt = (
             deal_skewed(lag, len(subscribers), self.max_skew) if self.max_skew else deal_rounds(lag, len(subscribers))
         )
         if self.tolerance:
-            part = _sharing(group, work, np.arange(place.start, place.stop), self.max_skew)
+            part = _sharing(group, work, np.arange(span.start, span.stop), self.max_skew)
             if part is not None:
                 dealt = share(part.sharing, self.tolerance, start=dealt).owner
         return subscribers[dealt]
@@ -130,8 +130,8 @@ class LagAware:
         machines = Machines(sharing.lag, sharing.past, sharing.kind, sharing.may, unit[everything.members])
         if self.scope == "topic":
             for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist():
-                place, who = group.partitions(topic), group.subscribers(topic)
-                owner[place] = who[deal_topic(work.amount[place], unit[who])]
+                span, who = group.partitions(topic), group.subscribers(topic)
+                owner[span] = who[deal_topic(work.amount[span], unit[who])]
         else:
             owner = everything.owners(group, share_by_capacity(machines, self.tolerance))
         shown = max(machines.burdens(everything.places(owner))) == machines.least_burden()
@@ -220,13 +220,13 @@ def _sharing(group: Group, work: _Work, partitions: Ints, max_skew: int) -> _Par
         return None
     kind_of_topic, may = _kinds(group, distinct(group.topic_of[partitions]))
     members = np.flatnonzero(may.any(axis=0))
-    place = np.full(group.M + 1, NOBODY, dtype=np.int64)
-    place[members] = np.arange(len(members))
+    position = np.full(group.M + 1, NOBODY, dtype=np.int64)
+    position[members] = np.arange(len(members))
     kind = kind_of_topic[group.topic_of[partitions]]
     lag = summable(work.amount[partitions])
-    past = place[group.owner[partitions]]
+    past = position[group.owner[partitions]]
     skew = min(max_skew, len(partitions))  # counts never differ by more, and array integers have an end
-    return _Part(Sharing(lag, past, kind, may[:, members], skew), members, partitions, place)
+    return _Part(Sharing(lag, past, kind, may[:, members], skew), members, partitions, position)
 
 
 def _kinds(group: Group, topics: Ints) -> tuple[Ints, Bools]:

@@ -84,8 +84,8 @@ def _cuts_with_racks(group: Group, owner: Ints) -> dict[int, TopicDeal]:
 
 def _cut(group: Group, topic: int, owner: Ints) -> TopicDeal | None:
     """A topic that is to be dealt by racks; None where no subscriber has one, or there is nothing to deal."""
-    racks, place = group.racks, group.partitions(topic)
+    racks, span = group.racks, group.partitions(topic)
     members = group.subscribers(topic)
-    if racks is None or place.start == place.stop or (racks.of_member[members] == UNKNOWN).all():
+    if racks is None or span.start == span.stop or (racks.of_member[members] == UNKNOWN).all():
         return None
-    return TopicDeal(members, racks.of_member[members], racks.set_of[place], racks.near, owner[place])
+    return TopicDeal(members, racks.of_member[members], racks.set_of[span], racks.near, owner[span])

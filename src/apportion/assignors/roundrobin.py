@@ -38,13 +38,13 @@ def _deal(group: Group) -> Ints:
     owner = np.full(group.P, NOBODY, dtype=np.int64)
     cursor = 0
     for topic in np.flatnonzero(group.wanted_topic).tolist():
-        place = group.partitions(topic)
-        count = place.stop - place.start
+        span = group.partitions(topic)
+        count = span.stop - span.start
         if not count:
             continue
         subscribers = group.subscribers(topic)
         first = int(np.searchsorted(subscribers, cursor))
         turns = (first + np.arange(count)) % len(subscribers)
-        owner[place] = subscribers[turns]
-        cursor = (int(owner[place.stop - 1]) + 1) % group.M
+        owner[span] = subscribers[turns]
+        cursor = (int(owner[span.stop - 1]) + 1) % group.M
     return owner

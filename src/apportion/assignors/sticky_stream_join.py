@@ -88,8 +88,8 @@ class _Certificate:
     def explain(self, group: Group) -> list[str]:
         """The argument, a sentence a line."""
         share, extra = divmod(len(self.holder), len(self.members))
-        place = np.searchsorted(self.members, self.past)
-        most = max_kept(np.where(self.past == NOBODY, NOBODY, place), len(self.members))
+        position = np.searchsorted(self.members, self.past)
+        most = max_kept(np.where(self.past == NOBODY, NOBODY, position), len(self.members))
         kept = int((self.past == self.holder).sum())
         each = f"{share} or {share + 1}" if extra else f"{share}"
         return [
@@ -119,9 +119,9 @@ def _past_owner(group: Group, joined: Bools, numbers: Ints, joins: Bools) -> Int
     A claim on the number in any joined topic is a claim on the number: one memory, written at one rebalance.
     """
     partition, member = group.claims.partition, group.claims.member
-    place = np.minimum(np.searchsorted(numbers, group.number[partition]), len(numbers) - 1)
-    counts = joined[group.topic_of[partition]] & (numbers[place] == group.number[partition])
-    pairs = distinct(member[counts] * len(numbers) + place[counts])
+    position = np.minimum(np.searchsorted(numbers, group.number[partition]), len(numbers) - 1)
+    counts = joined[group.topic_of[partition]] & (numbers[position] == group.number[partition])
+    pairs = distinct(member[counts] * len(numbers) + position[counts])
     claimant, number = pairs // len(numbers), pairs % len(numbers)
     return judge(claimant, number, group.generation, len(numbers), lambda m, _: joins[m]).owner
 
@@ -129,15 +129,15 @@ def _past_owner(group: Group, joined: Bools, numbers: Ints, joins: Bools) -> Int
 def _share(past: Ints, joins: Bools) -> Ints:
     """(N,) the owner of each number: fair, with as many as possible where they were."""
     members = np.flatnonzero(joins)
-    place = np.full(len(joins) + 1, NOBODY, dtype=np.int64)
-    place[members] = np.arange(len(members))
-    return members[equal_shares(place[past], len(members))]
+    position = np.full(len(joins) + 1, NOBODY, dtype=np.int64)
+    position[members] = np.arange(len(members))
+    return members[equal_shares(position[past], len(members))]
 
 
 def _spread(group: Group, joined: Bools, numbers: Ints, holder: Ints, owner: Ints) -> None:
     """Write the numbers' owners into (P,) ``owner``, for the topics that each of them wants."""
-    place = np.minimum(np.searchsorted(numbers, group.number), len(numbers) - 1)
-    partitions = np.flatnonzero(joined[group.topic_of] & (numbers[place] == group.number))
-    member = holder[place[partitions]]
+    position = np.minimum(np.searchsorted(numbers, group.number), len(numbers) - 1)
+    partitions = np.flatnonzero(joined[group.topic_of] & (numbers[position] == group.number))
+    member = holder[position[partitions]]
     wants = group.may_own(member, partitions)
     owner[partitions[wants]] = member[wants]

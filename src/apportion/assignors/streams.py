@@ -76,11 +76,11 @@ class Streams(TaskSettings):
         joined = [tuple(part for part in text.split("+") if part) for text in self.subtopologies]
         named = {topic for topics in joined for topic in topics}
         sets = [*joined, *((topic,) for topic in wanted if topic not in named)]
-        made = []
+        subtopologies = []
         for topics in sets:
             stateful = not set(topics) & set(self.stateless)
-            made.append(Subtopology(topics, "-".join(topics) + "-changelog" if stateful else None))
-        return Topology(tuple(made))
+            subtopologies.append(Subtopology(topics, "-".join(topics) + "-changelog" if stateful else None))
+        return Topology(tuple(subtopologies))
 
     def _processes(
         self, group: Group, task_of: list[Task | None], members: list[int], wants: Mapping[str, frozenset[int]] | None
@@ -147,8 +147,8 @@ def _numbers(task_of: list[Task | None]) -> Ints:
 
 def _owners(group: Group, task_of: list[Task | None], plan: TaskPlan) -> Ints:
     """(P,) the member that runs the partition's task."""
-    place = {member: m for m, member in enumerate(group.members)}
-    runs = {task: place[member] for hands in plan.active.values() for member, tasks in hands.items() for task in tasks}
+    index = {member: m for m, member in enumerate(group.members)}
+    runs = {task: index[member] for hands in plan.active.values() for member, tasks in hands.items() for task in tasks}
     return np.array([runs.get(task, NOBODY) if task is not None else NOBODY for task in task_of], dtype=np.int64)
 
 

@@ -52,7 +52,7 @@ def _bar() -> Progress | None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     except ModuleNotFoundError:
         return None
-    what = TextColumn("{task.description}", markup=False)
+    description = TextColumn("{task.description}", markup=False)
     return Progress(
-        SpinnerColumn(), what, BarColumn(20), TimeElapsedColumn(), console=Console(stderr=True), transient=True
+        SpinnerColumn(), description, BarColumn(20), TimeElapsedColumn(), console=Console(stderr=True), transient=True
     )

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     metrics.chosen(args.names)
     connection = source.connection(args)
     _log()
-    for note in (*notes, *(f"--insecure: without {what}" for what in missing)):
+    for note in (*notes, *(f"--insecure: without {safeguard}" for safeguard in missing)):
         tell(note)
     settings = Settings(
         interval_s=float(args.interval), tail=not args.no_tail, past=args.past, personal=args.personal,

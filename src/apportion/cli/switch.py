@@ -66,12 +66,12 @@ def _switches(args: argparse.Namespace) -> list[Looked]:
     from apportion.history.switching import GroupFacts, switch
     from apportion.model.build import build
 
-    found: list[Looked] = []
+    looked: list[Looked] = []
     for observed in source.many(args):
         if observed.raw["members"] and observed.kind in (None, "classic", "consumer"):
             facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
-            found.append((switch(build(observed.raw), facts), observed, None))
-    return _at_least_one(found, args.file or "the cluster")
+            looked.append((switch(build(observed.raw), facts), observed, None))
+    return _at_least_one(looked, args.file or "the cluster")
 
 
 def _of_folder(path: str, names: list[str]) -> list[Looked]:
@@ -84,15 +84,15 @@ def _of_folder(path: str, names: list[str]) -> list[Looked]:
     histories = load_histories(path)
     chosen = [histories.group(name) for name in names] or histories.living
     score = scored(histories)
-    found: list[Looked] = []
+    looked: list[Looked] = []
     for group in chosen:
         present = group.present
         if present and present.type in ("classic", "consumer") and present.members and present.readable:
-            found.append((switch(build(group.raw), facts_of(group), group, score), observed(group), group))
-    return _at_least_one(found, path)
+            looked.append((switch(build(group.raw), facts_of(group), group, score), observed(group), group))
+    return _at_least_one(looked, path)
 
 
-def _at_least_one(found: list[Looked], where: str) -> list[Looked]:
-    if not found:
+def _at_least_one(looked: list[Looked], where: str) -> list[Looked]:
+    if not looked:
         raise BadInput(where, "no group of consumers with members", "one: what a switch gives depends on who is there")
-    return found
+    return looked

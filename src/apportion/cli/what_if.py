@@ -92,22 +92,22 @@ def run(args: argparse.Namespace) -> int:
     name = args.assignor or (None if args.protocol else "cooperative-sticky")
     protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
     times = rollouts.Times(args.restart_time, args.session_timeout, args.rebalance_time)
-    done = rollouts.stages(
+    stages = rollouts.stages(
         observed.group, texts, protocol, name, settings_of(args), static=args.static, times=times
     )  # fmt: skip
     if args.output == "json":
-        emit_json({"version": 1, "steps": [stage.to_dict() for stage in done]})
+        emit_json({"version": 1, "steps": [stage.to_dict() for stage in stages]})
     elif args.output == "html":
         from apportion.report import rollouts as pictures
 
-        emit_page([pictures.page_data(observed, observed.group, done)], source.input_name(args))
+        emit_page([pictures.page_data(observed, observed.group, stages)], source.input_name(args))
     elif shown:
         from apportion.report import rollouts as pictures
 
-        emit_tables([pictures.table(done)], args.output, pictures.notes(done, protocol))
+        emit_tables([pictures.table(stages)], args.output, pictures.notes(stages, protocol))
     else:
         from apportion.report import comparing
 
-        planned = [(stage.step, stage.plan) for stage in done]
+        planned = [(stage.step, stage.plan) for stage in stages]
         emit_tables([comparing.steps(observed.group, planned)], args.output, comparing.step_notes(planned))
     return 0

@@ -38,8 +38,8 @@ class Adapter:
         """
         other = self.coordinator
         if other is not None and other is not coordinator and not self.closed(other):
-            found = f"an {self.name!r} assignor that another consumer has"
-            raise BadInput("partition_assignment_strategy", found, "one of its own for each consumer: call assignor()")
+            taken = f"an {self.name!r} assignor that another consumer has"
+            raise BadInput("partition_assignment_strategy", taken, "one of its own for each consumer: call assignor()")
 
     def bind(self, coordinator: Any) -> None:
         """Learn whose strategy this is."""
@@ -53,13 +53,13 @@ class Adapter:
 
 def patch_coordinators(coordinators: type, adapter: type[Adapter], patch: Callable[[Any, list[Any]], None]) -> None:
     """Have every new coordinator meet its strategies and be mended, if they are ours; others notice nothing."""
-    made = coordinators.__init__  # type: ignore[misc]  # the class itself is what we wrap
-    if hasattr(made, _PATCHED):
+    constructor = coordinators.__init__  # type: ignore[misc]  # the class itself is what we wrap
+    if hasattr(constructor, _PATCHED):
         return
 
-    @functools.wraps(made)
+    @functools.wraps(constructor)
     def init(self: Any, *args: Any, **configs: Any) -> None:
-        made(self, *args, **configs)
+        constructor(self, *args, **configs)
         given = self._assignors
         ours = [a for a in (given.values() if isinstance(given, Mapping) else given) if isinstance(a, adapter)]
         for strategy in ours:  # all before any: else a consumer that is refused would keep some of them

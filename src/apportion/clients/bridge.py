@@ -89,10 +89,10 @@ def require_client_side(strategy: Assignor) -> None:
         BadInput for ``broker-uniform`` and ``broker-range``.
     """
     if getattr(strategy, "server_side", False):
-        found = f"{strategy.name!r}, which Kafka's broker alone runs"
+        refused = f"{strategy.name!r}, which Kafka's broker alone runs"
         raise BadInput(
             "assignor",
-            found,
+            refused,
             f"a strategy that a member runs; for the broker's, set group.protocol=consumer and "
             f"group.remote.assignor={strategy.name.removeprefix('broker-')} in a client that has them, such as "
             "confluent-kafka, and leave apportion out of it",
@@ -130,8 +130,8 @@ class Bridge:
         if keeps:
             owned = tuple((topic, ids) for topic, ids in owned if topic in wanted)
         holding = Holding(owned, self.last.generation, keeps, self.last.epoch, self.last.priority)
-        data = with_capacity(self.memory, self.memory.user_data(holding), self.settings.capacity)
-        return Subscription(wanted, data, owned if keeps else (), holding.generation, self.settings.rack)
+        user_data = with_capacity(self.memory, self.memory.user_data(holding), self.settings.capacity)
+        return Subscription(wanted, user_data, owned if keeps else (), holding.generation, self.settings.rack)
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
         """Remember what this member was told; one log line."""
@@ -179,9 +179,9 @@ class Bridge:
         began = time.perf_counter() if began is None else began
         with collector_paused():
             memories = joined.memories(self.memory)
-            planned_group, place = self._group(joined, memories, cluster, group)
+            planned_group, order = self._group(joined, memories, cluster, group)
             plan = make_plan(planned_group, self.strategy)
-            held_back = withheld(plan, memories.held[place])
+            held_back = withheld(plan, memories.held[order])
             owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
             answers = _encoded(planned_group, owner, self.memory.tell(plan))
         self._report(plan, held_back, generation, (time.perf_counter() - began) * 1000)
@@ -205,7 +205,7 @@ class Bridge:
         table, missing = self.settings.lag.table(topics)
         if missing:
             log.warning("the plan counts partitions where lag is unknown: %s", missing)
-        return {topic: _add_offsets(what, table.get(topic, {})) for topic, what in topics.items()}
+        return {topic: _add_offsets(description, table.get(topic, {})) for topic, description in topics.items()}
 
     def _report(self, plan: Plan, held_back: Bools, generation: int | None, ms: float) -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""
@@ -256,8 +256,8 @@ def withheld(plan: Plan, holds: Bools) -> Bools:
     return back
 
 
-def _add_offsets(what: Topic, offsets: Mapping[int, Mapping[str, int]]) -> Topic:
+def _add_offsets(description: Topic, offsets: Mapping[int, Mapping[str, int]]) -> Topic:
     if not offsets:
-        return what
-    entries = [{"partition": p} for p in range(what)] if isinstance(what, int) else what
+        return description
+    entries = [{"partition": p} for p in range(description)] if isinstance(description, int) else description
     return [{**entry, **offsets.get(entry["partition"], {})} for entry in entries]

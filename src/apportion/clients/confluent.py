@@ -182,16 +182,16 @@ class GroupConsumer:
         Raises
             kafka-python's errors, such as CommitFailedError where the group has gone on without this member.
         """
-        done = {part: OffsetAndMetadata(offset, "", -1) for part, offset in self._positions().items()}
-        if done:
-            self._member.commit(done)
+        offsets = {part: OffsetAndMetadata(offset, "", -1) for part, offset in self._positions().items()}
+        if offsets:
+            self._member.commit(offsets)
 
     def assignment(self) -> dict[str, list[int]]:
         """Topic to the partitions that it reads."""
-        found: dict[str, list[int]] = {}
+        ids_of: dict[str, list[int]] = {}
         for part in sorted(self._reading):
-            found.setdefault(part.topic, []).append(part.partition)
-        return found
+            ids_of.setdefault(part.topic, []).append(part.partition)
+        return ids_of
 
     def close(self) -> None:
         """Commit (where that is automatic), leave the group, stop fetching; a second time does nothing."""
@@ -230,11 +230,11 @@ class GroupConsumer:
         if not self._reading:
             return {}
         asked = [TopicPartition(part.topic, part.partition) for part in self._reading]
-        found = {Part(at.topic, at.partition): at.offset for at in self._fetcher.position(asked) if at.offset >= 0}
+        positions = {Part(at.topic, at.partition): at.offset for at in self._fetcher.position(asked) if at.offset >= 0}
         for message in reversed(self._ahead):  # so that the oldest of each partition has the last word
             if message.error() is None:
-                found[Part(message.topic(), message.partition())] = message.offset()
-        return found
+                positions[Part(message.topic(), message.partition())] = message.offset()
+        return positions
 
     def _remember(self) -> None:
         """Tell the member how far we are: it commits that."""
@@ -265,9 +265,9 @@ class GroupConsumer:
         """The member lets go of these (called by it, inside of ``_tend`` or ``close``)."""
         if not expelled and self._member.config["enable_auto_commit"]:
             # At most what was given out while the join was on its way; it reaches the broker before the next join.
-            done = {part: OffsetAndMetadata(o, "", -1) for part, o in self._positions().items() if part in parts}
-            if done:
-                self._member.commit_async(done)
+            offsets = {part: OffsetAndMetadata(o, "", -1) for part, o in self._positions().items() if part in parts}
+            if offsets:
+                self._member.commit_async(offsets)
         self._restart.update(parts)
         for part in parts:
             self._seen.pop(part, None)
@@ -294,10 +294,10 @@ class _Handover(ConsumerRebalanceListener):  # type: ignore[misc]
 
 def member_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """kafka-python's settings for the member, from librdkafka's."""
-    told = {theirs: config[ours] for ours, theirs in _SAME.items() if ours in config}
-    told["bootstrap_servers"] = str(told.get("bootstrap_servers", "localhost")).split(",")
-    told = {name: int(value) if name.endswith("_ms") else value for name, value in told.items()}
-    if "security_protocol" in told:
-        told["security_protocol"] = str(told["security_protocol"]).upper()
+    settings = {theirs: config[ours] for ours, theirs in _SAME.items() if ours in config}
+    settings["bootstrap_servers"] = str(settings.get("bootstrap_servers", "localhost")).split(",")
+    settings = {name: int(value) if name.endswith("_ms") else value for name, value in settings.items()}
+    if "security_protocol" in settings:
+        settings["security_protocol"] = str(settings["security_protocol"]).upper()
     auto = str(config.get("enable.auto.commit", True)).lower() not in ("false", "f", "0")
-    return {**told, "enable_auto_commit": auto}
+    return {**settings, "enable_auto_commit": auto}

@@ -23,7 +23,7 @@ _MISSING: Final = {
 }
 
 
-def sentence(error: BaseException, what: str = "") -> str:
+def sentence(error: BaseException, subject: str = "") -> str:
     """One sentence about an error of a Kafka client, whichever client it is from.
 
     what
@@ -32,7 +32,7 @@ def sentence(error: BaseException, what: str = "") -> str:
     >>> sentence(KeyError("x"))
     "KeyError: 'x'"
     """
-    about = f" ({what})" if what else ""
+    about = f" ({subject})" if subject else ""
     for kind in type(error).__mro__:
         name = kind.__name__ if kind.__name__ in _MISSING else f"{kind.__name__}Error"
         if name in _MISSING:

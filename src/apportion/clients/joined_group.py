@@ -93,8 +93,8 @@ def _capacities(sent: Subscriptions) -> Ints:
     long = np.flatnonzero(sent.data_size >= CAPACITY_SIZE)
     marked = long[sent.buffer.word[end[long] - CAPACITY_SIZE] == int.from_bytes(CAPACITY_MARK, "little")]
     if len(marked):
-        found = sent.buffer.int32s(end[marked] - 4)
-        capacity[marked] = np.where((found >= 1) & (found <= CAPACITY_MAX), found, 1)
+        sent_capacity = sent.buffer.int32s(end[marked] - 4)
+        capacity[marked] = np.where((sent_capacity >= 1) & (sent_capacity <= CAPACITY_MAX), sent_capacity, 1)
     return capacity
 
 
@@ -151,11 +151,11 @@ def _sticky(sent: Subscriptions, at: Ints, size: Ints) -> tuple[HeldLists, Ints,
     return owned, generation, others[~form].tolist()
 
 
-def _placed(lists: HeldLists, good: Bools, place: Ints, size: int) -> HeldLists:
+def _placed(lists: HeldLists, good: Bools, order: Ints, size: int) -> HeldLists:
     """The good ones of the lists as those of the members at ``place``, of ``size`` members in all."""
     keep = np.repeat(good, lists.count)
     count = np.zeros(size, dtype=np.int64)
-    count[place] = np.where(good, lists.count, 0)
+    count[order] = np.where(good, lists.count, 0)
     first = np.concatenate([[0], np.cumsum(count)])
     return HeldLists(first, lists.name_at[keep], lists.name_size[keep], lists.ids[keep], np.zeros(size, dtype=np.int64))
 

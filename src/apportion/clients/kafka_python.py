@@ -228,19 +228,19 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         c: Any = self()
         if c._generation.is_lost() and c._subscription.assigned_partitions():
             await c._on_join_prepare_async(c._generation.generation_id, c._generation.member_id)
-        for generation, at, told in answered:
+        for generation, at, assignment in answered:
             if generation == c._generation.generation_id and time.monotonic() - at < in_time_s:
-                return told
+                return assignment
         try:
-            told = await join(c)
+            assignment = await join(c)
         except InconsistentGroupProtocolError:
             raise InconsistentGroupProtocolError(await _refusal(c)) from None
-        answered[:] = [(c._generation.generation_id, time.monotonic(), told)]
-        return told
+        answered[:] = [(c._generation.generation_id, time.monotonic(), assignment)]
+        return assignment
 
-    async def join_complete(generation: int, member_id: str, protocol: str, told: bytes) -> None:
+    async def join_complete(generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
         answered.clear()
-        await complete(self(), generation, member_id, protocol, told)
+        await complete(self(), generation, member_id, protocol, assignment)
 
     coordinator.need_rejoin = needs
     coordinator._do_join_and_sync_async = join_and_sync
@@ -289,13 +289,13 @@ def _say_why(coordinator: Any) -> None:
     Such bytes killed the leader; now their member is left without topics.
     """
     self = weakref.ref(coordinator)
-    found = type(coordinator)._handle_find_coordinator_response
+    handler = type(coordinator)._handle_find_coordinator_response
     perform = type(coordinator)._perform_assignment
 
     def find_coordinator(response: Any) -> Any:
         c: Any = self()
         try:
-            return found(c, response)
+            return handler(c, response)
         except GroupAuthorizationFailedError as error:
             raise GroupAuthorizationFailedError(sentence(error, f"group {c.group_id}")) from None
 

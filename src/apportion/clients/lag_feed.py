@@ -96,8 +96,8 @@ class LagFeed:
             why = f" ({self._trouble})" if self._trouble else ""
             return {}, f"the newest offsets are {age:.0f} s old, at most {self.max_age_s:g} s are allowed{why}"
         missing = sorted(wanted - set(table))
-        found = {topic: table[topic] for topic in wanted if topic in table}
-        return found, f"no offsets yet of {', '.join(missing)}" if missing else None
+        known_offsets = {topic: table[topic] for topic in wanted if topic in table}
+        return known_offsets, f"no offsets yet of {', '.join(missing)}" if missing else None
 
     def refresh(self) -> bool:
         """Fetch now, in the calling thread; whether it went well. Its trouble is logged and never raised."""

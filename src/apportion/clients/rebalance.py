@@ -182,9 +182,9 @@ def _renumbered(topics: Ints, names: Sequence[str], index: Mapping[str, int] | N
     return np.sort([index.get(names[t], len(index) + t) for t in topics.tolist()]).astype(np.int64)
 
 
-def _count(what: str, who: object) -> str:
+def _count(subject: str, who: object) -> str:
     names: Sequence[str] = sorted(who)  # type: ignore[call-overload]
     if not names:
         return ""
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{what}: {shown}"
+    return f"{subject}: {shown}"

@@ -196,14 +196,14 @@ class Restorer:
 
     def _on_disk(self) -> dict[Task, int]:
         """Task to position, of every store that an earlier run left."""
-        found: dict[Task, int] = {}
+        positions: dict[Task, int] = {}
         for task in self.folder.tasks():
             if self._has(task) and self.folder.claim(task):
                 store = self.open_store(self.folder.file(task))
-                found[task] = store.position
+                positions[task] = store.position
                 store.close()
                 self.folder.release(task)
-        return found
+        return positions
 
     def _has(self, task: Task) -> bool:
         subtopologies = self.topology.subtopologies

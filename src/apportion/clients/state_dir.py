@@ -79,13 +79,13 @@ class StateFolder:
 
     def tasks(self) -> list[Task]:
         """Tasks that have a file here."""
-        found = []
+        stored = []
         for path in self.path.glob("*_*.store"):
             try:
-                found.append(Task.read(path.stem))
+                stored.append(Task.read(path.stem))
             except BadInput:
                 continue
-        return sorted(found)
+        return sorted(stored)
 
 
 def _locked(path: Path) -> Any:

@@ -83,8 +83,8 @@ class TaskBridge(Bridge):
         """Topics, what is held at this moment, its generation, and the task memory."""
         wanted = tuple(sorted(topics, key=utf16))
         owned = (self.last.owned if holds is None else holds) if keeps else ()
-        data = write_memory(replace(self.memory_now, topology=self.topology.digest))
-        return Subscription(wanted, data, owned, self.last.generation, self.settings.rack)
+        user_data = write_memory(replace(self.memory_now, topology=self.topology.digest))
+        return Subscription(wanted, user_data, owned, self.last.generation, self.settings.rack)
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
         """Remember the orders; whoever runs the tasks looks at ``rounds``."""
@@ -177,7 +177,7 @@ def _members(members: Sequence[JoiningMember], topology: Topology, sizes: Mappin
     newest = max(
         (generation for member in members if (generation := member.subscription.generation) is not None), default=-1
     )
-    found = []
+    leaders_view = []
     for member in members:
         memory = read_memory(member.subscription.user_data)
         if memory.lost:
@@ -186,8 +186,8 @@ def _members(members: Sequence[JoiningMember], topology: Topology, sizes: Mappin
         fresh = member.subscription.generation == newest
         runs = frozenset(reads[pair] for pair in holds if pair in reads) if fresh else frozenset()
         process = memory.process or member.member_id
-        found.append(_Member(member.member_id, process, member.subscription.rack, memory, holds, runs))
-    return found
+        leaders_view.append(_Member(member.member_id, process, member.subscription.rack, memory, holds, runs))
+    return leaders_view
 
 
 def _processes(members: Sequence[_Member]) -> list[Process]:
@@ -195,7 +195,7 @@ def _processes(members: Sequence[_Member]) -> list[Process]:
     together: dict[str, list[_Member]] = {}
     for member in sorted(members, key=lambda member: member.member_id):
         together.setdefault(member.process, []).append(member)
-    made = []
+    grouped = []
     for process, ours in together.items():
         lag: dict[Task, int] = {}
         for member in ours:
@@ -204,8 +204,8 @@ def _processes(members: Sequence[_Member]) -> list[Process]:
         active: dict[Task, str | None] = {task: member.member_id for member in ours for task in member.runs}
         standby = frozenset(Task(*pair) for member in ours for pair in member.memory.standby)
         names = tuple(member.member_id for member in ours)
-        made.append(Process(process, names, active, standby, lag, ours[0].memory.tags, ours[0].rack))
-    return made
+        grouped.append(Process(process, names, active, standby, lag, ours[0].memory.tags, ours[0].rack))
+    return grouped
 
 
 def _shares(

@@ -357,8 +357,8 @@ class TaskRunner:
         topics = self.topology.subtopologies[task.subtopology].topics
         return [TopicPartition(topic, task.partition) for topic in topics]
 
-    def _tell(self, what: str, task: Task) -> None:
-        hook = self._listeners[what]
+    def _tell(self, role: str, task: Task) -> None:
+        hook = self._listeners[role]
         if hook is not None:
             hook(task)
 

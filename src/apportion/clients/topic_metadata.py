@@ -91,9 +91,11 @@ def describe_topics(
         numbers = {topic: cluster.rack_numbers(topic) for topic in counted}
         return counted, ReplicaRacks(cluster.rack_lists(), numbers)
     described: dict[str, Topic] = {}
-    for topic, what in counted.items():
+    for topic, description in counted.items():
         where = cluster.racks(topic)
-        numbers_of = range(what) if isinstance(what, int) else [entry["partition"] for entry in what]
+        numbers_of = (
+            range(description) if isinstance(description, int) else [entry["partition"] for entry in description]
+        )
         described[topic] = [{"partition": p, "racks": list(where.get(p, ()))} for p in numbers_of]
     return described, None
 

@@ -76,9 +76,9 @@ class BrokerAssigned:
         return None if self.members else self._complete(event, record.epoch or 0)
 
     def _complete(self, event: GroupRecord, number: int) -> Generation | None:
-        made = self._generation(event, number)
+        epoch = self._generation(event, number)
         self.opened, self.fresh = None, False
-        return made
+        return epoch
 
     def _generation(self, event: GroupRecord, number: int) -> Generation | None:
         """The generation that the targets come to; None where the kind has none."""

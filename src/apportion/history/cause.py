@@ -91,7 +91,7 @@ def causes(
     gone = [seat for identity, seat in were.items() if identity not in are]
     dead = [habits.crashed(seat, before, now) for seat in gone]
     stayed = [(were[identity], seat) for identity, seat in are.items() if identity in were]
-    found = {
+    occurred = {
         STATIC: any(old.member_id != new.member_id for old, new in stayed),
         JOIN: len(are) > len(stayed),
         LEAVE: not all(dead),
@@ -100,7 +100,7 @@ def causes(
         GREW: now.kind != STREAMS and bool(were) and _grew(before, now, counts_before, counts_now),
         **{fact: before.facts.get(fact) != now.facts.get(fact) for fact in (TOPOLOGY, TOPICS, SETTINGS)},
     }
-    return [cause for cause, so in found.items() if so] or [_quiet_cause(before, now)]
+    return [cause for cause, so in occurred.items() if so] or [_quiet_cause(before, now)]
 
 
 def _grew(before: Generation, now: Generation, counts_before: Mapping[str, int], counts_now: Mapping[str, int]) -> bool:

@@ -224,7 +224,7 @@ class _Epochs:
         return None if self.members else self._complete(event, record.epoch or 0)
 
     def _complete(self, event: GroupRecord, number: int) -> Generation:
-        made = Generation(
+        generation = Generation(
             offset=event.offset,
             at=event.at,
             kind=CONSUMER,
@@ -236,7 +236,7 @@ class _Epochs:
             fresh=self.fresh,
         )
         self.opened, self.fresh = None, False
-        return made
+        return generation
 
     def _assignor(self) -> str | None:
         """The server's strategy that most members ask for; of equals the first by name."""
@@ -252,12 +252,12 @@ class _Epochs:
 
     def _held(self, entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, ...]]:
         """Assigned partitions by topic name, ids ascending: the records have them unsorted."""
-        found: dict[str, list[int]] = {}
+        ids_of: dict[str, list[int]] = {}
         for entry in entries:
             name = self.names.get(entry["topicId"])
             if name is not None:
-                found.setdefault(name, []).extend(entry["partitions"])
-        return {name: tuple(sorted(ids)) for name, ids in sorted(found.items()) if ids}
+                ids_of.setdefault(name, []).extend(entry["partitions"])
+        return {name: tuple(sorted(ids)) for name, ids in sorted(ids_of.items()) if ids}
 
     def _by_expression(self, held: Mapping[str, Mapping[str, tuple[int, ...]]]) -> dict[str, set[str]]:
         """Regular expression to the topics that members with it hold or are to hold."""

@@ -233,23 +233,23 @@ class _World:
     def _set(self, names: Sequence[str]) -> list[int]:
         """Topics in the order of the set of their ids, which was filled in the order of the set of their names."""
         ordered = bin_order([string_hash(name) for name in names], copied_bins(len(names))).positions
-        topics = [self.by_name[names[place]] for place in ordered if names[place] in self.by_name]
+        topics = [self.by_name[names[position]] for position in ordered if names[position] in self.by_name]
         ordered = bin_order([self.hashes[t] for t in topics], copied_bins(len(names))).positions
-        return [topics[place] for place in ordered]
+        return [topics[position] for position in ordered]
 
     def _held(self, m: int) -> Ints:
         """A member's previous target in the order of its maps, which were filled in the order of the record."""
         entries = list(self.targets.get(self.order[m], {}).items())
         words = [uuid_words(topic) or (0, 0) for topic, _ in entries]
-        found: list[int] = []
-        for place in bin_order([uuid_hash(*pair) for pair in words]).positions:
-            topic, ids = entries[place]
+        held: list[int] = []
+        for position in bin_order([uuid_hash(*pair) for pair in words]).positions:
+            topic, ids = entries[position]
             if topic in self.place:
                 t = self.place[topic]
                 ordered = bin_order(list(ids), copied_bins(len(ids))).positions
                 there = [ids[i] for i in ordered if ids[i] < self.start[t + 1] - self.start[t]]
-                found += [int(self.start[t]) + p for p in there]
-        return np.array(found, dtype=np.int64)
+                held += [int(self.start[t]) + p for p in there]
+        return np.array(held, dtype=np.int64)
 
     def ranges(self, recorded: Mapping[str, Mapping[str, set[int]]]) -> Ints:
         """What ``range`` gives: static members first, by instance id."""

@@ -114,13 +114,13 @@ class Generation:
 
     def owners(self) -> dict[tuple[str, int], str]:
         """Each assigned partition's owner by identity; of two the first."""
-        found: dict[tuple[str, int], str] = {}
+        owner_of: dict[tuple[str, int], str] = {}
         for seat in self.members:
             identity = seat.identity
             for topic, ids in seat.assigned.items():
                 for p in ids:
-                    found.setdefault((topic, p), identity)
-        return found
+                    owner_of.setdefault((topic, p), identity)
+        return owner_of
 
     @property
     def topics(self) -> frozenset[str]:
@@ -151,10 +151,10 @@ def counts_after(generations: Iterable[Generation], today: Mapping[str, int] | N
 
 def _given(generation: Generation) -> dict[str, tuple[int, int]]:
     """Topic to how many partitions were given, and the highest id."""
-    found: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, tuple[int, int]] = {}
     for seat in generation.members:
         for topic, ids in seat.assigned.items():
             if ids:
-                given, highest = found.get(topic, (0, -1))
-                found[topic] = given + len(ids), max(highest, max(ids))
-    return found
+                given, highest = sizes.get(topic, (0, -1))
+                sizes[topic] = given + len(ids), max(highest, max(ids))
+    return sizes

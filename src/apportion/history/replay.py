@@ -66,30 +66,32 @@ def replay_steps(
         What ``happened`` gives for this walk, if it is at hand.
     """
     strategy = find(assignor) if isinstance(assignor, str) else assignor
-    done = []
+    replayed = []
     earlier: Step | None = None
     owner: Ints = np.empty(0, dtype=np.int64)
     for now, really in zip(walk, happened(walk) if then is None else then, strict=True):
         group = without_past(now) if earlier is None or not now.follows else follow(earlier, owner, now)
-        made = plan(group, strategy)
-        measures = {**measure(group, made.owner), **made.answer.measures}
-        done.append(Replayed(now.generation, group.M, measures["partitions"], measures, really, group, made.owner))
-        owner, earlier = made.owner, now
-    return done
+        planned = plan(group, strategy)
+        measures = {**measure(group, planned.owner), **planned.answer.measures}
+        replayed.append(
+            Replayed(now.generation, group.M, measures["partitions"], measures, really, group, planned.owner)
+        )
+        owner, earlier = planned.owner, now
+    return replayed
 
 
 def happened(walk: Iterable[Step]) -> list[dict[str, int]]:
     """The measures of what each generation really gave, beside what the ones before it had given."""
-    done = []
+    measured = []
     earlier: Step | None = None
     owner: Ints = np.empty(0, dtype=np.int64)
     for now in walk:
         past = without_past(now) if earlier is None or not now.follows else follow(earlier, owner, now)
         given = now.group.owner
-        done.append(measure(past, given))
+        measured.append(measure(past, given))
         # What was withheld stays its last owner's until somebody else has it: a move is counted once, when it ends.
         owner, earlier = np.where(given != NOBODY, given, past.owner), now
-    return done
+    return measured
 
 
 def replay_to_dict(name: str, assignor: str, walked: Sequence[Replayed]) -> dict[str, Any]:
@@ -98,25 +100,25 @@ def replay_to_dict(name: str, assignor: str, walked: Sequence[Replayed]) -> dict
         "version": 1,
         "group": name,
         "assignor": assignor,
-        "generations": [_row(done) for done in walked],
+        "generations": [_row(step) for step in walked],
         "total": total(walked),
     }
 
 
-def _row(done: Replayed) -> dict[str, Any]:
+def _row(step: Replayed) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "generation": done.generation.number,
-        "kind": done.generation.kind,
-        "source_offset": done.generation.offset,
-        "at_ms": done.generation.at,
-        "members": done.members,
-        "partitions": done.partitions,
+        "generation": step.generation.number,
+        "kind": step.generation.kind,
+        "source_offset": step.generation.offset,
+        "at_ms": step.generation.at,
+        "members": step.members,
+        "partitions": step.partitions,
     }
     for name in MEASURES:
-        if name in done.measures:
-            row[name] = done.measures[name]
-        if name in done.then:
-            row[f"{name}_then"] = done.then[name]
+        if name in step.measures:
+            row[name] = step.measures[name]
+        if name in step.then:
+            row[f"{name}_then"] = step.then[name]
     return row
 
 
@@ -124,10 +126,10 @@ def total(walked: Sequence[Replayed]) -> dict[str, int]:
     """Moves and rack misses in all generations, and the widest difference of loads."""
     return {
         "generations": len(walked),
-        "moves": sum(done.measures["moves"] for done in walked),
-        "moves_then": sum(done.then["moves"] for done in walked),
-        "rack_misses": sum(done.measures["rack_misses"] for done in walked),
-        "rack_misses_then": sum(done.then["rack_misses"] for done in walked),
-        "skew_max": max((done.measures["load_max"] - done.measures["load_min"] for done in walked), default=0),
-        "skew_max_then": max((done.then["load_max"] - done.then["load_min"] for done in walked), default=0),
+        "moves": sum(step.measures["moves"] for step in walked),
+        "moves_then": sum(step.then["moves"] for step in walked),
+        "rack_misses": sum(step.measures["rack_misses"] for step in walked),
+        "rack_misses_then": sum(step.then["rack_misses"] for step in walked),
+        "skew_max": max((step.measures["load_max"] - step.measures["load_min"] for step in walked), default=0),
+        "skew_max_then": max((step.then["load_max"] - step.then["load_min"] for step in walked), default=0),
     }

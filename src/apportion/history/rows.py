@@ -19,11 +19,11 @@ def events(group: str, generations: Iterable[Row], epochs: Iterable[Row]) -> lis
     generations, epochs
         Rows of ``silver/generations`` and ``silver/epochs``, times as ``at_ms`` and ``state_ms``, and ``holes``.
     """
-    found = [
+    records = [
         *(_event(row, _generation(group, row)) for row in generations),
         *(_event(row, _epoch(group, row)) for row in epochs),
     ]
-    return sorted(found, key=lambda event: event.offset)
+    return sorted(records, key=lambda event: event.offset)
 
 
 def _event(row: Row, record: GroupGeneration | EpochRecord) -> GroupRecord:

@@ -49,7 +49,7 @@ class ShareRecords(BrokerAssigned):
         )
 
     def _held(self, entries: Iterable[Mapping[str, Any]]) -> Assigned:
-        found: dict[str, set[int]] = {}
+        ids_of: dict[str, set[int]] = {}
         for entry in entries:
-            found.setdefault(self.names.get(entry["topicId"], entry["topicId"]), set()).update(entry["partitions"])
-        return {name: tuple(sorted(ids)) for name, ids in sorted(found.items()) if ids}
+            ids_of.setdefault(self.names.get(entry["topicId"], entry["topicId"]), set()).update(entry["partitions"])
+        return {name: tuple(sorted(ids)) for name, ids in sorted(ids_of.items()) if ids}

@@ -127,15 +127,15 @@ class _Template:
                 continue
             if id(group) not in places:
                 places[id(group)] = _places(group, alike, extended)
-            found = places[id(group)]
-            if found is None:
+            order = places[id(group)]
+            if order is None:
                 alone.add(name)
             elif name in BY_NAME:
-                self._by_name.append((at, row, found))
+                self._by_name.append((at, row, order))
             elif name in BY_LAG:
-                self._by_lag.append((at, row, found))
+                self._by_lag.append((at, row, order))
             else:
-                sums.append((at, found, row.owner))
+                sums.append((at, order, row.owner))
         self._alone = [name for name in dict.fromkeys(self._columns["assignor"]) if name in alone]
         self._sums = _Sums(sums)
 

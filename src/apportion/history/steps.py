@@ -51,17 +51,17 @@ def steps(
     """
     ordered = list(generations)
     counts = counts_after(ordered, {topic: len(entries) for topic, entries in (topics or {}).items()})
-    found = []
+    walk = []
     follows = False
     for i, generation in enumerate(ordered):
         if generation.fresh or not generation.members:
             follows = False
         repeats = i > 0 and not generation.fresh and generation.number == ordered[i - 1].number
         if generation.members and generation.readable and not repeats:
-            made = step(name, generation, counts[i], topics, offsets=i == len(ordered) - 1, ids=ids)
-            found.append(replace(made, follows=follows))
+            one = step(name, generation, counts[i], topics, offsets=i == len(ordered) - 1, ids=ids)
+            walk.append(replace(one, follows=follows))
             follows = True
-    return found
+    return walk
 
 
 def step(
@@ -106,8 +106,8 @@ def follow(earlier: Step, owner: Ints, later: Step) -> Group:
 
     A member is carried over by its identity, a partition by its topic and id; what went away holds nothing.
     """
-    place = {identity: m for m, identity in enumerate(later.identities)}
-    member = ints([place.get(identity, NOBODY) for identity in earlier.identities])
+    index = {identity: m for m, identity in enumerate(later.identities)}
+    member = ints([index.get(identity, NOBODY) for identity in earlier.identities])
     held = np.flatnonzero(owner != NOBODY)
     to_member, to_partition = member[owner[held]], _places(earlier.group, later.group)[held]
     stays = (to_member != NOBODY) & (to_partition != NOBODY)
@@ -128,8 +128,8 @@ def _places(earlier: Group, later: Group) -> Ints:
     """(P of the earlier,) where each partition is in the later group; -1 nowhere."""
     index = {topic: t for t, topic in enumerate(later.topics)}
     topic = ints([index.get(name, NOBODY) for name in earlier.topics])[earlier.topic_of]
-    found = np.full(earlier.P, NOBODY, dtype=np.int64)
+    position = np.full(earlier.P, NOBODY, dtype=np.int64)
     known = topic != NOBODY
     if known.any() and later.P:
-        found[known] = find_partitions(topic[known], earlier.number[known], later.start, later.number)
-    return found
+        position[known] = find_partitions(topic[known], earlier.number[known], later.start, later.number)
+    return position

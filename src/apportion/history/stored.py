@@ -31,10 +31,10 @@ def present_of(row: Mapping[str, Any]) -> Present:
 
 
 def _roles(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, tuple[int, ...]]]:
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    roles: dict[str, dict[str, tuple[int, ...]]] = {}
     for row in rows:
-        found.setdefault(row["role"], {})[row["of"]] = tuple(row["numbers"])
-    return found
+        roles.setdefault(row["role"], {})[row["of"]] = tuple(row["numbers"])
+    return roles
 
 
 def group_json_of(row: Mapping[str, Any]) -> dict[str, Any]:

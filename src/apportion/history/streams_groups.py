@@ -91,30 +91,30 @@ class StreamsRecords(BrokerAssigned):
         """The members with what they hold now."""
         sources = self._sources
         topics = tuple(sorted({topic for read in sources.values() for topic in read}))
-        found = []
+        members = []
         for member in sorted(self.members):
             roles = roles_of(self.current.get(member, {}))
-            found.append(_member(member, self.members[member], topics, _partitions(roles["active"], sources), roles))
-        return tuple(found)
+            members.append(_member(member, self.members[member], topics, _partitions(roles["active"], sources), roles))
+        return tuple(members)
 
 
 def roles_of(body: Body) -> dict[str, Assigned]:
     """Role to sub-topology to task numbers, of a target or of what a member holds."""
-    found: dict[str, Assigned] = {}
+    assigned: dict[str, Assigned] = {}
     for role, name in ROLES.items():
         tasks: dict[str, list[int]] = {}
         for entry in body.get(name) or ():
             tasks.setdefault(entry["subtopologyId"], []).extend(entry["partitions"])
-        found[role] = {subtopology: tuple(sorted(set(ids))) for subtopology, ids in sorted(tasks.items()) if ids}
-    return found
+        assigned[role] = {subtopology: tuple(sorted(set(ids))) for subtopology, ids in sorted(tasks.items()) if ids}
+    return assigned
 
 
 def _partitions(active: Assigned, sources: Mapping[str, list[str]]) -> Assigned:
     """What active tasks read: task p reads partition p of every source topic of its sub-topology."""
     if sum(len(ids) * len(sources.get(subtopology, ())) for subtopology, ids in active.items()) > MOST_PARTITIONS:
         return {}
-    found = {topic: ids for subtopology, ids in active.items() for topic in sources.get(subtopology, ())}
-    return dict(sorted(found.items()))
+    read = {topic: ids for subtopology, ids in active.items() for topic in sources.get(subtopology, ())}
+    return dict(sorted(read.items()))
 
 
 def _member(

@@ -178,8 +178,8 @@ def _described(
             offsets.append(tuple([UNKNOWN if number is None else number for number in numbers]))  # type: ignore[arg-type]
             listed = entry.get("racks")
             racks.append(tuple(listed) if listed else ())
-        told = tuple(racks) if any(racks) else ()
-        keys.append((ranks[topic], topic in of_present, tuple([entry["partition"] for entry in entries]), told))
+        replicas = tuple(racks) if any(racks) else ()
+        keys.append((ranks[topic], topic in of_present, tuple([entry["partition"] for entry in entries]), replicas))
     if len(places) != len(offsets):
         return None
     table = np.array(offsets, dtype=np.int64).reshape(-1, 3)
@@ -193,5 +193,5 @@ def _described(
 def lag_places(topics: Sequence[str], topic_of: Ints, number: Ints, places: Mapping[tuple[str, int], int]) -> Ints:
     """(P,) where each partition's lag stands in ``Structure.lag``; one behind its end where it was not described."""
     otherwise = len(places)
-    found = [places.get((topics[t], n), otherwise) for t, n in zip(topic_of.tolist(), number.tolist(), strict=True)]
-    return np.array(found, dtype=np.int64)
+    places_of = [places.get((topics[t], n), otherwise) for t, n in zip(topic_of.tolist(), number.tolist(), strict=True)]
+    return np.array(places_of, dtype=np.int64)

@@ -27,49 +27,49 @@ PROMISES: Final = {
 def loses(switch: Switch) -> list[str]:
     """What the group has now and the broker's assignors do not look at."""
     group = switch.group
-    found: list[str] = []
+    lost: list[str] = []
     if switch.facts.kind == CONSUMER:
-        return found
+        return lost
     if group.racks is not None and group.racks.known:
-        found.append("racks")
+        lost.append("racks")
     if switch.facts.strategy == "lag-aware":
-        found.append("lag")
+        lost.append("lag")
     elif switch.facts.strategy in PROMISES:
-        found.append("the strategy's promise")
+        lost.append("the strategy's promise")
     together = switch.together
     if together["of"] and together["now"] == together["of"] > together["online"]:
-        found.append("co-location")
+        lost.append("co-location")
     if group.has_capacities:
-        found.append("capacities")
-    return found
+        lost.append("capacities")
+    return lost
 
 
 def traps(switch: Switch) -> list[str]:
     """What catches people who switch a group like this."""
     if switch.facts.kind == CONSUMER:
         return []
-    found = [_first_newcomer(switch)]
+    sentences = [_first_newcomer(switch)]
     if any(switch.group.instance_ids):
-        found.append(
+        sentences.append(
             "Static members: an instance id that is used twice stops the newcomer; in a classic group it stopped the "
             "member that was there."
         )
     other = sorted(ms for ms in switch.facts.session_timeouts_ms if ms != SESSION_MS)
     if other:
         now = ", ".join(f"{ms / 1000:g} s" for ms in other)
-        found.append(
+        sentences.append(
             f"The session time-out becomes the broker's, {SESSION_MS // 1000} s unless set otherwise; it is {now} now."
         )
     strategy = known().get(switch.facts.strategy or "")
     if strategy is not None and not getattr(strategy, "cooperative", False):
-        found.append(
+        sentences.append(
             "Members are told what they lose and gain, no longer everything anew: callbacks that call assign(), or "
             "take a revocation for the loss of all, break."
         )
-    found.append(
+    sentences.append(
         "Subscriptions by pattern are matched by the broker's RE2J, which knows no look-ahead or back-reference."
     )
-    return found
+    return sentences
 
 
 def _first_newcomer(switch: Switch) -> str:
@@ -138,25 +138,25 @@ def _concentrated(switch: Switch) -> list[str]:
 def _loads(switch: Switch) -> list[str]:
     now, online = switch.now, switch.online.measures
     moved = count(online["moves"], "partition")
-    found = [f"An online upgrade with the same members moves {moved}; whoever brings it is one member more."]
+    sentences = [f"An online upgrade with the same members moves {moved}; whoever brings it is one member more."]
     if switch.facts.kind == CONSUMER:
-        found = [f"Its next target moves {moved}."]
+        sentences = [f"Its next target moves {moved}."]
     if "lag_max" in now and "lag_max" in online and online["lag_max"] > 1.1 * now["lag_max"]:
-        found.append(
+        sentences.append(
             f"The member most behind would have {online['lag_max']:,} messages to read instead of {now['lag_max']:,}."
         )
     if online["rack_misses"] > now["rack_misses"]:
-        found.append(
+        sentences.append(
             f"{count(online['rack_misses'], 'partition')} would be read across racks, not {now['rack_misses']:,}: "
             "the broker's assignors do not look at racks."
         )
     if "co-location" in switch.loses:
         met = switch.together
-        found.append(
+        sentences.append(
             f"Of {count(met['of'], 'partition number')} that meet on one member, {met['online']:,} would still meet "
             f"after an online upgrade, {met['fresh']:,} in a group that starts anew."
         )
-    return found
+    return sentences
 
 
 def _past(switch: Switch) -> list[str]:
@@ -164,7 +164,7 @@ def _past(switch: Switch) -> list[str]:
     if history is None:
         return []
     moved = count(history["recorded"], "partition")
-    found = [
+    sentences = [
         (
             f"In its {history['generations']:,} recorded generations {moved} moved between members that stayed; under "
             f"uniform it would have been {history['broker-uniform']:,}, under range on the broker "
@@ -173,11 +173,11 @@ def _past(switch: Switch) -> list[str]:
     ]
     if history["stopped"]:
         stopped = count(history["stopped"], "partition")
-        found.append(
+        sentences.append(
             f"Its eager members gave up {stopped} at those rebalances only to get them again; under the new protocol, "
             "as under cooperative-sticky, these are read on."
         )
-    return found
+    return sentences
 
 
 def _scored(switch: Switch) -> list[str]:

@@ -94,18 +94,20 @@ class Switch:
 
     def to_dict(self) -> dict[str, Any]:
         """One element of the JSON of ``apportion switch``; what is not known is left out."""
-        told: dict[str, Any] = {"group": self.group.name, "protocol": self.facts.kind}
+        document: dict[str, Any] = {"group": self.group.name, "protocol": self.facts.kind}
         if self.blockers is not None and self.facts.kind != CONSUMER:
-            told["upgradable"] = not self.blockers
-            told["blockers"] = [{"what": one.what, "members": list(one.members)} for one in self.blockers]
-        told |= {"now": dict(self.now), "online": self.online.to_dict(), "fresh": self.fresh.to_dict()}
-        told |= {"concentration": dict(self.concentration), "together": dict(self.together)}
+            document["upgradable"] = not self.blockers
+            document["blockers"] = [{"what": one.what, "members": list(one.members)} for one in self.blockers]
+        document |= {"now": dict(self.now), "online": self.online.to_dict(), "fresh": self.fresh.to_dict()}
+        document |= {"concentration": dict(self.concentration), "together": dict(self.together)}
         if self.history is not None:
-            told["history"] = dict(self.history)
-        told |= {"loses": list(self.loses), "traps": list(self.traps)}
+            document["history"] = dict(self.history)
+        document |= {"loses": list(self.loses), "traps": list(self.traps)}
         if self.score.epochs:
-            told["score"] = {"epochs": self.score.epochs, "predicted": self.score.predicted}
-        return {name: value for name, value in (told | {"advice": " ".join(self.advice)}).items() if value is not None}
+            document["score"] = {"epochs": self.score.epochs, "predicted": self.score.predicted}
+        return {
+            name: value for name, value in (document | {"advice": " ".join(self.advice)}).items() if value is not None
+        }
 
 
 def switch(group: Group, facts: GroupFacts, past: GroupHistory | None = None, scored: Score | None = None) -> Switch:
@@ -121,7 +123,7 @@ def switch(group: Group, facts: GroupFacts, past: GroupHistory | None = None, sc
     online = plan(group, ONLINE)
     fresh = plan(_without_past(group), ONLINE)
     owners = {"now": group.owner, "online": online.owner, "fresh": fresh.owner}
-    found = Switch(
+    seen = Switch(
         group=group,
         facts=facts,
         blockers=None if facts.kind == CONSUMER else blockers(facts),
@@ -136,9 +138,9 @@ def switch(group: Group, facts: GroupFacts, past: GroupHistory | None = None, sc
         history=None if past is None else moves(past),
         score=scored or Score(),
     )
-    loses = switch_advice.loses(found)
-    found = replace(found, loses=loses, traps=switch_advice.traps(found))
-    return replace(found, advice=switch_advice.advice(found))
+    loses = switch_advice.loses(seen)
+    seen = replace(seen, loses=loses, traps=switch_advice.traps(seen))
+    return replace(seen, advice=switch_advice.advice(seen))
 
 
 def facts_of(past: GroupHistory) -> GroupFacts:
@@ -199,12 +201,12 @@ def moves(past: GroupHistory) -> dict[str, int] | None:
     if len(walk) < LEAST_SHARED:
         return None
     then = happened(walk)
-    found = {"generations": len(walk), "recorded": sum(one["moves"] for one in then)}
+    moved = {"generations": len(walk), "recorded": sum(one["moves"] for one in then)}
     for name in REPLAYED:
-        found[name] = total(replay_steps(walk, name, then))["moves"]
+        moved[name] = total(replay_steps(walk, name, then))["moves"]
     eager = {g.number for g in past.folded.generations if _is_eager(g.protocol) and g.kind != CONSUMER}
-    found["stopped"] = sum(one.kept for one in past.rebalances if one.generation in eager and one.kind != CONSUMER)
-    return found
+    moved["stopped"] = sum(one.kept for one in past.rebalances if one.generation in eager and one.kind != CONSUMER)
+    return moved
 
 
 def _is_eager(protocol: str | None) -> bool:
@@ -219,12 +221,12 @@ def concentration(group: Group, owner: Ints) -> float:
 
 def shares(group: Group, owner: Ints) -> list[tuple[int, float]]:
     """Of each wanted topic with two partitions and more, the greatest share of them on one member."""
-    found = []
+    largest = []
     for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) >= LEAST_SHARED)).tolist():
         held = owner[group.partitions(topic)]
         counts = np.bincount(held[held != NOBODY], minlength=1)
-        found.append((topic, int(counts.max()) / len(held)))
-    return found
+        largest.append((topic, int(counts.max()) / len(held)))
+    return largest
 
 
 def _even(group: Group) -> float:
@@ -239,15 +241,15 @@ def _even(group: Group) -> float:
 def together(group: Group, owners: Mapping[str, Ints]) -> dict[str, int]:
     """Partition numbers that two wanted topics and more have: of all, and with one owner for all their topics."""
     wanted = np.flatnonzero(group.wanted)
-    number, place = np.unique(group.number[wanted], return_inverse=True)
-    several = np.bincount(place, minlength=len(number)) > 1
-    found = {"of": int(several.sum())}
+    number, position = np.unique(group.number[wanted], return_inverse=True)
+    several = np.bincount(position, minlength=len(number)) > 1
+    counts = {"of": int(several.sum())}
     for name, owner in owners.items():
         low, high = np.full(len(number), np.iinfo(np.int64).max), np.full(len(number), NOBODY)
-        np.minimum.at(low, place, owner[wanted])
-        np.maximum.at(high, place, owner[wanted])
-        found[name] = int((several & (low == high) & (high != NOBODY)).sum())
-    return found
+        np.minimum.at(low, position, owner[wanted])
+        np.maximum.at(high, position, owner[wanted])
+        counts[name] = int((several & (low == high) & (high != NOBODY)).sum())
+    return counts
 
 
 def _without_past(group: Group) -> Group:

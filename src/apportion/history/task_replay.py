@@ -102,13 +102,13 @@ def replay_tasks(generations: Sequence[Generation], settings: TaskSettings) -> l
 def _epoch(generation: Generation, counts: Mapping[str, int]) -> _Epoch:
     stateless = set(generation.facts.get("stateless") or ())
     names = sorted(counts)
-    made = [Subtopology((name,), None if name in stateless else f"{name}-changelog") for name in names]
+    subtopologies = [Subtopology((name,), None if name in stateless else f"{name}-changelog") for name in names]
     members: dict[str, list[GenerationMember]] = {}
     for member in generation.members:
         members.setdefault(member.process_id or member.identity, []).append(member)
     return _Epoch(
         generation,
-        Topology(tuple(made)),
+        Topology(tuple(subtopologies)),
         counts,
         {name: n for n, name in enumerate(names)},
         {process: tuple(mine) for process, mine in sorted(members.items())},
@@ -221,20 +221,20 @@ def task_results(generations: Sequence[Generation]) -> list[ScenarioResult]:
     Scenarios: the whole history (``replay``, where ``moves_then`` is what the broker moved), and on the present what
     ours would move (``as-is``), if a process of one thread joined, and if the one with most active tasks left.
     """
-    found: list[ScenarioResult] = []
+    results: list[ScenarioResult] = []
     if not any(generation.kind == STREAMS for generation in generations):
-        return found
+        return results
     present = _present(generations)
     for name, standbys in VARIANTS.items():
         settings = TaskSettings(num_standby_replicas=standbys)
         try:
             walked = replay_tasks(generations, settings)
             if walked:
-                found.append(_replayed(name, walked))
-            found += [_changed(name, settings, *change) for change in present]
+                results.append(_replayed(name, walked))
+            results += [_changed(name, settings, *change) for change in present]
         except Exception as error:  # the errors of one group end in its rows
-            found.append(ScenarioResult(name, REPLAY, 0, error=sentence(error)))
-    return found
+            results.append(ScenarioResult(name, REPLAY, 0, error=sentence(error)))
+    return results
 
 
 def _replayed(name: str, walked: Sequence[TaskEpoch]) -> ScenarioResult:
@@ -252,12 +252,12 @@ def _present(generations: Sequence[Generation]) -> list[tuple[str, _Epoch, Layou
         return []
     given = _given(epoch)
     joined = replace(last, members=(*last.members, GenerationMember("new-1")))
-    found = [(AS_IS, epoch, given), ("join", _epoch(joined, epoch.partitions), given)]
+    scenarios = [(AS_IS, epoch, given), ("join", _epoch(joined, epoch.partitions), given)]
     if len(epoch.members) > 1:
         busiest = max(sorted(given.active), key=lambda process: len(given.active[process]))
         stay = tuple(member for process, mine in epoch.members.items() if process != busiest for member in mine)
-        found.append(("leave", _epoch(replace(last, members=stay), epoch.partitions), given))
-    return found
+        scenarios.append(("leave", _epoch(replace(last, members=stay), epoch.partitions), given))
+    return scenarios
 
 
 def _changed(name: str, settings: TaskSettings, scenario: str, epoch: _Epoch, given: Layout) -> ScenarioResult:
@@ -293,11 +293,11 @@ def _row(epoch: TaskEpoch) -> dict[str, Any]:
 
 def total(walked: Sequence[TaskEpoch]) -> dict[str, int]:
     """Moves, cold starts and restored copies of all epochs, the widest difference of loads, and rebalances taken."""
-    found: dict[str, int] = {"generations": len(walked), "rounds": sum(epoch.rounds for epoch in walked)}
+    sums: dict[str, int] = {"generations": len(walked), "rounds": sum(epoch.rounds for epoch in walked)}
     for measure in ("moves", "cold", "restored"):
-        found[measure] = sum(epoch.measures[measure] for epoch in walked)
-        found[f"{measure}_then"] = sum(epoch.then[measure] for epoch in walked)
+        sums[measure] = sum(epoch.measures[measure] for epoch in walked)
+        sums[f"{measure}_then"] = sum(epoch.then[measure] for epoch in walked)
     for suffix in ("", "_then"):
         loads = [epoch.then if suffix else epoch.measures for epoch in walked]
-        found[f"skew_max{suffix}"] = max((one["load_max"] - one["load_min"] for one in loads), default=0)
-    return found
+        sums[f"skew_max{suffix}"] = max((one["load_max"] - one["load_min"] for one in loads), default=0)
+    return sums

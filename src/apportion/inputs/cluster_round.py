@@ -99,10 +99,10 @@ def look(cluster: Cluster) -> Round:
         Unavailable: nobody answers, or this user may look at nothing.
     """
     with sentences(cluster.bootstrap):
-        found: Round = cluster._admin._manager.run(_Look(cluster._admin).whole)
-    if found.troubles and not found.groups and not found.unknown and not found.listed_all:
-        raise Unavailable(found.troubles[0])
-    return found
+        seen: Round = cluster._admin._manager.run(_Look(cluster._admin).whole)
+    if seen.troubles and not seen.groups and not seen.unknown and not seen.listed_all:
+        raise Unavailable(seen.troubles[0])
+    return seen
 
 
 class _Look:
@@ -114,23 +114,23 @@ class _Look:
 
     async def whole(self) -> Round:
         """All of it."""
-        found = self.round
+        seen = self.round
         metadata = await self._send(_metadata_request(), None)
-        found.cluster_id = metadata.cluster_id
+        seen.cluster_id = metadata.cluster_id
         self.address = {b.node_id: f"{b.host}:{b.port} ({b.node_id})" for b in metadata.brokers}
-        found.brokers = len(self.address)
+        seen.brokers = len(self.address)
         racks = {broker.node_id: broker.rack for broker in metadata.brokers}
         listed = await self._lists()
         # Committed offsets before the log ends: a lag that is asked for in this order is never below 0 by itself.
         described = await self._described(listed)
         committed = await self._committed({name: listed[name][0] for name in described})
-        for name, told in described.items():
+        for name, facts in described.items():
             if name in committed:
-                found.groups[name] = SeenGroup(name, self._at(listed[name][0]), told, committed[name])
-        found.at = time.time()
+                seen.groups[name] = SeenGroup(name, self._at(listed[name][0]), facts, committed[name])
+        seen.at = time.time()
         await self._logs(metadata.topics, racks)
-        found.ended = time.time()
-        return found
+        seen.ended = time.time()
+        return seen
 
     # -- groups -----------------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class _Look:
 
         from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
-        told: dict[str, dict[str, Any]] = {}
+        descriptions: dict[str, dict[str, Any]] = {}
         consumers = {name: node for name, (node, kind) in listed.items() if kind == "consumer"}
         classics = {name: node for name, (node, kind) in listed.items() if kind != "consumer"}
         asked = [
@@ -178,8 +178,8 @@ class _Look:
                 if group.error_code:
                     self.round.unknown[group.group_id] = self._wrong(group.error_code) or ""
                     continue
-                told[group.group_id] = facts(group if facts is live.classic_facts else group.to_dict())
-        return told
+                descriptions[group.group_id] = facts(group if facts is live.classic_facts else group.to_dict())
+        return descriptions
 
     async def _committed(self, groups: Mapping[str, int]) -> dict[str, dict[tuple[str, int], int]]:
         """Group to (topic, partition) to the next offset to read; what was never committed is left out."""

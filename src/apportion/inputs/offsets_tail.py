@@ -123,23 +123,23 @@ class OffsetsTail:
         places = [TopicPartition(OFFSETS, number) for number in sorted(numbers)]
         consumer.assign(places)
         begins, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
-        for place in places:
-            known = self._next.get(place.partition, ends[place])
+        for topic_partition in places:
+            known = self._next.get(topic_partition.partition, ends[topic_partition])
             # Of a topic that was made anew the old offsets mean nothing.
-            at = max(known, begins[place]) if known <= ends[place] else begins[place]
-            self._next[place.partition] = at
-            consumer.seek(place, at)
+            at = max(known, begins[topic_partition]) if known <= ends[topic_partition] else begins[topic_partition]
+            self._next[topic_partition.partition] = at
+            consumer.seek(topic_partition, at)
         return True
 
     def _hand_on(self, came: Mapping[Any, Sequence[Any]]) -> None:
         batch = [
-            TailRecord(place.partition, record.offset, record.timestamp, record.key, record.value)
-            for place, records in came.items()
+            TailRecord(topic_partition.partition, record.offset, record.timestamp, record.key, record.value)
+            for topic_partition, records in came.items()
             for record in records
         ]
         if not batch:
             return
-        for place, records in came.items():
-            self._next[place.partition] = records[-1].offset + 1
+        for topic_partition, records in came.items():
+            self._next[topic_partition.partition] = records[-1].offset + 1
         self.records += len(batch)
         self._take(batch)

@@ -40,11 +40,11 @@ def of_cluster(connection: Connection, group: str, window_s: float) -> AllSeries
         (observed,) = live.groups(connection, [group])
         for topic, entries in observed.raw["topics"].items():
             for entry in entries if isinstance(entries, list) else ():
-                place = (topic, entry["partition"])
+                topic_partition = (topic, entry["partition"])
                 if entry.get("committed") is not None:
-                    commits.append((place, at, entry["committed"]))
+                    commits.append((topic_partition, at, entry["committed"]))
                 if entry.get("end") is not None:
-                    ends.append((place, at, entry["end"]))
+                    ends.append((topic_partition, at, entry["end"]))
     return _joined(commits, ends)
 
 
@@ -52,11 +52,17 @@ def _joined(commits: Iterable[tuple[Place, int, int]], ends: Iterable[tuple[Plac
     """The newest samples of each, by time; of one moment the last that came."""
     sides: tuple[dict[Place, dict[int, int]], dict[Place, dict[int, int]]] = ({}, {})
     for side, rows in zip(sides, (commits, ends), strict=True):
-        for place, at, offset in rows:
-            samples = side.setdefault(place, {})
+        for topic_partition, at, offset in rows:
+            samples = side.setdefault(topic_partition, {})
             samples[at] = offset
             if len(samples) > 2 * SAMPLES_MAX:
-                side[place] = dict(sorted(samples.items())[-SAMPLES_MAX:])
-    ordered = [{place: sorted(samples.items())[-SAMPLES_MAX:] for place, samples in side.items()} for side in sides]
+                side[topic_partition] = dict(sorted(samples.items())[-SAMPLES_MAX:])
+    ordered = [
+        {topic_partition: sorted(samples.items())[-SAMPLES_MAX:] for topic_partition, samples in side.items()}
+        for side in sides
+    ]
     places = set(ordered[0]) | set(ordered[1])
-    return {place: Series(ordered[1].get(place, ()), ordered[0].get(place, ())) for place in places}
+    return {
+        topic_partition: Series(ordered[1].get(topic_partition, ()), ordered[0].get(topic_partition, ()))
+        for topic_partition in places
+    }

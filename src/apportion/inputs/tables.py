@@ -87,14 +87,14 @@ def end_samples(path: str | Path) -> Iterator[tuple[tuple[str, int], int, int]]:
 
 def next_offsets(path: str | Path) -> dict[int, int]:
     """Partition of the topic to the offset behind the last record that a silver table has."""
-    found: dict[int, int] = {}
+    next_of: dict[int, int] = {}
     for table in ("silver/commits", "silver/generations", "silver/epochs"):
         for file in _files(Path(path), table):
             rows = parquet.read(file, _SOURCE).group_by("source_partition").aggregate([("source_offset", "max")])
             columns = (rows[name].to_pylist() for name in ("source_partition", "source_offset_max"))
             for partition, offset in zip(*columns, strict=True):
-                found[partition] = max(found.get(partition, 0), offset + 1)
-    return found
+                next_of[partition] = max(next_of.get(partition, 0), offset + 1)
+    return next_of
 
 
 def check_version(folder: Path) -> None:

@@ -43,7 +43,7 @@ def build(raw: Raw, *, reuse_lists: bool = False) -> Group:
         alone from now on.
     """
     with collector_paused():
-        ids, rows, told = _in_member_order(raw["members"])
+        ids, rows, fields = _in_member_order(raw["members"])
         wishes = _Wishes(rows)
         topics, described = _topics(raw["topics"], wishes.distinct)
         start, number, entries = _partitions(raw["topics"], topics)
@@ -56,20 +56,20 @@ def build(raw: Raw, *, reuse_lists: bool = False) -> Group:
             number=number,
             described=described,
             members=tuple(ids),
-            instance_ids=tuple(_column(rows, told, "instance_id")),
+            instance_ids=tuple(_column(rows, fields, "instance_id")),
             subscriptions=subscriptions,
             subscription_of=subscription_of,
-            generation=_whole(rows, told, "generation", -1),
-            claims=_claims(_column(rows, told, "owned"), index, start, number, reuse_lists)
-            if "owned" in told
+            generation=_whole(rows, fields, "generation", -1),
+            claims=_claims(_column(rows, fields, "owned"), index, start, number, reuse_lists)
+            if "owned" in fields
             else NO_CLAIMS,
-            priority=_whole(rows, told, "priority", NO_PRIORITY),
-            capacity=_whole(rows, told, "capacity", 1),
+            priority=_whole(rows, fields, "priority", NO_PRIORITY),
+            capacity=_whole(rows, fields, "capacity", 1),
             offsets=_offsets(entries, len(number)),
-            racks=_racks(entries, len(number), _column(rows, told, "rack")),
+            racks=_racks(entries, len(number), _column(rows, fields, "rack")),
             auto_offset_reset=raw.get("auto_offset_reset") or "latest",
-            client_ids=tuple(_column(rows, told, "client_id")),
-            hosts=tuple(_column(rows, told, "host")),
+            client_ids=tuple(_column(rows, fields, "client_id")),
+            hosts=tuple(_column(rows, fields, "host")),
             weight=_weights(entries, len(number)),
             topic_ids=dict(raw.get("topic_ids") or {}),
         )
@@ -132,7 +132,7 @@ def build_columns(
     replicas
         Racks of topics that ``described`` gives a number of partitions; in place of entries with racks.
     """
-    order, place = _member_order(members.ids, members.instance_ids)
+    order, rank = _member_order(members.ids, members.instance_ids)
     topics, described_of = _topics(described, members.lists)
     start, number, entries = _partitions(described, topics)
     index = {topic: t for t, topic in enumerate(topics)}
@@ -146,11 +146,11 @@ def build_columns(
         members=tuple([members.ids[m] for m in order]),
         instance_ids=tuple([members.instance_ids[m] for m in order]),
         subscriptions=subscriptions,
-        subscription_of=list_to_subscription[members.list_of[place]],
-        generation=members.generation[place],
-        claims=_claims_of_columns(members.claims(index), place, topics, start, number),
-        priority=members.priority[place],
-        capacity=members.capacity[place],
+        subscription_of=list_to_subscription[members.list_of[rank]],
+        generation=members.generation[rank],
+        claims=_claims_of_columns(members.claims(index), rank, topics, start, number),
+        priority=members.priority[rank],
+        capacity=members.capacity[rank],
         offsets=_offsets(entries, len(number)),
         racks=_racks_of_columns(entries, replicas, index, start, [members.rack[m] for m in order]),
         auto_offset_reset=auto_offset_reset,
@@ -158,7 +158,7 @@ def build_columns(
         hosts=(None,) * len(order),
         weight=_weights(entries, len(number)),
     )
-    return group, place
+    return group, rank
 
 
 def _member_order(ids: Sequence[str], instance_ids: Sequence[str | None]) -> tuple[list[int], Ints]:
@@ -178,11 +178,11 @@ def _distinct_subscriptions(lists: Sequence[Sequence[str]], index: Mapping[str, 
     return tuple(ints(list(key)) for key in known), ints(which)
 
 
-def _claims_of_columns(given: ClaimColumns, place: Ints, topics: Sequence[str], start: Ints, number: Ints) -> Claims:
+def _claims_of_columns(given: ClaimColumns, order: Ints, topics: Sequence[str], start: Ints, number: Ints) -> Claims:
     if not len(given.member):
         return NO_CLAIMS
-    rank = np.empty(len(place), dtype=np.int64)
-    rank[place] = np.arange(len(place))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
     return _existing(rank[given.member], given.topic, given.number, [*topics, *given.unknown], start, number)[0]
 
 
@@ -191,25 +191,25 @@ def _in_member_order(members: Mapping[str, Raw]) -> tuple[list[str], list[Raw], 
 
     Source: Kafka, ``MemberInfo.compareTo``.
     """
-    told: set[str] = set().union(*members.values())
+    fields: set[str] = set().union(*members.values())
     ids = sorted(members) if all(map(str.isascii, members)) else sorted(members, key=java_order)
-    if "instance_id" in told:
+    if "instance_id" in fields:
         instance = {member: members[member].get("instance_id") for member in ids}
         static = sorted((m for m in ids if instance[m]), key=lambda m: java_order(str(instance[m])))
         ids = static + [m for m in ids if not instance[m]]
-    return ids, [members[member] for member in ids], told
+    return ids, [members[member] for member in ids], fields
 
 
-def _column(rows: list[Raw], told: set[str], field: str) -> list[Any]:
+def _column(rows: list[Raw], fields: set[str], field: str) -> list[Any]:
     """(M,) one field of all members; None where it is missing."""
-    return [row.get(field) for row in rows] if field in told else [None] * len(rows)
+    return [row.get(field) for row in rows] if field in fields else [None] * len(rows)
 
 
-def _whole(rows: list[Raw], told: set[str], field: str, otherwise: int) -> Ints:
+def _whole(rows: list[Raw], fields: set[str], field: str, otherwise: int) -> Ints:
     """(M,) one field of all members that holds whole numbers."""
-    if field not in told:
+    if field not in fields:
         return np.full(len(rows), otherwise, dtype=np.int64)
-    return ints([otherwise if value is None else value for value in _column(rows, told, field)])
+    return ints([otherwise if value is None else value for value in _column(rows, fields, field)])
 
 
 class _Wishes:
@@ -222,11 +222,11 @@ class _Wishes:
         alike: dict[tuple[str, ...], tuple[str, ...]] = {}
         seen: Sequence[str] | None = None
         key: tuple[str, ...] = ()
-        for place, topics in dict(zip(self.which, lists, strict=True)).items():
+        for position, topics in dict(zip(self.which, lists, strict=True)).items():
             if topics != seen:
                 seen, key = topics, tuple(topics)
                 key = alike.setdefault(key, key)
-            self.of_list[place] = key
+            self.of_list[position] = key
         self.distinct = list(alike)
 
     def numbered(self, index: dict[str, int]) -> tuple[tuple[Ints, ...], Ints]:
@@ -236,7 +236,7 @@ class _Wishes:
             topics: known.setdefault(tuple(sorted({index[topic] for topic in topics})), len(known))
             for topics in self.distinct
         }
-        by_list = {place: by_topics[topics] for place, topics in self.of_list.items()}
+        by_list = {position: by_topics[topics] for position, topics in self.of_list.items()}
         return tuple(ints(list(key)) for key in known), ints(list(map(by_list.__getitem__, self.which)))
 
 
@@ -267,18 +267,20 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _E
     """Where each topic's partitions begin (T + 1,), all ids (P,), and what was told of them."""
     whats = [described.get(topic, 0) for topic in topics]
     start = np.zeros(len(topics) + 1, dtype=np.int64)
-    np.cumsum([what if isinstance(what, int) else len(what) for what in whats], out=start[1:])
+    np.cumsum(
+        [description if isinstance(description, int) else len(description) for description in whats], out=start[1:]
+    )
     number = np.arange(start[-1])
     number -= np.repeat(start[:-1], np.diff(start))
     rows: list[Raw] = []
     at: list[Ints] = []
-    for what, first in zip(whats, start.tolist(), strict=False):
-        if not isinstance(what, int) and what:
-            ids = list(map(_partition_of, what))
+    for description, first in zip(whats, start.tolist(), strict=False):
+        if not isinstance(description, int) and description:
+            ids = list(map(_partition_of, description))
             if ids != list(range(len(ids))):
-                what = sorted(what, key=_partition_of)
+                description = sorted(description, key=_partition_of)
                 number[first : first + len(ids)] = sorted(ids)
-            rows += what
+            rows += description
             at.append(np.arange(first, first + len(ids)))
     return start, number, _Entries(np.concatenate(at) if at else ints([]), rows, set().union(*rows))
 
@@ -359,10 +361,10 @@ def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> In
     wide = np.int64(1) << 32
     keys = np.repeat(np.arange(len(start) - 1), np.diff(start)) * wide + numbers
     sought = topic * wide + number
-    found = np.searchsorted(keys, sought)
-    found[found == len(keys)] = 0
-    there = (number >= 0) & (keys[found] == sought) if len(keys) else np.zeros(len(number), dtype=np.bool_)
-    return np.where(fits, at, np.where(there, found, NOBODY))
+    position = np.searchsorted(keys, sought)
+    position[position == len(keys)] = 0
+    there = (number >= 0) & (keys[position] == sought) if len(keys) else np.zeros(len(number), dtype=np.bool_)
+    return np.where(fits, at, np.where(there, position, NOBODY))
 
 
 def _offsets(entries: _Entries, partitions: int) -> Offsets | None:
@@ -371,12 +373,12 @@ def _offsets(entries: _Entries, partitions: int) -> Offsets | None:
     if entries.told.isdisjoint(fields):
         return None
     table = {name: np.full(partitions, UNKNOWN, dtype=np.int64) for name in fields}
-    told = False
+    any_known = False
     for name in entries.told & set(table):
         values = entries.column(name)
-        told = told or any(value is not None for value in values)
+        any_known = any_known or any(value is not None for value in values)
         table[name][entries.at] = [UNKNOWN if value is None else value for value in values]
-    return Offsets(**table) if told else None
+    return Offsets(**table) if any_known else None
 
 
 def _weights(entries: _Entries, partitions: int) -> Floats | None:
@@ -424,10 +426,10 @@ def _rack_sets(
         return None
     number = {rack: r for r, rack in enumerate(sorted(names, key=java_order))}
     sets = sorted(tuple(sorted(number[rack] for rack in racks)) for racks in different)
-    place = {key: s for s, key in enumerate(sets)}
+    index = {key: s for s, key in enumerate(sets)}
     set_of = np.full(partitions, UNKNOWN, dtype=np.int64)
     if len(which):
-        set_of_list = ints([place.get(tuple(sorted(number[rack] for rack in racks)), UNKNOWN) for racks in held])
+        set_of_list = ints([index.get(tuple(sorted(number[rack] for rack in racks)), UNKNOWN) for racks in held])
         set_of[at] = set_of_list[which]
     return Racks(
         names=tuple(number),

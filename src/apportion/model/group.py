@@ -244,8 +244,8 @@ class Group:
         if len(self.subscriptions) * self.T <= CELLS:
             return self.wants[k, t]
         at = np.searchsorted(self._wish_keys, k * self.T + t)
-        found: Bools = self._wish_keys[np.minimum(at, len(self._wish_keys) - 1)] == k * self.T + t
-        return found
+        wished: Bools = self._wish_keys[np.minimum(at, len(self._wish_keys) - 1)] == k * self.T + t
+        return wished
 
     @cached_property
     def verdict(self) -> Verdict:

@@ -46,8 +46,8 @@ def read_group(given: str | bytes | dict[str, Any]) -> Group:
 def _racks_fit(racks: Racks | None) -> None:
     """Real clusters have a handful of racks; a text with thousands in thousands of sets would only fill the memory."""
     if racks is not None and len(racks.names) * len(racks.sets) > MOST_RACK_CELLS:
-        found = f"{len(racks.names):,} racks in {len(racks.sets):,} different sets"
-        raise BadInput("topics", found, f"racks x sets at most {MOST_RACK_CELLS:,}")
+        size = f"{len(racks.names):,} racks in {len(racks.sets):,} different sets"
+        raise BadInput("topics", size, f"racks x sets at most {MOST_RACK_CELLS:,}")
 
 
 def check_group(raw: Any) -> None:
@@ -64,16 +64,16 @@ def _topics(where: str, value: Any) -> None:
     if len(value) > _FEW and topics_fit(value, MOST_PARTITIONS):
         return
     room = MOST_PARTITIONS
-    for topic, what in value.items():
+    for topic, description in value.items():
         at = f"{where}.{topic}"
         check_text(at, topic)
-        if type(what) is int:
-            check_range(at, what, 0, INT32_MAX + 1)
-            room -= what
+        if type(description) is int:
+            check_range(at, description, 0, INT32_MAX + 1)
+            room -= description
         else:
-            is_a(at, what, list, "a number of partitions or a list of them")
-            _partitions(at, what)
-            room -= len(what)
+            is_a(at, description, list, "a number of partitions or a list of them")
+            _partitions(at, description)
+            room -= len(description)
         if room < 0:
             raise BadInput(at, f"more than {MOST_PARTITIONS:,} partitions in all", f"at most {MOST_PARTITIONS:,}")
 
@@ -123,8 +123,8 @@ def _distinct_ids(topic_ids: dict[str, str]) -> None:
     topic_of: dict[str, str] = {}
     for topic, topic_id in topic_ids.items():
         if topic_of.setdefault(topic_id, topic) != topic:
-            found = f"{one_line(topic_id)}, which {topic_of[topic_id]} has too"
-            raise BadInput(f"topic_ids.{topic}", found, "an id of one topic")
+            taken = f"{one_line(topic_id)}, which {topic_of[topic_id]} has too"
+            raise BadInput(f"topic_ids.{topic}", taken, "an id of one topic")
 
 
 def _weight(where: str, value: Any) -> None:
@@ -229,16 +229,16 @@ def _member_to_dict(group: Group, m: int) -> dict[str, Any]:
 
 def _topic_to_dict(group: Group, t: int) -> int | list[dict[str, Any]]:
     """A topic's entries, or their number alone where nothing else is known."""
-    place = group.partitions(t)
-    entries: list[dict[str, Any]] = [{"partition": number} for number in group.number[place].tolist()]
-    _add_racks(group.racks, place, entries)
+    span = group.partitions(t)
+    entries: list[dict[str, Any]] = [{"partition": number} for number in group.number[span].tolist()]
+    _add_racks(group.racks, span, entries)
     if group.offsets is not None:
         for name in ("begin", "end", "committed", "lag"):
-            for entry, value in zip(entries, getattr(group.offsets, name)[place].tolist(), strict=True):
+            for entry, value in zip(entries, getattr(group.offsets, name)[span].tolist(), strict=True):
                 if value != UNKNOWN:
                     entry[name] = value
     if group.weight is not None:
-        for entry, weight in zip(entries, group.weight[place].tolist(), strict=True):
+        for entry, weight in zip(entries, group.weight[span].tolist(), strict=True):
             if weight == weight:  # NaN, the unknown one, is not equal to itself
                 entry["weight"] = int(weight) if weight.is_integer() else weight
     if all(entry == {"partition": p} for p, entry in enumerate(entries)):
@@ -246,9 +246,9 @@ def _topic_to_dict(group: Group, t: int) -> int | list[dict[str, Any]]:
     return entries
 
 
-def _add_racks(racks: Racks | None, place: slice, entries: list[dict[str, Any]]) -> None:
+def _add_racks(racks: Racks | None, span: slice, entries: list[dict[str, Any]]) -> None:
     if racks is None:
         return
-    for entry, s in zip(entries, racks.set_of[place].tolist(), strict=True):
+    for entry, s in zip(entries, racks.set_of[span].tolist(), strict=True):
         if s != UNKNOWN:
             entry["racks"] = [racks.names[r] for r in racks.sets[s]]

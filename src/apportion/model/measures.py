@@ -108,7 +108,7 @@ def rack_misses(group: Group, owner: Ints) -> Bools:
     if racks is None or not racks.known:
         return np.zeros(group.P, dtype=np.bool_)
     rack = np.where(owner == NOBODY, UNKNOWN, racks.of_member[owner])
-    told = (rack != UNKNOWN) & (racks.set_of != UNKNOWN)
+    known = (rack != UNKNOWN) & (racks.set_of != UNKNOWN)
     missed = np.zeros(group.P, dtype=np.bool_)
-    missed[told] = ~racks.near[rack[told], racks.set_of[told]]
+    missed[known] = ~racks.near[rack[known], racks.set_of[known]]
     return missed

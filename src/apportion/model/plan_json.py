@@ -56,14 +56,14 @@ class SavedPlan:
             if held and member not in index:
                 raise BadInput("target", f"the member {one_line(member)}", f"members of the group {group.name!r}")
             for topic, ids in held.items():
-                place = group.partitions(topics[topic]) if topic in topics else slice(0, 0)
-                at = np.searchsorted(group.number[place], ids)
-                inside = at < place.stop - place.start
-                hit = inside & (group.number[place][np.where(inside, at, 0)] == ids) if inside.any() else inside
+                span = group.partitions(topics[topic]) if topic in topics else slice(0, 0)
+                at = np.searchsorted(group.number[span], ids)
+                inside = at < span.stop - span.start
+                hit = inside & (group.number[span][np.where(inside, at, 0)] == ids) if inside.any() else inside
                 if not hit.all():
                     missing = next(p for p, ok in zip(ids, hit.tolist(), strict=True) if not ok)
                     raise BadInput(f"target.{member}.{topic}", f"partition {missing}", "partitions of the group")
-                owner[place.start + at] = index[member]
+                owner[span.start + at] = index[member]
         return owner
 
     def as_group(self) -> dict[str, Any]:
@@ -128,8 +128,8 @@ def _each_once(owned: Assignment) -> None:
         for topic, ids in held.items():
             for number in ids:
                 if owner_of.setdefault((topic, number), member) != member:
-                    found = f"{topic}-{number}, which {owner_of[topic, number]} has too"
-                    raise BadInput(f"assignment.{member}.{topic}", found, "one owner for each partition")
+                    twice = f"{topic}-{number}, which {owner_of[topic, number]} has too"
+                    raise BadInput(f"assignment.{member}.{topic}", twice, "one owner for each partition")
 
 
 def _ignored(where: str, value: Any) -> None:

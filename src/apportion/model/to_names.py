@@ -165,8 +165,8 @@ class _Naming:
         fresh = self._fresh(partition[np.repeat(new, size)], np.cumsum(size[new]) - size[new])
         lists = self.before.lists.take(at, mode="clip")
         lists[new] = np.fromiter(fresh, dtype=object, count=len(fresh))
-        told: list[Sequence[int]] = lists.tolist()
-        return told
+        named: list[Sequence[int]] = lists.tolist()
+        return named
 
 
 class _Before:
@@ -190,8 +190,8 @@ class _Before:
         if len(starts) == len(partition):
             return np.where(same & (self.claims.partition[begin] == partition), at, NOBODY)
         # The n-th partition of each run against the n-th that was said; where sizes differ, whatever stands there.
-        place = np.arange(len(partition)) + np.repeat(begin - starts, size)
-        differs = self.claims.partition.take(place, mode="clip") != partition
+        position = np.arange(len(partition)) + np.repeat(begin - starts, size)
+        differs = self.claims.partition.take(position, mode="clip") != partition
         return np.where(same & ~np.logical_or.reduceat(differs, starts), at, NOBODY)
 
 

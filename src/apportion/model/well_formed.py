@@ -42,8 +42,8 @@ def members_fit(members: Mapping[str, Any]) -> bool:
 
 def topics_fit(topics: Mapping[str, Any], most: int) -> bool:
     """Whether every topic is surely well-formed, with at most so many partitions in all."""
-    sizes = [what for what in topics.values() if type(what) is int]
-    lists = [what for what in topics.values() if type(what) is not int]
+    sizes = [description for description in topics.values() if type(description) is int]
+    lists = [description for description in topics.values() if type(description) is not int]
     if not _texts(topics) or (sizes and min(sizes) < 0) or not _all_of(lists, list):
         return False
     if sum(sizes) + sum(map(len, lists)) > most:

@@ -15,12 +15,14 @@ def partitions(group: Group, times: GroupTime) -> Table:
     """A row a partition of which anything is known over time."""
     rows: list[tuple[Cell, ...]] = []
     for p in range(group.P):
-        place = group.name_of(p)
-        if place in times.partitions:
-            one = times.partitions[place]
+        topic_partition = group.name_of(p)
+        if topic_partition in times.partitions:
+            one = times.partitions[topic_partition]
             owner = int(group.owner[p])
             rates = (_rounded(one.written), _rounded(one.read))
-            rows.append((group.name, *place, *_time(one), *rates, None if owner == NOBODY else group.members[owner]))
+            rows.append(
+                (group.name, *topic_partition, *_time(one), *rates, None if owner == NOBODY else group.members[owner])
+            )
     return Table(("GROUP", "TOPIC", "PARTITION", *_TIME, "WRITTEN", "READ", "CONSUMER-ID"), rows,
                  extra=frozenset({"GROUP"}))  # fmt: skip
 

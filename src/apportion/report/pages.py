@@ -45,15 +45,15 @@ def of_remembered(remembered: GroupHistory, observed: Observed) -> dict[str, Any
 
 def with_switch(observed: Observed, switch: Switch, past: GroupHistory | None = None) -> dict[str, Any]:
     """One group with what a switch to the new protocol does to it."""
-    data = of_observed(observed) if past is None else of_remembered(past, observed)
-    told = {
+    drawn = of_observed(observed) if past is None else of_remembered(past, observed)
+    switched = {
         "online": switch.online.owner.tolist(),
         "fresh": switch.fresh.owner.tolist(),
         "advice": list(switch.advice),
         "traps": list(switch.traps),
         "history": None if switch.history is None else dict(switch.history),
     }
-    return {**data, "switch": told}
+    return {**drawn, "switch": switched}
 
 
 def of_group(group: Group, observed: Observed, past: Past, names: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -48,14 +48,14 @@ def sentences(kind: str | None, members: Sequence[GenerationMember]) -> list[str
         return [PROGRESS, *(_not_there_yet(member) for member in waiting[:3])]
     if kind != STREAMS or not members:
         return []
-    found = []
+    lines = []
     active = [sum(map(len, member.roles.get("active", {}).values())) for member in members]
     if max(active) - min(active) > 1:
-        found.append(f"Uneven: members run {min(active):,} to {max(active):,} active tasks each.")
+        lines.append(f"Uneven: members run {min(active):,} to {max(active):,} active tasks each.")
     alone = _copies_beside_their_task(members)
     if alone:
-        found.append(f"A standby beside its own active task keeps nothing safe: {alone[0]} in one process.")
-    return found
+        lines.append(f"A standby beside its own active task keeps nothing safe: {alone[0]} in one process.")
+    return lines
 
 
 def _not_there_yet(member: GenerationMember) -> str:

@@ -14,39 +14,40 @@ if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
 
 
-def table(done: Sequence[Stage]) -> Table:
+def table(stages: Sequence[Stage]) -> Table:
     """A row a stage: its generations, what it takes from whom, and how long partitions stand still."""
     rows: list[tuple[Cell, ...]] = [
         (
             stage.step, stage.plan.group.M, stage.generations, stage.revoked, stage.taken, stage.moved,
             stage.read_anew, round(stage.standstill_s, 1), round(stage.longest_s, 1),
         )
-        for stage in done
+        for stage in stages
     ]  # fmt: skip
     columns = ("STEP", "#MEMBERS", "GENERATIONS", "REVOKED", "TAKEN", "MOVED", "READ-ANEW", "STANDSTILL-S", "LONGEST-S")
     return Table(columns, rows)
 
 
-def notes(done: Sequence[Stage], protocol: str) -> list[str]:
+def notes(stages: Sequence[Stage], protocol: str) -> list[str]:
     """What all of it costs, and what the columns say."""
-    strategy = done[-1].plan.assignor if done else ""
-    sentences = [f"{protocol}, {strategy}. {total_sentence(done)}"]
-    predictions = [stage.plan.answer.extra.get("prediction") for stage in done]
+    strategy = stages[-1].plan.assignor if stages else ""
+    sentences = [f"{protocol}, {strategy}. {total_sentence(stages)}"]
+    predictions = [stage.plan.answer.extra.get("prediction") for stage in stages]
     shape = sum(prediction == "shape" for prediction in predictions)
     if shape:
-        sentences.append(f"In {shape} of {len(done)} steps the broker may give other partitions than shown; loads and "
+        steps = f"{shape} of {len(stages)} steps"
+        sentences.append(f"In {steps} the broker may give other partitions than shown; loads and "
                          "the number of moves are its own where all members want the same.")  # fmt: skip
     return sentences
 
 
-def page_data(observed: Observed, before: Group, done: Sequence[Stage]) -> dict[str, Any]:
+def page_data(observed: Observed, before: Group, stages: Sequence[Stage]) -> dict[str, Any]:
     """The group as the page draws it, the rollout in the place of a history: partitions against stages."""
     first = {key: _label(who) for key, who in owners(before, before.owner).items()}
     rows: list[dict[str, Any]] = [{"generation": 0, "at": "", "cause": "now", "members": before.M, "moved": 0,
                                    "kept": len(first), "given": 0, "needless": None, "complete": True,
                                    "owners": first}]  # fmt: skip
     generation, had = 0, owners(before, before.owner)
-    for stage in done:
+    for stage in stages:
         generation += stage.generations
         has = owners(stage.plan.group, stage.plan.owner)
         kept = sum(had.get(key) == who for key, who in has.items())
@@ -62,11 +63,11 @@ def page_data(observed: Observed, before: Group, done: Sequence[Stage]) -> dict[
         "protocol": observed.protocol or "",
         "generation": observed.generation,
         "advice": [
-            total_sentence(done),
+            total_sentence(stages),
             "The rebalances below have not happened: they are what the rollout would bring.",
         ],
     }
-    return group_data(before, [done[-1].plan] if done else [], facts=facts, history=rows)
+    return group_data(before, [stages[-1].plan] if stages else [], facts=facts, history=rows)
 
 
 def _label(identity: str) -> str:

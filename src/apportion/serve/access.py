@@ -64,10 +64,10 @@ def _digest(secret: bytes) -> bytes:
 
 
 def _among(asked: bytes, known: Iterable[bytes]) -> bool:
-    found = False
+    among = False
     for digest in known:
-        found |= hmac.compare_digest(asked, digest)
-    return found
+        among |= hmac.compare_digest(asked, digest)
+    return among
 
 
 def read_access(token_file: str | None, login_file: str | None) -> tuple[Access, list[str]]:
@@ -105,10 +105,10 @@ def _secrets(path: str, notes: list[str]) -> list[bytes]:
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         notes.append(f"{path} may be read by others on this machine: chmod 600")
     lines = [line.strip() for line in content.splitlines()]
-    found = [line for line in lines if line and not line.startswith(b"#")]
-    if not found:
+    secrets = [line for line in lines if line and not line.startswith(b"#")]
+    if not secrets:
         raise BadInput(path, "no secret", "one a line")
-    return found
+    return secrets
 
 
 def check_exposure(host: str, tls: bool, access: Access, insecure: bool) -> list[str]:

@@ -81,10 +81,10 @@ class Answers:
         with self._lock:
             snapshot = self.snapshot
             if self._page[0] != snapshot.number:
-                data = {"number": snapshot.number, "notes": self.notes(snapshot)}
+                live = {"number": snapshot.number, "notes": self.notes(snapshot)}
                 text = page.render(
                     list(self.summaries.values()), title=f"Consumer groups of {self.title}", source="live",
-                    at=pages.moment(int(snapshot.at * 1000)), live=data,
+                    at=pages.moment(int(snapshot.at * 1000)), live=live,
                 )  # fmt: skip
                 self._page = snapshot.number, gzip.compress(text.encode("utf-8", "replace"), 1, mtime=0)
             return self._page[1]
@@ -98,12 +98,12 @@ class Answers:
         with self._lock:
             snapshot, now = self.snapshot, self.summaries
         had = before or {}
-        data = {
+        changes = {
             "number": snapshot.number, "at": pages.moment(int(snapshot.at * 1000)), "notes": self.notes(snapshot),
             "whole": before is None, "groups": [one for name, one in now.items() if had.get(name) != one],
             "gone": [name for name in had if name not in now],
         }  # fmt: skip
-        return b"event: round\nid: %d\ndata: %s\n\n" % (snapshot.number, to_json(data)), now
+        return b"event: round\nid: %d\ndata: %s\n\n" % (snapshot.number, to_json(changes)), now
 
     def group_event(self, name: str) -> bytes | None:
         """One group's pictures as the page's event; None for a group that nobody knows."""
@@ -115,24 +115,24 @@ class Answers:
             known = self._drawn.get(name)
             if known is not None and known[0] == snapshot.number:
                 return known[1]
-        made = b"event: group\ndata: %s\n\n" % to_json(self.drawn(state))
+        message = b"event: group\ndata: %s\n\n" % to_json(self.drawn(state))
         with self._lock:
             self._drawn.pop(name, None)
-            self._drawn[name] = (snapshot.number, made)
+            self._drawn[name] = (snapshot.number, message)
             while len(self._drawn) > KEPT_PLANS:
                 del self._drawn[next(iter(self._drawn))]
-        return made
+        return message
 
     def drawn(self, state: GroupState) -> dict[str, Any]:
         """A group as the report's page draws it."""
         names = None if self.settings.personal else history_names(state)
-        data = pages.of_group(state.group, state.observed, state.past.frozen(), names)
+        page_data = pages.of_group(state.group, state.observed, state.past.frozen(), names)
         more: dict[str, Any] = {}
         if state.catch_up_s is not None:  # JSON has no word for what never ends
             more["catch_up_s"] = None if math.isinf(state.catch_up_s) else round(state.catch_up_s, 1)
         if state.advised_members is not None:
             more["advised_members"] = state.advised_members
-        return {**data, **more}
+        return {**page_data, **more}
 
     # -- API --------------------------------------------------------------------------------------------------------
 

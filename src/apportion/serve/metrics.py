@@ -200,14 +200,14 @@ def _labels(state: GroupState, cluster: str, key: Any, personal: bool) -> Labels
             client = (group.client_ids[m] if group.client_ids else "") or ""
             member = escape(group.members[m])
             who[m] = f'member_host="{escape(host)}",consumer_id="{member}",client_id="{escape(client)}"'
-    found = Labels(state.name, key)
+    labels = Labels(state.name, key)
     for t, p, m in zip(group.topic_of.tolist(), group.number.tolist(), group.owner.tolist(), strict=True):
-        place = f'topic="{topics[t]}",partition="{p}"'
+        pair = f'topic="{topics[t]}",partition="{p}"'
         owner = nobody if m == NOBODY else who[m]
-        found.lag.append(f'cluster_name="{cluster}",group="{name}",{place},{owner}')
-        found.exporter.append(f'consumergroup="{name}",{place}')
-        found.kminion.append(f'group_id="{name}",topic_name="{topics[t]}",partition_id="{p}"')
-    return found
+        labels.lag.append(f'cluster_name="{cluster}",group="{name}",{pair},{owner}')
+        labels.exporter.append(f'consumergroup="{name}",{pair}')
+        labels.kminion.append(f'group_id="{name}",topic_name="{topics[t]}",partition_id="{p}"')
+    return labels
 
 
 def escape(text: str) -> str:
@@ -228,9 +228,9 @@ def _pack(families: Iterable[Family], rows: Mapping[str, Iterable[Row]], series:
         text = [f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"]
         text += [f"{family.name}{{{labels}}} {value}\n" if labels else f"{family.name} {value}\n"
                  for labels, value in rows[family.name]]  # fmt: skip
-        data = "".join(text).encode("utf-8", "replace")
-        size += len(data)
-        packed.append(packer.compress(data))
+        block = "".join(text).encode("utf-8", "replace")
+        size += len(block)
+        packed.append(packer.compress(block))
     packed.append(packer.flush())
     return Rendered(b"".join(packed), series, left_out, size)
 
@@ -318,9 +318,9 @@ class _View:
                 continue
             if name == f"{_MINION}_info":
                 facts = state.shown.facts
-                told = {"protocol": facts.get("protocol"), "protocol_type": facts.get("kind")}
-                told["state"] = facts.get("state")
-                texts = (f'{key}="{escape(str(value or ""))}"' for key, value in told.items())
+                states = {"protocol": facts.get("protocol"), "protocol_type": facts.get("kind")}
+                states["state"] = facts.get("state")
+                texts = (f'{key}="{escape(str(value or ""))}"' for key, value in states.items())
                 yield f'group_id="{label}",{",".join(texts)}', "1" if facts.get("state") == "Stable" else "0"
                 continue
             value = self._of_group(name, state)

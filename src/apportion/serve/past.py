@@ -113,7 +113,9 @@ class GroupPast:
         before = self.generations[-1].offset if self.generations else -1
         self.generations.append(now)
         del self.generations[:-WINDOW]
-        intervals = [CommitInterval(before, *place, *counted) for place, counted in self._commits.items()]
+        intervals = [
+            CommitInterval(before, *topic_partition, *counted) for topic_partition, counted in self._commits.items()
+        ]
         rows = rebalances(self.generations[-3:], CommitCadence(intervals)) if not now.fresh else []
         for row in rows[-1:]:
             self.rebalances.append(row if complete is None else replace(row, complete=complete))

@@ -113,10 +113,10 @@ def group_state(
     says: tuple[str, ...],
 ) -> GroupState:
     """One group as it was just seen."""
-    told = one.told
-    spoken = [text if settings.personal else nameless_text(text, ids) for text in told["says"]]
-    facts = {name: told[name] for name in ("state", "protocol", "kind", "generation")}
-    if facts["generation"] is None and past.generations and told["kind"] == "classic":
+    description = one.told
+    spoken = [text if settings.personal else nameless_text(text, ids) for text in description["says"]]
+    facts = {name: description[name] for name in ("state", "protocol", "kind", "generation")}
+    if facts["generation"] is None and past.generations and description["kind"] == "classic":
         facts["generation"] = past.read_generation
     shown = ShownGroup(
         group if settings.personal else nameless(group, ids), {**facts, "coordinator": one.coordinator}, spoken

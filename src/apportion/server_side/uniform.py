@@ -110,16 +110,16 @@ class _Unequal:
         self.subscribers: dict[int, list[int]] = {}
         self.size = [0] * len(problem.members)
         self.owner = [NOBODY] * len(problem.previous)
-        place = {member: i for i, member in enumerate(problem.members)}
+        index = {member: i for i, member in enumerate(problem.members)}
         wishes = [set(problem.wants[member].tolist()) for member in problem.members]
         for i, member in enumerate(problem.members):
             for topic in problem.wants[member].tolist():
                 self.subscribers.setdefault(topic, []).append(i)
         topic_of = np.repeat(np.arange(len(self.bounds) - 1), np.diff(problem.start)).tolist()
         for p, member in enumerate(problem.previous.tolist()):
-            if member != NOBODY and topic_of[p] in wishes[place[member]]:
-                self.owner[p] = place[member]
-                self.size[place[member]] += 1
+            if member != NOBODY and topic_of[p] in wishes[index[member]]:
+                self.owner[p] = index[member]
+                self.size[index[member]] += 1
 
     def solve(self) -> Ints:
         """(P,) the member that each partition goes to."""
@@ -138,11 +138,11 @@ class _Unequal:
     def _hand_out(self, topic: int) -> None:
         """What nobody holds goes to the least loaded subscriber; of equals to the one that had least before."""
         by_load = sorted(self.subscribers[topic], key=lambda i: (self.size[i], i))
-        queue = [(self.size[i], place, i) for place, i in enumerate(by_load)]
+        queue = [(self.size[i], rank, i) for rank, i in enumerate(by_load)]
         for p in range(self.bounds[topic], self.bounds[topic + 1]):
             if self.owner[p] == NOBODY:
-                size, place, i = queue[0]
-                heapq.heapreplace(queue, (size + 1, place, i))
+                size, rank, i = queue[0]
+                heapq.heapreplace(queue, (size + 1, rank, i))
                 self.owner[p] = i
                 self.size[i] += 1
 

@@ -104,12 +104,12 @@ def _afresh(problem: Problem, high: int, swing: float) -> list[Candidate]:
     packing = repair.start(nobody, 0.0, max(high // problem.threads, 1), scarce=True)
     if packing is None or packing.members > high:
         return []
-    found = _candidate(packing)
-    owner = _at_home(problem, found.owner)
+    candidate = _candidate(packing)
+    owner = _at_home(problem, candidate.owner)
     moved = sum(
         w for w, m, home in zip(problem.weight, owner, problem.previous_owner, strict=True) if home >= 0 and home != m
     )
-    return [replace(found, owner=owner, moved=moved)]
+    return [replace(candidate, owner=owner, moved=moved)]
 
 
 def _at_home(problem: Problem, owner: list[int]) -> list[int]:

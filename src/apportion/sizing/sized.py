@@ -66,9 +66,9 @@ class Sized:
             group = build(raw)
         index = {name: m for m, name in enumerate(group.members)}
         names: Sequence[str] = (*self.group.members, *self.join)
-        place = ints([index.get(name, NOBODY) for name in names] + [NOBODY])
+        position = ints([index.get(name, NOBODY) for name in names] + [NOBODY])
         proof = {"moved": "optimal" if self.proven else "bounded"}
-        return Plan(group, NAME, {}, Answer(place[self._owner_of(group)], proof))
+        return Plan(group, NAME, {}, Answer(position[self._owner_of(group)], proof))
 
     def _owner_of(self, group: Group) -> Ints:
         """(P of the new group,) owners by the old numbers: a topic that only those who left wanted may be gone."""

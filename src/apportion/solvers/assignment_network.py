@@ -71,12 +71,12 @@ class AssignmentNetwork:
 
     def _classes(self, row: Ints, claim: Ints, home: Ints) -> None:
         """Like partitions among the claimed ones: of one row, claimed by one member, at home with one."""
-        told = (claim != NOBODY) | (home != NOBODY)
+        kinds_known = (claim != NOBODY) | (home != NOBODY)
         side = self.members + 1
         key = (row * side + claim + 1) * side + home + 1
-        values, kind, count = np.unique(key[told], return_inverse=True, return_counts=True)
+        values, kind, count = np.unique(key[kinds_known], return_inverse=True, return_counts=True)
         self.kind = np.full(len(row), NOBODY, dtype=np.int64)
-        self.kind[told] = kind
+        self.kind[kinds_known] = kind
         self.kind_row, self.count = values // side // side, count
         self.kind_claim, self.kind_home = values // side % side - 1, values % side - 1
 
@@ -108,10 +108,10 @@ class AssignmentNetwork:
         problem, members = self.problem, self.members
         stays, comes = np.flatnonzero(self.kind_claim != NOBODY), np.flatnonzero(self.kind_home != NOBODY)
         kinds, many = np.arange(len(self.kind_row)), len(row)
-        told = self.kind >= 0
+        kinds_known = self.kind >= 0
         at_claim, at_home = np.zeros(len(row), dtype=np.bool_), np.zeros(len(row), dtype=np.bool_)
-        at_claim[told] = start[told] == self.kind_claim[self.kind[told]]
-        at_home[told] = ~at_claim[told] & (start[told] == self.kind_home[self.kind[told]])
+        at_claim[kinds_known] = start[kinds_known] == self.kind_claim[self.kind[kinds_known]]
+        at_home[kinds_known] = ~at_claim[kinds_known] & (start[kinds_known] == self.kind_home[self.kind[kinds_known]])
         stay = np.bincount(self.kind[at_claim], minlength=len(kinds))
         come = np.bincount(self.kind[at_home], minlength=len(kinds))
         direct = at_claim | at_home
@@ -254,11 +254,11 @@ def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home
         network = AssignmentNetwork(problem, owner, free, start[free], claim, back, "spread" in order)
         network.optimize(order if home is None else (*order, "returned"))
         stay, come = network.kept()
-        told = np.flatnonzero(network.kind >= 0)
-        keys = (problem.topic[free[told]], problem.number[free[told]])
-        stays = first_ones(network.kind[told], stay, keys)
-        owner[free[told[stays]]] = claim[told[stays]]
-        left = told[~stays]
+        kinds_known = np.flatnonzero(network.kind >= 0)
+        keys = (problem.topic[free[kinds_known]], problem.number[free[kinds_known]])
+        stays = first_ones(network.kind[kinds_known], stay, keys)
+        owner[free[kinds_known[stays]]] = claim[kinds_known[stays]]
+        left = kinds_known[~stays]
         comes = first_ones(network.kind[left], come, (problem.topic[free[left]], problem.number[free[left]]))
         owner[free[left[comes]]] = back[left[comes]]
     return owner

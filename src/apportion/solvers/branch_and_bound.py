@@ -104,11 +104,11 @@ class Search:
         held[m] += self.lags[i]
         count[m] += 1
         owner[self.order[i]] = m
-        done = go_on(i + 1, held, count, owner)
+        exhausted = go_on(i + 1, held, count, owner)
         held[m] -= self.lags[i]
         count[m] -= 1
         owner[self.order[i]] = NOBODY
-        return done
+        return exhausted
 
 
 def _like_members(may: Bools) -> list[int]:

@@ -51,15 +51,15 @@ class Exactness:
             return ["The prices could not be found: please report this group."]
         weight, price = self.prices.weight, self.prices.price
         units = {"balance": "a unit of load", "racks": "a miss", "moves": "a move", "spread": "a unit of a topic held"}
-        told = ", ".join(f"{units[goal]} {weight[goal]}" for goal in self.proof if goal in weight)
+        weights = ", ".join(f"{units[goal]} {weight[goal]}" for goal in self.proof if goal in weight)
         lines = [
-            f"Weights: {told}. No exchange makes up for an earlier goal by later ones.",
+            f"Weights: {weights}. No exchange makes up for an earlier goal by later ones.",
             "Each partition stands where price + miss + move is least among all members that want it.",
             *self._bounds(group),
             "So whoever takes partitions elsewhere pays at least as much: no plan is better (duality). Prices:",
         ]
-        values, place, count = np.unique(price.astype(object), return_index=True, return_counts=True)
-        for value, m, n in list(zip(values.tolist(), place.tolist(), count.tolist(), strict=True))[:PRICES_TOLD]:
+        values, first, count = np.unique(price.astype(object), return_index=True, return_counts=True)
+        for value, m, n in list(zip(values.tolist(), first.tolist(), count.tolist(), strict=True))[:PRICES_TOLD]:
             lines.append(f"  {value}: {group.members[m]}" + (f" and {n - 1} more" if n > 1 else ""))
         if len(values) > PRICES_TOLD:
             lines.append(f"  and {len(values) - PRICES_TOLD} more prices")

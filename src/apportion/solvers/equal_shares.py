@@ -56,6 +56,6 @@ def _place_in_list(past: Ints) -> Ints:
     order = np.argsort(past, kind="stable")
     listed = past[order]
     first = np.flatnonzero(np.diff(listed, prepend=NOBODY - 1))
-    place = np.empty(len(past), dtype=np.int64)
-    place[order] = np.arange(len(past)) - np.repeat(first, np.diff(np.append(first, len(past))))
-    return place
+    position = np.empty(len(past), dtype=np.int64)
+    position[order] = np.arange(len(past)) - np.repeat(first, np.diff(np.append(first, len(past))))
+    return position

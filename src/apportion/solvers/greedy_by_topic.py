@@ -61,8 +61,8 @@ class Wide:
         """Give what nobody has to the subscribers that hold fewest."""
         load = np.bincount(owner[owner != NOBODY], minlength=self.members)
         for t in self.topics:
-            place = slice(self.start[t], self.start[t + 1])
-            rest = np.flatnonzero(owner[place] == NOBODY) + place.start
+            span = slice(self.start[t], self.start[t + 1])
+            rest = np.flatnonzero(owner[span] == NOBODY) + span.start
             if not len(rest):
                 continue
             who = self.subscribers[t]
@@ -80,13 +80,13 @@ class Wide:
         moved = False
         for t in self.topics:
             who = self.subscribers[t]
-            place = np.arange(self.start[t], self.start[t + 1])
-            while len(place):
+            open_ = np.arange(self.start[t], self.start[t + 1])
+            while len(open_):
                 least = int(who[(self.unit[who] * (2 * load[who] + 1)).argmin()])
-                holder = owner[place]
+                holder = owner[open_]
                 paid = self.unit[holder] * (2 * load[holder] - 1)
-                most = len(place) - 1 - int(paid[::-1].argmax())
-                p = int(place[most])
+                most = len(open_) - 1 - int(paid[::-1].argmax())
+                p = int(open_[most])
                 if paid[most] <= self.unit[least] * (2 * load[least] + 1):
                     break
                 load[owner[p]] -= 1

@@ -305,9 +305,9 @@ def _stay(sharing: Sharing, table: Ints) -> Bools:
     order = order[np.argsort(group[order], kind="stable")]
     listed = group[order]
     first = np.searchsorted(listed, listed)
-    place = np.arange(len(listed)) - first
+    position = np.arange(len(listed)) - first
     stays = np.zeros(len(past), dtype=np.bool_)
-    stays[order] = (listed >= 0) & (place < table.ravel()[np.maximum(listed, 0)])
+    stays[order] = (listed >= 0) & (position < table.ravel()[np.maximum(listed, 0)])
     return stays
 
 

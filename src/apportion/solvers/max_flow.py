@@ -68,17 +68,17 @@ class Transport:
         fresh = np.flatnonzero(rows)
         while len(fresh):
             steps = self.open[fresh] & ~columns
-            found = np.flatnonzero(steps.any(axis=0))
-            if not len(found):
+            reached = np.flatnonzero(steps.any(axis=0))
+            if not len(reached):
                 break
-            self._column_from[found] = fresh[steps[:, found].argmax(axis=0)]
-            columns[found] = True
-            ends = found[self.held[found] < cap[found]]
+            self._column_from[reached] = fresh[steps[:, reached].argmax(axis=0)]
+            columns[reached] = True
+            ends = reached[self.held[reached] < cap[reached]]
             if len(ends):
                 return ends
-            back = (self.flow[:, found] > 0) & ~rows[:, None]
+            back = (self.flow[:, reached] > 0) & ~rows[:, None]
             fresh = np.flatnonzero(back.any(axis=1))
-            self._row_from[fresh] = found[back[fresh].argmax(axis=1)]
+            self._row_from[fresh] = reached[back[fresh].argmax(axis=1)]
             rows[fresh] = True
         self.rows, self.columns = rows, columns
         return fresh[:0]

@@ -67,10 +67,10 @@ def fewest_misses(supply: Ints, low: Ints, high: Ints, open: Bools, miss: Bools)
         return None
     rows, columns = open.shape
     i, j = np.nonzero(open & (supply > 0)[:, None])
-    place = rows + np.arange(columns)
+    node = rows + np.arange(columns)
     needs = np.concatenate([supply, -low, [int(low.sum()) - int(supply.sum())]])
     flows = _sure_flow(
-        np.concatenate([i, place]),
+        np.concatenate([i, node]),
         np.concatenate([rows + j, np.full(columns, rows + columns)]),
         np.concatenate([supply[i], high - low]),
         np.concatenate([miss[i, j], np.zeros(columns)]).astype(np.int64),
@@ -142,7 +142,7 @@ class _Network:
         rows, columns = open.shape
         people = distinct(claimed.member)
         sink = rows + columns + len(people)
-        place = rows + columns + np.searchsorted(people, claimed.member)
+        node = rows + columns + np.searchsorted(people, claimed.member)
         i, j = np.nonzero(open & (supply > 0)[:, None])
         # One exchange passes a row at most once, and so changes the misses by 2 a row at most.
         move = 1 if miss is None else 2 * rows + 1
@@ -155,7 +155,7 @@ class _Network:
         members = rows + columns + np.arange(len(people))
         total = int(supply.sum())
         self.tail = np.concatenate([claimed.row, i, rows + column[people], members, rows + np.arange(columns)])
-        self.head = np.concatenate([place, rows + j, members, np.full(len(people) + columns, sink)])
+        self.head = np.concatenate([node, rows + j, members, np.full(len(people) + columns, sink)])
         self.capacity = np.concatenate([claimed.count, np.full(len(i), total), high[people], spare, column_spare])
         free = np.zeros(2 * len(people) + columns, dtype=np.int64)
         self.cost = np.concatenate([near[claimed.row, column[claimed.member]], move + near[i, j], free])

@@ -17,18 +17,20 @@ def problem_of(group: Group, with_racks: bool, by_topic: bool = False) -> Proble
         Whether the topics that the same members want are rows of their own nevertheless.
     """
     row, open = _topic_rows(group, by_topic)
-    column, miss, told = group.subscription_of, None, True
+    column, miss, racks_known = group.subscription_of, None, True
     if not (group.capacity == group.capacity[:1]).all():
         _, like = np.unique(group.capacity, return_inverse=True)
         kinds, column = np.unique(column * (int(like.max()) + 1) + like, return_inverse=True)
         open = open[:, kinds // (int(like.max()) + 1)]
     if with_racks:
-        row, column, open, miss, told = _rack_cells(group, row, column, open)
+        row, column, open, miss, racks_known = _rack_cells(group, row, column, open)
     contested = None
     if len(group.claims.member):
         contested = np.zeros(group.P, dtype=np.bool_)
         contested[group.claims.partition] = True
-    return Problem(row, column, open, miss, group.owner, contested, group.topic_of, group.number, group.capacity, told)
+    return Problem(
+        row, column, open, miss, group.owner, contested, group.topic_of, group.number, group.capacity, racks_known
+    )
 
 
 def _topic_rows(group: Group, by_topic: bool) -> tuple[Ints, Bools]:

@@ -57,9 +57,9 @@ def needs_racks(cut: TopicDeal) -> bool:
 
 def deal_near(cut: TopicDeal) -> None:
     """Each member in turn takes the first partitions in its rack that are left; one without a rack takes any."""
-    told = np.flatnonzero(cut.set_of != UNKNOWN)
+    known = np.flatnonzero(cut.set_of != UNKNOWN)
     racks = distinct(cut.rack[cut.rack != UNKNOWN]).tolist()
-    left = {rack: deque(told[cut.near[rack, cut.set_of[told]]].tolist()) for rack in racks}
+    left = {rack: deque(known[cut.near[rack, cut.set_of[known]]].tolist()) for rack in racks}
     left[UNKNOWN] = deque(range(len(cut.owner)))
     for s, rack in enumerate(cut.rack.tolist()):
         room, queue = cut.room(s), left[rack]
@@ -84,7 +84,7 @@ def deal_in_step(cuts: list[TopicDeal], numbers: list[Ints]) -> None:
     walked = np.arange(len(first.owner))
     there = np.all([np.isin(walked, ids) for ids in numbers], axis=0)
     places = [np.minimum(np.searchsorted(ids, walked), len(walked) - 1) for ids in numbers]
-    set_of = np.array([cut.set_of[place] for cut, place in zip(cuts, places, strict=True)])
+    set_of = np.array([cut.set_of[places_of] for cut, places_of in zip(cuts, places, strict=True)])
     waiting: dict[int, deque[int]] = {}
     for s, rack in enumerate(first.rack.tolist()):
         waiting.setdefault(rack, deque()).append(s)
@@ -93,8 +93,8 @@ def deal_in_step(cuts: list[TopicDeal], numbers: list[Ints]) -> None:
         near = first.near[:, sets].all(axis=1) & (sets != UNKNOWN).all()
         taker = _first_with_room(first, waiting, [rack for rack in waiting if rack == UNKNOWN or near[rack]])
         if taker is not None:
-            for cut, place in zip(cuts, places, strict=True):
-                cut.give(taker, [int(place[p])])
+            for cut, places_of in zip(cuts, places, strict=True):
+                cut.give(taker, [int(places_of[p])])
 
 
 def _first_with_room(cut: TopicDeal, waiting: dict[int, deque[int]], racks: list[int]) -> int | None:

@@ -33,8 +33,8 @@ def check_order(name: str, order: tuple[str, ...]) -> None:
     """Raise ``BadInput`` unless the order names some of the goals, each once."""
     goals = isinstance(order, tuple) and all(goal in ALL_GOALS for goal in order)
     if not goals or not order or len(set(order)) < len(order):
-        found = ",".join(map(str, order)) if isinstance(order, tuple) else order
-        raise BadInput(f"setting order of {name}", repr(found), f"some of {', '.join(ALL_GOALS)}, each once")
+        shown = ",".join(map(str, order)) if isinstance(order, tuple) else order
+        raise BadInput(f"setting order of {name}", repr(shown), f"some of {', '.join(ALL_GOALS)}, each once")
 
 
 def best(group: Group, order: tuple[str, ...] = GOALS, cooperative: bool = False) -> Answer:

@@ -28,16 +28,16 @@ def map_groups(table: DataFrame, make: Callable[[Mapping[str, Any]], Rows], sche
     names = arrow.names
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        done: list[Mapping[str, Any]] = []
+        rows_out: list[Mapping[str, Any]] = []
         for batch in batches:
             for few in pieces(batch):
                 for row in few.to_pylist(maps_as_pydicts="strict"):
-                    done.extend(make(row))
-                if len(done) >= OUT or few.nbytes > BYTES_AT_ONCE // 4:
-                    yield packed(done)
-                    done = []
-        if done:
-            yield packed(done)
+                    rows_out.extend(make(row))
+                if len(rows_out) >= OUT or few.nbytes > BYTES_AT_ONCE // 4:
+                    yield packed(rows_out)
+                    rows_out = []
+        if rows_out:
+            yield packed(rows_out)
 
     def packed(rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
         columns = [pa.array([row[name] for row in rows], arrow.field(name).type) for name in names]

@@ -91,29 +91,29 @@ class Bronze(Protocol):
 
 @contextmanager
 def opened(
-    spark: SparkSession, place: Location, form: str, progress: Callable[[str], None] = lambda line: None
+    spark: SparkSession, location: Location, form: str, progress: Callable[[str], None] = lambda line: None
 ) -> Iterator[Bronze]:
     """A place for one capture, which is alone with it."""
-    if place.kind == "folder" and form == "parquet":
-        with sinks.parquet(place.folder) as sink:
-            yield FolderBronze(place, sink.staging)
+    if location.kind == "folder" and form == "parquet":
+        with sinks.parquet(location.folder) as sink:
+            yield FolderBronze(location, sink.staging)
         return
-    tables, _ = lake.bronze(place, "records", form)
-    checkpoint = _checkpoint(spark, place)
-    lake.make_schema(spark, place)
-    with lock.held(lake.shelf_of(spark, place, form, LOCKS), str(place), progress=progress) as mine:
-        yield LakeBronze(spark, place, tables, checkpoint, mine)
+    tables, _ = lake.bronze(location, "records", form)
+    checkpoint = _checkpoint(spark, location)
+    lake.make_schema(spark, location)
+    with lock.held(lake.shelf_of(spark, location, form, LOCKS), str(location), progress=progress) as mine:
+        yield LakeBronze(spark, location, tables, checkpoint, mine)
         mine.finished = True
 
 
-def _checkpoint(spark: SparkSession, place: Location) -> str:
-    if place.kind != "catalog":
-        return place.path("checkpoint")
+def _checkpoint(spark: SparkSession, location: Location) -> str:
+    if location.kind != "catalog":
+        return location.path("checkpoint")
     root = spark.conf.get(_CHECKPOINTS, None)
     if not root:
         needed = f"a folder for its checkpoint: {_CHECKPOINTS}=URI in APPORTION_SPARK_CONF"
-        raise BadInput(str(place), "a catalog, which has no place for files", needed)
-    return f"{root.rstrip('/')}/{place.root}"
+        raise BadInput(str(location), "a catalog, which has no place for files", needed)
+    return f"{root.rstrip('/')}/{location.root}"
 
 
 # -- plain files -----------------------------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ def _checkpoint(spark: SparkSession, place: Location) -> str:
 class FolderBronze:
     """Plain files of a local folder; each appears whole, and is on the disk before Spark is told that it is there."""
 
-    def __init__(self, place: Location, staging: Path) -> None:
-        self.place, self._folder, self._staging = place, place.folder, staging
+    def __init__(self, location: Location, staging: Path) -> None:
+        self.place, self._folder, self._staging = location, location.folder, staging
 
     def origin(self) -> Origin | None:
         """What ``capture.json`` says."""
@@ -227,8 +227,8 @@ def position(folder: Path) -> dict[int, int]:
 
 def _offsets(text: str) -> dict[int, int]:
     """The positions in an offsets file of Spark's: its last line is that of the only source."""
-    said = json.loads(text.splitlines()[-1])
-    return {int(number): int(offset) for number, offset in said.get(cluster.OFFSETS, said).items()}
+    commit = json.loads(text.splitlines()[-1])
+    return {int(number): int(offset) for number, offset in commit.get(cluster.OFFSETS, commit).items()}
 
 
 def _finish(query: StreamingQuery) -> None:
@@ -264,12 +264,12 @@ class LakeBronze:
     """Tables below a URI or in a catalog: records by Structured Streaming, with its checkpoint beside them."""
 
     def __init__(
-        self, spark: SparkSession, place: Location, tables: lake.Tables, checkpoint: str, mine: lock.Held
+        self, spark: SparkSession, location: Location, tables: lake.Tables, checkpoint: str, mine: lock.Held
     ) -> None:
-        self.place, self._spark, self._tables = place, spark, tables
+        self.place, self._spark, self._tables = location, spark, tables
         self._checkpoint, self._lock = checkpoint, mine
         self._records, self._ends, self._topics = (
-            lake.bronze(place, name)[1] for name in ("records", "ends", "topics")
+            lake.bronze(location, name)[1] for name in ("records", "ends", "topics")
         )
         self._before: int | None = None
         """Records that were there when ``take`` began, if all of them are of batches that were finished."""

@@ -55,7 +55,7 @@ class Captured:
 def capture_once(
     spark: SparkSession,
     bootstrap: str,
-    place: Location,
+    location: Location,
     properties: Properties,
     source: str,
     progress: Progress,
@@ -67,12 +67,12 @@ def capture_once(
     Raises
         Unavailable: the broker, or the right to read; BadInput: the place holds something else.
     """
-    with bronze.opened(spark, place, form, progress) as kept, cluster.connect(bootstrap, properties) as there:
+    with bronze.opened(spark, location, form, progress) as kept, cluster.connect(bootstrap, properties) as there:
         before = _offsets_ends(there, bootstrap)
         origin = Origin(bronze.VERSION, there.cluster_id(), len(before), source)
         _settle_origin(kept, origin)
         old = kept.position()
-        lost = _lost(place, before, old)
+        lost = _lost(location, before, old)
         progress(f"reading __consumer_offsets of {bootstrap}: {_waiting(before, old)} offsets to go")
         kept.take(_stream(spark, bootstrap, properties, origin, rows_a_batch))
         new = kept.position()
@@ -94,14 +94,14 @@ def capture_on(once: Callable[[], Captured], interval_s: float, progress: Progre
     while True:
         began = time.monotonic()
         try:
-            found = once()
+            captured = once()
         except Unavailable as error:
             if not worked:
                 raise
             progress(f"{error}; trying again in {interval_s:.0f} s")
         else:
             worked = True
-            yield found
+            yield captured
         time.sleep(max(0.0, interval_s - (time.monotonic() - began)))
 
 
@@ -111,8 +111,8 @@ def capture_on(once: Callable[[], Captured], interval_s: float, progress: Progre
 def _offsets_ends(there: cluster.Cluster, bootstrap: str) -> list[cluster.LogEnds]:
     partitions = there.partitions([cluster.OFFSETS])
     if not partitions:
-        what = "no group has ever committed there, or this user may not see the topic (ACL Describe)"
-        raise Unavailable(f"{bootstrap} shows no __consumer_offsets: {what}")
+        why = "no group has ever committed there, or this user may not see the topic (ACL Describe)"
+        raise Unavailable(f"{bootstrap} shows no __consumer_offsets: {why}")
     if headless := [one.partition for one in partitions if not one.led]:
         raise Unavailable(f"{bootstrap}: partitions {headless} of __consumer_offsets have no leader just now")
     return there.ends(partitions)
@@ -140,13 +140,13 @@ def _settle_origin(kept: Bronze, origin: Origin) -> None:
         raise BadInput(f"{kept.place}: checkpoint", "nothing", "the checkpoint of the records that are there")
 
 
-def _lost(place: Location | Path, ends: list[cluster.LogEnds], old: dict[int, int]) -> int:
+def _lost(location: Location | Path, ends: list[cluster.LogEnds], old: dict[int, int]) -> int:
     """Offsets deleted before they were read; refuses a topic that is shorter than what was read of it."""
     for end in ends:
         if old.get(end.partition, 0) > end.end:
-            what = f"offset {old[end.partition]} of partition {end.partition} was captured"
+            captured = f"offset {old[end.partition]} of partition {end.partition} was captured"
             needed = f"a log that goes so far; it ends at {end.end}, so the topic was made anew: take a new folder"
-            raise BadInput(f"{place}: __consumer_offsets", what, needed)
+            raise BadInput(f"{location}: __consumer_offsets", captured, needed)
     return sum(max(0, end.begin - old[end.partition]) for end in ends if end.partition in old)
 
 
@@ -190,14 +190,14 @@ def _must_have_read(before: list[cluster.LogEnds], new: dict[int, int], kept: Br
     short = [end for end in before if end.last_stable > max(end.begin, new.get(end.partition, 0))]
     if short:
         one = short[0]
-        what = f"partition {one.partition} of __consumer_offsets ends at {one.last_stable}"
+        why = f"partition {one.partition} of __consumer_offsets ends at {one.last_stable}"
         raise Unavailable(
-            f"{what}, but the source read it to {new.get(one.partition, 0)}: nothing is lost, run it again"
+            f"{why}, but the source read it to {new.get(one.partition, 0)}: nothing is lost, run it again"
         )
     there = sum(end.last_stable - end.begin for end in before)
     if there and not kept.holds_records():
-        what = "the source read no record of them; may this user read the topic?"
-        raise Unavailable(f"__consumer_offsets holds {there} offsets, but {what}")
+        why = "the source read no record of them; may this user read the topic?"
+        raise Unavailable(f"__consumer_offsets holds {there} offsets, but {why}")
 
 
 def _judge(kept: Bronze, before: list[cluster.LogEnds], old: dict[int, int], new: dict[int, int]) -> tuple[int, int]:
@@ -209,12 +209,12 @@ def _judge(kept: Bronze, before: list[cluster.LogEnds], old: dict[int, int], new
 
 
 def _hidden(missing: int, lost: int) -> str:
-    found = []
+    sentences = []
     if missing:
-        found.append(f"{missing} offsets held no record any more (compaction, or markers of transactions)")
+        sentences.append(f"{missing} offsets held no record any more (compaction, or markers of transactions)")
     if lost:
-        found.append(f"{lost} offsets were deleted before they could be read")
-    return "; ".join(found) + ": what happened there is not known, and gold marks it as not complete"
+        sentences.append(f"{lost} offsets were deleted before they could be read")
+    return "; ".join(sentences) + ": what happened there is not known, and gold marks it as not complete"
 
 
 def _sample(there: cluster.Cluster, kept: Bronze) -> None:
@@ -234,7 +234,7 @@ def _sample(there: cluster.Cluster, kept: Bronze) -> None:
 SOURCES: Final = ("auto", "connector", "python")
 
 
-def chosen_source(name: str, place: Location) -> str:
+def chosen_source(name: str, location: Location) -> str:
     """``connector`` or ``python``: the one that is named, else what the folder began with, else the connector.
 
     Into a local folder the source in Python stands in for a connector whose jars are not here; elsewhere, where an
@@ -244,8 +244,8 @@ def chosen_source(name: str, place: Location) -> str:
         raise UnknownName("source", name, SOURCES)
     if name != "auto":
         return name
-    if place.kind != "folder":
+    if location.kind != "folder":
         return "connector"
-    if (place.folder / "capture.json").exists():
-        return bronze.read_origin(place.folder).source
+    if (location.folder / "capture.json").exists():
+        return bronze.read_origin(location.folder).source
     return "connector" if session.connector_jars() else "python"

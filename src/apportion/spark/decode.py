@@ -54,12 +54,12 @@ def scan(records: DataFrame) -> Seen:
     Raises
         BadInput: two records of one place differ, so the folder holds records of two clusters.
     """
-    said = sql.xxhash64("key", "value", sql.isnull("key"))  # a hash passes over nulls
+    content = sql.xxhash64("key", "value", sql.isnull("key"))  # a hash passes over nulls
     size = sql.length("key") + sql.coalesce(sql.length("value"), sql.lit(0))
     places = records.groupBy(*_PLACE).agg(
         sql.count(sql.lit(1)).alias("n"),
-        sql.min(said).alias("a"),
-        sql.max(said).alias("b"),
+        sql.min(content).alias("a"),
+        sql.max(content).alias("b"),
         sql.max(sql.when(_key_type(0, 1), size)).alias("size"),
     )
     twice = sql.col("n") > 1
@@ -123,8 +123,8 @@ def gaps(records: DataFrame, read: Mapping[int, int] | None = None) -> DataFrame
         last = sql.create_map(*[sql.lit(number) for pair in sorted(read.items()) for number in pair])
         first = sql.coalesce(sql.try_element_at(last, sql.col("partition")), first).cast("bigint")
     before = sql.coalesce(sql.lag("offset").over(line), first)
-    found = records.select("partition", "offset").withColumn("before", before)
-    return found.where(sql.col("offset") > sql.col("before") + 1).select(
+    ordered = records.select("partition", "offset").withColumn("before", before)
+    return ordered.where(sql.col("offset") > sql.col("before") + 1).select(
         sql.col("partition").alias(GAPS.schema[0].name),
         sql.col("before").alias("after_offset"),
         sql.col("offset").alias("before_offset"),
@@ -145,9 +145,9 @@ def _key_type(first: int, last: int | None = None) -> Column:
 Rows = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
 
-def _decoded(records: DataFrame, made: Rows, schema: StructType) -> DataFrame:
+def _decoded(records: DataFrame, rows: Rows, schema: StructType) -> DataFrame:
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from made(batch)
+            yield from rows(batch)
 
     return records.select(*_NEEDED).mapInArrow(decode, schema)

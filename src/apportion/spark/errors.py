@@ -110,18 +110,18 @@ def plainly(where: Path | str) -> Iterator[None]:
 
 def sentence(error: BaseException, where: Path | str) -> str:
     """The one that fits; else the innermost cause that Java tells."""
-    said = str(error)
+    text = str(error)
     java = getattr(error, "java_exception", None)
     if java is not None:
-        said = f"{said}\n{java}"
-    if ours := re.findall(r"apportion\.errors\.\w+: (.+)", said):
+        text = f"{text}\n{java}"
+    if ours := re.findall(r"apportion\.errors\.\w+: (.+)", text):
         return str(ours[-1])
     for pattern, words in _KNOWN:
-        if re.search(pattern, said):
-            file = re.search(r"file:(?://)?(/[^\s\"']+\.parquet)", said)
+        if re.search(pattern, text):
+            file = re.search(r"file:(?://)?(/[^\s\"']+\.parquet)", text)
             named = file[1] if file else "a Parquet file"
             return words.format(where=where, scratch=tempfile.gettempdir(), file=named)
-    return f"Spark gave up: {_innermost(said)}"
+    return f"Spark gave up: {_innermost(text)}"
 
 
 def _of_system(error: OSError, where: Path | str) -> ApportionError:
@@ -135,7 +135,7 @@ def _of_system(error: OSError, where: Path | str) -> ApportionError:
     return Unavailable(f"{error.strerror or error}: {error.filename or where}")
 
 
-def _innermost(said: str) -> str:
-    causes = re.findall(r"(?:Caused by|Exception): (.+)", said)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _innermost(text: str) -> str:
+    causes = re.findall(r"(?:Caused by|Exception): (.+)", text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return str(causes[-1] if causes else (lines[0] if lines else "it did not say why"))[:400]

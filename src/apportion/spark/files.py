@@ -40,8 +40,8 @@ def writing(
 
         context = TaskContext.get()
         part, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-        made = _write_all(_pieces(batches, day), folder, schema, f"{part:05d}{suffix}", f".{part}-{attempt}")
-        yield pa.RecordBatch.from_pylist(made, schema=pa.schema([("file", pa.string()), ("rows", pa.int64())]))
+        written = _write_all(_pieces(batches, day), folder, schema, f"{part:05d}{suffix}", f".{part}-{attempt}")
+        yield pa.RecordBatch.from_pylist(written, schema=pa.schema([("file", pa.string()), ("rows", pa.int64())]))
 
     return write
 
@@ -70,7 +70,7 @@ def _pieces(batches: Iterable[pa.RecordBatch], day: str | None) -> Iterator[tupl
 def _write_all(
     pieces: Iterable[tuple[str, pa.RecordBatch]], folder: Path, schema: pa.Schema, part: str, draft: str
 ) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = []
+    written: list[dict[str, Any]] = []
     writer: pq.ParquetWriter | None = None
     name = ""
     try:
@@ -79,15 +79,15 @@ def _write_all(
                 _finish(writer, folder, draft, name, part)
                 name = first
                 writer = pq.ParquetWriter(folder / draft, schema)
-                made.append({"file": f"{name}-{part}.parquet", "rows": 0})
+                written.append({"file": f"{name}-{part}.parquet", "rows": 0})
             arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema), row_group_size=ROWS_A_GROUP)
-            made[-1]["rows"] += batch.num_rows
+            written[-1]["rows"] += batch.num_rows
         _finish(writer, folder, draft, name, part)
     except BaseException:
         (folder / draft).unlink(missing_ok=True)
         raise
-    return made
+    return written
 
 
 def _finish(writer: pq.ParquetWriter | None, folder: Path, draft: str, name: str, part: str) -> None:

@@ -51,14 +51,14 @@ def _folded(row: Row) -> Iterator[Row]:
 
 
 def _fold_one(row: Row) -> Row:
-    found = folded_of(row)
+    folded = folded_of(row)
     habits = CommitCadence(
         CommitInterval(h["after"], h["topic"], h["partition"], h["n"], h["first"], h["last"]) for h in row["habits"]
     )
-    changes = [asdict(change) for change in rebalances(found.generations, habits)]
+    changes = [asdict(change) for change in rebalances(folded.generations, habits)]
     for change in changes:
         change["at_ms"] = change.pop("at")
-    present = found.present
+    present = folded.present
     return {
         "group": row["group"],
         "type": present.type if present else None,

@@ -106,20 +106,20 @@ def capture(
     from apportion.spark import errors, session
     from apportion.spark.location import form_of, locate
 
-    place = locate(directory)
-    chosen = form_of(place, form)
+    location = locate(directory)
+    chosen = form_of(location, form)
     properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
-    with errors.plainly(place.root):
-        source = capturing.chosen_source(source, place)
+    with errors.plainly(location.root):
+        source = capturing.chosen_source(source, location)
         with connect(bootstrap, properties):  # a wrong address shows before Spark takes its seconds
             progress("starting Spark")
-        wanted = session.wanted(place, place, chosen)
+        wanted = session.wanted(location, location, chosen)
         with session.session(spark, kafka=source == "connector", **wanted) as running:
 
             def once() -> Captured:
-                with errors.plainly(place.root):
+                with errors.plainly(location.root):
                     return capturing.capture_once(
-                        running, bootstrap, place, properties, source, progress, rows_a_batch, chosen
+                        running, bootstrap, location, properties, source, progress, rows_a_batch, chosen
                     )
 
             if not service:
@@ -235,8 +235,8 @@ def build(
     from apportion.spark import errors, session, sources
     from apportion.spark.location import form_of, locate
 
-    origin, place = locate(dump), locate(out)
-    chosen_form = form_of(place, form)
+    origin, location = locate(dump), locate(out)
+    chosen_form = form_of(location, form)
     settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
     if form is not None:
         settings["form"] = form
@@ -244,18 +244,18 @@ def build(
         settings["assignors"] = [find(name).name for name in assignors]
     if spark is None:
         session.java()  # where it is missing, no folder is made first
-    quick = _checked(origin, place, chosen_form)
+    quick = _checked(origin, location, chosen_form)
     progress("starting Spark")
-    with errors.plainly(out), _at_work(place, chosen_form, origin, spark, quick, progress) as (sink, running, pool):
-        tables.check_version_of(str(place), sink.text(tables.SOURCE))
+    with errors.plainly(out), _at_work(location, chosen_form, origin, spark, quick, progress) as (sink, running, pool):
+        tables.check_version_of(str(location), sink.text(tables.SOURCE))
         source = sources.open_dump(running, origin)
         rules = {name: value for name, value in settings.items() if name != "form"}
-        built = _build(pool, sink, source, rules, _source(place, origin, settings), full, progress)
+        built = _build(pool, sink, source, rules, _source(location, origin, settings), full, progress)
         states = status(out, spark=running)
     return replace(built, rows={state.name: state.rows for state in states}, tables=states)
 
 
-def _checked(origin: Location, place: Location, form: str) -> bool:
+def _checked(origin: Location, location: Location, form: str) -> bool:
     """Refuse what can be seen to be wrong without Spark; whether the dump is so small that a quick session is better.
 
     What is not in a local folder is not seen before Spark starts.
@@ -267,23 +267,23 @@ def _checked(origin: Location, place: Location, form: str) -> bool:
     with errors.plainly(origin.root):
         if origin.kind == "folder" and not sources.is_delta(origin):
             quick = sources.check_dump(origin.folder) < QUICK_ROWS
-        if place.kind == "folder":
-            tables.check_version(place.folder)
-            sinks.check_form(place.folder, form)
+        if location.kind == "folder":
+            tables.check_version(location.folder)
+            sinks.check_form(location.folder, form)
     return quick
 
 
 @contextmanager
 def _at_work(
-    place: Location, form: str, origin: Location, spark: SparkSession | None, quick: bool, progress: Progress
+    location: Location, form: str, origin: Location, spark: SparkSession | None, quick: bool, progress: Progress
 ) -> Iterator[tuple[Sink, SparkSession, ThreadPoolExecutor]]:
     """Alone with the place: its sink, a session, and threads that make tables at the same time."""
     from apportion.spark import lake, session, sinks
 
-    wanted = session.wanted(origin, place, form)
-    if place.kind == "folder" and form == "parquet":
+    wanted = session.wanted(origin, location, form)
+    if location.kind == "folder" and form == "parquet":
         with (
-            sinks.parquet(place.folder) as folder,
+            sinks.parquet(location.folder) as folder,
             # Between the two: its threads end when the session has, and before their drafts are swept away.
             ThreadPoolExecutor(AT_ONCE) as pool,
             session.session(spark, quick=quick, **wanted) as running,
@@ -295,7 +295,7 @@ def _at_work(
         return
     with (
         session.session(spark, quick=quick, **wanted) as running,
-        lake.opened(running, place, form, progress) as sink,
+        lake.opened(running, location, form, progress) as sink,
         ThreadPoolExecutor(AT_ONCE) as pool,
     ):
         yield sink, running, pool
@@ -319,14 +319,14 @@ def rebuild(
     from apportion.spark import lake, session
     from apportion.spark.location import form_of, locate
 
-    place = locate(out)
-    if place.kind == "folder" and not any(place.folder.glob("*/*/_delta_log")):
-        last, settings = _remembered(place, None)
+    location = locate(out)
+    if location.kind == "folder" and not any(location.folder.glob("*/*/_delta_log")):
+        last, settings = _remembered(location, None)
         return build(last if dump is None else dump, out, **settings, full=True, spark=spark, progress=progress)
-    chosen = form_of(place, form or ("delta" if place.kind == "folder" else None))
-    with session.session(spark, **session.wanted(place, place, chosen)) as running:
-        text = lake.Manifest.read(running, lake.tables_of(place, chosen)).texts.get("source.json")
-        last, settings = _remembered(place, text)
+    chosen = form_of(location, form or ("delta" if location.kind == "folder" else None))
+    with session.session(spark, **session.wanted(location, location, chosen)) as running:
+        text = lake.Manifest.read(running, lake.tables_of(location, chosen)).texts.get("source.json")
+        last, settings = _remembered(location, text)
         return build(last if dump is None else dump, out, **settings, full=True, spark=running, progress=progress)
 
 
@@ -458,16 +458,16 @@ def status(where: Path | str, *, spark: SparkSession | None = None) -> list[Tabl
     from apportion.spark.location import locate
 
     _needs_libraries()
-    place = locate(where)
+    location = locate(where)
     from apportion.spark import session
 
-    if place.kind != "folder" or session.holds_delta(place):
+    if location.kind != "folder" or session.holds_delta(location):
         from apportion.spark import errors, statuses
 
-        chosen = session.wanted(place, place, "delta")
+        chosen = session.wanted(location, location, "delta")
         with errors.plainly(str(where)), session.session(spark, **chosen) as running:
-            return statuses.of_lake(running, place)
-    folder = place.folder
+            return statuses.of_lake(running, location)
+    folder = location.folder
     if not folder.is_dir():
         raise BadInput(str(folder), "no such folder", "a folder that a capture or a build made")
     names = [name for name in ("records", *_table_names()) if any((folder / name).glob("*.parquet"))]
@@ -499,20 +499,20 @@ def _status(place: Path, name: str) -> TableStatus:
 
 def _newest(footer: object, column: str) -> datetime | None:
     """The greatest value of a time column, by the statistics of a file's row groups."""
-    found: datetime | None = None
+    newest: datetime | None = None
     for group in range(footer.num_row_groups):  # type: ignore[attr-defined]
         part = footer.row_group(group)  # type: ignore[attr-defined]
         for number in range(part.num_columns):
-            said = part.column(number)
-            if said.path_in_schema != column or said.statistics is None or not said.statistics.has_min_max:
+            chunk = part.column(number)
+            if chunk.path_in_schema != column or chunk.statistics is None or not chunk.statistics.has_min_max:
                 continue
             try:
-                time = said.statistics.max
+                time = chunk.statistics.max
             except (ValueError, OverflowError):  # a time that Python's calendar does not reach
                 continue
             time = time if time.tzinfo else time.replace(tzinfo=UTC)
-            found = time if found is None else max(found, time)
-    return found
+            newest = time if newest is None else max(newest, time)
+    return newest
 
 
 # -- shared ----------------------------------------------------------------------------------------------------------
@@ -533,18 +533,18 @@ def _needs_libraries() -> None:
         raise MissingExtra("The pipeline", "spark") from error
 
 
-def _source(place: Location, origin: Location, settings: Mapping[str, object]) -> str:
+def _source(location: Location, origin: Location, settings: Mapping[str, object]) -> str:
     """What a build leaves beside its tables, so that they can be made anew."""
     from apportion.inputs.tables import VERSION
 
     way = origin.root
-    if origin.kind == "folder" and place.kind == "folder":
+    if origin.kind == "folder" and location.kind == "folder":
         # Both without symbolic links: ".." leads out of the folder that a link stands for, not out of the link's.
-        way = os.path.relpath(origin.folder.resolve(), place.folder.resolve())
+        way = os.path.relpath(origin.folder.resolve(), location.folder.resolve())
     return json.dumps({"version": VERSION, "dump": way, "kind": origin.kind, "settings": settings}) + "\n"
 
 
-def _remembered(place: Location, text: str | None) -> tuple[Path | str, dict[str, Any]]:
+def _remembered(location: Location, text: str | None) -> tuple[Path | str, dict[str, Any]]:
     """The dump and the settings of the last build.
 
     text
@@ -552,22 +552,22 @@ def _remembered(place: Location, text: str | None) -> tuple[Path | str, dict[str
     """
     from apportion.inputs import tables
 
-    if place.kind == "folder":
-        tables.check_version(place.folder)
-    tables.check_version_of(str(place), text)
+    if location.kind == "folder":
+        tables.check_version(location.folder)
+    tables.check_version_of(str(location), text)
     dump: Path | str
     try:
-        remembered = json.loads((place.folder / tables.SOURCE).read_text() if text is None else text)
+        remembered = json.loads((location.folder / tables.SOURCE).read_text() if text is None else text)
         dump, settings = str(remembered["dump"]), dict(remembered["settings"])
         if remembered.get("kind", "folder") == "folder":
-            dump = (place.folder / dump).resolve() if place.kind == "folder" else Path(dump)
+            dump = (location.folder / dump).resolve() if location.kind == "folder" else Path(dump)
     except (OSError, ValueError, KeyError, TypeError) as error:
         needed = "a place that a build made, or the dump to build from"
-        raise BadInput(str(place), f"no {tables.SOURCE} that tells where the records are", needed) from error
+        raise BadInput(str(location), f"no {tables.SOURCE} that tells where the records are", needed) from error
     known: dict[str, Any] = {"allowed_lag": int, "personal_days": (int, type(None)), "personal": str, "form": str}
     known["assignors"] = list
     for name, value in settings.items():
         if not isinstance(value, known.get(name, ())):
-            where = f"{place}/{tables.SOURCE}: {name}"
+            where = f"{location}/{tables.SOURCE}: {name}"
             raise BadInput(where, repr(value), "the settings of a build, as it wrote them")
     return dump, settings

@@ -134,8 +134,8 @@ class CatalogTables:
             writer.createOrReplace()
         except Exception as error:
             if "REPLACE TABLE" in str(error) or "atomic" in str(error).lower():
-                what = f"{self.schema}: this catalog cannot replace a table in one step"
-                raise Unavailable(f"{what}; take one of Delta or Iceberg tables (--format delta)") from error
+                why = f"{self.schema}: this catalog cannot replace a table in one step"
+                raise Unavailable(f"{why}; take one of Delta or Iceberg tables (--format delta)") from error
             raise
 
     def append(self, name: str, rows: DataFrame) -> None:

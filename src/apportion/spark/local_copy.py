@@ -32,14 +32,14 @@ def copy(where: str, folder: Path, groups: Sequence[str] = (), spark: SparkSessi
     Raises
         BadInput: there is neither.
     """
-    place = locate(where)
-    with errors.plainly(where), session.session(spark, **session.wanted(place, place, "delta")) as running:
-        tables = lake.tables_of(place, form_of(place, "delta" if place.kind == "folder" else None))
+    location = locate(where)
+    with errors.plainly(where), session.session(spark, **session.wanted(location, location, "delta")) as running:
+        tables = lake.tables_of(location, form_of(location, "delta" if location.kind == "folder" else None))
         manifest = lake.Manifest.read(running, tables)
         if "silver/commits" in manifest.versions:
             _tables(running, tables, manifest, folder, groups)
         else:
-            _dump(running, place, folder)
+            _dump(running, location, folder)
 
 
 def _tables(
@@ -55,11 +55,11 @@ def _tables(
     (folder / SOURCE).write_text(manifest.texts.get(SOURCE, "{}"), encoding="utf-8")
 
 
-def _dump(spark: SparkSession, place: Location, folder: Path) -> None:
+def _dump(spark: SparkSession, location: Location, folder: Path) -> None:
     try:
-        dump = sources.open_dump(spark, place)
+        dump = sources.open_dump(spark, location)
     except BadInput as error:
-        raise BadInput(str(place), "neither tables nor a dump", "what a capture or a build made") from error
+        raise BadInput(str(location), "neither tables nor a dump", "what a capture or a build made") from error
     _write(dump.records, RECORDS, folder / "records" / "part.parquet")
     _write(dump.ends, ENDS, folder / "ends.parquet")
     _write(dump.topics, TOPICS, folder / "topics.parquet")

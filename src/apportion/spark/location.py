@@ -102,7 +102,7 @@ def form_of(location: Location, form: str | None) -> str:
         return form or "parquet"
     if location.kind == "uri":
         if form == "parquet":
-            what = "plain Parquet, which many files make a table of, and nobody can replace those at once there"
-            raise BadInput(location.root, what, "delta (the default there), or a local folder")
+            why = "plain Parquet, which many files make a table of, and nobody can replace those at once there"
+            raise BadInput(location.root, why, "delta (the default there), or a local folder")
         return "delta"
     return form or ("delta" if location.root.startswith("spark_catalog.") else "")

@@ -109,7 +109,7 @@ class Held:
 
 @contextmanager
 def held(
-    shelf: Shelf, place: str, silence_s: float = SILENCE_S, beat_s: float = BEAT_S,
+    shelf: Shelf, called: str, silence_s: float = SILENCE_S, beat_s: float = BEAT_S,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Held]:  # fmt: skip
     """The lock of a place, for the block.
@@ -117,7 +117,7 @@ def held(
     Raises
         Unavailable: another build has it and lives.
     """
-    lock = _acquire(shelf, place, silence_s, progress)
+    lock = _acquire(shelf, called, silence_s, progress)
     ended = threading.Event()
 
     def beat() -> None:
@@ -136,11 +136,11 @@ def held(
             lock.release()
 
 
-def _acquire(shelf: Shelf, place: str, silence_s: float, progress: Callable[[str], None]) -> Held:
+def _acquire(shelf: Shelf, called: str, silence_s: float, progress: Callable[[str], None]) -> Held:
     while True:
         number, finished = _highest(shelf)
         if finished is None:
-            _must_be_dead(shelf, number, place, silence_s, progress)
+            _must_be_dead(shelf, number, called, silence_s, progress)
         us = this_process()
         if not shelf.create(_name(number + 1), json.dumps(asdict(us))):
             continue
@@ -154,13 +154,13 @@ def _acquire(shelf: Shelf, place: str, silence_s: float, progress: Callable[[str
         return Held(shelf, number + 1, us, after_death=number > 0 and not finished)
 
 
-def _must_be_dead(shelf: Shelf, number: int, place: str, silence_s: float, progress: Callable[[str], None]) -> None:
+def _must_be_dead(shelf: Shelf, number: int, called: str, silence_s: float, progress: Callable[[str], None]) -> None:
     """Return when the owner of a lock that was not released is shown to be dead, or its lock is no more the highest."""
     first = _owner(shelf, number)
     if first is None:
         return  # released and swept away since
     busy = Unavailable(
-        f"another build is writing to {place} (process {first.pid} on {first.host}, since {first.since}); "
+        f"another build is writing to {called} (process {first.pid} on {first.host}, since {first.since}); "
         "wait for it to end"
     )
     dead = first.seen_dead()
@@ -168,7 +168,7 @@ def _must_be_dead(shelf: Shelf, number: int, place: str, silence_s: float, progr
         raise busy
     if dead:
         return
-    progress(f"{place} is locked by {first.host}: listening for {silence_s:.0f} s whether it lives")
+    progress(f"{called} is locked by {first.host}: listening for {silence_s:.0f} s whether it lives")
     until = time.monotonic() + silence_s
     while time.monotonic() < until:
         time.sleep(min(1.0, silence_s / 20))

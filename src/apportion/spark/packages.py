@@ -111,8 +111,8 @@ def settings(sets: Iterable[JarSet]) -> dict[str, str]:
             jars += map(str, here)
         else:
             coordinates += map(_filled, jar_set.packages)
-    found = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(coordinates)}
-    return {name: value for name, value in found.items() if value}
+    chosen = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(coordinates)}
+    return {name: value for name, value in chosen.items() if value}
 
 
 def _filled(coordinate: str) -> str:

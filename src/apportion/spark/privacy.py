@@ -41,23 +41,23 @@ class Personal:
             raise BadInput("personal data: days", str(days), "0 or more")
         self.days, self.how = days, how
 
-    def generations(self, made: DataFrame, records: DataFrame) -> DataFrame:
+    def generations(self, decoded: DataFrame, records: DataFrame) -> DataFrame:
         """``silver/generations`` with the members of old ones made nameless."""
         if self.days is None:
-            return made
+            return decoded
         old = sql.col("at") < self._before(records)
         nameless = sql.transform("members", self._nameless)
-        return made.withColumn("members", sql.when(old, nameless).otherwise(sql.col("members")))
+        return decoded.withColumn("members", sql.when(old, nameless).otherwise(sql.col("members")))
 
-    def epochs(self, made: DataFrame, records: DataFrame) -> DataFrame:
+    def epochs(self, decoded: DataFrame, records: DataFrame) -> DataFrame:
         """``silver/epochs`` with the bodies of old members made nameless."""
         if self.days is None:
-            return made
+            return decoded
         how = self.how
         old = sql.coalesce(
             (sql.col("at") < self._before(records)) & sql.col("key_type").isin(*WITH_NAMES), sql.lit(False)
         )
-        marked = made.select(*EPOCHS.schema.names, old.alias("_old"))
+        marked = decoded.select(*EPOCHS.schema.names, old.alias("_old"))
 
         def blank(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -68,15 +68,15 @@ class Personal:
 
         return marked.mapInArrow(blank, EPOCHS.schema)
 
-    def rejects(self, made: DataFrame, records: DataFrame) -> DataFrame:
+    def rejects(self, rejected: DataFrame, records: DataFrame) -> DataFrame:
         """``silver/rejects`` without the bytes of old records; the reason stays."""
         if self.days is None:
-            return made
+            return rejected
         old = sql.col("at") < self._before(records)
         for name in ("key", "value"):
             left = self._bytes(sql.col(name)) if self.how == "hash" else sql.lit(None).cast("binary")
-            made = made.withColumn(name, sql.when(old, left).otherwise(sql.col(name)))
-        return made
+            rejected = rejected.withColumn(name, sql.when(old, left).otherwise(sql.col(name)))
+        return rejected
 
     def _before(self, records: DataFrame) -> Column:
         newest = records.agg(sql.max("timestamp").alias("at")).first()
@@ -85,13 +85,13 @@ class Personal:
 
     def _nameless(self, member: Column) -> Column:
         fields = [member[name].alias(name) for name in MEMBER.names]
-        for place, name in enumerate(MEMBER.names):
+        for position, name in enumerate(MEMBER.names):
             if name in ("client_id", "host"):
                 left = sql.sha2(member[name], 256) if self.how == "hash" else sql.lit("")
-                fields[place] = left.alias(name)
+                fields[position] = left.alias(name)
             if name == "user_data":
                 left = self._bytes(member[name]) if self.how == "hash" else sql.lit(None).cast("binary")
-                fields[place] = left.alias(name)
+                fields[position] = left.alias(name)
         return sql.struct(*fields)
 
     @staticmethod
@@ -107,14 +107,14 @@ def nameless_body(body: str | None, how: str) -> str | None:
     """
     if body is None:
         return None
-    said: dict[str, Any] = json.loads(body)
+    fields: dict[str, Any] = json.loads(body)
     for name in ("clientId", "clientHost"):
-        if said.get(name) is not None:
-            said[name] = hashlib.sha256(said[name].encode()).hexdigest() if how == "hash" else ""
-    if said.get("userEndpoint"):
-        said["userEndpoint"] = None
-    if said.get("clientTags"):
-        said["clientTags"] = []
-    for protocol in (said.get("classicMemberMetadata") or {}).get("supportedProtocols", []):
+        if fields.get(name) is not None:
+            fields[name] = hashlib.sha256(fields[name].encode()).hexdigest() if how == "hash" else ""
+    if fields.get("userEndpoint"):
+        fields["userEndpoint"] = None
+    if fields.get("clientTags"):
+        fields["clientTags"] = []
+    for protocol in (fields.get("classicMemberMetadata") or {}).get("supportedProtocols", []):
         protocol["metadata"] = ""
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

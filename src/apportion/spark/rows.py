@@ -52,15 +52,15 @@ def micros(millis: int | None) -> int | None:
 def commit_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows of ``silver/commits``: a column at a time, and one by one where that is not sure of itself."""
     keys, values = column(batch["key"]), column(batch["value"])
-    found = decode_commits(keys, values)
-    done = np.flatnonzero(found.done)
-    fast = _commit_columns(batch, keys, values, found, done)
-    rest = np.flatnonzero(~found.done)
+    columns = decode_commits(keys, values)
+    decoded = np.flatnonzero(columns.done)
+    fast = _commit_columns(batch, keys, values, columns, decoded)
+    rest = np.flatnonzero(~columns.done)
     if not rest.size:
         return fast
     slow, slow_rows = _commits_one_by_one(batch, rest)
     both = pa.Table.from_batches([fast, slow]).combine_chunks()
-    order = np.argsort(np.concatenate([done, slow_rows]), kind="stable")
+    order = np.argsort(np.concatenate([decoded, slow_rows]), kind="stable")
     return both.take(pa.array(order)).combine_chunks().to_batches()[0] if order.size else fast
 
 
@@ -71,8 +71,8 @@ def plain_commit_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def not_done(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Rows that the fast decoder of commits leaves to the plain one."""
-    found = decode_commits(column(batch["key"]), column(batch["value"]))
-    return np.flatnonzero(~found.done)
+    columns = decode_commits(column(batch["key"]), column(batch["value"]))
+    return np.flatnonzero(~columns.done)
 
 
 def column(array: pa.Array) -> Column:
@@ -83,10 +83,10 @@ def column(array: pa.Array) -> Column:
         kind = np.int32
     else:
         return column(array.cast(pa.binary()))
-    _, offsets, data = array.buffers()
+    _, offsets, buffer = array.buffers()
     n = len(array)
     bounds = np.frombuffer(offsets, kind)[array.offset : array.offset + n + 1] if n else np.zeros(1, kind)
-    octets = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    octets = np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(0, np.uint8)
     valid = None if array.null_count == 0 else np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
     return Column(octets, bounds, valid)
 
@@ -147,8 +147,8 @@ def _text(
         # Arrow copies texts out of views at half the price of gathering them byte by byte here.
         buffers = [mask, pa.py_buffer(views), pa.py_buffer(source.data)]
         return pa.Array.from_buffers(pa.string_view(), at.size, buffers).cast(pa.string())
-    offsets, data = packed(source.data, at, size)
-    return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(data), mask)
+    offsets, octets = packed(source.data, at, size)
+    return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(octets), mask)
 
 
 @cache
@@ -190,20 +190,20 @@ def _commits_one_by_one(
     return _with_source("silver/commits", lines, batch, where), where
 
 
-def _commit(said: Commit) -> dict[str, Any]:
+def _commit(commit: Commit) -> dict[str, Any]:
     return {
-        "group": said.group,
-        "topic": said.topic,
-        "partition": said.partition,
-        "committed": said.committed,
-        "leader_epoch": said.leader_epoch,
-        "metadata": said.metadata,
-        "commit_time": micros(said.commit_time),
-        "expire_time": micros(said.expire_time),
-        "topic_id": said.topic_id,
-        "tombstone": said.tombstone,
-        "value_version": said.value_version,
-        "key_type": said.key_type,
+        "group": commit.group,
+        "topic": commit.topic,
+        "partition": commit.partition,
+        "committed": commit.committed,
+        "leader_epoch": commit.leader_epoch,
+        "metadata": commit.metadata,
+        "commit_time": micros(commit.commit_time),
+        "expire_time": micros(commit.expire_time),
+        "topic_id": commit.topic_id,
+        "tombstone": commit.tombstone,
+        "value_version": commit.value_version,
+        "key_type": commit.key_type,
     }
 
 
@@ -237,35 +237,35 @@ def _nested(name: str, kind: type, line: Any, batch: pa.RecordBatch) -> Iterator
     yield _with_source(name, lines, batch, np.array(rows, np.int64))
 
 
-def _generation(said: GroupGeneration) -> dict[str, Any]:
+def _generation(generation: GroupGeneration) -> dict[str, Any]:
     return {
-        "group": said.group,
-        "generation": said.generation,
-        "protocol_type": said.protocol_type,
-        "protocol": said.protocol,
-        "leader": said.leader,
-        "tombstone": said.tombstone,
-        "members": [_member(member) for member in said.members],
-        "state_time": micros(said.state_time),
-        "value_version": said.value_version,
+        "group": generation.group,
+        "generation": generation.generation,
+        "protocol_type": generation.protocol_type,
+        "protocol": generation.protocol,
+        "leader": generation.leader,
+        "tombstone": generation.tombstone,
+        "members": [_member(member) for member in generation.members],
+        "state_time": micros(generation.state_time),
+        "value_version": generation.value_version,
     }
 
 
-def _member(said: Member) -> dict[str, Any]:
+def _member(member: Member) -> dict[str, Any]:
     return {
-        "member_id": said.member_id,
-        "instance_id": said.instance_id,
-        "client_id": said.client_id,
-        "host": said.host,
-        "rack": said.rack,
-        "topics": list(said.topics),
-        "owned": _held(said.owned),
-        "owned_generation": said.owned_generation,
-        "assigned": _held(said.assigned),
-        "user_data": said.user_data,
-        "rebalance_timeout_ms": said.rebalance_timeout_ms,
-        "session_timeout_ms": said.session_timeout_ms,
-        "unreadable": said.unreadable,
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "rack": member.rack,
+        "topics": list(member.topics),
+        "owned": _held(member.owned),
+        "owned_generation": member.owned_generation,
+        "assigned": _held(member.assigned),
+        "user_data": member.user_data,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "session_timeout_ms": member.session_timeout_ms,
+        "unreadable": member.unreadable,
     }
 
 
@@ -273,15 +273,15 @@ def _held(held: Held) -> list[dict[str, Any]]:
     return [{"topic": topic, "partitions": list(ids)} for topic, ids in held]
 
 
-def _epoch(said: EpochRecord) -> dict[str, Any]:
+def _epoch(record: EpochRecord) -> dict[str, Any]:
     return {
-        "group": said.group,
-        "key_type": said.key_type,
-        "member_id": said.member_id,
-        "epoch": said.epoch,
-        "tombstone": said.tombstone,
-        "body": said.body_json,
-        "value_version": said.value_version,
+        "group": record.group,
+        "key_type": record.key_type,
+        "member_id": record.member_id,
+        "epoch": record.epoch,
+        "tombstone": record.tombstone,
+        "body": record.body_json,
+        "value_version": record.value_version,
     }
 
 
@@ -312,14 +312,14 @@ def reject_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def other_counts(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of ``silver/counts`` for the records of this batch that are only counted."""
-    found: dict[tuple[int, int | None, bool], int] = {}
+    counts: dict[tuple[int, int | None, bool], int] = {}
     for key, value in zip(batch["key"], batch["value"], strict=True):
         record = read(key.as_py(), value.as_py())
         if isinstance(record, Other):
             kind = (record.key_type, record.value_version, record.tombstone)
-            found[kind] = found.get(kind, 0) + 1
+            counts[kind] = counts.get(kind, 0) + 1
     names = ("key_type", "value_version", "tombstone", "records")
-    lines = [dict(zip(names, (*kind, count), strict=True)) for kind, count in found.items()]
+    lines = [dict(zip(names, (*kind, count), strict=True)) for kind, count in counts.items()]
     return pa.RecordBatch.from_pylist(lines, schema=arrow_schema("silver/counts"))
 
 
@@ -338,8 +338,8 @@ def _with_source(
     }
     schema = arrow_schema(name)
     rest = pa.schema([field for field in schema if field.name not in source])
-    made = pa.RecordBatch.from_pylist(list(lines), schema=rest)
-    return _as(name, source | {field.name: made[field.name] for field in rest})
+    batch_out = pa.RecordBatch.from_pylist(list(lines), schema=rest)
+    return _as(name, source | {field.name: batch_out[field.name] for field in rest})
 
 
 def _as(name: str, columns: dict[str, pa.Array]) -> pa.RecordBatch:

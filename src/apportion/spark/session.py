@@ -85,10 +85,10 @@ def session(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def wanted(origin: Location, place: Location, form: str) -> dict[str, bool]:
+def wanted(origin: Location, location: Location, form: str) -> dict[str, bool]:
     """Which jars a session needs that reads from one place and writes to another: arguments of ``session``."""
-    delta = form not in ("parquet",) or any(one.kind != "folder" or holds_delta(one) for one in (origin, place))
-    return {"delta": delta, "s3": origin.on_s3 or place.on_s3}
+    delta = form not in ("parquet",) or any(one.kind != "folder" or holds_delta(one) for one in (origin, location))
+    return {"delta": delta, "s3": origin.on_s3 or location.on_s3}
 
 
 def holds_delta(location: Location) -> bool:
@@ -221,23 +221,23 @@ def _zip() -> Path:
 
 def cores() -> int:
     """Threads of a local session: ``APPORTION_CORES``, else what this process may use, at most 8."""
-    told = os.environ.get("APPORTION_CORES", "")
-    return int(told) if told.isdigit() and int(told) > 0 else max(2, min(8, os.cpu_count() or 2))
+    asked = os.environ.get("APPORTION_CORES", "")
+    return int(asked) if asked.isdigit() and int(asked) > 0 else max(2, min(8, os.cpu_count() or 2))
 
 
 def java() -> str:
     """The path of Java 17 or newer, or one sentence with the command that brings it."""
     under = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{under}/bin") if under else shutil.which("java")
-    if found is None:
+    program = shutil.which("java", path=f"{under}/bin") if under else shutil.which("java")
+    if program is None:
         where = f"JAVA_HOME ({under})" if under else "the PATH"
         raise Unavailable(f"The pipeline needs Java 17 or newer, and there is none on {where}; bring it with: {BRING}")
-    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(\d+)', said.stderr + said.stdout)
+    version_text = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(\d+)', version_text.stderr + version_text.stdout)
     if version is None or int(version[1]) < 17:
         has = f"version {version[1]}" if version else "no Java that tells its version"
-        raise Unavailable(f"The pipeline needs Java 17 or newer, and {found} is {has}; bring it with: {BRING}")
-    return found
+        raise Unavailable(f"The pipeline needs Java 17 or newer, and {program} is {has}; bring it with: {BRING}")
+    return program
 
 
 def connector_jars() -> list[Path]:

@@ -72,7 +72,7 @@ def settings(scratch: Path, cores: int, quick: bool, sets: Sequence[JarSet]) -> 
 
 def from_environment() -> dict[str, str]:
     """The settings in ``APPORTION_SPARK_CONF``."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for number, piece in enumerate(os.environ.get(CONF, "").replace("\n", ";").split(";"), 1):
         name, equals, value = piece.strip().partition("=")
         if not name and not equals:
@@ -80,8 +80,8 @@ def from_environment() -> dict[str, str]:
         if not equals or not name.strip():
             # What stands there may be half a password: its place is told, not its text.
             raise BadInput(f"{CONF}, part {number}", "no setting", "key=value;key=value")
-        found[name.strip()] = value.strip()
-    return found
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def _everywhere(scratch: Path, quick: bool) -> dict[str, str]:
@@ -118,13 +118,13 @@ def _executors_python() -> str:
 
 def _s3(environment: Mapping[str, str]) -> dict[str, str]:
     """What Spark does not take from ``AWS_*`` by itself."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     if region := environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"):
-        found["spark.hadoop.fs.s3a.endpoint.region"] = region
+        settings["spark.hadoop.fs.s3a.endpoint.region"] = region
     if endpoint := environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"):
         # A server of one's own has no name for each bucket; and may speak plain HTTP.
-        found["spark.hadoop.fs.s3a.endpoint"] = endpoint
-        found["spark.hadoop.fs.s3a.path.style.access"] = "true"
-        found["spark.hadoop.fs.s3a.connection.ssl.enabled"] = str(endpoint.startswith("https:")).lower()
-        found.setdefault("spark.hadoop.fs.s3a.endpoint.region", "us-east-1")
-    return found
+        settings["spark.hadoop.fs.s3a.endpoint"] = endpoint
+        settings["spark.hadoop.fs.s3a.path.style.access"] = "true"
+        settings["spark.hadoop.fs.s3a.connection.ssl.enabled"] = str(endpoint.startswith("https:")).lower()
+        settings.setdefault("spark.hadoop.fs.s3a.endpoint.region", "us-east-1")
+    return settings

@@ -27,8 +27,8 @@ class HadoopShelf:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         if is_connect(spark):
-            what = "a Spark Connect session cannot make an object only if it is absent, so no build could be kept out"
-            raise Unavailable(f"{root}: {what}; take catalog.schema, or a session that is no Connect client")
+            why = "a Spark Connect session cannot make an object only if it is absent, so no build could be kept out"
+            raise Unavailable(f"{root}: {why}; take catalog.schema, or a session that is no Connect client")
         self._root = root
         self._jvm: Any = spark.sparkContext._jvm
         configuration = spark._jsparkSession.sessionState().newHadoopConf()

@@ -159,8 +159,8 @@ def check_shared(staging: Path, spark: SparkSession) -> None:
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(look, "seen boolean").collect()
     sign.unlink()
     if not all(row["seen"] for row in rows):
-        what = "a folder of this machine, which the cluster's executors do not share"
-        raise BadInput(str(staging.parent), what, "a URI such as s3a://bucket/prefix, catalog.schema, or a shared disk")
+        why = "a folder of this machine, which the cluster's executors do not share"
+        raise BadInput(str(staging.parent), why, "a URI such as s3a://bucket/prefix, catalog.schema, or a shared disk")
 
 
 def recover(root: Path) -> None:
@@ -298,17 +298,17 @@ def in_order(frame: DataFrame, table: TableSchema, files: int) -> DataFrame:
 def _move(root: Path, staging: Path) -> None:
     """Put what the journal names into place; can be begun again at any point."""
     places = [(root / name, staging / "new" / name, staging / "old" / name) for name in _journal(staging)]
-    for place, fresh, old in places:
+    for target, fresh, old in places:
         if not fresh.exists():
             continue  # moved already
-        place.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         old.parent.mkdir(parents=True, exist_ok=True)
-        if place.exists():
+        if target.exists():
             shutil.rmtree(old, ignore_errors=True)
-            os.rename(place, old)
-        os.rename(fresh, place)
+            os.rename(target, old)
+        os.rename(fresh, target)
     # The journal goes when the moves are on the disk: after a power cut they would be made again.
-    for folder in {place.parent for place, _, _ in places} | {root}:
+    for folder in {target.parent for target, _, _ in places} | {root}:
         sync(folder)
     (staging / _JOURNAL).unlink()
 

@@ -103,8 +103,8 @@ def _of_lake(spark: SparkSession, location: Location) -> Dump:
     records = _pinned(spark, location, "records", RECORDS, schemas.RECORDS)
     ends = _pinned(spark, location, "ends", ENDS, schemas.ENDS)
     if records is None or ends is None:
-        what = "records" if records is None else "ends"
-        raise BadInput(str(location), f"no table {what}", "a dump: a place that a capture made, or files of one")
+        missing = "records" if records is None else "ends"
+        raise BadInput(str(location), f"no table {missing}", "a dump: a place that a capture made, or files of one")
     topics = _pinned(spark, location, "topics", TOPICS, schemas.TOPICS)
     samples = _pinned(spark, location, "samples", ENDS, schemas.ENDS)
     nobody = sql.col("partition").isNull() | sql.col("offset").isNull() | sql.col("timestamp").isNull()
@@ -169,16 +169,16 @@ def _columns_of(
             chosen.append(_stored(column, "timestamp[ns]").cast(wanted).alias(column))
             continue
         if there[column].simpleString() != wanted.simpleString() and not _widens(there[column], wanted):
-            found = f"type {there[column].simpleString()}"
-            raise BadInput(f"{location}: {name}, column {column}", found, wanted.simpleString())
+            actual = f"type {there[column].simpleString()}"
+            raise BadInput(f"{location}: {name}, column {column}", actual, wanted.simpleString())
         chosen.append(sql.col(f"`{column}`").cast(wanted).alias(column))
     return frame.select(*chosen)
 
 
-def _widens(found: DataType, wanted: DataType) -> bool:
+def _widens(actual: DataType, wanted: DataType) -> bool:
     """Whether a column is of another kind of the same: whole numbers of any size, times with a zone or without."""
     kinds = ({"tinyint", "smallint", "int", "bigint"}, {"timestamp", "timestamp_ntz"}, {"void", "string"})
-    return any({found.simpleString(), wanted.simpleString()} <= kind for kind in kinds)
+    return any({actual.simpleString(), wanted.simpleString()} <= kind for kind in kinds)
 
 
 def _table(spark: SparkSession, files: Forms, columns: Mapping[str, Check], table: schemas.TableSchema) -> DataFrame:

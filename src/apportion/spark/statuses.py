@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def of_lake(spark: SparkSession, place: Location) -> list[TableStatus]:
+def of_lake(spark: SparkSession, location: Location) -> list[TableStatus]:
     """Every table of the last whole build, or a dump's records.
 
     Raises
         BadInput: there is neither.
     """
-    tables = lake.tables_of(place, form_of(place, "delta" if place.kind == "folder" else None))
+    tables = lake.tables_of(location, form_of(location, "delta" if location.kind == "folder" else None))
     manifest = lake.Manifest.read(spark, tables)
-    found = [(tables, name, name, manifest.versions[name]) for name in TABLES if name in manifest.versions]
-    bronze, named = lake.bronze(place, "records")
+    tables_there = [(tables, name, name, manifest.versions[name]) for name in TABLES if name in manifest.versions]
+    bronze, named = lake.bronze(location, "records")
     if lake.is_there(spark, bronze, named):
-        found.insert(0, (bronze, named, "records", None))
-    if not found:
-        raise BadInput(str(place), "no tables", "a place that a capture or a build made")
+        tables_there.insert(0, (bronze, named, "records", None))
+    if not tables_there:
+        raise BadInput(str(location), "no tables", "a place that a capture or a build made")
     with ThreadPoolExecutor(lake.AT_ONCE) as pool:
-        return list(pool.map(lambda one: _status(spark, *one), found))
+        return list(pool.map(lambda one: _status(spark, *one), tables_there))
 
 
 def _status(spark: SparkSession, tables: lake.Tables, named: str, name: str, version: int | None) -> TableStatus:
@@ -55,7 +55,7 @@ def _detail(spark: SparkSession, tables: lake.Tables, named: str) -> dict[str, A
         row = spark.sql(f"DESCRIBE DETAIL {tables.quoted(named)}").first()
     except Exception:  # no Delta table
         return {}
-    told = row.asDict() if row is not None else {}
-    if told.get("lastModified") is not None:
-        told["lastModified"] = told["lastModified"].astimezone(UTC)
-    return told
+    detail = row.asDict() if row is not None else {}
+    if detail.get("lastModified") is not None:
+        detail["lastModified"] = detail["lastModified"].astimezone(UTC)
+    return detail

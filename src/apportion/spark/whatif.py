@@ -93,18 +93,18 @@ def _run(assignors: tuple[str, ...]) -> Callable[[Iterable[pa.RecordBatch]], Ite
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plans = _plans(assignors)
-        done: dict[str, list[Any]] = {name: [] for name in arrow.names}
+        columns_out: dict[str, list[Any]] = {name: [] for name in arrow.names}
         for batch in batches:
             for few in pieces(batch):
                 for row in few.to_pylist(maps_as_pydicts="strict"):
                     columns = _answers(plans, row)
-                    done["group"].extend([row["group"]] * len(columns["assignor"]))
+                    columns_out["group"].extend([row["group"]] * len(columns["assignor"]))
                     for name in COLUMNS:
-                        done[name].extend(columns[name])
-                if len(done["group"]) >= OUT or few.nbytes > BYTES_AT_ONCE // 4:
-                    yield _packed(done, arrow)
-                    done = {name: [] for name in arrow.names}
-        yield _packed(done, arrow)
+                        columns_out[name].extend(columns[name])
+                if len(columns_out["group"]) >= OUT or few.nbytes > BYTES_AT_ONCE // 4:
+                    yield _packed(columns_out, arrow)
+                    columns_out = {name: [] for name in arrow.names}
+        yield _packed(columns_out, arrow)
 
     return run
 

@@ -91,15 +91,15 @@ def application_state(
     parts = [part for process in ordered for part in _parts(process)]
     process_of = ints([q for q, process in enumerate(ordered) for _ in _parts(process)])
     tasks = topology.tasks(partitions)
-    place = {task: n for n, task in enumerate(tasks)}
+    index = {task: n for n, task in enumerate(tasks)}
     return ApplicationState(
         tasks=tuple(tasks),
         processes=tuple(parts),
         stateful=np.array([topology.subtopologies[task.subtopology].stateful for task in tasks], dtype=np.bool_),
         subtopology_of=ints([task.subtopology for task in tasks]),
         threads=ints([len(part.consumers) for part in parts]),
-        lag=_lags(place, parts),
-        ran=_ran(place, ordered),
+        lag=_lags(index, parts),
+        ran=_ran(index, ordered),
         tags=_tags(parts, tags),
         misses=_misses(topology, partitions, tasks, parts, racks or {}),
         process_of=process_of,
@@ -144,27 +144,27 @@ def _refuse(processes: Sequence[Process], tasks: int) -> None:
         raise BadInput("tasks", f"{tasks} tasks on {columns} processes", f"at most {CELLS:,} pairs")
 
 
-def _lags(place: Mapping[Task, int], processes: Sequence[Process]) -> Longs:
-    lag = np.full((len(place), len(processes)), UNKNOWN, dtype=np.int64)
+def _lags(index: Mapping[Task, int], processes: Sequence[Process]) -> Longs:
+    lag = np.full((len(index), len(processes)), UNKNOWN, dtype=np.int64)
     for q, process in enumerate(processes):
         for task, messages in process.lag.items():
-            if task in place and messages >= 0:
-                lag[place[task], q] = messages
+            if task in index and messages >= 0:
+                lag[index[task], q] = messages
         for task in process.active:
-            if task in place and lag[place[task], q] == UNKNOWN:
-                lag[place[task], q] = 0
+            if task in index and lag[index[task], q] == UNKNOWN:
+                lag[index[task], q] = 0
     return lag
 
 
-def _ran(place: Mapping[Task, int], processes: Sequence[Process]) -> Ints:
-    ran = np.full(len(place), NOBODY, dtype=np.int64)
+def _ran(index: Mapping[Task, int], processes: Sequence[Process]) -> Ints:
+    ran = np.full(len(index), NOBODY, dtype=np.int64)
     twice = set()
     for q, process in enumerate(processes):
         for task in process.active:
-            if task in place:
-                if ran[place[task]] != NOBODY:
-                    twice.add(place[task])
-                ran[place[task]] = q
+            if task in index:
+                if ran[index[task]] != NOBODY:
+                    twice.add(index[task])
+                ran[index[task]] = q
     ran[list(twice)] = NOBODY
     return ran
 

@@ -95,10 +95,10 @@ class TaskPlan:
 
     def _by_process(self, share: Callable[[int, Process], dict[str, list[Task]]]) -> TasksByConsumer:
         """Each process's consumers with their tasks; the parts of a process stand together again."""
-        found: TasksByConsumer = {}
+        shares: TasksByConsumer = {}
         for q, process in enumerate(self.application.processes):
-            found.setdefault(process.process_id, {}).update(share(q, process))
-        return found
+            shares.setdefault(process.process_id, {}).update(share(q, process))
+        return shares
 
     def _tasks(self, numbers: Ints) -> list[Task]:
         return [self.application.tasks[n] for n in numbers.tolist()]

@@ -74,8 +74,8 @@ class Topology:
     @classmethod
     def of(cls, *subtopologies: Sequence[str] | Subtopology) -> Topology:
         """A topology from sub-topologies, or from lists of source topics of stateless ones."""
-        made = [s if isinstance(s, Subtopology) else Subtopology(tuple(s)) for s in subtopologies]
-        return cls(tuple(made))
+        parts = [s if isinstance(s, Subtopology) else Subtopology(tuple(s)) for s in subtopologies]
+        return cls(tuple(parts))
 
     def tasks(self, partitions: Mapping[str, int]) -> list[Task]:
         """Every task, in order: as many as the widest source topic has partitions (Kafka, ``PartitionGrouper``)."""

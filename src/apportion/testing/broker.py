@@ -310,15 +310,15 @@ def java(main_class: str, *args: str, patience_s: float = 60, text: str | None =
     command = [jars.java(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", LOGGING[0]]
     command += ["-cp", jars.kafka(), main_class, *args]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, encoding="utf-8", timeout=patience_s, input=text, check=False
         )
     except subprocess.TimeoutExpired as late:
         raise Unavailable(f"{main_class} {' '.join(args)} took more than {patience_s:.0f} s") from late
-    if done.returncode:
-        said = (done.stdout + done.stderr).strip()[-2000:]
-        raise Unavailable(f"{main_class} {' '.join(args)} ended with {done.returncode}:\n{said}")
-    return done.stdout
+    if process.returncode:
+        output = (process.stdout + process.stderr).strip()[-2000:]
+        raise Unavailable(f"{main_class} {' '.join(args)} ended with {process.returncode}:\n{output}")
+    return process.stdout
 
 
 def free_ports(count: int) -> list[int]:

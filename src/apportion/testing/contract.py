@@ -28,7 +28,7 @@ class ContractBroken(AssertionError):
     """The promises that a strategy breaks, a sentence each, with the smallest group found that shows it."""
 
     def __init__(self, name: str, broken: Mapping[str, tuple[str, GroupDict]]) -> None:
-        lines = [f"{what}\n    shown by {json.dumps(group, ensure_ascii=False)}" for what, group in broken.values()]
+        lines = [f"{why}\n    shown by {json.dumps(group, ensure_ascii=False)}" for why, group in broken.values()]
         super().__init__("\n".join([f"the assignor {name!r} breaks {len(lines)} of its promises:", *lines]))
         self.promises = tuple(broken)
 
@@ -44,8 +44,8 @@ def check_assignor(assignor: Assignor, groups: int = 300, seed: int = 0) -> None
     >>> check_assignor(RoundRobin())
     """
     broken: dict[str, tuple[str, GroupDict]] = {}
-    for promise, what in _manners(assignor).items():
-        broken[promise] = (what, {})
+    for promise, why in _manners(assignor).items():
+        broken[promise] = (why, {})
     for group in (
         *hard_groups(),
         *many_groups(groups, seed),
@@ -181,10 +181,10 @@ def _smaller(group: GroupDict) -> Iterable[GroupDict]:
             holder = holder[step]
         del holder[path[-1]]
         yield copy
-    for topic, what in group["topics"].items():
-        if isinstance(what, int) and what:
-            yield {**group, "topics": {**group["topics"], topic: what // 2}}
-            yield {**group, "topics": {**group["topics"], topic: what - 1}}
+    for topic, description in group["topics"].items():
+        if isinstance(description, int) and description:
+            yield {**group, "topics": {**group["topics"], topic: description // 2}}
+            yield {**group, "topics": {**group["topics"], topic: description - 1}}
 
 
 def _paths(value: Any, at: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

@@ -166,8 +166,8 @@ def _wishes(rng: Random, kind: str, names: list[str], count: int) -> list[list[s
 def _add_claims(rng: Random, kinds: Kinds, topics: dict[str, Any], members: dict[str, dict[str, Any]]) -> None:
     """Who says to have held what."""
     generation = rng.choice((None, rng.randint(0, 9)))
-    for name, what in topics.items():
-        ids = range(what) if isinstance(what, int) else [entry["partition"] for entry in what]
+    for name, description in topics.items():
+        ids = range(description) if isinstance(description, int) else [entry["partition"] for entry in description]
         wanting = [member for member, fields in members.items() if name in fields["topics"]]
         for p in ids:
             if wanting and rng.random() < 0.85:

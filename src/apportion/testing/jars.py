@@ -37,8 +37,8 @@ BRING = "brew install openjdk@17 maven" if sys.platform == "darwin" else "sudo a
 
 def home() -> Path:
     """The folder that holds the jars, there or not."""
-    if told := os.environ.get("APPORTION_JARS"):
-        return Path(told).expanduser().absolute()
+    if folder := os.environ.get("APPORTION_JARS"):
+        return Path(folder).expanduser().absolute()
     root = Path(__file__).parents[3]
     if (root / "src" / "apportion").is_dir() and (root / "pyproject.toml").is_file():
         return root / ".jars"
@@ -53,22 +53,22 @@ def java(program: str = "java") -> str:
         Unavailable: none is there, or it is too old; with the command that brings it.
     """
     under = os.environ.get("JAVA_HOME")
-    found = shutil.which(program, path=f"{under}/bin") if under else None
-    found = found or shutil.which(program)
-    if found is None:
+    path = shutil.which(program, path=f"{under}/bin") if under else None
+    path = path or shutil.which(program)
+    if path is None:
         raise Unavailable(f"Java 17 or newer is needed, and no {program} is on the PATH; bring it with: {BRING}")
-    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'(?:version "|javac )(\d+)', said.stderr + said.stdout)
+    version_text = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'(?:version "|javac )(\d+)', version_text.stderr + version_text.stdout)
     if version is None or int(version[1]) < 17:
         has = version[1] if version else "something else"
-        raise Unavailable(f"Java 17 or newer is needed, and {found} is {has}; bring it with: {BRING}")
-    return found
+        raise Unavailable(f"Java 17 or newer is needed, and {path} is {has}; bring it with: {BRING}")
+    return path
 
 
 def maven() -> str:
     """The path of ``mvn``, or an error with the command that brings it."""
-    if found := shutil.which("mvn"):
-        return found
+    if path := shutil.which("mvn"):
+        return path
     raise Unavailable(f"Maven is needed to fetch Apache Kafka, and no mvn is on the PATH; bring it with: {BRING}")
 
 
@@ -171,11 +171,11 @@ def run(*command: str, environment: Mapping[str, str] | None = None) -> None:
     """Run a command to its end, or raise with what it said last."""
     variables = {**os.environ, **(environment or {})}
     with tempfile.TemporaryDirectory() as away:  # not among other people's pom.xml
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=away, env=variables)
-    if done.returncode:
-        said = (done.stdout + done.stderr).strip()[-2000:]
+        process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=away, env=variables)
+    if process.returncode:
+        output = (process.stdout + process.stderr).strip()[-2000:]
         raise Unavailable(
-            f"{Path(command[0]).name} failed (exit {done.returncode}): {' '.join(command[:6])} ...\n{said}"
+            f"{Path(command[0]).name} failed (exit {process.returncode}): {' '.join(command[:6])} ...\n{output}"
         )
 
 
@@ -197,9 +197,9 @@ def digest(*parts: bytes) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def say(what: str) -> None:
+def say(artifacts: str) -> None:
     """Tell a person what is being fetched."""
-    print(f"== {what} into {home()}", file=sys.stderr, flush=True)
+    print(f"== {artifacts} into {home()}", file=sys.stderr, flush=True)
 
 
 def main() -> int:

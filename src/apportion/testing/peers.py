@@ -208,11 +208,11 @@ class JavaMember(Peer):
         work_ms: int = 0,
     ) -> None:
         super().__init__()
-        told: dict[str, object] = {"bootstrap.servers": bootstrap, "group.id": group}
+        properties_: dict[str, object] = {"bootstrap.servers": bootstrap, "group.id": group}
         if strategy is not None:
             names = [strategy] if isinstance(strategy, str) else strategy
-            told["partition.assignment.strategy"] = ",".join(STRATEGIES.get(name, name) for name in names)
-        self.settings = {key: str(value) for key, value in (told | dict(properties or {})).items()}
+            properties_["partition.assignment.strategy"] = ",".join(STRATEGIES.get(name, name) for name in names)
+        self.settings = {key: str(value) for key, value in (properties_ | dict(properties or {})).items()}
         spec: Json = {"properties": self.settings, "read": read, "commit_ms": commit_ms, "work_ms": work_ms}
         spec |= {"assign": assign} if assign is not None else {"topics": list(topics), "pattern": pattern}
         self.events: list[Json] = []
@@ -240,14 +240,14 @@ class JavaMember(Peer):
         self, event: str, *, where: Callable[[Json], object] = bool, since: int = 0, patience_s: float = 30
     ) -> Json:
         """The first event of that kind for which ``where`` is true, from the ``since``-th event on; waits for it."""
-        found: list[Json] = []
+        hits: list[Json] = []
 
         def there(member: JavaMember) -> bool:
-            found[:] = (seen for seen in member.events[since:] if seen["event"] == event and where(seen))
-            return bool(found)
+            hits[:] = (seen for seen in member.events[since:] if seen["event"] == event and where(seen))
+            return bool(hits)
 
         self.wait_until(there, patience_s)
-        return found[0]
+        return hits[0]
 
     def wait_until(self, true: Callable[[JavaMember], object], patience_s: float = 30) -> None:
         """Wait until something is true of this member; a member that ended is not waited for."""
@@ -256,8 +256,8 @@ class JavaMember(Peer):
             while not true(self):
                 left = until - time.monotonic()
                 if left <= 0 or self.process.poll() is not None:
-                    said = json.dumps(self.events[-5:])
-                    raise Unavailable(f"waited in vain; the member's last events: {said}; {self.last_words()}")
+                    events = json.dumps(self.events[-5:])
+                    raise Unavailable(f"waited in vain; the member's last events: {events}; {self.last_words()}")
                 self._news.wait(min(left, 1))
 
     def commit(

@@ -50,18 +50,18 @@ def group_key(group: str) -> bytes:
     return Writer().int16(2).string(group).done()
 
 
-def group_value(said: GroupGeneration, version: int = 3) -> bytes:
+def group_value(record: GroupGeneration, version: int = 3) -> bytes:
     """A classic generation, versions 0 to 4, from the fields and the members' raw bytes."""
     writer = Writer().int16(version)
     string = writer.compact_string if version >= 4 else writer.string
-    string(said.protocol_type or "")
-    writer.int32(said.generation or 0)
-    string(said.protocol)
-    string(said.leader)
+    string(record.protocol_type or "")
+    writer.int32(record.generation or 0)
+    string(record.protocol)
+    string(record.leader)
     if version >= 2:
-        writer.int64(-1 if said.state_time is None else said.state_time)
+        writer.int64(-1 if record.state_time is None else record.state_time)
     array = writer.compact_array if version >= 4 else writer.array
-    array(said.members, lambda member: _member(writer, member, version))
+    array(record.members, lambda member: _member(writer, member, version))
     if version >= 4:
         writer.tags()
     return writer.done()

@@ -34,10 +34,10 @@ def read_assignment(raw: Bytes) -> Assignment:
     return Assignment(read_held(reader), reader.nullable_blob(), version)
 
 
-def write_assignment(told: Assignment) -> bytes:
+def write_assignment(assignment: Assignment) -> bytes:
     """The bytes that Kafka's own writer gives: each topic once, by first appearance, ids as given."""
-    if not 0 <= told.version <= NEWEST:
-        raise ValueError(f"assignment version {told.version}; there are 0 to {NEWEST}")
-    writer = Writer().int16(told.version)
-    write_held(writer, held({topic: ids for topic, ids in merged(told.partitions).items() if ids}))
-    return writer.blob(told.user_data).done()
+    if not 0 <= assignment.version <= NEWEST:
+        raise ValueError(f"assignment version {assignment.version}; there are 0 to {NEWEST}")
+    writer = Writer().int16(assignment.version)
+    write_held(writer, held({topic: ids for topic, ids in merged(assignment.partitions).items() if ids}))
+    return writer.blob(assignment.user_data).done()

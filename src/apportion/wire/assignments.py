@@ -62,9 +62,9 @@ def write_assignments(
     if len(first) == len(topic):
         int32[ids_at] = number
     else:
-        place = np.repeat(ids_at - 4 * first, ids)
-        place += 4 * np.arange(len(topic))
-        int32[place] = number
+        position = np.repeat(ids_at - 4 * first, ids)
+        position += 4 * np.arange(len(topic))
+        int32[position] = number
     raw = out.tobytes()
     return [raw[low:high] for low, high in pairwise([0, *ends.tolist()])]
 
@@ -89,12 +89,12 @@ class _Names:
 
     def write(self, out: NDArray[np.uint8], at: Ints, of_topic: Ints) -> None:
         """Put each part's name to its place, all names of one size together."""
-        size, place = self.size[of_topic], self.place[of_topic]
+        size, position = self.size[of_topic], self.place[of_topic]
         for n, alike in self.alike.items():
             length = n.to_bytes(2, "big")
             names = np.frombuffer(length + length.join(alike), dtype=f"V{n + 2}")
             which: Any = slice(None) if len(self.alike) == 1 else np.flatnonzero(size == n)
-            _window(out, f"V{n + 2}", n + 2)[at[which]] = names[place[which]]
+            _window(out, f"V{n + 2}", n + 2)[at[which]] = names[position[which]]
 
 
 def _window(out: NDArray[np.uint8], kind: str, size: int) -> NDArray[Any]:

@@ -137,8 +137,8 @@ class _Walk:
             more = fits & (slot != last)
             lists, at, slot, last, bound = lists[more], at[more], slot[more], last[more], bound[more]
         places = (lists, at, slot, last, bound)
-        for number, *place in zip(*(column.tolist() for column in places), strict=True):
-            stop[number] = self._one(*place)
+        for number, *span in zip(*(column.tolist() for column in places), strict=True):
+            stop[number] = self._one(*span)
 
     def _step(self, at: Ints, slot: Ints, bound: Ints) -> tuple[Ints, Bools | None]:
         """One part of each list; where the next begins, and which of them fit (None: all)."""

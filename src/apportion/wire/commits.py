@@ -83,26 +83,26 @@ def decode_commits(keys: Column, values: Column) -> CommitColumns:
     group_at, group_size, topic_at, topic_size, partition, key_ok = _keys(key)
     out = _empty(key.at.size)
     tombstone = key_ok & ~value.valid
-    done = tombstone.copy()
+    decoded = tombstone.copy()
     version = value.int16(value.at, key_ok & value.valid & (value.end - value.at >= 2), -1)
     for number in range(5):
         rows = np.flatnonzero(version == number)
         if rows.size:
-            done[rows] = _values(value, number, rows, out)
+            decoded[rows] = _values(value, number, rows, out)
     commits = CommitColumns(
         group_at=group_at,
         group_size=group_size,
         topic_at=topic_at,
         topic_size=topic_size,
         partition=partition,
-        value_version=np.where(done & ~tombstone, version, 0).astype(np.int32),
+        value_version=np.where(decoded & ~tombstone, version, 0).astype(np.int32),
         tombstone=tombstone,
-        done=done,
+        done=decoded,
         **out,
     )
-    _leave_bad_text(key, done, group_at, group_size)
-    _leave_bad_text(key, done, topic_at, topic_size)
-    _leave_bad_text(value, done, commits.metadata_at, commits.metadata_size)
+    _leave_bad_text(key, decoded, group_at, group_size)
+    _leave_bad_text(key, decoded, topic_at, topic_size)
+    _leave_bad_text(value, decoded, commits.metadata_at, commits.metadata_size)
     return commits
 
 
@@ -112,16 +112,16 @@ class _Rows:
     __slots__ = ("at", "data", "end", "i16", "i32", "i64", "valid")
 
     def __init__(self, column: Column) -> None:
-        data = np.ascontiguousarray(column.data, dtype=np.uint8)
-        if data.size < _SPARE:
-            data = np.concatenate([data, np.zeros(_SPARE - data.size, np.uint8)])
-        self.data = data
+        octets = np.ascontiguousarray(column.data, dtype=np.uint8)
+        if octets.size < _SPARE:
+            octets = np.concatenate([octets, np.zeros(_SPARE - octets.size, np.uint8)])
+        self.data = octets
         offsets = np.asarray(column.offsets, dtype=np.int64)
         self.at, self.end = offsets[:-1], offsets[1:]
         self.valid = np.ones(self.at.size, np.bool_) if column.valid is None else np.asarray(column.valid, np.bool_)
-        self.i16 = np.ndarray((data.size - 1,), ">i2", data.data, strides=(1,))
-        self.i32 = np.ndarray((data.size - 3,), ">i4", data.data, strides=(1,))
-        self.i64 = np.ndarray((data.size - 7,), ">i8", data.data, strides=(1,))
+        self.i16 = np.ndarray((octets.size - 1,), ">i2", octets.data, strides=(1,))
+        self.i32 = np.ndarray((octets.size - 3,), ">i4", octets.data, strides=(1,))
+        self.i64 = np.ndarray((octets.size - 7,), ">i8", octets.data, strides=(1,))
 
     def int16(self, at: Ints, ok: Bools, otherwise: int) -> Ints:
         """(n,) an int16 at each byte where ``ok`` says that it is inside its row."""
@@ -200,25 +200,25 @@ def _topic_ids(value: _Rows, at: Ints, end: Ints, ok: Bools) -> tuple[Ints, Bool
     return np.where(given, here, -1), ok & ((count == 0) | one)
 
 
-def _leave_bad_text(column: _Rows, done: Bools, at: Ints, size: Ints) -> None:
+def _leave_bad_text(column: _Rows, decoded: Bools, at: Ints, size: Ints) -> None:
     """Clear ``done`` where a slice is not UTF-8: Kafka reads that with replacements, and so does the plain decoder."""
-    rows = np.flatnonzero(done & (size > 0))
-    data = column.data
-    if not rows.size or int(data[column.at[0] : column.end[-1]].max()) < 0x80:
+    rows = np.flatnonzero(decoded & (size > 0))
+    octets = column.data
+    if not rows.size or int(octets[column.at[0] : column.end[-1]].max()) < 0x80:
         return
     bounds = np.empty(2 * rows.size, np.int64)
     bounds[0::2], bounds[1::2] = at[rows], at[rows] + size[rows]
     # A slice is always followed by a number of its own record, so its end is inside the buffer too.
-    with_high = np.bitwise_or.reduceat(data, bounds)[0::2] >= 0x80
+    with_high = np.bitwise_or.reduceat(octets, bounds)[0::2] >= 0x80
     for row in rows[with_high].tolist():
-        piece = data[at[row] : at[row] + size[row]].tobytes()
+        piece = octets[at[row] : at[row] + size[row]].tobytes()
         try:
             piece.decode("utf-8")
         except UnicodeDecodeError:
-            done[row] = False
+            decoded[row] = False
 
 
-def packed(data: Octets, at: Ints, size: Ints) -> tuple[NDArray[np.int32], Octets]:
+def packed(octets: Octets, at: Ints, size: Ints) -> tuple[NDArray[np.int32], Octets]:
     """The slices side by side, as Arrow wants a column of text: (n + 1,) int32 offsets and the bytes.
 
     ValueError where they come to 2 GiB or more, which int32 offsets cannot say: take fewer rows.
@@ -230,44 +230,44 @@ def packed(data: Octets, at: Ints, size: Ints) -> tuple[NDArray[np.int32], Octet
     offsets = np.zeros(ends.size + 1, np.int32)
     offsets[1:] = ends
     where = np.arange(total, dtype=np.int64) + np.repeat(at - offsets[:-1], size)
-    return offsets, data[where]
+    return offsets, octets[where]
 
 
-def text_views(data: Octets, at: Ints, size: Ints) -> NDArray[np.int32] | None:
+def text_views(octets: Octets, at: Ints, size: Ints) -> NDArray[np.int32] | None:
     """(n, 4) the slices as Arrow's string views: the size and the first bytes; for long ones buffer 0 and the place.
 
     None where the data is 2 GiB or more, or too short to read a view's 12 bytes at once.
     """
-    if not 12 <= data.size <= np.iinfo(np.int32).max:
+    if not 12 <= octets.size <= np.iinfo(np.int32).max:
         return None
     views = np.zeros((at.size, 4), np.int32)
     views[:, 0] = size
     long = np.flatnonzero(size > 12)
-    views[long, 1] = np.ndarray((data.size - 3,), np.int32, data.data, strides=(1,))[at[long]]
+    views[long, 1] = np.ndarray((octets.size - 3,), np.int32, octets.data, strides=(1,))[at[long]]
     views[long, 3] = at[long]
     short = np.flatnonzero((size > 0) & (size <= 12))
     if short.size:
         places = np.arange(12)
-        where = np.minimum(at[short, None] + places, data.size - 1)
-        inside = np.where(places < size[short, None], data[where], 0).astype(np.uint8)
+        where = np.minimum(at[short, None] + places, octets.size - 1)
+        inside = np.where(places < size[short, None], octets[where], 0).astype(np.uint8)
         views[short, 1:] = inside.view(np.int32)
     return views
 
 
-def sixteens(data: Octets, at: Ints) -> Octets:
+def sixteens(octets: Octets, at: Ints) -> Octets:
     """(16 n,) the 16 bytes at each place, one after the other; every place must have them."""
     halves = np.empty((at.size, 2), np.int64)
-    if data.size < 16:
-        raise ValueError(f"16 bytes at each place, of {data.size}")
-    eights = np.ndarray((data.size - 7,), np.int64, data.data, strides=(1,))
+    if octets.size < 16:
+        raise ValueError(f"16 bytes at each place, of {octets.size}")
+    eights = np.ndarray((octets.size - 7,), np.int64, octets.data, strides=(1,))
     halves[:, 0], halves[:, 1] = eights[at], eights[at + 8]
     return halves.view(np.uint8).reshape(-1)
 
 
-def topic_id_texts(data: Octets, at: Ints) -> Octets:
+def topic_id_texts(octets: Octets, at: Ints) -> Octets:
     """(n, 22) the letters of the ids that begin at ``at``: Kafka's base64url, as ASCII."""
     raw = np.zeros((at.size, 18), np.int64)
-    raw[:, :16] = data[at[:, None] + np.arange(16)]
+    raw[:, :16] = octets[at[:, None] + np.arange(16)]
     words = (raw[:, 0::3] << 16) | (raw[:, 1::3] << 8) | raw[:, 2::3]
     letters = np.stack([words >> 18, words >> 12 & 63, words >> 6 & 63, words & 63], axis=2)
     return _ALPHABET[letters.reshape(at.size, 24)[:, :22]]

@@ -202,16 +202,16 @@ def _commit(key_type: int, key: Reader, value: bytes | None) -> Commit:
 
 def _topic_id(reader: Reader) -> str | None:
     """The id in tag 0 of a commit's value."""
-    found = _NO_ID
+    topic_id = _NO_ID
 
     def tagged(tag: int) -> bool:
-        nonlocal found
+        nonlocal topic_id
         if tag == 0:
-            found = reader.take(16)
+            topic_id = reader.take(16)
         return tag == 0
 
     reader.tags(tagged)
-    return None if found == _NO_ID else uuid_text(found)
+    return None if topic_id == _NO_ID else uuid_text(topic_id)
 
 
 def _generation(group: str, value: bytes | None) -> GroupGeneration:
@@ -281,11 +281,19 @@ def _said(protocol_type: str, subscription: bytes, assignment: bytes) -> _Said:
     except UnreadableBytes as error:
         trouble.append(f"assignment: {error}")
     try:
-        said = read_subscription(subscription)
+        subscription_ = read_subscription(subscription)
     except UnreadableBytes as error:
         trouble.append(f"subscription: {error}")
         return None, (), (), None, assigned, subscription, "; ".join(trouble)
-    return said.rack, said.topics, said.owned, said.generation, assigned, said.user_data, "; ".join(trouble) or None
+    return (
+        subscription_.rack,
+        subscription_.topics,
+        subscription_.owned,
+        subscription_.generation,
+        assigned,
+        subscription_.user_data,
+        "; ".join(trouble) or None,
+    )
 
 
 def _epoch(key_type: int, key: Reader, value: bytes | None) -> EpochRecord:

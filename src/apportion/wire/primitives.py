@@ -242,9 +242,9 @@ class Reader:
         self.at = at
         return self.fail(f"{size} bytes needed for a number, {self.end - at} left")
 
-    def _not_null(self, value: T | None, what: str) -> T:
+    def _not_null(self, value: T | None, kind: str) -> T:
         if value is None:
-            raise self.fail(f"a null {what} where one is required")
+            raise self.fail(f"a null {kind} where one is required")
         return value
 
     def _believe(self, count: int, least: int) -> int:

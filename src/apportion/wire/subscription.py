@@ -83,17 +83,17 @@ def _topics(reader: Reader) -> tuple[str, ...]:
 _last: tuple[bytes, tuple[str, ...]] = (b"", ())
 
 
-def write_subscription(said: Subscription) -> bytes:
+def write_subscription(subscription: Subscription) -> bytes:
     """The bytes that Kafka's own writer gives for ``said.version`` (0 to 3): topics and owned sorted as Java does."""
-    if not 0 <= said.version <= NEWEST:
-        raise ValueError(f"subscription version {said.version}; there are 0 to {NEWEST}")
-    writer = Writer().int16(said.version)
-    writer.array(sorted(said.topics, key=utf16), writer.string)
-    writer.blob(said.user_data)
-    if said.version >= 1:
-        write_held(writer, in_order(said.owned))
-    if said.version >= 2:
-        writer.int32(-1 if said.generation is None else said.generation)
-    if said.version >= 3:
-        writer.string(said.rack)
+    if not 0 <= subscription.version <= NEWEST:
+        raise ValueError(f"subscription version {subscription.version}; there are 0 to {NEWEST}")
+    writer = Writer().int16(subscription.version)
+    writer.array(sorted(subscription.topics, key=utf16), writer.string)
+    writer.blob(subscription.user_data)
+    if subscription.version >= 1:
+        write_held(writer, in_order(subscription.owned))
+    if subscription.version >= 2:
+        writer.int32(-1 if subscription.generation is None else subscription.generation)
+    if subscription.version >= 3:
+        writer.string(subscription.rack)
     return writer.done()

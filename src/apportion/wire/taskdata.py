@@ -142,8 +142,8 @@ def _read_tasks(reader: Reader) -> tuple[Pair, ...]:
         return reader.int32(), reader.int32s()
 
     read: Callable[[], tuple[int, tuple[int, ...]]] = row
-    found = {(sub, partition) for sub, numbers in reader.array(read, 8) for partition in numbers}
-    return tuple(sorted(pair for pair in found if min(pair) >= 0))
+    pairs = {(sub, partition) for sub, numbers in reader.array(read, 8) for partition in numbers}
+    return tuple(sorted(pair for pair in pairs if min(pair) >= 0))
 
 
 def _begin(raw: bytes) -> Reader:

@@ -25,8 +25,8 @@ async def live(config: Config, tell: Teller, orders: Orders) -> None:
     """The same, in an event loop."""
     from aiokafka.errors import KafkaError
 
-    consumer, done = made(config, tell), Done(config, tell)
-    watch = watcher(consumer, done, tell)
+    consumer, work = made(config, tell), Done(config, tell)
+    watch = watcher(consumer, work, tell)
     consumer.subscribe(topics=config["topics"], listener=watch)
     await consumer.start()
     while (order := orders.next()) != "leave":
@@ -34,13 +34,13 @@ async def live(config: Config, tell: Teller, orders: Orders) -> None:
             if order.startswith("topics "):
                 consumer.subscribe(topics=order[7:].split(","), listener=watch)
             for partition, records in (await consumer.getmany(timeout_ms=100, max_records=200)).items():
-                done.read(partition, records)
-            await commit(consumer, done, tell)
+                work.read(partition, records)
+            await commit(consumer, work, tell)
             await asyncio.sleep(config.get("pause_ms", 0) / 1000)
         except KafkaError as error:
             tell("error", why=f"{type(error).__name__}: {error}")
             await asyncio.sleep(0.2)
-    await commit(consumer, done, tell, last=True)
+    await commit(consumer, work, tell, last=True)
     await consumer.stop()
     tell("left")
 
@@ -57,21 +57,21 @@ def made(config: Config, tell: Teller) -> Any:
     if "ssl_cafile" in more:
         more["ssl_context"] = create_ssl_context(cafile=more.pop("ssl_cafile"))
     plain = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
-    told = {
+    settings = {
         **consumer_settings(config, tell.name),
         "rebalance_timeout_ms": config.get("rebalance_ms", 10000),
         "partition_assignment_strategy": strategies(config, tell, "aio_kafka", plain),
     }
-    return AIOKafkaConsumer(**told, **more)
+    return AIOKafkaConsumer(**settings, **more)
 
 
-def watcher(consumer: Any, done: Done, tell: Teller) -> Any:
+def watcher(consumer: Any, work: Done, tell: Teller) -> Any:
     """Tells what is given and taken away."""
     from aiokafka import ConsumerRebalanceListener
 
     class Watch(ConsumerRebalanceListener):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
-            await hand_over(consumer, done, revoked, tell)
+            await hand_over(consumer, work, revoked, tell)
             if revoked:
                 tell("revoked", generation=consumer._coordinator.generation, partitions=by_topic(revoked))
 
@@ -82,11 +82,11 @@ def watcher(consumer: Any, done: Done, tell: Teller) -> Any:
     return Watch()
 
 
-async def hand_over(consumer: Any, done: Done, revoked: Any, tell: Teller) -> None:
+async def hand_over(consumer: Any, work: Done, revoked: Any, tell: Teller) -> None:
     """Commit what is done of these before they go."""
     from aiokafka.errors import KafkaError
 
-    offsets = done.handed_over(revoked)
+    offsets = work.handed_over(revoked)
     try:
         if offsets:
             await consumer.commit(offsets)
@@ -94,15 +94,15 @@ async def hand_over(consumer: Any, done: Done, revoked: Any, tell: Teller) -> No
         tell("refused", why=type(error).__name__)
 
 
-async def commit(consumer: Any, done: Done, tell: Teller, *, last: bool = False) -> None:
+async def commit(consumer: Any, work: Done, tell: Teller, *, last: bool = False) -> None:
     """Commit what is due, and tell how it went."""
     from aiokafka.errors import KafkaError
 
-    offsets = done.due(consumer.assignment(), last=last)
+    offsets = work.due(consumer.assignment(), last=last)
     if not offsets:
         return
     try:
         await consumer.commit(offsets)
-        done.committed(offsets)
+        work.committed(offsets)
     except KafkaError as error:
         tell("refused", why=type(error).__name__)

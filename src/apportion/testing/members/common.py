@@ -75,9 +75,9 @@ class Done:
     def handed_over(self, partitions: Iterable[Any]) -> dict[Any, int]:
         """What is done of these, to be committed now; nothing of them is ours any more."""
         mine = [partition for partition in partitions if partition in self._read]
-        done = self._done(mine, self._work_s) if self._every_s > 0 else {}
+        offsets = self._done(mine, self._work_s) if self._every_s > 0 else {}
         self.forget(mine)
-        return done
+        return offsets
 
     def due(self, held: Iterable[Any], *, last: bool = False) -> dict[Any, int]:
         """What to commit now, by partition, if it is time; with ``last`` all, since the work is finished first.
@@ -94,8 +94,8 @@ class Done:
 
     def _done(self, partitions: Iterable[Any], work_s: float) -> dict[Any, int]:
         until = time.monotonic() - work_s
-        done = {part: [offset for at, offset in self._read[part] if at <= until] for part in partitions}
-        return {part: offsets[-1] for part, offsets in done.items() if offsets}
+        finished = {part: [offset for at, offset in self._read[part] if at <= until] for part in partitions}
+        return {part: offsets[-1] for part, offsets in finished.items() if offsets}
 
     def committed(self, offsets: Mapping[Any, int]) -> None:
         """These are safe; what was refused instead stays due, and is tried again after the next poll."""
@@ -156,7 +156,7 @@ def ours(module: str) -> Any:
 
 def by_topic(partitions: Iterable[Any]) -> dict[str, list[int]]:
     """Topic to ascending ids."""
-    found: dict[str, list[int]] = {}
+    ids_of: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
-        found.setdefault(topic, []).append(partition)
-    return found
+        ids_of.setdefault(topic, []).append(partition)
+    return ids_of

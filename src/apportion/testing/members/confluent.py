@@ -65,14 +65,14 @@ def tell_revoked(consumer: Any, tell: Teller) -> None:
 
 def assignments(consumer: Any, tell: Teller) -> Callable[[], None]:
     """A function that tells what the member has, where that or its generation is new."""
-    coordinator, told = consumer._member._coordinator, None
+    coordinator, last = consumer._member._coordinator, None
 
     def tell_assigned() -> None:
-        nonlocal told
+        nonlocal last
         generation = coordinator._generation
         state = (generation.generation_id, consumer.assignment())
-        if state != told and coordinator.stable():
-            told = state
+        if state != last and coordinator.stable():
+            last = state
             tell("assigned", generation=state[0], member_id=generation.member_id, partitions=state[1])
 
     return tell_assigned
@@ -80,7 +80,7 @@ def assignments(consumer: Any, tell: Teller) -> Callable[[], None]:
 
 def batches(messages: list[Any]) -> dict[tuple[str, int], list[int]]:
     """Offsets by partition, in order."""
-    found: dict[tuple[str, int], list[int]] = {}
+    offsets_of: dict[tuple[str, int], list[int]] = {}
     for message in messages:
-        found.setdefault((message.topic(), message.partition()), []).append(message.offset())
-    return found
+        offsets_of.setdefault((message.topic(), message.partition()), []).append(message.offset())
+    return offsets_of

@@ -20,8 +20,8 @@ def run(config: Config, tell: Teller, orders: Orders) -> None:
     """Consume until told to leave."""
     from kafka.errors import KafkaError
 
-    consumer, done = made(config, tell), Done(config, tell)
-    watch = watcher(consumer, done, tell)
+    consumer, work = made(config, tell), Done(config, tell)
+    watch = watcher(consumer, work, tell)
     consumer.subscribe(topics=config["topics"], listener=watch)
     tell_assignments(consumer, tell)
     while (order := orders.next()) != "leave":
@@ -29,13 +29,13 @@ def run(config: Config, tell: Teller, orders: Orders) -> None:
             if order.startswith("topics "):
                 consumer.subscribe(topics=order[7:].split(","), listener=watch)
             for partition, records in consumer.poll(timeout_ms=config.get("poll_ms", 100)).items():
-                done.read(partition, records)
-            commit(consumer, done, tell)
+                work.read(partition, records)
+            commit(consumer, work, tell)
             time.sleep(config.get("pause_ms", 0) / 1000)
         except KafkaError as error:
             tell("error", why=f"{type(error).__name__}: {error}")
             time.sleep(0.2)
-    commit(consumer, done, tell, last=True)
+    commit(consumer, work, tell, last=True)
     consumer.close(autocommit=False)
     tell("left")
 
@@ -49,26 +49,26 @@ def made(config: Config, tell: Teller) -> Any:
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
     plain = (CooperativeStickyAssignor, RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
-    told = {
+    settings = {
         **consumer_settings(config, tell.name),
         "max_poll_records": 200,
         "partition_assignment_strategy": strategies(config, tell, "kafka_python", plain),
     }
-    return KafkaConsumer(**told, **config.get("consumer", {}))
+    return KafkaConsumer(**settings, **config.get("consumer", {}))
 
 
-def watcher(consumer: Any, done: Done, tell: Teller) -> Any:
+def watcher(consumer: Any, work: Done, tell: Teller) -> Any:
     """Tells what is taken away."""
     from kafka import ConsumerRebalanceListener
 
     class Watch(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
-            hand_over(consumer, done, revoked)
+            hand_over(consumer, work, revoked)
             generation = consumer._coordinator._generation.generation_id
             tell("revoked", generation=generation, partitions=by_topic(revoked))
 
         def on_partitions_lost(self, lost: Any) -> None:
-            done.forget(lost)
+            work.forget(lost)
             tell("lost", partitions=by_topic(lost))
 
         def on_partitions_assigned(self, assigned: Any) -> None:
@@ -77,11 +77,11 @@ def watcher(consumer: Any, done: Done, tell: Teller) -> Any:
     return Watch()
 
 
-def hand_over(consumer: Any, done: Done, revoked: Any) -> None:
+def hand_over(consumer: Any, work: Done, revoked: Any) -> None:
     """Commit what is done of these without waiting: we are on the client's IO thread, and it goes out in order."""
     from kafka.structs import OffsetAndMetadata
 
-    offsets = {part: OffsetAndMetadata(at, "", -1) for part, at in done.handed_over(revoked).items()}
+    offsets = {part: OffsetAndMetadata(at, "", -1) for part, at in work.handed_over(revoked).items()}
     if offsets:
         consumer.commit_async(offsets)
 
@@ -101,16 +101,16 @@ def tell_assignments(consumer: Any, tell: Teller) -> None:
     coordinator._on_join_complete_async = tells
 
 
-def commit(consumer: Any, done: Done, tell: Teller, *, last: bool = False) -> None:
+def commit(consumer: Any, work: Done, tell: Teller, *, last: bool = False) -> None:
     """Commit what is due, and tell how it went."""
     from kafka.errors import KafkaError
     from kafka.structs import OffsetAndMetadata
 
-    offsets = done.due(consumer.assignment(), last=last)
+    offsets = work.due(consumer.assignment(), last=last)
     if not offsets:
         return
     try:
         consumer.commit({part: OffsetAndMetadata(at, "", -1) for part, at in offsets.items()}, timeout_ms=2000)
-        done.committed(offsets)
+        work.committed(offsets)
     except KafkaError as error:
         tell("refused", why=type(error).__name__)
