@@ -22,7 +22,7 @@ from apportion.testing import processes
 from apportion.testing.cluster import Cluster, missing_right
 from apportion.testing.s3 import S3Server
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(1800)]
 THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
 RECORDS = made.every_kind()
 BUILD = """
