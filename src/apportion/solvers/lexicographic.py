@@ -202,9 +202,10 @@ def _complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | N
     room = np.flatnonzero(bounds.high - load > need)
     need[_first_in_column(room, bounds.column, table.sum(axis=0) - low)] += 1
     owner = owner.copy()
-    if problem.spread:
+    fixed = np.flatnonzero(owner != NOBODY)
+    # One deal to all alike spreads topics by itself, and is what a second round without any claim gives.
+    if problem.spread and (len(fixed) or table.shape[1] > 1):
         topics = int(problem.topic.max()) + 1
-        fixed = np.flatnonzero(owner != NOBODY)
         key = problem.topic[fixed] * len(need) + owner[fixed]
         of_topic = np.bincount(key, minlength=topics * len(need)).reshape(topics, len(need))
         owner[rest] = deal_by_topic(problem.row[rest], problem.topic[rest], table, need, bounds.column, of_topic)
