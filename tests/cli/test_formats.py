@@ -26,7 +26,7 @@ ANSWER = {
     "ignored": [{"member": "b", "topic": "clicks", "partition": 9, "why": "no such partition"}],
     "measures": {
         "partitions": 4, "members": 2, "load_min": 2, "load_max": 2, "load_squares": 8, "kept": 2, "moves": 1,
-        "rack_misses": 0,
+        "rack_misses": 0, "spread_squares": 8,
     },
     "proof": {"balance": "optimal", "moves": "optimal"},
 }  # fmt: skip

@@ -82,6 +82,17 @@ def check(result: Sizing, raw: dict[str, Any], capacity: float) -> None:
     assert all(n < n2 and moved > moved2 for (n2, moved2), (n, moved) in pairwise(pairs))
 
 
+def test_a_member_that_has_nothing_goes_before_one_that_must_give_something_up() -> None:
+    """Found by the exhaustive search: the idle member is the largest, so repair kept it and closed another."""
+    one = {"topics": ["t"], "generation": 1}
+    raw = {
+        "topics": {"t": [{"partition": 0, "weight": 1}, {"partition": 1, "weight": 1}]},
+        "members": {"a": {**one, "owned": {"t": [0]}}, "b": {**one, "owned": {"t": [1]}}, "c": {**one, "capacity": 2}},
+    }
+    result = apportion.size(raw, capacity=12)
+    assert [(sized.members, sized.moved) for sized in result.frontier] == [(2, 0), (1, 1)]
+
+
 @settings(max_examples=60, deadline=None)
 @given(small_groups())
 def test_small_groups_get_the_frontier_that_exhaustive_search_finds(raw: dict[str, Any]) -> None:

@@ -161,7 +161,8 @@ def _padded(plan: Candidate, low: int, threads: int) -> Candidate:
 def _closed(problem: Problem, plans: list[Candidate], bound: int, high: int) -> tuple[list[Candidate], int]:
     """The best plans of a small group, by branch and bound, and the least members that it proves."""
     best = {plan.members: plan for plan in plans}
-    top = min(high, max([*best, bound]))
+    # Repair may close the wrong process, so no number up to today's is passed over.
+    top = min(high, max([*best, bound, problem.M]))
     closed: list[Candidate] = []
     least = least_moved(problem)
     for n in range(bound, top + 1):
