@@ -14,7 +14,7 @@ from .conftest import Runner
 from .test_help import in_shell
 
 pytest.importorskip("pyarrow")
-# ``pipeline run`` goes on until it is stopped: tests/spark/test_run.py stops it.
+# ``pipeline run`` goes on until it is stopped: tests/spark/test_incremental.py stops it.
 EXAMPLES = [line for _, line in command("pipeline").EXAMPLES if " pipeline run " not in line]
 
 
