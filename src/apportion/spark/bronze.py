@@ -33,6 +33,7 @@ from apportion.inputs import cluster
 from apportion.spark import lake, lock, schemas, sinks
 from apportion.spark.files import MADE, sync, writing
 from apportion.spark.location import Location
+from apportion.spark.session import AS_IT_STANDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -305,7 +306,7 @@ class LakeBronze:
 
     def _batches(self, name: str) -> dict[int, str]:
         """The files of a log of the checkpoint, by the number of their batch."""
-        reader = self._spark.read.option("wholetext", "true").option("globPaths", "false")
+        reader = self._spark.read.option("wholetext", "true").options(**AS_IT_STANDS)
         try:
             rows = reader.text(f"{self._checkpoint}/{name}").select("value", "_metadata.file_name").collect()
         except Exception as error:

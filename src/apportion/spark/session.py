@@ -41,6 +41,9 @@ BRING: Final = (
     "brew install openjdk@17" if sys.platform == "darwin" else "sudo apt-get install -y openjdk-17-jre-headless"
 )
 
+AS_IT_STANDS: Final = {"__globPaths__": "false"}
+"""An option of Spark's readers: a path is no pattern, whatever is in it (``DataSource.GLOB_PATHS_KEY``)."""
+
 ROWS_A_BATCH: Final = 10_000
 """Spark's own: ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
 TASKS_A_CORE: Final = 2

@@ -24,6 +24,7 @@ from pyspark.sql import functions as sql
 from apportion.errors import BadInput, Unavailable
 from apportion.spark.files import MADE, sync, write_empty, writing
 from apportion.spark.schemas import TABLES, TableSchema, arrow_schema
+from apportion.spark.session import AS_IT_STANDS
 from apportion.spark.shelves import is_connect
 
 if TYPE_CHECKING:
@@ -325,4 +326,4 @@ def read_table(spark: SparkSession, root: Path, name: str, table: TableSchema) -
 
 def plain_files(spark: SparkSession, table: TableSchema, *paths: str) -> DataFrame:
     """Parquet files, or folders of them, with a table's columns; a path is taken as it is, with its ``[``, ``*``."""
-    return spark.read.schema(table.schema).option("globPaths", "false").parquet(*paths)
+    return spark.read.schema(table.schema).options(**AS_IT_STANDS).parquet(*paths)

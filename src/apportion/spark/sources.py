@@ -17,6 +17,7 @@ from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS, DumpFiles, Forms
 from apportion.inputs.parquet import INT96, Check
 from apportion.spark import lake, schemas
 from apportion.spark.location import Location, check_catalog
+from apportion.spark.session import AS_IT_STANDS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -130,7 +131,7 @@ def _pinned(
         return None
 
     def read(session: SparkSession) -> DataFrame:
-        frame = session.read.options(**_NO_CHECKSUMS, globPaths="false").parquet(*paths)
+        frame = session.read.options(**_NO_CHECKSUMS, **AS_IT_STANDS).parquet(*paths)
         return _columns_of(frame, location, name, columns, table)
 
     return read
@@ -142,7 +143,7 @@ def _files_of(spark: SparkSession, location: Location, name: str) -> list[str] |
         return None
     for folder in (name, f"{name}.parquet"):
         try:
-            reader = spark.read.option("globPaths", "false").option("pathGlobFilter", "*.parquet")
+            reader = spark.read.options(**AS_IT_STANDS).option("pathGlobFilter", "*.parquet")
             files = reader.parquet(location.path(folder)).inputFiles()
         except Exception as error:
             if lake.is_missing(error) or "UNABLE_TO_INFER_SCHEMA" in str(error):
@@ -191,7 +192,7 @@ def _table(spark: SparkSession, files: Forms, columns: Mapping[str, Check], tabl
         return spark.range(0).select(*[sql.lit(None).cast(kind).alias(name) for name, kind in kinds.items()])
     whole: DataFrame | None = None
     for form, paths in forms.items():
-        read = spark.read.options(**_NO_CHECKSUMS, globPaths="false").parquet(*paths)
+        read = spark.read.options(**_NO_CHECKSUMS, **AS_IT_STANDS).parquet(*paths)
         stored = dict(zip(columns, form, strict=True))
         part = read.select(*[_stored(name, stored[name]).cast(kind).alias(name) for name, kind in kinds.items()])
         whole = part if whole is None else whole.unionByName(part)
