@@ -391,6 +391,7 @@ def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any
     assert not list(folder.glob(".staging-*"))
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_a_capture_into_an_object_store_that_is_killed_goes_on_where_it_was(
     kafka: Broker, spark: Any, tmp_path: Path
