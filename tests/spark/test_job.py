@@ -26,6 +26,7 @@ from apportion.errors import BadInput, UnknownName
 from apportion.spark import job, schemas, sinks, sources
 from apportion.spark.location import locate
 from apportion.spark.privacy import Personal, nameless_body
+from apportion.wire.coordinator import VALUES
 
 pytestmark = pytest.mark.spark
 
@@ -99,7 +100,7 @@ def test_generations_are_those_of_kafkas_own_classes(out: Path) -> None:
 def test_epochs_are_those_of_kafkas_own_classes(out: Path) -> None:
     """The whole body as JSON, but for tagged fields at their default."""
     mine = {place(row): row for row in rows(out, "silver/epochs")}
-    theirs = {(line["partition"], line["offset"]): line for line in truth() if 3 <= line["type"] <= 8}
+    theirs = {(line["partition"], line["offset"]): line for line in truth() if line["type"] in VALUES}
     assert mine.keys() == theirs.keys()
     for at, line in theirs.items():
         row = mine[at]
