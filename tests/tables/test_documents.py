@@ -28,7 +28,9 @@ def test_a_reader_of_yaml_finds_what_was_written(name: str) -> None:
 
 def test_the_contract_is_one_by_its_own_standard() -> None:
     """Its JSON schema comes with the standard's own package; where that is missing the shape is not judged."""
-    standard = pytest.importorskip("open_data_contract_standard.model", reason="pip install open-data-contract-standard")
+    standard = pytest.importorskip(
+        "open_data_contract_standard.model", reason="pip install open-data-contract-standard"
+    )
     text = (ROOT / "docs" / "tables" / "odcs.yaml").read_text(encoding="utf-8")
     contract = standard.OpenDataContractStandard.from_string(text)
     assert [table.physicalName for table in contract.schema_] == list(schemas.TABLES)
