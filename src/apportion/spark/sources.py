@@ -71,7 +71,10 @@ def open_dump(spark: SparkSession, location: Location) -> Dump:
 
 def is_delta(location: Location) -> bool:
     """Whether a local folder holds a dump of Delta tables."""
-    return (location.folder / "records" / "_delta_log").is_dir()
+    try:
+        return (location.folder / "records" / "_delta_log").is_dir()
+    except PermissionError:  # reading the records says so, and by the folder's name
+        return False
 
 
 def check_dump(folder: Path) -> int:
