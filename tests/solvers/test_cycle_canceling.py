@@ -20,8 +20,8 @@ def test_only_known_racks_can_be_missed() -> None:
 
 
 def test_a_row_that_nobody_is_near_stays_open_to_all() -> None:
-    open, miss = np.ones((2, 2), np.bool_), np.array([[True, False], [True, True]])
-    assert local_only(open, miss).tolist() == [[False, True], [True, True]]
+    eligible, miss = np.ones((2, 2), np.bool_), np.array([[True, False], [True, True]])
+    assert local_only(eligible, miss).tolist() == [[False, True], [True, True]]
 
 
 def test_exchanges_end_at_the_least_cost_and_prices_show_it() -> None:
@@ -29,28 +29,28 @@ def test_exchanges_end_at_the_least_cost_and_prices_show_it() -> None:
     for _ in range(120):
         rows, columns = rng.randint(1, 3), rng.randint(1, 3)
         supply = np.array([rng.randint(0, 3) for _ in range(rows)])
-        open = np.array([[rng.random() < 0.8 for _ in range(columns)] for _ in range(rows)], dtype=np.bool_)
+        eligible = np.array([[rng.random() < 0.8 for _ in range(columns)] for _ in range(rows)], dtype=np.bool_)
         cost = np.array([[rng.randint(0, 3) for _ in range(columns)] for _ in range(rows)])
         low = np.array([rng.randint(0, 1) for _ in range(columns)])
         high = low + [rng.randint(0, 4) for _ in range(columns)]
-        start = feasible_flow(supply, low, high, open)
+        start = feasible_flow(supply, low, high, eligible)
         if start is None:
             continue
-        flow, price = min_cost(start, cost, open, low, high)
+        flow, price = min_cost(start, cost, eligible, low, high)
         assert (flow.sum(axis=1) == supply).all()
         held = flow.sum(axis=0)
         assert ((low <= held) & (held <= high)).all()
-        assert int((flow * cost).sum()) == _by_trying(supply, cost, open, low, high)
-        value = np.where(open, cost + price, 99)
+        assert int((flow * cost).sum()) == _by_trying(supply, cost, eligible, low, high)
+        value = np.where(eligible, cost + price, 99)
         assert (value[flow > 0] == np.broadcast_to(value.min(axis=1)[:, None], value.shape)[flow > 0]).all()
         assert (price[held < high] <= 0).all()
         assert (price[held > low] >= 0).all()
 
 
-def _by_trying(supply: np.ndarray, cost: np.ndarray, open: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
+def _by_trying(supply: np.ndarray, cost: np.ndarray, eligible: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
     units = [i for i, count in enumerate(supply.tolist()) for _ in range(count)]
     best = 10**9
-    for plan in itertools.product(*[np.flatnonzero(open[i]).tolist() for i in units]):
+    for plan in itertools.product(*[np.flatnonzero(eligible[i]).tolist() for i in units]):
         held = np.bincount(np.array(plan, dtype=np.int64), minlength=len(low))
         if ((low <= held) & (held <= high)).all():
             best = min(best, sum(int(cost[i, j]) for i, j in zip(units, plan, strict=True)))

@@ -17,9 +17,11 @@ def table(rows: list[str]) -> np.ndarray:
     return np.array([[cell == "x" for cell in row] for row in rows], dtype=np.bool_)
 
 
-def least_squares(supply: list[int], open: np.ndarray, size: list[int], base: list[int]) -> int:
+def least_squares(supply: list[int], eligible: np.ndarray, size: list[int], base: list[int]) -> int:
     """The least sum of squares over members, by trying every plan."""
-    who = [[m for m, j in enumerate(np.repeat(np.arange(len(size)), size)) if open[i, j]] for i in range(len(supply))]
+    who = [
+        [m for m, j in enumerate(np.repeat(np.arange(len(size)), size)) if eligible[i, j]] for i in range(len(supply))
+    ]
     units = [i for i, count in enumerate(supply) for _ in range(count)]
     start = np.repeat(base, size)
     return min(
@@ -32,13 +34,13 @@ def test_nested_subscriptions_fall_into_levels() -> None:
     """Nine partitions only the first column wants, one that both want: 9 and 1, not 5 and 5."""
     found = fair_loads(np.array([9, 1]), table(["x.", "xx"]), np.array([1, 1]), np.array([0, 0]))
     assert found.low.tolist() == found.high.tolist() == [9, 1]
-    assert found.open.tolist() == [[True, False], [False, True]]
+    assert found.eligible.tolist() == [[True, False], [False, True]]
 
 
 def test_where_all_can_be_level_nothing_is_cut_off() -> None:
     found = fair_loads(np.array([4, 5]), table(["x.", "xx"]), np.array([2, 3]), np.array([0, 0]))
     assert (found.low.tolist(), found.high.tolist()) == ([1, 1], [2, 2])
-    assert found.open.tolist() == [[True, False], [True, True]]
+    assert found.eligible.tolist() == [[True, False], [True, True]]
 
 
 def test_pieces_that_share_nothing_are_shared_apart() -> None:
@@ -56,19 +58,19 @@ def test_the_levels_are_those_of_a_fairest_plan() -> None:
     rng = random.Random(3)
     for _ in range(150):
         rows, columns = rng.randint(1, 3), rng.randint(1, 3)
-        open = np.array([[rng.random() < 0.6 for _ in range(columns)] for _ in range(rows)], dtype=np.bool_)
-        open[:, rng.randrange(columns)] = True
+        eligible = np.array([[rng.random() < 0.6 for _ in range(columns)] for _ in range(rows)], dtype=np.bool_)
+        eligible[:, rng.randrange(columns)] = True
         supply = [rng.randint(0, 2) for _ in range(rows)]
         size, base = [rng.randint(1, 2) for _ in range(columns)], [rng.randint(0, 2) for _ in range(columns)]
-        found = fair_loads(np.array(supply), open, np.array(size), np.array(base))
-        flow = feasible_flow(np.array(supply), found.low * size, found.high * size, found.open)
+        found = fair_loads(np.array(supply), eligible, np.array(size), np.array(base))
+        flow = feasible_flow(np.array(supply), found.low * size, found.high * size, found.eligible)
         assert flow is not None
         squares = 0
         for j, got in enumerate(flow.sum(axis=0).tolist()):
             more = got - int(found.low[j]) * size[j]
             squares += more * (base[j] + int(found.low[j]) + 1) ** 2
             squares += (size[j] - more) * (base[j] + int(found.low[j])) ** 2
-        assert squares == least_squares(supply, open, size, base)
+        assert squares == least_squares(supply, eligible, size, base)
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ def record(keys: Column, values: Column, found: CommitColumns, row: int) -> Comm
         return None if value[row] == -1 else int(value[row])
 
     names = (
-        piece(keys.data, found.group_at, found.group_size),
-        piece(keys.data, found.topic_at, found.topic_size),
+        piece(keys.octets, found.group_at, found.group_size),
+        piece(keys.octets, found.topic_at, found.topic_size),
         int(found.partition[row]),
         1,
     )
@@ -51,10 +51,10 @@ def record(keys: Column, values: Column, found: CommitColumns, row: int) -> Comm
         int(found.value_version[row]),
         int(found.committed[row]),
         known(found.leader_epoch),
-        piece(values.data, found.metadata_at, found.metadata_size),
+        piece(values.octets, found.metadata_at, found.metadata_size),
         int(found.commit_time[row]),
         known(found.expire_time),
-        topic_id_texts(values.data, id_at)[0].tobytes().decode() if id_at[0] >= 0 else None,
+        topic_id_texts(values.octets, id_at)[0].tobytes().decode() if id_at[0] >= 0 else None,
     )
 
 
@@ -63,9 +63,9 @@ def compare(pairs: Sequence[Pair], junk: bytes = b"", wide: bool = False) -> int
     keys = column([key for key, _ in pairs], junk, wide)
     values = column([value for _, value in pairs], junk, wide)
     found = decode_commits(keys, values)
-    for row in np.flatnonzero(found.done).tolist():
+    for row in np.flatnonzero(found.decoded).tolist():
         assert record(keys, values, found, row) == decode(*pairs[row]), pairs[row]
-    return int(found.done.sum())
+    return int(found.decoded.sum())
 
 
 def test_every_usual_commit_is_done_here_and_equal() -> None:

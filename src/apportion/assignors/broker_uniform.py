@@ -227,13 +227,13 @@ class _Held:
 
     def __init__(self, tables: _Tables, topics: Sequence[int], filling: _Filling) -> None:
         self.tables, self.filling = tables, filling
-        self.place = {topic: position for position, topic in enumerate(topics)}
+        self.rank_of = {topic: position for position, topic in enumerate(topics)}
 
     def of(self, member: int) -> Ints:
         """The member's partitions."""
         group, mine = self.tables.group, self.tables.held_by.get(member, np.empty(0, dtype=np.int64))
         topic_of = group.topic_of[mine]
-        topics = sorted(set(topic_of.tolist()), key=lambda t: (self.place.get(t, len(self.place)), t))
+        topics = sorted(set(topic_of.tolist()), key=lambda t: (self.rank_of.get(t, len(self.rank_of)), t))
         hashes = [self.tables.hash_of(topic) for topic in topics]
         bins = copied_bins(1)
         while len(topics) + self.tables.vanished.get(member, 0) > 0.75 * bins:

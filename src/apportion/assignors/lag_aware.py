@@ -201,7 +201,7 @@ class _Part:
     sharing: Sharing
     members: Ints
     partitions: Ints
-    place: Ints
+    column: Ints
 
     def owners(self, group: Group, shared: Ints) -> Ints:
         """(P,) owners in the group's numbers."""
@@ -211,7 +211,7 @@ class _Part:
 
     def places(self, owner: Ints) -> Ints:
         """The part's owners in its own numbers."""
-        return self.place[owner[self.partitions]]
+        return self.column[owner[self.partitions]]
 
 
 def _sharing(group: Group, work: _Work, partitions: Ints, max_skew: int) -> _Part | None:

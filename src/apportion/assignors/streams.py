@@ -119,8 +119,8 @@ def _wants(
         frozenset(s for s, topics in enumerate(read) if topics <= {group.topics[t] for t in wanted})
         for wanted in group.subscriptions
     ]
-    found = {group.members[m]: wishes[int(group.subscription_of[m])] for m in members}
-    return found if set(found.values()) != {frozenset(range(len(read)))} else None
+    tasks_of = {group.members[m]: wishes[int(group.subscription_of[m])] for m in members}
+    return tasks_of if set(tasks_of.values()) != {frozenset(range(len(read)))} else None
 
 
 def _width(group: Group, topic: int) -> int:

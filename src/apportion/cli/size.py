@@ -88,12 +88,12 @@ def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, floa
     weights = args.by == "weight" or (args.by is None and group.weight is None)
     if not (weights and group.weight is None) and args.capacity != "learned":
         return group, args.capacity, []
-    found = source.series(args, observed.name, args.window)
-    if found is None:
+    recorded = source.series(args, observed.name, args.window)
+    if recorded is None:
         if args.capacity == "learned":
             raise Usage("apportion size", "--capacity learned needs a history: a dump, or the pipeline's tables")
         return group, args.capacity, []
-    series, window_s, held_since_ms = found
+    series, window_s, held_since_ms = recorded
     if weights and group.weight is None:
         rates = measured.rates(group, series, window_s)
         group, how = replace(group, weight=rates.weight), rates.how

@@ -72,16 +72,16 @@ def group_time(group: Group, series: AllSeries, window_s: float, held_since_ms: 
     now = newest(series)
     since = round(now - window_s * 1000)
     places = [group.name_of(p) for p in range(group.P)]
-    each = {place: lag_time(series[place], now, since) for place in places if place in series}
+    each = {key: lag_time(series[key], now, since) for key in places if key in series}
     members, speeds = {}, {}
     for m, name in enumerate(group.members):
         mine = [places[p] for p in np.flatnonzero(group.owner == m).tolist()]
-        known = [each[place] for place in mine if place in each]
+        known = [each[key] for key in mine if key in each]
         members[name] = together(known, one_reader=True)
-        held = [series[place] for place in mine if place in series]
+        held = [series[key] for key in mine if key in series]
         start = max(since, held_since_ms if held_since_ms is not None else since)
         speeds[name] = SpeedSamples(busy_rates(held, start, now)).speed()
-    nobody = [each[place] for p, place in enumerate(places) if place in each and group.owner[p] == NOBODY]
+    nobody = [each[key] for p, key in enumerate(places) if key in each and group.owner[p] == NOBODY]
     whole = together([*(t for t in members.values() if t.lag is not None), *nobody])
     return GroupTime(each, members, whole, speeds)
 

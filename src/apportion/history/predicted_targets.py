@@ -170,12 +170,12 @@ def _compute(
         return None
     world = _World(order, members, targets, sizes, {t: pair for t, pair in words.items() if pair}, names)
     owner = uniform(world.problem(recorded)) if assignor == UNIFORM else world.ranges(recorded)
-    found: dict[str, dict[str, set[int]]] = {member: {} for member in order}
+    target: dict[str, dict[str, set[int]]] = {member: {} for member in order}
     for t, topic in enumerate(world.topics):
         for p, m in enumerate(owner[world.start[t] : world.start[t + 1]].tolist()):
             if m != NOBODY:
-                found[order[m]].setdefault(topic, set()).add(p)
-    return found
+                target[order[m]].setdefault(topic, set()).add(p)
+    return target
 
 
 class _World:
@@ -192,10 +192,10 @@ class _World:
     ) -> None:
         self.order, self.members, self.targets, self.words = order, members, targets, words
         self.topics = sorted(sizes, key=lambda topic: words[topic])
-        self.place = {topic: t for t, topic in enumerate(self.topics)}
+        self.index_of = {topic: t for t, topic in enumerate(self.topics)}
         self.start = np.concatenate([[0], np.cumsum([sizes[topic] for topic in self.topics])]).astype(np.int64)
         self.hashes = [uuid_hash(*words[topic]) for topic in self.topics]
-        self.by_name = {names[topic]: t for topic, t in self.place.items() if topic in names}
+        self.by_name = {names[topic]: t for topic, t in self.index_of.items() if topic in names}
 
     def names_of(self, member: str, recorded: Mapping[str, Mapping[str, set[int]]]) -> tuple[str, ...]:
         """The names that a member subscribes to; an expression stands for what those that have it are given."""
@@ -220,8 +220,8 @@ class _World:
         previous = np.full(int(self.start[-1]), NOBODY, dtype=np.int64)
         for m, member in enumerate(self.order):
             for topic, ids in self.targets.get(member, {}).items():
-                if topic in self.place:
-                    t = self.place[topic]
+                if topic in self.index_of:
+                    t = self.index_of[topic]
                     previous[[int(self.start[t]) + p for p in ids if p < self.start[t + 1] - self.start[t]]] = m
         members = bin_order([string_hash(member) for member in self.order]).positions
         wants = self.wants(recorded)
@@ -244,8 +244,8 @@ class _World:
         held: list[int] = []
         for position in bin_order([uuid_hash(*pair) for pair in words]).positions:
             topic, ids = entries[position]
-            if topic in self.place:
-                t = self.place[topic]
+            if topic in self.index_of:
+                t = self.index_of[topic]
                 ordered = bin_order(list(ids), copied_bins(len(ids))).positions
                 there = [ids[i] for i in ordered if ids[i] < self.start[t + 1] - self.start[t]]
                 held += [int(self.start[t]) + p for p in there]

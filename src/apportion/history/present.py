@@ -53,11 +53,11 @@ def group_json(
 def _entry(entry: Mapping[str, Any], committed: Mapping[int, int]) -> dict[str, Any]:
     """One partition with the fields that are known; an offset below 0 is none."""
     p = entry["partition"]
-    found = {"partition": p, "racks": entry.get("racks") or None, "begin": entry.get("begin"), "end": entry.get("end")}
-    found["committed"] = committed.get(p)
+    known = {"partition": p, "racks": entry.get("racks") or None, "begin": entry.get("begin"), "end": entry.get("end")}
+    known["committed"] = committed.get(p)
     return {
         name: value
-        for name, value in found.items()
+        for name, value in known.items()
         if value is not None and not (name in ("begin", "end", "committed") and value < 0)
     }
 

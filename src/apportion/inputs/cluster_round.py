@@ -48,7 +48,7 @@ class TopicLog:
 class SeenGroup:
     """One group as its coordinator described it.
 
-    told
+    description
         ``state``, ``protocol``, ``kind``, ``generation``, ``members``, ``wanted``, ``says``: see ``live``.
     committed
         (Topic, partition number) to the next offset to read.
@@ -56,7 +56,7 @@ class SeenGroup:
 
     name: str
     coordinator: str
-    told: Mapping[str, Any]
+    description: Mapping[str, Any]
     committed: Mapping[tuple[str, int], int]
 
 

@@ -253,7 +253,7 @@ class _Entries(NamedTuple):
 
     at: Ints
     rows: list[Raw]
-    told: set[str]
+    fields: set[str]
 
     def column(self, field: str) -> list[Any]:
         """One field of all rows; None where it is missing."""
@@ -370,11 +370,11 @@ def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> In
 def _offsets(entries: _Entries, partitions: int) -> Offsets | None:
     """What the entries tell of the logs; None where they tell nothing."""
     fields = ("begin", "end", "committed", "lag")
-    if entries.told.isdisjoint(fields):
+    if entries.fields.isdisjoint(fields):
         return None
     table = {name: np.full(partitions, UNKNOWN, dtype=np.int64) for name in fields}
     any_known = False
-    for name in entries.told & set(table):
+    for name in entries.fields & set(table):
         values = entries.column(name)
         any_known = any_known or any(value is not None for value in values)
         table[name][entries.at] = [UNKNOWN if value is None else value for value in values]
@@ -383,7 +383,7 @@ def _offsets(entries: _Entries, partitions: int) -> Offsets | None:
 
 def _weights(entries: _Entries, partitions: int) -> Floats | None:
     """(P,) the work that each partition brings; None where no entry tells any."""
-    if "weight" not in entries.told:
+    if "weight" not in entries.fields:
         return None
     weight = np.full(partitions, np.nan)
     weight[entries.at] = [np.nan if value is None else value for value in entries.column("weight")]
@@ -394,7 +394,7 @@ def _racks(entries: _Entries, partitions: int, of_member: list[Any]) -> Racks | 
     """Racks of members and of partitions; None where nobody names one."""
     # Each distinct list as given is looked at once, and every entry hashed once.
     lists: dict[tuple[str, ...], int] = {}
-    listed = entries.column("racks") if "racks" in entries.told else []
+    listed = entries.column("racks") if "racks" in entries.fields else []
     which = [lists.setdefault(tuple(racks) if racks else (), len(lists)) for racks in listed]
     return _rack_sets(list(lists), ints(which), entries.at, partitions, of_member)
 

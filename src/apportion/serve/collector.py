@@ -167,9 +167,9 @@ class Collector:
             one = seen.groups[name]
             with self._lock:
                 past = self._past(name)
-                past.describe(one.told, int(seen.at * 1000), following)
+                past.describe(one.description, int(seen.at * 1000), following)
                 past.topics = {
-                    topic: entries.of_topic[topic] for topic in one.told["wanted"] if topic in entries.of_topic
+                    topic: entries.of_topic[topic] for topic in one.description["wanted"] if topic in entries.of_topic
                 }
             groups[name] = self._state(one, seen, past, entries, renewed_topics)
         for name, old in self.snapshot.groups.items():

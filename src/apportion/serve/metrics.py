@@ -181,8 +181,8 @@ class Renderer:
         known = self._labels.get(state.name)
         if known is not None and known.key is not None and _same_key(known.key, key):
             return known
-        found = self._labels[state.name] = _labels(state, cluster, key, self._settings.personal)
-        return found
+        labels = self._labels[state.name] = _labels(state, cluster, key, self._settings.personal)
+        return labels
 
 
 def _same_key(one: Any, other: Any) -> bool:

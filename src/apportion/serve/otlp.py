@@ -96,12 +96,12 @@ def _of_group(name: str, state: GroupState) -> Iterator[Point]:
         yield group.M, {}
     elif name.startswith("apportion"):
         distance = state.distance
-        found: dict[str, float | None] = {
+        value_of: dict[str, float | None] = {
             "apportion.group.excess_moves": distance.moves if distance else None,
             "apportion.group.excess_squares": distance.squares if distance else None,
             "apportion.group.topic_concentration": state.concentration,
         }
-        value = found[name]
+        value = value_of[name]
         if value is not None:
             yield value, {}
     else:

@@ -73,15 +73,15 @@ def group_with_offsets(
 
     A group whose members, owners and partitions are those of the round before is that group with new offsets.
     """
-    topics = tuple(sorted({*one.told["wanted"], *(topic for topic, _ in one.committed)}))
+    topics = tuple(sorted({*one.description["wanted"], *(topic for topic, _ in one.committed)}))
     logs = [entries.logs.get(topic) for topic in topics]
     shapes = tuple((log.topic_id, log.number.tobytes(), log.racks) if log is not None else None for log in logs)
-    key = (one.told["members"], topics, shapes, frozenset(one.committed))
+    key = (one.description["members"], topics, shapes, frozenset(one.committed))
     if old is not None and old.key is not None and old.key[0] == key and not old.gone:
         _, real, ids = old.key
         return replace(real, offsets=_offsets(real, one.committed, entries.logs)), key, ids
-    observed = live.observed_group(one.name, one.told, one.committed, entries.by_number, entries.ids)
-    return build(observed.raw), key, shown_ids(one.told["members"])
+    observed = live.observed_group(one.name, one.description, one.committed, entries.by_number, entries.ids)
+    return build(observed.raw), key, shown_ids(one.description["members"])
 
 
 def _offsets(group: Group, committed: Mapping[tuple[str, int], int], logs: Mapping[str, TopicLog]) -> Offsets:
@@ -113,7 +113,7 @@ def group_state(
     says: tuple[str, ...],
 ) -> GroupState:
     """One group as it was just seen."""
-    description = one.told
+    description = one.description
     spoken = [text if settings.personal else nameless_text(text, ids) for text in description["says"]]
     facts = {name: description[name] for name in ("state", "protocol", "kind", "generation")}
     if facts["generation"] is None and past.generations and description["kind"] == "classic":

@@ -34,8 +34,8 @@ ARCS_MAX = 4_000_000
 
 def arcs_of(problem: Problem) -> int:
     """How many arcs the network with a layer of (topic, member) has, nearly."""
-    size = np.bincount(problem.column, minlength=problem.open.shape[1])
-    return 2 * int((problem.open @ size).sum()) + len(problem.row)
+    size = np.bincount(problem.column, minlength=problem.eligible.shape[1])
+    return 2 * int((problem.eligible @ size).sum()) + len(problem.row)
 
 
 class AssignmentNetwork:
@@ -57,13 +57,13 @@ class AssignmentNetwork:
         self, problem: Problem, owner: Ints, free: Ints, start: Ints, claim: Ints, home: Ints, spread: bool
     ) -> None:
         self.problem = problem
-        self.members, self.rows = len(problem.column), len(problem.open)
+        self.members, self.rows = len(problem.column), len(problem.eligible)
         self.topic_of_row = np.zeros(self.rows, dtype=np.int64)
         wanted = np.flatnonzero(problem.row >= 0)
         self.topic_of_row[problem.row[wanted]] = problem.topic[wanted]  # where rows are topics apart
         used = np.zeros((self.rows, 1), dtype=np.bool_)
         used[problem.row[wanted]] = True
-        self.open = problem.open & used
+        self.eligible = problem.eligible & used
         self._classes(problem.row[free], claim, home)
         self._nodes(spread)
         self._arcs(start, problem.row[free])
@@ -86,15 +86,15 @@ class AssignmentNetwork:
         self.spread = spread
         if spread:
             topics, line = np.unique(self.topic_of_row, return_inverse=True)
-            eligible = np.zeros((len(topics), self.members), dtype=np.bool_)
-            np.logical_or.at(eligible, line, self.open[:, problem.column])
-            self.cell_topic, self.cell_member = np.nonzero(eligible)
+            has_cell = np.zeros((len(topics), self.members), dtype=np.bool_)
+            np.logical_or.at(has_cell, line, self.eligible[:, problem.column])
+            self.cell_topic, self.cell_member = np.nonzero(has_cell)
             self.cell_topic = topics[self.cell_topic]
-            number = np.full(eligible.shape, NOBODY, dtype=np.int64)
-            number[eligible] = first + np.arange(len(self.cell_member))
+            number = np.full(has_cell.shape, NOBODY, dtype=np.int64)
+            number[has_cell] = first + np.arange(len(self.cell_member))
             self.cell_of = number[line]
         else:
-            self.cell_member = np.arange(problem.open.shape[1])
+            self.cell_member = np.arange(problem.eligible.shape[1])
         self.first_cell = first
         self.first_member = first + len(self.cell_member)
         self.sink = self.first_member + self.members
@@ -116,7 +116,7 @@ class AssignmentNetwork:
         come = np.bincount(self.kind[at_home], minlength=len(kinds))
         direct = at_claim | at_home
         if self.spread:
-            i, m = np.nonzero(self.open[:, problem.column])
+            i, m = np.nonzero(self.eligible[:, problem.column])
             onward = self.cell_of[i, m]
             held = np.bincount(row[~direct] * members + start[~direct], minlength=self.rows * members)
             from_row = held.reshape(self.rows, members)[i, m]
@@ -130,9 +130,9 @@ class AssignmentNetwork:
             cell = self.cell_of[row, start] - self.first_cell
             onto = np.bincount(cell, minlength=len(self.cell_member))
         else:
-            i, m = np.nonzero(self.open)
+            i, m = np.nonzero(self.eligible)
             onward = self.first_cell + m
-            columns = problem.open.shape[1]
+            columns = problem.eligible.shape[1]
             held = np.bincount(row[~direct] * columns + problem.column[start[~direct]], minlength=self.rows * columns)
             from_row = held.reshape(self.rows, columns)[i, m]
             self.row_miss = np.zeros(len(i), dtype=np.int64)
@@ -305,9 +305,9 @@ def _dealt_in_laps(problem: Problem, owner: Ints, rest: Ints) -> Ints:
     row = problem.row[rest]
     by_row = np.argsort(row, kind="stable")
     for run in np.split(by_row, np.flatnonzero(np.diff(row[by_row])) + 1):
-        eligible = np.flatnonzero(problem.open[row[run[0]]][problem.column])
+        takers = np.flatnonzero(problem.eligible[row[run[0]]][problem.column])
         of_topic = held[int(problem.topic[rest[run[0]]])]
-        turn = eligible[np.lexsort((load[eligible] / problem.capacity[eligible], of_topic[eligible]))]
+        turn = takers[np.lexsort((load[takers] / problem.capacity[takers], of_topic[takers]))]
         start[run] = np.resize(turn, len(run))
         more = np.bincount(start[run], minlength=members)
         load += more

@@ -28,14 +28,14 @@ def misses(near: Bools, rack: Ints, racks: Ints) -> Bools:
     return far
 
 
-def local_only(open: Bools, miss: Bools) -> Bools:
-    """(I, J) open cells without a miss; rows that have none keep all of theirs."""
-    local: Bools = open & ~miss
+def local_only(eligible: Bools, miss: Bools) -> Bools:
+    """(I, J) eligible cells without a miss; rows that have none keep all of theirs."""
+    local: Bools = eligible & ~miss
     some: Bools = np.any(local, axis=1, keepdims=True)
-    return np.where(some, local, open)
+    return np.where(some, local, eligible)
 
 
-def min_cost(flow: Ints, cost: Bools | Ints, open: Bools, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+def min_cost(flow: Ints, cost: Bools | Ints, eligible: Bools, low: Ints, high: Ints) -> tuple[Ints, Ints]:
     """A flow of least cost (misses, say) with the same row sums, and the columns' prices, (I, J) and (J,).
 
     low, high
@@ -48,14 +48,14 @@ def min_cost(flow: Ints, cost: Bools | Ints, open: Bools, low: Ints, high: Ints)
     flow = flow.copy()
     price = cost.astype(np.int64)
     while True:
-        cycle, prices = _negative_cycle(flow, price, open, low, high)
+        cycle, prices = _negative_cycle(flow, price, eligible, low, high)
         if not cycle:
             return flow, prices
         _push_along(flow, cycle, low, high)
 
 
 def _negative_cycle(
-    flow: Ints, cost: Ints, open: Bools, low: Ints, high: Ints
+    flow: Ints, cost: Ints, eligible: Bools, low: Ints, high: Ints
 ) -> tuple[list[tuple[int, int, int]], Ints]:
     """An exchange that saves misses, as steps (column, row, next column), or none and the prices.
 
@@ -76,7 +76,7 @@ def _negative_cycle(
         # A step is remembered only where it is shorter than before: then steps in a circle always save something.
         row_from = np.where(best_row < rows, from_rows.argmin(axis=1), row_from)
         rows = best_row
-        into = np.where(open & (rows < INFINITE_COST)[:, None], rows[:, None] + cost, INFINITE_COST)
+        into = np.where(eligible & (rows < INFINITE_COST)[:, None], rows[:, None] + cost, INFINITE_COST)
         best = into.min(axis=0)
         spare = np.where(more, distance, INFINITE_COST)
         if len(spare) and spare.min() < hub:

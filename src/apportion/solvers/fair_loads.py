@@ -28,7 +28,7 @@ class FairLoads:
 
     low, high
         (J,) the fewest and most partitions that a member of column j gets; they differ by one at most.
-    open
+    eligible
         (I, J) where partitions of row i stand in some fairest plan: only in columns of their own level.
     part
         (J,) the level's piece that the column belongs to; pieces share nothing.
@@ -36,15 +36,15 @@ class FairLoads:
 
     low: Ints
     high: Ints
-    open: Bools
+    eligible: Bools
     part: Ints
 
 
-def fair_loads(supply: Ints, open: Bools, size: Ints, base: Ints, unit: Numbers | None = None) -> FairLoads:
+def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numbers | None = None) -> FairLoads:
     """The levels of fairest loads: least sum of squares over members, base included, each square times ``unit``.
 
     supply
-        (I,) partitions of each row. open (I, J) which columns may take them.
+        (I,) partitions of each row. eligible (I, J) which columns may take them.
     size, base
         (J,) members of each column, and how many partitions each of them holds beforehand.
     unit
@@ -61,9 +61,9 @@ def fair_loads(supply: Ints, open: Bools, size: Ints, base: Ints, unit: Numbers 
     pieces = 0
     while todo:
         rows, columns = todo.pop()
-        for r, c in components(rows, columns, open):
+        for r, c in components(rows, columns, eligible):
             least, most = dealt_cheapest(int(supply[r].sum()), size[c], base[c], None if unit is None else unit[c])
-            cut = _cut(supply[r], open[np.ix_(r, c)], size[c] * least, size[c] * most)
+            cut = _cut(supply[r], eligible[np.ix_(r, c)], size[c] * least, size[c] * most)
             if cut is not None:
                 inside, full = cut
                 todo += [(r[inside], c[full]), (r[~inside], c[~full])]
@@ -71,14 +71,14 @@ def fair_loads(supply: Ints, open: Bools, size: Ints, base: Ints, unit: Numbers 
             low[c], high[c] = least, most
             part[c] = row_part[r] = pieces
             pieces += 1
-    return FairLoads(low, high, open & (row_part[:, None] == part[None, :]), part)
+    return FairLoads(low, high, eligible & (row_part[:, None] == part[None, :]), part)
 
 
-def _cut(supply: Ints, open: Bools, least: Ints, most: Ints) -> tuple[Bools, Bools] | None:
+def _cut(supply: Ints, eligible: Bools, least: Ints, most: Ints) -> tuple[Bools, Bools] | None:
     """The cut (rows, columns) that parts a piece whose columns cannot hold ``least`` to ``most`` (J,), if any."""
-    if open.all():
+    if eligible.all():
         return None
-    transport = Transport(supply, open)
+    transport = Transport(supply, eligible)
     transport.fill(least)
     if (transport.held < least).any() or not transport.fill(most):
         return transport.rows, transport.columns
@@ -142,14 +142,14 @@ def water_level(total: int, size: Ints, base: Ints) -> int:
     return int(base[last] + (total - needed[last]) // width[last])
 
 
-def components(rows: Ints, columns: Ints, open: Bools) -> Iterator[tuple[Ints, Ints]]:
+def components(rows: Ints, columns: Ints, eligible: Bools) -> Iterator[tuple[Ints, Ints]]:
     """The pieces of the table that share no cell, as (rows, columns); columns without rows are in none."""
     if not len(rows):
         return
     if len(columns) == 1:
         yield rows, columns
         return
-    table = open[np.ix_(rows, columns)]
+    table = eligible[np.ix_(rows, columns)]
     if table[0].all():
         yield rows, columns[table.any(axis=0)]
         return

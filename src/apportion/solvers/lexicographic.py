@@ -75,40 +75,42 @@ def _narrow(problem: Problem, owner: Ints, goal: str) -> tuple[Problem, Ints]:
     if goal == "racks":
         if problem.miss is None:
             return problem, owner
-        return replace(problem, open=local_only(problem.open, problem.miss)), owner
+        return replace(problem, eligible=local_only(problem.eligible, problem.miss)), owner
     claims = np.flatnonzero((problem.claim != NOBODY) & (problem.row >= 0))
     member = problem.claim[claims]
-    stays = problem.open[problem.row[claims], problem.column[member]]
+    stays = problem.eligible[problem.row[claims], problem.column[member]]
     owner[claims[stays]] = member[stays]
     return problem, owner
 
 
 def _bounds(problem: Problem, moves_first: bool) -> OptimalFace:
     """What all fairest plans have in common; and all of those with fewest misses, unless moves come first."""
-    supply, size = _supply(problem), np.bincount(problem.column, minlength=problem.open.shape[1])
-    fair = fair_loads(supply, problem.open, size, np.zeros(len(size), dtype=np.int64), _units(problem, problem.column))
-    low, high, open, cost = fair.low, fair.high, fair.open, problem.miss
-    if cost is not None and (cost & open).any() and not moves_first:
-        low, high, open = _nearest(supply, size, low, high, open, cost)
+    supply, size = _supply(problem), np.bincount(problem.column, minlength=problem.eligible.shape[1])
+    fair = fair_loads(
+        supply, problem.eligible, size, np.zeros(len(size), dtype=np.int64), _units(problem, problem.column)
+    )
+    low, high, eligible, cost = fair.low, fair.high, fair.eligible, problem.miss
+    if cost is not None and (cost & eligible).any() and not moves_first:
+        low, high, eligible = _nearest(supply, size, low, high, eligible, cost)
         cost = None
     column = problem.column
-    return OptimalFace(column, low[column], high[column], open, cost, fair.part)
+    return OptimalFace(column, low[column], high[column], eligible, cost, fair.part)
 
 
-def _nearest(supply: Ints, size: Ints, low: Ints, high: Ints, open: Bools, miss: Bools) -> tuple[Ints, Ints, Bools]:
+def _nearest(supply: Ints, size: Ints, low: Ints, high: Ints, eligible: Bools, miss: Bools) -> tuple[Ints, Ints, Bools]:
     """Loads (J,) and cells (I, J) that the fairest plans with fewest misses have in common."""
-    _, price = _fewest(supply, size * low, size * high, open, miss)
-    value = np.where(open, miss + price, np.iinfo(np.int64).max)
-    open = open & (value == value.min(axis=1)[:, None])
-    return np.where(price > 0, high, low), np.where(price < 0, low, high), open
+    _, price = _fewest(supply, size * low, size * high, eligible, miss)
+    value = np.where(eligible, miss + price, np.iinfo(np.int64).max)
+    eligible = eligible & (value == value.min(axis=1)[:, None])
+    return np.where(price > 0, high, low), np.where(price < 0, low, high), eligible
 
 
 def _keep(problem: Problem, bounds: OptimalFace) -> tuple[Ints, bool]:
     """Owners (P,) of the claims that stay, and whether it is shown that no more can."""
     column = bounds.column
     claims = np.flatnonzero((problem.claim != NOBODY) & (problem.row >= 0))
-    if bounds.open.size > 1:
-        claims = claims[bounds.open[problem.row[claims], column[problem.claim[claims]]]]
+    if bounds.eligible.size > 1:
+        claims = claims[bounds.eligible[problem.row[claims], column[problem.claim[claims]]]]
     member, row = problem.claim[claims], problem.row[claims]
     own = np.bincount(member, minlength=len(column))
     supply = _supply(problem)
@@ -131,10 +133,10 @@ def _keep(problem: Problem, bounds: OptimalFace) -> tuple[Ints, bool]:
 
 def _worth(bounds: OptimalFace, lack: Ints) -> Ints:
     """(I,) how many of the places that lack a partition could take one of the row: those rows give way first."""
-    if bounds.open.size == 1:
+    if bounds.eligible.size == 1:
         return np.zeros(1, dtype=np.int64)
-    lacking = np.bincount(bounds.column, lack, bounds.open.shape[1])
-    worth: Ints = (bounds.open @ lacking).astype(np.int64)
+    lacking = np.bincount(bounds.column, lack, bounds.eligible.shape[1])
+    worth: Ints = (bounds.eligible @ lacking).astype(np.int64)
     return worth
 
 
@@ -145,16 +147,16 @@ def _keep_by_flow(
     members = len(bounds.column)
     kinds, kind, count = np.unique(row * members + member, return_inverse=True, return_counts=True)
     claimed = Claimed(kinds // members, kinds % members, count)
-    kept = retained(supply, claimed, bounds.open, bounds.cost, bounds.column, bounds.low, bounds.high)
+    kept = retained(supply, claimed, bounds.eligible, bounds.cost, bounds.column, bounds.low, bounds.high)
     if kept is not None:
         return first_ones(kind, kept, order), True
     own = np.bincount(member, minlength=members)
     stays = first_ones(member, np.minimum(own, bounds.low), order)
-    columns = bounds.open.shape[1]
+    columns = bounds.eligible.shape[1]
     cell = row * columns + bounds.column[member]
-    table = np.bincount(cell[stays], minlength=bounds.open.size).reshape(bounds.open.shape)
+    table = np.bincount(cell[stays], minlength=bounds.eligible.size).reshape(bounds.eligible.shape)
     low, high = _sums(bounds, np.zeros(members, dtype=np.int64))
-    keep = release(table, supply, low, high, bounds.open)
+    keep = release(table, supply, low, high, bounds.eligible)
     chosen = np.flatnonzero(stays)
     stays[chosen] = first_ones(cell[chosen], keep.ravel(), tuple(key[chosen] for key in order))
     return stays, False
@@ -162,11 +164,11 @@ def _keep_by_flow(
 
 def _fits(supply: Ints, row: Ints, member: Ints, bounds: OptimalFace) -> bool:
     """Whether the fairest plan can be completed once these claims (row and member) stay."""
-    if bounds.open.size == 1:
+    if bounds.eligible.size == 1:
         return True
     rest = supply - np.bincount(row, minlength=len(supply))
     load = np.bincount(member, minlength=len(bounds.column))
-    return feasible_flow(rest, *_sums(bounds, load), bounds.open) is not None
+    return feasible_flow(rest, *_sums(bounds, load), bounds.eligible) is not None
 
 
 def _finish(problem: Problem, owner: Ints, bounds: OptimalFace | None) -> Ints:
@@ -192,12 +194,12 @@ def _complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | N
     if bounds is None:
         bounds = _bounds_above(problem, rest, load)
         load = np.zeros_like(load)
-    supply = np.bincount(problem.row[rest], minlength=len(bounds.open))
+    supply = np.bincount(problem.row[rest], minlength=len(bounds.eligible))
     low, high = _sums(bounds, load)
     if bounds.cost is None:
-        table = _sure(feasible_flow(supply, low, high, bounds.open))
+        table = _sure(feasible_flow(supply, low, high, bounds.eligible))
     else:
-        table, _ = _fewest(supply, low, high, bounds.open, bounds.cost)
+        table, _ = _fewest(supply, low, high, bounds.eligible, bounds.cost)
     need = np.maximum(bounds.low - load, 0)
     room = np.flatnonzero(bounds.high - load > need)
     need[_first_in_column(room, bounds.column, table.sum(axis=0) - low)] += 1
@@ -218,10 +220,10 @@ def _bounds_above(problem: Problem, rest: Ints, load: Ints) -> OptimalFace:
     """What the fairest plans have in common when every member already has its ``load`` (M,)."""
     kinds, column = np.unique(problem.column * (int(load.max()) + 1) + load, return_inverse=True)
     of, base = kinds // (int(load.max()) + 1), kinds % (int(load.max()) + 1)
-    supply = np.bincount(problem.row[rest], minlength=len(problem.open))
-    fair = fair_loads(supply, problem.open[:, of], np.bincount(column), base, _units(problem, column))
+    supply = np.bincount(problem.row[rest], minlength=len(problem.eligible))
+    fair = fair_loads(supply, problem.eligible[:, of], np.bincount(column), base, _units(problem, column))
     cost = None if problem.miss is None else problem.miss[:, of]
-    return OptimalFace(column, fair.low[column], fair.high[column], fair.open, cost, fair.part)
+    return OptimalFace(column, fair.low[column], fair.high[column], fair.eligible, cost, fair.part)
 
 
 def _first_in_column(members: Ints, column: Ints, count: Ints) -> Ints:
@@ -243,12 +245,12 @@ def _units(problem: Problem, column: Ints) -> NDArray[Any] | None:
 
 
 def _supply(problem: Problem) -> Ints:
-    return np.bincount(problem.row[problem.row >= 0], minlength=len(problem.open))
+    return np.bincount(problem.row[problem.row >= 0], minlength=len(problem.eligible))
 
 
 def _sums(bounds: OptimalFace, load: Ints) -> tuple[Ints, Ints]:
     """(J,) the fewest and most partitions that each column still gets."""
-    columns = bounds.open.shape[1]
+    columns = bounds.eligible.shape[1]
     low = np.bincount(bounds.column, np.maximum(bounds.low - load, 0), columns)
     high = np.bincount(bounds.column, bounds.high - load, columns)
     return low.astype(np.int64), high.astype(np.int64)
@@ -258,16 +260,16 @@ def _spare(supply: Ints, bounds: OptimalFace) -> Ints:
     """(pieces,) how many members of each piece get their greater load."""
     used = np.flatnonzero(supply)
     pieces = int(bounds.part.max()) + 1
-    total = np.bincount(bounds.part[bounds.open[used].argmax(axis=1)], supply[used], pieces)
+    total = np.bincount(bounds.part[bounds.eligible[used].argmax(axis=1)], supply[used], pieces)
     return (total - np.bincount(bounds.part[bounds.column], bounds.low, pieces)).astype(np.int64)
 
 
-def _fewest(supply: Ints, low: Ints, high: Ints, open: Bools, miss: Bools) -> tuple[Ints, Ints]:
+def _fewest(supply: Ints, low: Ints, high: Ints, eligible: Bools, miss: Bools) -> tuple[Ints, Ints]:
     """Amounts (I, J) with fewest misses, and the columns' prices (J,)."""
-    table = fewest_misses(supply, low, high, open, miss) if open.size > min_cost_flow.DENSE_CELLS_MAX else None
+    table = fewest_misses(supply, low, high, eligible, miss) if eligible.size > min_cost_flow.DENSE_CELLS_MAX else None
     if table is None:
-        table = _sure(feasible_flow(supply, low, high, open, open & ~miss))
-    return min_cost(table, miss, open, low, high)
+        table = _sure(feasible_flow(supply, low, high, eligible, eligible & ~miss))
+    return min_cost(table, miss, eligible, low, high)
 
 
 def _sure(table: Ints | None) -> Ints:

@@ -1,6 +1,6 @@
 """A feasible flow from rows to columns with room: straight in, then along augmenting paths; or the cut that forbids it.
 
-The problem: place the units of I rows in J columns, each row in the columns that are open to it, with column sums
+The problem: place the units of I rows in J columns, each row in the columns that are eligible to it, with column sums
 between bounds. Ford and Fulkerson's argument: a shortest path from a row with units left to a column with room,
 through rows that can give way, adds units and never lowers a column's sum; where no path is left, what the search
 reached is a minimum cut, and those rows fit nowhere but in those full columns. ``fair_loads`` parts the problem
@@ -17,7 +17,7 @@ from apportion.arrays import Bools, Ints
 class Transport:
     """A table being filled: rows of like partitions go into columns of like members.
 
-    open
+    eligible
         (I, J) whether a unit of row i may stand in column j.
     flow
         (I, J) units that stand there; ``left`` (I,) those that stand nowhere yet; ``held`` (J,) the columns' sums.
@@ -25,20 +25,20 @@ class Transport:
         After a search that found no room: what it reached. Reached columns are full of units that fit nowhere else.
     """
 
-    def __init__(self, supply: Ints, open: Bools) -> None:
-        self.open = open
-        self.flow = np.zeros(open.shape, dtype=np.int64)
+    def __init__(self, supply: Ints, eligible: Bools) -> None:
+        self.eligible = eligible
+        self.flow = np.zeros(eligible.shape, dtype=np.int64)
         self.left = supply.copy()
-        self.held = np.zeros(open.shape[1], dtype=np.int64)
-        self.rows = np.zeros(open.shape[0], dtype=np.bool_)
-        self.columns = np.zeros(open.shape[1], dtype=np.bool_)
+        self.held = np.zeros(eligible.shape[1], dtype=np.int64)
+        self.rows = np.zeros(eligible.shape[0], dtype=np.bool_)
+        self.columns = np.zeros(eligible.shape[1], dtype=np.bool_)
 
-    def pour(self, cap: Ints, open: Bools) -> None:
-        """Put units straight into open columns up to ``cap`` (J,), narrow rows first, displacing none."""
-        for i in np.argsort(open.sum(axis=1), kind="stable").tolist():
+    def pour(self, cap: Ints, eligible: Bools) -> None:
+        """Put units straight into eligible columns up to ``cap`` (J,), narrow rows first, displacing none."""
+        for i in np.argsort(eligible.sum(axis=1), kind="stable").tolist():
             if not self.left[i]:
                 continue
-            columns = np.flatnonzero(open[i] & (self.held < cap))
+            columns = np.flatnonzero(eligible[i] & (self.held < cap))
             room = cap[columns] - self.held[columns]
             before = np.cumsum(room) - room
             take = np.minimum(room, np.maximum(self.left[i] - before, 0))
@@ -51,7 +51,7 @@ class Transport:
 
         No column's sum ever falls, so what was full stays full.
         """
-        self.pour(cap, self.open)
+        self.pour(cap, self.eligible)
         while self.left.any():
             ends = self._search(cap)
             if not len(ends):
@@ -67,7 +67,7 @@ class Transport:
         self._column_from = np.full(len(columns), -1)
         fresh = np.flatnonzero(rows)
         while len(fresh):
-            steps = self.open[fresh] & ~columns
+            steps = self.eligible[fresh] & ~columns
             reached = np.flatnonzero(steps.any(axis=0))
             if not len(reached):
                 break
@@ -104,17 +104,17 @@ class Transport:
         self.held[end] += amount
 
 
-def feasible_flow(supply: Ints, low: Ints, high: Ints, open: Bools, better: Bools | None = None) -> Ints | None:
+def feasible_flow(supply: Ints, low: Ints, high: Ints, eligible: Bools, better: Bools | None = None) -> Ints | None:
     """Amounts (I, J) that place all units with column sums from ``low`` to ``high``; None where there are none.
 
     better
         (I, J) cells to fill first, if given; a start only, not a promise.
     """
-    if open.size == 1:
+    if eligible.size == 1:
         total = int(supply[0])
-        fits = bool(open[0, 0]) or not total
+        fits = bool(eligible[0, 0]) or not total
         return supply.reshape(1, 1).copy() if fits and low[0] <= total <= high[0] else None
-    filling = Transport(supply, open)
+    filling = Transport(supply, eligible)
     for cap in (low, high):
         if better is not None:
             filling.pour(cap, better)
@@ -125,7 +125,7 @@ def feasible_flow(supply: Ints, low: Ints, high: Ints, open: Bools, better: Bool
     return filling.flow
 
 
-def release(table: Ints, supply: Ints, low: Ints, high: Ints, open: Bools) -> Ints:
+def release(table: Ints, supply: Ints, low: Ints, high: Ints, eligible: Bools) -> Ints:
     """(I, J) how many of the units in ``table`` may stay so that all of ``supply`` can be placed.
 
     table
@@ -133,7 +133,7 @@ def release(table: Ints, supply: Ints, low: Ints, high: Ints, open: Bools) -> In
     low, high
         (J,) bounds of the columns' sums. Units are given up only where a path needs their place.
     """
-    filling = Transport(supply - table.sum(axis=1), open)
+    filling = Transport(supply - table.sum(axis=1), eligible)
     filling.flow, filling.held = table.copy(), table.sum(axis=0)
     filling.fill(low)
     filling.fill(high)

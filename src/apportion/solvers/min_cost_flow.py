@@ -61,12 +61,12 @@ def _sure_flow(tail: Ints, head: Ints, capacity: Ints, cost: Ints, supply: Ints)
     return flows
 
 
-def fewest_misses(supply: Ints, low: Ints, high: Ints, open: Bools, miss: Bools) -> Ints | None:
+def fewest_misses(supply: Ints, low: Ints, high: Ints, eligible: Bools, miss: Bools) -> Ints | None:
     """Amounts (I, J) with column sums from ``low`` to ``high`` (J,) and fewest misses; None without OR-tools."""
     if solver() is None:
         return None
-    rows, columns = open.shape
-    i, j = np.nonzero(open & (supply > 0)[:, None])
+    rows, columns = eligible.shape
+    i, j = np.nonzero(eligible & (supply > 0)[:, None])
     node = rows + np.arange(columns)
     needs = np.concatenate([supply, -low, [int(low.sum()) - int(supply.sum())]])
     flows = _sure_flow(
@@ -76,7 +76,7 @@ def fewest_misses(supply: Ints, low: Ints, high: Ints, open: Bools, miss: Bools)
         np.concatenate([miss[i, j], np.zeros(columns)]).astype(np.int64),
         needs,
     )
-    table = np.zeros(open.shape, dtype=np.int64)
+    table = np.zeros(eligible.shape, dtype=np.int64)
     table[i, j] = flows[: len(i)]
     return table
 
@@ -91,11 +91,11 @@ class Claimed:
 
 
 def retained(
-    supply: Ints, claimed: Claimed, open: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
+    supply: Ints, claimed: Claimed, eligible: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
 ) -> Ints | None:
     """(X,) how many of each kind of claim stay in a plan that keeps most; None for a large group without OR-tools.
 
-    supply, open, miss
+    supply, eligible, miss
         (I,) partitions of each row; (I, J) cells allowed; (I, J) misses, which count after claims, if given.
     column, low, high
         (M,) of each member its column and the bounds of its load.
@@ -105,22 +105,22 @@ def retained(
     """
     cells = (len(claimed.row) + len(supply)) * len(column)
     if cells <= SMALL_TABLE_CELLS:
-        return _kept_by_table(supply, claimed, open, miss, column, low, high)
+        return _kept_by_table(supply, claimed, eligible, miss, column, low, high)
     if solver() is None:
-        return _kept_by_table(supply, claimed, open, miss, column, low, high) if cells <= TABLE_CELLS_MAX else None
-    network = _Network(supply, claimed, open, miss, column, low, high)
+        return _kept_by_table(supply, claimed, eligible, miss, column, low, high) if cells <= TABLE_CELLS_MAX else None
+    network = _Network(supply, claimed, eligible, miss, column, low, high)
     flows = _sure_flow(network.tail, network.head, network.capacity, network.cost, network.supply)
     return flows[: len(claimed.row)]
 
 
 def _kept_by_table(
-    supply: Ints, claimed: Claimed, open: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
+    supply: Ints, claimed: Claimed, eligible: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
 ) -> Ints:
     """The same by exchanges in a table: kinds of claims, then the unclaimed of each row, by members."""
     kinds = np.arange(len(claimed.row))
     row = np.concatenate([claimed.row, np.arange(len(supply))])
     free = supply - np.bincount(claimed.row, claimed.count, len(supply)).astype(np.int64)
-    allowed = open[:, column][row]
+    allowed = eligible[:, column][row]
     home = np.zeros(allowed.shape, dtype=np.bool_)
     home[kinds, claimed.member] = True
     cost = np.ones(allowed.shape, dtype=np.int64) if miss is None else miss[:, column][row] + (2 * len(row) + 1)
@@ -134,19 +134,19 @@ def _kept_by_table(
 
 
 class _Network:
-    """The arcs of the flow: claims first, then open cells, columns to members, members to the sink."""
+    """The arcs of the flow: claims first, then eligible cells, columns to members, members to the sink."""
 
     def __init__(
-        self, supply: Ints, claimed: Claimed, open: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
+        self, supply: Ints, claimed: Claimed, eligible: Bools, miss: Bools | None, column: Ints, low: Ints, high: Ints
     ) -> None:
-        rows, columns = open.shape
+        rows, columns = eligible.shape
         people = distinct(claimed.member)
         sink = rows + columns + len(people)
         node = rows + columns + np.searchsorted(people, claimed.member)
-        i, j = np.nonzero(open & (supply > 0)[:, None])
+        i, j = np.nonzero(eligible & (supply > 0)[:, None])
         # One exchange passes a row at most once, and so changes the misses by 2 a row at most.
         move = 1 if miss is None else 2 * rows + 1
-        near = np.zeros(open.shape, dtype=np.int64) if miss is None else miss.astype(np.int64)
+        near = np.zeros(eligible.shape, dtype=np.int64) if miss is None else miss.astype(np.int64)
         alone = np.ones(len(column), dtype=np.bool_)
         alone[people] = False
         column_low = np.bincount(column[alone], low[alone], columns).astype(np.int64)

@@ -16,20 +16,20 @@ def problem_of(group: Group, with_racks: bool, by_topic: bool = False) -> Proble
     by_topic
         Whether the topics that the same members want are rows of their own nevertheless.
     """
-    row, open = _topic_rows(group, by_topic)
+    row, eligible = _topic_rows(group, by_topic)
     column, miss, racks_known = group.subscription_of, None, True
     if not (group.capacity == group.capacity[:1]).all():
         _, like = np.unique(group.capacity, return_inverse=True)
         kinds, column = np.unique(column * (int(like.max()) + 1) + like, return_inverse=True)
-        open = open[:, kinds // (int(like.max()) + 1)]
+        eligible = eligible[:, kinds // (int(like.max()) + 1)]
     if with_racks:
-        row, column, open, miss, racks_known = _rack_cells(group, row, column, open)
+        row, column, eligible, miss, racks_known = _rack_cells(group, row, column, eligible)
     contested = None
     if len(group.claims.member):
         contested = np.zeros(group.P, dtype=np.bool_)
         contested[group.claims.partition] = True
     return Problem(
-        row, column, open, miss, group.owner, contested, group.topic_of, group.number, group.capacity, racks_known
+        row, column, eligible, miss, group.owner, contested, group.topic_of, group.number, group.capacity, racks_known
     )
 
 
@@ -49,26 +49,26 @@ def _topic_rows(group: Group, by_topic: bool) -> tuple[Ints, Bools]:
     _, first, kind = np.unique(
         packed.view(np.dtype((np.void, packed.shape[1]))).ravel(), return_index=True, return_inverse=True
     )
-    open = wants[first]
-    wanted = open.any(axis=1)
+    eligible = wants[first]
+    wanted = eligible.any(axis=1)
     number = np.cumsum(wanted) - 1
     number[~wanted] = -1
-    return np.repeat(number[kind], np.diff(group.start)), open[wanted]
+    return np.repeat(number[kind], np.diff(group.start)), eligible[wanted]
 
 
-def _rack_cells(group: Group, row: Ints, column: Ints, open: Bools) -> tuple[Ints, Ints, Bools, Bools | None, bool]:
+def _rack_cells(group: Group, row: Ints, column: Ints, eligible: Bools) -> tuple[Ints, Ints, Bools, Bools | None, bool]:
     """Rows, columns and cells told apart by racks too, the cells that miss one, and True; as they were if too many."""
     racks = group.racks
     if racks is None:
-        return row, column, open, None, True
+        return row, column, eligible, None, True
     sets, places = len(racks.sets) + 1, len(racks.names) + 1
     rows, new_row = _kinds(np.where(row >= 0, row * sets + racks.set_of + 1, NOBODY))
     columns, new_column = _kinds(column * places + racks.of_member + 1)
     if max(len(rows) * len(columns), len(racks.sets) * len(racks.names)) > CELLS:
-        return row, column, open, None, False
-    open = open[rows // sets][:, columns // places]
-    miss = misses(racks.near, columns % places - 1, rows % sets - 1) & open
-    return new_row, new_column, open, miss if miss.any() else None, True
+        return row, column, eligible, None, False
+    eligible = eligible[rows // sets][:, columns // places]
+    miss = misses(racks.near, columns % places - 1, rows % sets - 1) & eligible
+    return new_row, new_column, eligible, miss if miss.any() else None, True
 
 
 def _kinds(key: Ints) -> tuple[Ints, Ints]:

@@ -24,7 +24,7 @@ class Problem:
 
     row, column
         (P,) each partition's row, -1 where nobody wants it; (M,) each member's column.
-    open, miss
+    eligible, miss
         (I, J) whether the column's members want the row; whether they have no replica near (None: nothing misses).
     claim
         (P,) whose claim stands, -1 nobody's.
@@ -42,7 +42,7 @@ class Problem:
 
     row: Ints
     column: Ints
-    open: Bools
+    eligible: Bools
     miss: Bools | None
     claim: Ints
     contested: Bools | None
@@ -83,7 +83,7 @@ class OptimalFace:
 
     column, low, high
         (M,) each member's column; the fewest and most partitions that it gets.
-    open
+    eligible
         (I, J) cells where partitions stand in some of these plans.
     cost
         (I, J) cells that miss a rack, where misses are still to be minimised.
@@ -94,6 +94,6 @@ class OptimalFace:
     column: Ints
     low: Ints
     high: Ints
-    open: Bools
+    eligible: Bools
     cost: Bools | None
     part: Ints

@@ -170,7 +170,11 @@ def _solve(group: Group, order: tuple[str, ...], spread: bool = False) -> tuple[
     """
     asked = replace(problem_of(group, "racks" in order), spread=spread)
     if asked.racks_told:
-        if asked.miss is None or asked.open.size <= min_cost_flow.DENSE_CELLS_MAX or min_cost_flow.solver() is not None:
+        if (
+            asked.miss is None
+            or asked.eligible.size <= min_cost_flow.DENSE_CELLS_MAX
+            or min_cost_flow.solver() is not None
+        ):
             return solve(asked, order)
         asked = replace(problem_of(group, False), spread=spread)
     owner, shown = solve(asked, tuple(goal for goal in order if goal != "racks"))

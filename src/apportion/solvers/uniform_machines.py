@@ -91,7 +91,7 @@ def _fair_counts(machines: Machines) -> Ints:
     kinds, members = machines.may.shape
     supply, one = np.bincount(machines.kind, minlength=kinds), np.ones(members, dtype=np.int64)
     fair = fair_loads(supply, machines.may, one, one - 1, machines.unit)
-    table = feasible_flow(supply, fair.low, fair.high, fair.open)
+    table = feasible_flow(supply, fair.low, fair.high, fair.eligible)
     if table is None:
         raise ArithmeticError("no plan fits the loads that were shown to be fair; please report this group")
     return table

@@ -63,7 +63,7 @@ class Origin:
 class Bronze(Protocol):
     """A dump while a capture writes to it, and nobody else."""
 
-    place: Location
+    location: Location
 
     def origin(self) -> Origin | None:
         """Whose records these are; None where no capture has begun."""
@@ -124,7 +124,7 @@ class FolderBronze:
     """Plain files of a local folder; each appears whole, and is on the disk before Spark is told that it is there."""
 
     def __init__(self, location: Location, staging: Path) -> None:
-        self.place, self._folder, self._staging = location, location.folder, staging
+        self.location, self._folder, self._staging = location, location.folder, staging
 
     def origin(self) -> Origin | None:
         """What ``capture.json`` says."""
@@ -267,7 +267,7 @@ class LakeBronze:
     def __init__(
         self, spark: SparkSession, location: Location, tables: lake.Tables, checkpoint: str, mine: lock.Held
     ) -> None:
-        self.place, self._spark, self._tables = location, spark, tables
+        self.location, self._spark, self._tables = location, spark, tables
         self._checkpoint, self._lock = checkpoint, mine
         self._records, self._ends, self._topics = (
             lake.bronze(location, name)[1] for name in ("records", "ends", "topics")
@@ -278,7 +278,7 @@ class LakeBronze:
     def origin(self) -> Origin | None:
         """What the first capture wrote."""
         text = lake.Manifest.read(self._spark, self._tables, CAPTURE).texts.get(_ORIGIN)
-        return None if text is None else _origin_of(f"{self.place}: {_ORIGIN}", text)
+        return None if text is None else _origin_of(f"{self.location}: {_ORIGIN}", text)
 
     def begin(self, origin: Origin) -> None:
         """Keep it beside the tables."""

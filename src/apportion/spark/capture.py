@@ -124,7 +124,7 @@ def _settle_origin(kept: Bronze, origin: Origin) -> None:
     if recorded is None:
         if kept.holds_records() or kept.has_checkpoint():
             raise BadInput(
-                str(kept.place), "records, but no capture.json", "an empty place, or one that a capture made"
+                str(kept.location), "records, but no capture.json", "an empty place, or one that a capture made"
             )
         kept.begin(origin)
         return
@@ -135,9 +135,9 @@ def _settle_origin(kept: Bronze, origin: Origin) -> None:
         ("source", recorded.source, origin.source),
     ):
         if was != now:
-            raise BadInput(f"{kept.place}: {name}", f"{was} when the capture began", f"{now}, as it is now{hint}")
+            raise BadInput(f"{kept.location}: {name}", f"{was} when the capture began", f"{now}, as it is now{hint}")
     if kept.holds_records() and not kept.has_checkpoint():
-        raise BadInput(f"{kept.place}: checkpoint", "nothing", "the checkpoint of the records that are there")
+        raise BadInput(f"{kept.location}: checkpoint", "nothing", "the checkpoint of the records that are there")
 
 
 def _lost(location: Location | Path, ends: list[cluster.LogEnds], old: dict[int, int]) -> int:

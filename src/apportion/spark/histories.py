@@ -110,9 +110,9 @@ def _habits(commits: DataFrame, marks: DataFrame) -> DataFrame:
 def topic_names(commits: DataFrame, topics: DataFrame) -> DataFrame:
     """(topic_id, topic): ids named by the topics that are there, else by commits that carried the id."""
     known = topics.where("topic_id is not null").select("topic_id", "topic", F.lit(1).alias("sure"))
-    told = commits.where("topic_id is not null").select("topic_id", "topic", F.lit(0).alias("sure"))
+    named = commits.where("topic_id is not null").select("topic_id", "topic", F.lit(0).alias("sure"))
     best = F.max_by("topic", F.struct("sure", "topic")).alias("topic")
-    return known.unionByName(told).groupBy("topic_id").agg(best)
+    return known.unionByName(named).groupBy("topic_id").agg(best)
 
 
 def spoken_ids(epochs: DataFrame) -> DataFrame:

@@ -106,10 +106,10 @@ def look(source: Dump, asked: State, before: State | None) -> tuple[State, News 
     """
     if before is None:
         return _all(source, asked), None, "the last build left no word of what it had read"
-    for name, what in (("version", "another version made them"), ("settings", "the settings changed"),
+    for name, reason in (("version", "another version made them"), ("settings", "the settings changed"),
                        ("dump", "they were made from another dump")):  # fmt: skip
         if getattr(before, name) != getattr(asked, name):
-            return _all(source, asked), None, what
+            return _all(source, asked), None, reason
     read = {int(partition): offset for partition, offset in before.read.items()}
     now, old = _records(source.records, read)
     if (old.records, old.records_sum) != (before.records, before.records_sum):
@@ -224,8 +224,8 @@ class Update:
     def table(self, name: str) -> DataFrame:
         """A table as it is, or as it will be once it was written here."""
         if name not in self._tables:
-            found = self.sink.read(name)
-            self._tables[name] = self._empty(name) if found is None else found
+            rows = self.sink.read(name)
+            self._tables[name] = self._empty(name) if rows is None else rows
         return self._tables[name]
 
     def _empty(self, name: str) -> DataFrame:
@@ -278,13 +278,13 @@ class Update:
         if stats.light:
             roomy = session.by_rows(self.spark)
             committed = decode.deduplicate(self.source.records_in(roomy).where(behind(read)), stats)
-        made = {
+        fresh = {
             "silver/commits": decode.commits(committed),
             "silver/generations": decode.generations(records),
             "silver/epochs": decode.epochs(records),
             "silver/rejects": decode.rejects(records),
         }
-        self.new = {name: _kept(rows) for name, rows in made.items()}
+        self.new = {name: _kept(rows) for name, rows in fresh.items()}
         commits, generations, epochs, _ = self.new.values()
         counts = decode.counts(commits, generations, epochs, records)
         for name, rows in self.new.items():

@@ -156,18 +156,18 @@ def run(
     from apportion.spark import errors, session
     from apportion.spark.location import form_of, locate
 
-    origin, place = locate(dump), locate(out)
-    chosen = form_of(place, form)
+    origin, target = locate(dump), locate(out)
+    chosen = form_of(target, form)
     properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
     with errors.plainly(origin.root):
         source = capturing.chosen_source(source, origin)
         with connect(bootstrap, properties):
             progress("starting Spark")
-    needs = session.wanted(origin, place, chosen)
+    needs = session.wanted(origin, target, chosen)
     with session.session(spark, quick=False, kafka=source == "connector", **needs) as running:
 
         def once() -> Captured:
-            kept = form_of(origin, form if origin.kind == place.kind else None)
+            kept = form_of(origin, form if origin.kind == target.kind else None)
             with errors.plainly(origin.root):
                 return capturing.capture_once(running, bootstrap, origin, properties, source, progress, form=kept)
 
@@ -338,7 +338,7 @@ def _build(
     sink: Sink,
     source: Dump,
     rules: Mapping[str, Any],
-    told: str,
+    dump_json: str,
     full: bool,
     progress: Progress,
 ) -> Built:
@@ -349,7 +349,7 @@ def _build(
     from apportion.spark import incremental
 
     strategies = sorted(known()) if rules.get("assignors") is None else rules["assignors"]
-    asked = incremental.State(f"{__version__}, {incremental.RULES}", {**rules, "assignors": strategies}, told)
+    asked = incremental.State(f"{__version__}, {incremental.RULES}", {**rules, "assignors": strategies}, dump_json)
     before = incremental.State.from_text(sink.text(incremental.STATE))
     state, news, why = incremental.look(source, asked, before)
     if full:
@@ -369,7 +369,7 @@ def _build(
         built = Built(source.count, {}, [], "", news.new_records, *touched)
     if state != before or why:
         sink.keep(incremental.STATE, state.to_text())
-        sink.keep(tables.SOURCE, told)
+        sink.keep(tables.SOURCE, dump_json)
     sink.publish()
     return built
 
@@ -476,14 +476,14 @@ def status(where: Path | str, *, spark: SparkSession | None = None) -> list[Tabl
     return [_status(folder / name, name) for name in names]
 
 
-def _status(place: Path, name: str) -> TableStatus:
+def _status(folder: Path, name: str) -> TableStatus:
     import pyarrow.parquet as pq
 
     from apportion.inputs import parquet
     from apportion.spark import errors
 
-    files = [file for file in parquet.files(place) if file.parent == place]
-    with errors.plainly(place):
+    files = [file for file in parquet.files(folder) if file.parent == folder]
+    with errors.plainly(folder):
         footers = [pq.read_metadata(file) for file in files]
     column = "timestamp" if name == "records" else "at"
     times = [time for footer in footers if (time := _newest(footer, column)) is not None]

@@ -29,7 +29,7 @@ def ends_now(ends: DataFrame, topics: DataFrame) -> DataFrame:
     sample = F.struct(millis("at").alias("at_ms"), F.col("end"))
     logs = ends.select(*_PLACE, F.col("at"), row.alias("row"), sample.alias("sample"))
     described = topics.select(*_PLACE, "topic_id", "racks")
-    found = (
+    joined = (
         logs.unionByName(described, allowMissingColumns=True)
         .groupBy(*_PLACE)
         .agg(
@@ -38,7 +38,7 @@ def ends_now(ends: DataFrame, topics: DataFrame) -> DataFrame:
         )
     )  # fmt: skip
     newest = F.slice("samples", F.greatest(F.size("samples") - SAMPLES + 1, F.lit(1)), SAMPLES)
-    return found.select(
+    return joined.select(
         *_PLACE, "topic_id", "racks", "now.begin", "now.end", "now.last_stable", F.col("now.at").alias("sampled_at"),
         F.when(F.size("samples") > 1, newest).otherwise(F.slice("samples", 1, 0)).alias("samples"),
     )  # fmt: skip

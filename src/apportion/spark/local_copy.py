@@ -68,5 +68,5 @@ def _dump(spark: SparkSession, location: Location, folder: Path) -> None:
 def _write(rows: DataFrame, table: TableSchema, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     columns = [field for field in arrow_schema(table) if field.name in rows.columns]
-    found = rows.select(*[sql.col(f"`{field.name}`") for field in columns]).toArrow()
-    pq.write_table(found.cast(pa.schema(columns)), file)
+    copied = rows.select(*[sql.col(f"`{field.name}`") for field in columns]).toArrow()
+    pq.write_table(copied.cast(pa.schema(columns)), file)

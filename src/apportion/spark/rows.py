@@ -53,9 +53,9 @@ def commit_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows of ``silver/commits``: a column at a time, and one by one where that is not sure of itself."""
     keys, values = column(batch["key"]), column(batch["value"])
     columns = decode_commits(keys, values)
-    decoded = np.flatnonzero(columns.done)
+    decoded = np.flatnonzero(columns.decoded)
     fast = _commit_columns(batch, keys, values, columns, decoded)
-    rest = np.flatnonzero(~columns.done)
+    rest = np.flatnonzero(~columns.decoded)
     if not rest.size:
         return fast
     slow, slow_rows = _commits_one_by_one(batch, rest)
@@ -72,7 +72,7 @@ def plain_commit_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 def not_done(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Rows that the fast decoder of commits leaves to the plain one."""
     columns = decode_commits(column(batch["key"]), column(batch["value"]))
-    return np.flatnonzero(~columns.done)
+    return np.flatnonzero(~columns.decoded)
 
 
 def column(array: pa.Array) -> Column:
@@ -92,39 +92,39 @@ def column(array: pa.Array) -> Column:
 
 
 def _commit_columns(
-    batch: pa.RecordBatch, keys: Column, values: Column, found: CommitColumns, rows: np.ndarray[Any, Any]
+    batch: pa.RecordBatch, keys: Column, values: Column, columns: CommitColumns, rows: np.ndarray[Any, Any]
 ) -> pa.RecordBatch:
     whole = rows.size == batch.num_rows
 
     def pick(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return array if whole else array[rows]
 
-    tombstone = pick(found.tombstone)
+    tombstone = pick(columns.tombstone)
     stands = ~tombstone
     key_type = np.ones(rows.size, np.int32)
     record = batch if whole else batch.take(pa.array(rows))
-    commit_time = pick(found.commit_time)
-    expire_time = pick(found.expire_time)
-    epoch = pick(found.leader_epoch)
-    id_at = pick(found.topic_id_at)
-    columns = {
-        "group": _text(keys, pick(found.group_at), pick(found.group_size)),
-        "topic": _text(keys, pick(found.topic_at), pick(found.topic_size)),
-        "partition": pa.array(pick(found.partition)),
-        "committed": _numbers(pick(found.committed), stands),
+    commit_time = pick(columns.commit_time)
+    expire_time = pick(columns.expire_time)
+    epoch = pick(columns.leader_epoch)
+    id_at = pick(columns.topic_id_at)
+    table = {
+        "group": _text(keys, pick(columns.group_at), pick(columns.group_size)),
+        "topic": _text(keys, pick(columns.topic_at), pick(columns.topic_size)),
+        "partition": pa.array(pick(columns.partition)),
+        "committed": _numbers(pick(columns.committed), stands),
         "leader_epoch": _numbers(epoch, stands & (epoch != -1)),
-        "metadata": _text(values, pick(found.metadata_at), pick(found.metadata_size), stands),
+        "metadata": _text(values, pick(columns.metadata_at), pick(columns.metadata_size), stands),
         "commit_time": _times(commit_time, stands),
         "expire_time": _times(expire_time, stands & (expire_time != -1)),
         "topic_id": _topic_ids(values, id_at, stands & (id_at >= 0)),
         "tombstone": pa.array(tombstone),
-        "value_version": _numbers(pick(found.value_version), stands),
+        "value_version": _numbers(pick(columns.value_version), stands),
         "source_partition": record["partition"],
         "source_offset": record["offset"],
         "at": record["timestamp"],
         "key_type": pa.array(key_type),
     }
-    return _as("silver/commits", columns)
+    return _as("silver/commits", table)
 
 
 def _numbers(values: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Array:
@@ -142,12 +142,12 @@ def _text(
     mask = None if valid is None or valid.all() else pa.array(valid).buffers()[1]
     if not size.any():
         return pa.StringArray.from_buffers(at.size, pa.py_buffer(bytes(4 * at.size + 4)), pa.py_buffer(b""), mask)
-    views = text_views(source.data, at, size) if _casts_views() else None
+    views = text_views(source.octets, at, size) if _casts_views() else None
     if views is not None:
         # Arrow copies texts out of views at half the price of gathering them byte by byte here.
-        buffers = [mask, pa.py_buffer(views), pa.py_buffer(source.data)]
+        buffers = [mask, pa.py_buffer(views), pa.py_buffer(source.octets)]
         return pa.Array.from_buffers(pa.string_view(), at.size, buffers).cast(pa.string())
-    offsets, octets = packed(source.data, at, size)
+    offsets, octets = packed(source.octets, at, size)
     return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(octets), mask)
 
 
@@ -166,7 +166,7 @@ def _topic_ids(values: Column, at: np.ndarray[Any, Any], valid: np.ndarray[Any, 
         return pa.nulls(at.size, pa.string())
     # Few topics in many commits: each id is written out once.
     mask = None if valid.all() else pa.array(valid).buffers()[1]
-    raw = pa.py_buffer(sixteens(values.data, np.where(valid, at, 0)))
+    raw = pa.py_buffer(sixteens(values.octets, np.where(valid, at, 0)))
     ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), at.size, [mask, raw]).dictionary_encode()
     distinct = np.frombuffer(ids.dictionary.buffers()[1], np.uint8)[: 16 * len(ids.dictionary)]
     letters = np.ascontiguousarray(topic_id_texts(distinct, np.arange(len(ids.dictionary)) * 16))

@@ -33,9 +33,9 @@ def verdicts(commits: DataFrame, lag: DataFrame, ends_now: DataFrame, allowed_la
     )
     samples = ends_now.select("topic", "partition", "samples")
     whole = judged.join(windows(commits), list(KEY), "inner").join(samples, ["topic", "partition"], "left")
-    told = whole.withColumn("lags", _lags_then()).withColumn("verdict", verdict(allowed_lag))
+    judged = whole.withColumn("lags", _lags_then()).withColumn("verdict", verdict(allowed_lag))
     first, last = (F.timestamp_millis(F.element_at("window", position)["at_ms"]) for position in (1, -1))
-    return told.select(
+    return judged.select(
         *KEY, "verdict", "lag", F.size("window").alias("window"), first.alias("first_commit"), last.alias("last_commit")
     )
 

@@ -95,7 +95,7 @@ def contract() -> dict[str, Any]:
 
 
 def _object(name: str, table: Table) -> dict[str, Any]:
-    keys = {column: place for place, column in enumerate(table.order, start=1)}
+    keys = {column: position for position, column in enumerate(table.order, start=1)}
     properties = []
     for column in table.columns.columns:
         key = {"primaryKey": True, "primaryKeyPosition": keys[column.name]} if column.name in keys else {}
@@ -143,16 +143,16 @@ def sources() -> dict[str, Any]:
 
 
 def _source(name: str, table: Table) -> dict[str, Any]:
-    place = "{{ env_var('APPORTION_TABLES', 'tables') }}/" + name + "/*.parquet"
+    location = "{{ env_var('APPORTION_TABLES', 'tables') }}/" + name + "/*.parquet"
     columns = []
     for column in table.columns.columns:
-        told = f"{column.comment}; null: {column.null}" if column.null else column.comment
+        description = f"{column.comment}; null: {column.null}" if column.null else column.comment
         tests = {} if column.null else {"data_tests": ["not_null"]}
-        columns.append({"name": column.name, "description": told, "data_type": sql_type(column.kind), **tests})
+        columns.append({"name": column.name, "description": description, "data_type": sql_type(column.kind), **tests})
     return {
         "name": name.replace("/", "_"),
         "description": f"One row: {table.rows}.",
-        "config": {"meta": {"external_location": place}},
+        "config": {"meta": {"external_location": location}},
         "columns": columns,
     }
 

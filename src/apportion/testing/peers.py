@@ -135,16 +135,16 @@ class JavaCodec(Peer):
 
     main_class = "Codec"
 
-    def decode(self, what: str, data: bytes) -> Json:
+    def decode(self, kind: str, octets: bytes) -> Json:
         """``{"version": ..., "json": ...}`` of a ``subscription``, an ``assignment``; ``sticky`` has no version."""
-        return self.ask({"do": "decode", "what": what, "hex": data.hex()})
+        return self.ask({"do": "decode", "what": kind, "hex": octets.hex()})
 
-    def encode(self, what: str, body: Mapping[str, Any], version: int = 1) -> bytes:
+    def encode(self, kind: str, body: Mapping[str, Any], version: int = 1) -> bytes:
         """The bytes of a ``subscription`` or ``assignment`` with its version in front, or of ``sticky`` user data.
 
         ``sticky``: ``{"generation": 5, "partitions": {"clicks": [0]}}``, versions 0 and 1.
         """
-        answer = self.ask({"do": "encode", "what": what, "version": version, "json": body})
+        answer = self.ask({"do": "encode", "what": kind, "version": version, "json": body})
         return bytes.fromhex(answer["hex"])
 
     def decode_record(self, key: bytes, value: bytes | None) -> Json:

@@ -77,19 +77,19 @@ class _Names:
         names = [topics[t].encode() for t in used]
         self.size = np.zeros(len(topics), dtype=np.int64)
         self.size[used] = list(map(len, names))
-        self.place = np.zeros(len(topics), dtype=np.int64)
+        self.rank = np.zeros(len(topics), dtype=np.int64)
         """Each topic's place among the names of its size."""
         self.alike: dict[int, list[bytes]] = {}
         for t, name in zip(used, names, strict=True):
             alike = self.alike.setdefault(len(name), [])
-            self.place[t] = len(alike)
+            self.rank[t] = len(alike)
             alike.append(name)
         if self.size.max(initial=0) > MAX_STRING:
             raise ValueError(f"a topic's name of {self.size.max()} bytes; Kafka allows {MAX_STRING}")
 
     def write(self, out: NDArray[np.uint8], at: Ints, of_topic: Ints) -> None:
         """Put each part's name to its place, all names of one size together."""
-        size, position = self.size[of_topic], self.place[of_topic]
+        size, position = self.size[of_topic], self.rank[of_topic]
         for n, alike in self.alike.items():
             length = n.to_bytes(2, "big")
             names = np.frombuffer(length + length.join(alike), dtype=f"V{n + 2}")

@@ -28,22 +28,22 @@ _ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 class Column:
     """A column of N byte strings, as in Arrow's memory.
 
-    data
+    octets
         (bytes,) all of them, uint8.
     offsets
-        (N + 1,) int32 or int64; row n is ``data[offsets[n]:offsets[n + 1]]``. The first need not be 0.
+        (N + 1,) int32 or int64; row n is ``octets[offsets[n]:offsets[n + 1]]``. The first need not be 0.
     valid
         (N,) bool, False where the row is null; None where none is.
     """
 
-    data: Octets
+    octets: Octets
     offsets: NDArray[Any]
     valid: Bools | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CommitColumns:
-    """N rows decoded together; a row counts only where ``done``, the others are for ``coordinator.decode``.
+    """N rows decoded together; a row counts only where ``decoded``, the others are for ``coordinator.decode``.
 
     group_at, group_size, topic_at, topic_size
         (N,) slices of the keys' buffer, valid UTF-8.
@@ -55,8 +55,8 @@ class CommitColumns:
         (N,) -1 where there is none.
     topic_id_at
         (N,) where 16 bytes of id begin in the values' buffer; -1 where there is none.
-    tombstone, done
-        (N,) bool. Every row that is not done goes to the plain decoder, commits or not.
+    tombstone, decoded
+        (N,) bool. Every row that is not decoded goes to the plain decoder, commits or not.
     """
 
     group_at: Ints
@@ -73,7 +73,7 @@ class CommitColumns:
     topic_id_at: Ints
     value_version: NDArray[np.int32]
     tombstone: Bools
-    done: Bools
+    decoded: Bools
 
 
 def decode_commits(keys: Column, values: Column) -> CommitColumns:
@@ -97,7 +97,7 @@ def decode_commits(keys: Column, values: Column) -> CommitColumns:
         partition=partition,
         value_version=np.where(decoded & ~tombstone, version, 0).astype(np.int32),
         tombstone=tombstone,
-        done=decoded,
+        decoded=decoded,
         **out,
     )
     _leave_bad_text(key, decoded, group_at, group_size)
@@ -109,13 +109,13 @@ def decode_commits(keys: Column, values: Column) -> CommitColumns:
 class _Rows:
     """A column ready for reading: rows' bounds as int64, and views that give big-endian numbers at any byte."""
 
-    __slots__ = ("at", "data", "end", "i16", "i32", "i64", "valid")
+    __slots__ = ("at", "end", "i16", "i32", "i64", "octets", "valid")
 
     def __init__(self, column: Column) -> None:
-        octets = np.ascontiguousarray(column.data, dtype=np.uint8)
+        octets = np.ascontiguousarray(column.octets, dtype=np.uint8)
         if octets.size < _SPARE:
             octets = np.concatenate([octets, np.zeros(_SPARE - octets.size, np.uint8)])
-        self.data = octets
+        self.octets = octets
         offsets = np.asarray(column.offsets, dtype=np.int64)
         self.at, self.end = offsets[:-1], offsets[1:]
         self.valid = np.ones(self.at.size, np.bool_) if column.valid is None else np.asarray(column.valid, np.bool_)
@@ -183,7 +183,7 @@ def _values(value: _Rows, version: int, rows: Ints, out: dict[str, Any]) -> Bool
 
 def _compact_size(value: _Rows, at: Ints, ok: Bools) -> tuple[Ints, Ints, Bools]:
     """Where the text begins, its size, and where its length took one or two bytes and is no null."""
-    low, high = value.data[at].astype(np.int64), value.data[at + 1].astype(np.int64)
+    low, high = value.octets[at].astype(np.int64), value.octets[at + 1].astype(np.int64)
     two = low >= 0x80
     size = np.where(two, (low & 0x7F) | (high << 7), low) - 1
     return at + 1 + two, size, ok & (size >= 0) & ~(two & (high >= 0x80))
@@ -191,19 +191,19 @@ def _compact_size(value: _Rows, at: Ints, ok: Bools) -> tuple[Ints, Ints, Bools]
 
 def _topic_ids(value: _Rows, at: Ints, end: Ints, ok: Bools) -> tuple[Ints, Bools]:
     """(n,) where the id begins or -1, and where the tags are none, or one that is an id of 16 bytes."""
-    count = value.data[at]
+    count = value.octets[at]
     one = ok & (count == 1) & (end - at >= 19)
     here = np.where(one, at, 0)
-    one &= (value.data[here + 1] == 0) & (value.data[here + 2] == 16)
+    one &= (value.octets[here + 1] == 0) & (value.octets[here + 2] == 16)
     here = np.where(one, at, 0) + 3
     given = one & ((value.i64[here] != 0) | (value.i64[here + 8] != 0))
     return np.where(given, here, -1), ok & ((count == 0) | one)
 
 
 def _leave_bad_text(column: _Rows, decoded: Bools, at: Ints, size: Ints) -> None:
-    """Clear ``done`` where a slice is not UTF-8: Kafka reads that with replacements, and so does the plain decoder."""
+    """Clear ``decoded`` where a slice is not UTF-8: Kafka reads that with replacements, as the plain decoder does."""
     rows = np.flatnonzero(decoded & (size > 0))
-    octets = column.data
+    octets = column.octets
     if not rows.size or int(octets[column.at[0] : column.end[-1]].max()) < 0x80:
         return
     bounds = np.empty(2 * rows.size, np.int64)
