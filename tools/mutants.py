@@ -1,153 +1,222 @@
 """Let a mutation tester loose on the rooms where a wrong answer would look right: ``make mutants``.
 
-python -m tools.mutants [ROOM ...]     all rooms of ROOMS by default; figures go to tests/mutants.json
+python -m tools.mutants [--seed N] [--most N] [--again] [--word WORD] [ROOM ...]     all rooms by default
 
-mutmut changes one operator, number or name at a time in a copy of the sources and runs the room's tests on it. A mutant
-that no test notices survives; what survives for a reason stands in REASONS, by the function it is in.
+mutmut says what may be changed: one operator, number, name, constant or argument at a time. From each room a sample
+is drawn (all of a small room), and the room's quick tests are run on each mutant, those that reach the changed
+statement. A mutant is killed where a test fails, or runs on without end. What came of it stands in tests/mutants.json,
+survivors by file and line, each with its reason from tests/mutants-reasons.txt where it has one. ``--again`` tries only
+the survivors that the file lists and writes down those that are left; ``--word`` only functions with the word in
+``file function``, and only prints. Tests with a broker, Spark or a JVM are left out: too slow to be run on each mutant.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+from .mutating import reasons
+from .mutating.sites import Mutant, sites, sources, written
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "tests" / "mutants.json"
+REASONS = ROOT / "tests" / "mutants-reasons.txt"
+MOST = 200
+"""Mutants that are tried of one room."""
+SEED = 1
+TEST_SECONDS, MUTANT_SECONDS = 3.0, 20.0
+"""What one test, and all tests of one mutant, may cost; slower tests are not run on mutants."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """Files below ``src/apportion`` that are mutated, and the tests that must notice."""
+    """Files and folders below ``src/apportion`` that are mutated, and the tests that must notice."""
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
+    without: tuple[str, ...] = ()
 
 
 ROOMS = {
-    "history": Room(
-        ("history/cause.py", "history/rebalances.py", "history/replay.py", "history/steps.py", "history/lags.py"),
+    "wire": Room(
+        ("wire/",),
+        ("tests/wire", "tests/inputs/test_dump.py"),
+        ("tests/wire/test_against_kafka.py", "tests/wire/test_on_a_broker.py"),
+    ),
+    "model": Room(("model/",), ("tests/model", "tests/whatif", "tests/test_cases.py", "tests/cli/test_formats.py")),
+    "memory": Room(
+        ("user_data.py", "clients/joined_group.py"),
         (
-            "tests/history/test_rebalances.py",
-            "tests/history/test_replay.py",
-            "tests/history/test_rules_at_their_edges.py",
-            "tests/history/test_lags_and_verdicts.py",
-            "tests/history/test_task_groups.py",
+            "tests/clients/test_newest_claims.py",
+            "tests/clients/test_joined_group.py",
+            "tests/clients/test_capacity.py",
+            "tests/wire/test_readers.py",
         ),
     ),
-    "task-groups": Room(
-        (
-            "history/broker_assigned.py",
-            "history/streams_groups.py",
-            "history/share_groups.py",
-            "history/task_replay.py",
-        ),
-        ("tests/history/test_task_groups.py",),
+    "tasks": Room(("tasks/",), ("tests/tasks", "tests/test_cases.py")),
+    "history": Room(
+        ("history/",),
+        ("tests/history", "tests/rollouts"),
+        ("tests/history/test_predicted_live.py",),
+    ),
+    "assignors": Room(
+        ("assignors/",),
+        ("tests/assignors", "tests/test_cases.py"),
+        ("tests/assignors/test_against_java.py", "tests/assignors/test_broker_java.py"),
+    ),
+    "solvers": Room(
+        ("solvers/",),
+        ("tests/solvers", "tests/assignors", "tests/test_cases.py", "tests/tasks/test_place.py"),
+        ("tests/assignors/test_against_java.py", "tests/assignors/test_broker_java.py"),
     ),
     "policies": Room(
         ("policies.py",), ("tests/policies", "tests/cli/test_gate_limits.py", "tests/cli/test_saved_plans.py")
     ),
-    "measures": Room(("model/measures.py",), ("tests/model", "tests/policies", "tests/cli/test_formats.py")),
-    "memory": Room(
-        ("user_data.py", "clients/joined_group.py"),
-        ("tests/clients/test_newest_claims.py", "tests/wire/test_readers.py", "tests/clients/test_adapter.py"),
-    ),
-    "wire": Room(
-        ("wire/coordinator.py", "wire/share_streams.py", "wire/epochs.py", "wire/record_fields.py", "wire/taskdata.py"),
-        (
-            "tests/wire/test_coordinator.py",
-            "tests/wire/test_share_streams.py",
-            "tests/wire/test_smallest_member.py",
-            "tests/wire/test_taskdata.py",
-        ),
-    ),
-    "tasks": Room(
-        ("tasks/assignor.py", "tasks/application_state.py", "tasks/threads.py", "tasks/topology.py"),
-        ("tests/tasks/test_tasks.py", "tests/tasks/test_subscriptions.py", "tests/tasks/test_copies.py"),
-    ),
 }
 
-QUICK = ("not broker and not spark and not slow", "a_hundred_thousand", "five_thousand", "hostile_record")
-"""Which tests are run (by marker), and words of those that take too long to be run for each mutant."""
 
-
-def main(names: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the rooms, write the figures down, say them."""
-    figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
-    for name in names or ROOMS:
-        figures[name] = run(ROOMS[name])
-        found = figures[name]
-        print(f"{name}: {found['killed']} of {found['mutants']} killed ({found['percent']} %)", flush=True)
-        FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants")
+    parser.add_argument("rooms", nargs="*", metavar="ROOM")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--most", type=int, default=MOST)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--word", default="")
+    options = parser.parse_args(arguments)
+    for name in options.rooms or ROOMS:
+        earlier = written_down().get(name) if options.again else None
+        figures = run(name, options.seed, options.most, options.word, earlier)
+        say(name, figures)
+        if not options.word:
+            figures = {**written_down(), name: figures}
+            FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return 0
 
 
-def run(room: Room) -> dict[str, object]:
+def written_down() -> dict[str, Any]:
+    """What the file has, read anew each time: two runs may write it."""
+    return dict(json.loads(FIGURES.read_text(encoding="utf-8"))) if FIGURES.exists() else {}
+
+
+def run(name: str, seed: int, most: int, word: str, earlier: Mapping[str, Any] | None) -> dict[str, Any]:
     """The figures of one room."""
+    room = ROOMS[name]
+    files = sources(ROOT / "src" / "apportion", room.files)
+    count, mutants = drawn(files, seed, most, word, earlier)
     with tempfile.TemporaryDirectory() as temporary:
-        place = Path(temporary) / "project"
-        for name in ("src", "tests", "tools", "examples", "bench", "docs"):
-            shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
-        whole = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-        (place / "pyproject.toml").write_text(whole + settings(room), encoding="utf-8")
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        mutmut = [sys.executable, "-m", "mutmut"]
-        done = subprocess.run(
-            [*mutmut, "run", "--max-children", "2"],
-            cwd=place,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        listed = subprocess.run(
-            [*mutmut, "results", "--all", "true"],
-            cwd=place,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        states = [line.strip().rsplit(": ", 1) for line in listed.stdout.splitlines() if "__mutmut_" in line]
-    if not states:
-        raise SystemExit(f"mutmut made no mutants:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-    return summed([(name, state) for name, state in states])
-
-
-def settings(room: Room) -> str:
-    """What mutmut is told."""
-    marker, *words = QUICK
-    told = {
-        "source_paths": ["src"],
-        "only_mutate": [f"src/apportion/{file}" for file in room.files],
-        "also_copy": ["tools", "examples", "bench", "docs"],
-        "pytest_add_cli_args": ["-m", marker, "-k", " and ".join(f"not {word}" for word in words), "-p", "no:randomly"],
-        "pytest_add_cli_args_test_selection": list(room.tests),
-    }
-    return "\n[tool.mutmut]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in told.items())
-
-
-def summed(states: Sequence[tuple[str, str]]) -> dict[str, object]:
-    """Killed means noticed: a test failed, or ran on without end."""
-    count = Counter(state for _, state in states)
-    killed = count["killed"] + count["timeout"] + count["segfault"]
-    alive = Counter(name.rsplit("__mutmut_", 1)[0] for name, state in states if state in ("survived", "no tests"))
+        tree = Path(temporary) / "tree"
+        for folder in ("src", "tests", "tools", "examples", "bench", "docs"):
+            shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in ("pyproject.toml", "README.md", "Makefile", "mkdocs.yml", "CHANGELOG.md"):
+            shutil.copy(ROOT / file, tree / file)
+        lines = tried(room, files, mutants, tree)
+    about_tests = next(line for line in lines if "mutant" not in line)
+    state = {line["mutant"]: line["state"] for line in lines if "mutant" in line}
+    usable = [n for n in state if state[n] != "unusable"]
+    alive = [mutants[n] for n in usable if state[n] in ("survived", "no test")]
+    known = reasons.read(REASONS)
+    survivors = [survivor(mutant, known) for mutant in sorted(alive, key=lambda each: (each.file, each.line))]
+    tries = earlier["mutants"] if earlier else len(usable)
     return {
         "at": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "mutants": len(states),
-        "killed": killed,
-        "percent": round(100 * killed / len(states), 1),
-        "states": dict(sorted(count.items())),
-        "survivors": dict(sorted(alive.items())),
+        "seed": earlier["seed"] if earlier else seed,
+        "sites": count,
+        "mutants": tries,
+        "killed": tries - len(alive),
+        "percent": round(100 * (tries - len(alive)) / max(tries, 1), 1),
+        "tests": about_tests["tests"],
+        "tests not run": sorted({*about_tests["failed"], *about_tests["too slow"]}),
+        "survivors": survivors,
     }
+
+
+def drawn(
+    files: Sequence[str], seed: int, most: int, word: str, earlier: Mapping[str, Any] | None
+) -> tuple[int, list[Mutant]]:
+    """How many sites there are, and the sample of them, or those that an earlier run could not kill."""
+    text = {file: (ROOT / "src" / "apportion" / file).read_text(encoding="utf-8") for file in files}
+    every = [site for file in files for site in sites(file, text[file])]
+    wanted = {tuple(each[part] for part in ("file", "function", "was", "becomes")) for each in survivors_of(earlier)}
+    functions = {key[:2] for key in wanted}
+    mutants: list[Mutant] = []
+    for site in sorted(every, key=lambda site: site.turn(seed)):
+        if len(mutants) == most:
+            break
+        if word not in f"{site.file} {site.function}" or (earlier and (site.file, site.function) not in functions):
+            continue
+        mutant = written(site, text[site.file])
+        if mutant and (not earlier or mutant.key in wanted):
+            wanted.discard(mutant.key)
+            mutants.append(mutant)
+    return len(every), mutants
+
+
+def survivors_of(earlier: Mapping[str, Any] | None) -> Sequence[Mapping[str, str]]:
+    """What an earlier run could not kill."""
+    return earlier["survivors"] if earlier else ()
+
+
+def tried(room: Room, files: Sequence[str], mutants: Sequence[Mutant], tree: Path) -> list[dict[str, Any]]:
+    """One line on the tests, then one on each mutant."""
+    request, result = tree / "request.json", tree / "result.jsonl"
+    options = ["-m", "not broker and not spark and not slow", *(f"--ignore={name}" for name in room.without)]
+    wish = {
+        "source": str(tree / "src" / "apportion"),
+        "files": files,
+        "tests": room.tests,
+        "options": options,
+        "mutants": [asdict(mutant) for mutant in mutants],
+        "test_seconds": TEST_SECONDS,
+        "mutant_seconds": MUTANT_SECONDS,
+    }
+    request.write_text(json.dumps(wish), encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("APPORTION_")}
+    environment |= {"PYTHONPATH": str(tree / "src"), "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+    environment |= {"OPENBLAS_NUM_THREADS": "1"}
+    with (tree / "log").open("w+", encoding="utf-8") as log:
+        command = [sys.executable, "-m", "tools.mutating.runner", str(request), str(result)]
+        subprocess.run(command, cwd=tree, env=environment, stdout=log, stderr=log, check=False)
+        log.seek(0)
+        lines = [json.loads(line) for line in result.read_text().splitlines()] if result.exists() else []
+        if len(lines) <= len(mutants):
+            raise SystemExit(f"the tests could not be run on all mutants:\n{log.read()[-3000:]}")
+    return lines
+
+
+def survivor(mutant: Mutant, known: Mapping[reasons.Key, str]) -> dict[str, str]:
+    """One entry of the list: where, what, why."""
+    return {
+        "at": f"{mutant.file}:{mutant.line}",
+        "file": mutant.file,
+        "function": mutant.function,
+        "was": mutant.was,
+        "becomes": mutant.becomes,
+        "reason": reasons.reason(known, mutant.key),
+    }
+
+
+def say(name: str, room: Mapping[str, Any]) -> None:
+    """One line for the room, two for each survivor that has no reason."""
+    print(
+        f"{name}: {room['killed']} of {room['mutants']} killed ({room['percent']} %), of {room['sites']} sites",
+        flush=True,
+    )
+    for test in room["tests not run"]:
+        print(f"  not run: {test}", flush=True)
+    for each in room["survivors"]:
+        if not each["reason"]:
+            print(f"  {each['at']} {each['function']}\n    - {each['was']}\n    + {each['becomes']}", flush=True)
 
 
 if __name__ == "__main__":

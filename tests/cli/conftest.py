@@ -102,7 +102,7 @@ def run_apart(*args: str, stdin: bytes = b"", env: Mapping[str, str] | None = No
 def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No variable and no config file of whoever runs the tests."""
     for name in list(os.environ):
-        if name.startswith(SECRETS) and name not in ("APPORTION_REQUIRE_BROKER", "APPORTION_FUZZ"):
+        if name.startswith(SECRETS) and name != "APPORTION_REQUIRE_BROKER":
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 

@@ -70,12 +70,13 @@ def test_what_cannot_be_a_capacity_counts_as_one() -> None:
         b"x" + good,
         write_capacity(0),
         write_capacity(-3),
-        write_capacity(2_000_000),
+        write_capacity(1_000_000),
+        write_capacity(1_000_001),
         good + b"x",
     ]
     subscriptions = [write_subscription(Subscription(("t",), data)) for data in sent]
     columns = JoinedGroup([f"m{i}" for i in range(len(sent))], [None] * len(sent), subscriptions)
-    expected = [1, 1, 1, 9, 1, 1, 1, 1]
+    expected = [1, 1, 1, 9, 1, 1, 1_000_000, 1, 1]
     assert columns.columns(columns.memories(Stateless())).capacity.tolist() == expected
     assert [read_capacity(data) for data in sent] == expected
 

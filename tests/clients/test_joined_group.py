@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import struct
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from apportion.clients.topic_metadata import ClientMetadata, describe_topics
 from apportion.errors import UnreadableBytes
 from apportion.model.build import build, build_columns
 from apportion.model.group import Group
-from apportion.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
+from apportion.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec, codec_of
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 from apportion.wire.userdata import write_cooperative, write_failover, write_sticky, write_stream_join
@@ -217,3 +218,37 @@ def test_racks_by_broker_are_those_of_every_replica() -> None:
         assert {p: list(racks) for p, racks in view.racks(topic).items()} == expected
     assert view.partitions("nowhere") is None
     assert np.unique([len(racks) for racks in view.rack_lists()]).tolist() == [0, 1, 2]
+
+
+def test_a_part_that_claims_nothing_is_no_claim() -> None:
+    """Bytes of a member that names topics without partitions, first, between and last."""
+    parts = [
+        ("clicks", ()),
+        ("views", (2, 0)),
+        ("gone", ()),
+        ("\u0437\u0430\u043a\u0430\u0437\u044b", (3,)),
+        ("clicks", ()),
+    ]
+    owned = struct.pack(">i", len(parts)) + b"".join(
+        struct.pack(">h", len(name.encode())) + name.encode() + struct.pack(f">i{len(ids)}i", len(ids), *ids)
+        for name, ids in parts
+    )
+    raws = [struct.pack(">hi", 1, 0) + b"\xff\xff\xff\xff" + owned, write_subscription(Subscription(("views",)))]
+    joined = JoinedGroup(["a", "b"], [None, None], raws)
+    claims = joined.columns(joined.memories(Stateless())).claims({"clicks": 0, "views": 1})
+    assert (claims.member.tolist(), claims.topic.tolist(), claims.number.tolist()) == ([0, 0, 0], [1, 1, 2], [2, 0, 3])
+    assert list(claims.unknown) == ["\u0437\u0430\u043a\u0430\u0437\u044b"]
+
+
+def test_a_strategy_remembers_by_its_own_codec_else_as_kafka_does() -> None:
+    class Eager:
+        """No memory of its own."""
+
+    class Cooperative:
+        cooperative = True
+
+    class WithOwn:
+        cooperative = True
+        memory = Own()
+
+    assert [type(codec_of(kind())) for kind in (Eager, Cooperative, WithOwn)] == [InUserData, InSubscription, Own]

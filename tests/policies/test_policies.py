@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 import apportion
 from apportion.errors import BadInput
 from apportion.model.group_json import read_group
-from apportion.policies import Limits, breaches, facts_of_owners, facts_of_plan
+from apportion.model.plan_json import read_plan
+from apportion.policies import Limits, breaches, facts_of_owners, facts_of_plan, facts_of_saved
 
 # a has partitions 0 and 1 with a lag of 7, b has 2 with one of 1, nobody has 3; b's racks are never b's own.
 GROUP: dict[str, Any] = {
@@ -87,3 +89,16 @@ def test_a_share_is_told_to_four_places() -> None:
     members = {name: {"topics": ["t"], "owned": {"t": [p]}} for p, name in enumerate("abc")}
     facts = facts_of_owners(read_group({"topics": {"t": lags}, "members": members}))
     assert breaches({"max-lag-share": 0.1}, facts) == [{"policy": "max-lag-share", "limit": 0.1, "found": 0.3333}]
+
+
+@pytest.mark.parametrize("racks", [{}, {"rack": "r1"}])
+def test_a_saved_plan_is_judged_by_what_it_tells(racks: dict[str, str]) -> None:
+    members = {name: {"topics": ["t"], **racks} for name in ("a", "b")}
+    topic = [{"partition": p, **({"racks": ["r1"]} if racks else {})} for p in range(3)]
+    saved = read_plan(json.loads(apportion.plan({"topics": {"t": topic}, "members": members}, "sticky").to_json()))
+    facts = facts_of_saved(saved)
+    assert facts["max-cross-rack"] == (0 if racks else None), "no misses where no rack is known clear nobody"
+    assert facts["require-proof"] == []
+    crossed = replace(saved, measures={**saved.measures, "rack_misses": 1}, proof={"balance": "heuristic"})
+    assert facts_of_saved(crossed)["max-cross-rack"] == 1
+    assert facts_of_saved(crossed)["require-proof"] == ["balance heuristic"]
