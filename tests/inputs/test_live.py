@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +152,38 @@ LIVE_EXAMPLES = [
 @pytest.mark.parametrize("line", LIVE_EXAMPLES)
 def test_every_example_on_a_live_cluster_works(cluster: Broker, line: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    words = line.replace("localhost:9092", cluster.bootstrap).split()[1:]
+    words = [CLASSIC if word == "ads-join" else word for word in line.split()[1:]]
+    words = [cluster.bootstrap if word == "localhost:9092" else word for word in words]
+    if words[0] == "serve":
+        assert serves(words) == 0
+        return
     once = ["--once"] if words[0] == "watch" and "--once" not in words else []
-    assert main([CLASSIC if word == "ads-join" else word for word in words] + once) == 0
+    assert main(words + once) == 0
+
+
+def serves(words: list[str]) -> int:
+    """The exit code of ``apportion serve`` that was ended by Ctrl-C once it knew the cluster."""
+    # A shell that starts the tests in the background has them ignore Ctrl-C.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    command = [sys.executable, "-m", "apportion", *words, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed) as process:
+        try:
+            assert process.stderr is not None
+            first = process.stderr.readline()
+            listening = re.search(r"http://127\.0\.0\.1:(\d+)", first)
+            assert listening, first
+            until(lambda: is_ready(int(listening[1])))
+            process.send_signal(signal.SIGINT)
+            return process.wait(timeout=60)
+        finally:
+            process.kill()
+
+
+def is_ready(port: int) -> bool:
+    """Whether the service says that it knows the cluster."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", "/readyz")
+    return connection.getresponse().status == HTTPStatus.OK
 
 
 def test_a_watcher_sees_a_member_leave(cluster: Broker, capfd: Any) -> None:

@@ -259,17 +259,23 @@ def _interrupts_left_alone() -> Iterator[None]:
 
 @contextmanager
 def _py4j_quiet() -> Iterator[None]:
-    """Py4J logs a traceback of its own for each call that was interrupted; the interrupt itself is raised anyway."""
+    """Py4J logs a traceback of its own for each call that was interrupted; the interrupt itself is raised anyway.
+
+    It does so through the root logger and, where the JVM has ended already, through loggers of its own.
+    """
 
     def ours(record: logging.LogRecord) -> bool:
         return "py4j" not in record.pathname
 
-    root = logging.getLogger()
+    root, own = logging.getLogger(), logging.getLogger("py4j")
+    level = own.level
     root.addFilter(ours)
+    own.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
         root.removeFilter(ours)
+        own.setLevel(level)
 
 
 def _scratch() -> Path:
