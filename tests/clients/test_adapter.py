@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -74,8 +74,11 @@ class Leader:
     group_id, rejoining, _is_leader, config = "g", False, True, {"session_timeout_ms": 6000}
 
     def __init__(self, protocol: str) -> None:
+        from kafka.cluster import ClusterMetadata
+
         self._generation = SimpleNamespace(generation_id=1, member_id="m", protocol=protocol)
-        self._cluster = Racks()
+        self._cluster = ClusterMetadata()
+        put_in_rack(self._cluster, "a")
 
     def need_rejoin(self) -> bool:
         return False
@@ -86,17 +89,20 @@ class Leader:
     _handle_find_coordinator_response = _perform_assignment = unused
 
 
-class Racks:
-    """One topic of one partition, whose replica stands in a rack."""
+def put_in_rack(cluster: Any, rack: str) -> None:
+    """The client's own metadata of one topic of one partition, whose replica stands in this rack."""
+    from kafka.protocol.metadata import MetadataResponse
 
-    rack = "a"
-    _partitions: ClassVar = {"t": {0: SimpleNamespace(replica_nodes=[1])}}
-
-    def partitions_for_topic(self, _: str) -> set[int]:
-        return {0}
-
-    def broker_metadata(self, _: int) -> SimpleNamespace:
-        return SimpleNamespace(rack=self.rack)
+    topic, broker = MetadataResponse.MetadataResponseTopic, MetadataResponse.MetadataResponseBroker
+    partition = topic.MetadataResponsePartition(
+        error_code=0, partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1],
+        offline_replicas=[],
+    )  # fmt: skip
+    answer = MetadataResponse(
+        version=9, brokers=[broker(node_id=1, host="127.0.0.1", port=1, rack=rack)], cluster_id="c", controller_id=1,
+        topics=[topic(error_code=0, name="t", is_internal=False, partitions=[partition])],
+    )  # fmt: skip
+    cluster.update_metadata(MetadataResponse.decode(answer.encode(version=9, header=False), version=9, header=False))
 
 
 def test_only_the_strategy_in_charge_watches_the_racks() -> None:
@@ -110,12 +116,15 @@ def test_only_the_strategy_in_charge_watches_the_racks() -> None:
     members = [SimpleNamespace(member_id="m", group_instance_id=None, metadata=said)]
     before.assign(leader._cluster, members)
     assert not leader.need_rejoin()
-    leader._cluster.rack = "b"
+    put_in_rack(leader._cluster, "a")
+    assert not leader.need_rejoin()
+    put_in_rack(leader._cluster, "b")
     assert leader.need_rejoin()
+    assert leader.need_rejoin(), "it asked once and forgot"
     leader._generation.protocol = "range"
     now.assign(leader._cluster, members)
     assert not leader.need_rejoin()
-    leader._cluster.rack = "c"
+    put_in_rack(leader._cluster, "c")
     assert leader.need_rejoin()
 
 

@@ -8,6 +8,7 @@ constructor, see ``adapter.introduce``), and mends two of the client's habits on
 from __future__ import annotations
 
 import logging
+import operator
 import re
 import time
 import weakref
@@ -96,6 +97,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
     def __init__(self, bridge: Bridge) -> None:
         super().__init__(bridge)
         self._planned_racks: Mapping[str, list[tuple[str, ...]]] = {}
+        self._compared: tuple[Any, Any] | None = None
         self._joined: tuple[JoinedGroup, float] | None = None
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
@@ -151,6 +153,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         partitions = tuple((topic, tuple(ids)) for topic, ids in assignment.assigned_partitions)
         coordinator = self.coordinator
         group = None if coordinator is None else str(coordinator.group_id)
+        self._compared = None
         self.bridge.on_assignment(Assignment(partitions, assignment.user_data), generation, group)
 
     @staticmethod
@@ -159,11 +162,20 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         return bool(coordinator._heartbeat_closed)
 
     def racks_moved(self, cluster: Any) -> bool:
-        """Whether replicas stand in other racks than at this leader's last plan (KIP-881: then it rejoins)."""
+        """Whether replicas stand in other racks than at this leader's last plan (KIP-881: then it rejoins).
+
+        It is asked at each poll. The client makes its tables of topics and of brokers anew with each answer of a
+        broker, so the same two objects say the same racks, and are read once.
+        """
         view = ClientMetadata(cluster, REPLICAS)
+        tables = view.tables()
+        if self._compared is not None and all(map(operator.is_, tables, self._compared)):
+            return False
         for topic in self._planned_racks:
             view.rack_numbers(topic)
-        return view.seen_racks() != self._planned_racks
+        moved = view.seen_racks() != self._planned_racks
+        self._compared = None if moved else tables
+        return moved
 
 
 def _subscription_of(metadata: Any) -> Subscription:

@@ -73,6 +73,10 @@ class ClientMetadata:
         }
         return [tuple(sorted({name for node in nodes if (name := rack[node])})) for nodes in self._numbers]
 
+    def tables(self) -> tuple[Any, Any]:
+        """The client's own tables of topics and of brokers, to compare by identity."""
+        return self._tables, getattr(self._cluster, "_brokers", None)
+
     def seen_racks(self) -> dict[str, list[tuple[str, ...]]]:
         """Every topic whose racks were asked for, with those of each partition."""
         lists = self.rack_lists()
