@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from apportion.errors import BadInput
+from apportion.history.broker_tasks import BrokerSticky, score_tasks, standbys_of, task_strategy
 from apportion.history.fold import fold
 from apportion.history.group_history import GroupHistories
+from apportion.history.predicted_targets import Score
 from apportion.history.records import Generation, GenerationMember, GroupRecord
-from apportion.history.task_replay import VARIANTS, replay_tasks, replay_to_dict
+from apportion.history.task_replay import MEASURES, VARIANTS, replay_tasks, replay_to_dict
 from apportion.inputs import dump
 from apportion.tasks.settings import TaskSettings
 from apportion.wire.coordinator import EpochRecord
@@ -136,10 +138,10 @@ def test_needless_task_moves_are_counted_where_an_even_sharing_needed_none() -> 
     assert (row.moved, row.needless) == (2, 2)
 
 
-@pytest.mark.parametrize(("name", "standbys"), VARIANTS.items())
-def test_our_assignor_begins_no_task_cold_that_has_a_copy(recorded: GroupHistories, name: str, standbys: int) -> None:
+@pytest.mark.parametrize("standbys", range(3))
+def test_our_assignor_begins_no_task_cold_that_has_a_copy(recorded: GroupHistories, standbys: int) -> None:
     walked = replay_tasks(recorded.groups["enrich"].folded.generations, TaskSettings(num_standby_replicas=standbys))
-    document = replay_to_dict("enrich", name, walked)
+    document = replay_to_dict("enrich", "streams", walked)
     total = document["total"]
     assert [row["tasks"] for row in document["generations"]] == [16, 16, 16, 16, 16, 18, 18, 18]
     assert total["cold_then"] == 10, "the broker moved ten tasks with state to where there was none"
@@ -150,14 +152,58 @@ def test_our_assignor_begins_no_task_cold_that_has_a_copy(recorded: GroupHistori
         assert row["standbys_then"] == (0 if row["generation"] < 6 else 12)
 
 
-def test_only_streams_can_replay_a_group_whose_tasks_move_whole(recorded: GroupHistories) -> None:
+def test_only_assignors_of_tasks_replay_a_group_whose_tasks_move_whole(recorded: GroupHistories) -> None:
     group = recorded.groups["enrich"]
     with pytest.raises(BadInput, match="tasks move whole"):
         group.replay("sticky")
     assert group.replay("streams")["total"]["generations"] == 8
+    with pytest.raises(BadInput, match="'workers' is no streams group"):
+        recorded.groups["workers"].replay("broker-sticky")
 
 
-def test_what_if_of_a_streams_group_asks_our_assignor_alone(recorded: GroupHistories) -> None:
+def test_the_brokers_assignor_gives_every_recorded_target_of_a_broker_to_the_task(recorded: GroupHistories) -> None:
+    document = recorded.groups["enrich"].replay("broker-sticky")
+    assert document["score"] == {"epochs": 8, "predicted": 8}
+    assert [row["generation"] for row in document["generations"]] == [4, 5, 6, 7, 8, 9, 10, 11]
+    for row in document["generations"]:
+        assert row["rounds"] == 1
+        for measure in MEASURES:
+            assert row[measure] == row[f"{measure}_then"], measure
+
+
+def test_a_standby_of_the_brokers_is_kept_as_soon_as_there_are_two_processes(recorded: GroupHistories) -> None:
+    rows = recorded.groups["enrich"].replay(BrokerSticky(1))["generations"]
+    assert [row["standbys"] for row in rows] == [0, 12, 12, 12, 12, 12, 12, 12]
+    assert [row["standbys_then"] for row in rows] == [0, 0, 12, 12, 12, 12, 12, 12]
+
+
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [
+        ({"num_standby_replicas": "-1"}, "a number from 0 to 100"),
+        ({"num_standby_replicas": "101"}, "a number from 0 to 100"),
+        ({"num_standby_replicas": "many"}, "a number from 0 to 100"),
+        ({"max_warmup_replicas": "2"}, "num_standby_replicas"),
+    ],
+)
+def test_settings_that_the_brokers_assignor_does_not_have_are_refused(settings: dict[str, str], needed: str) -> None:
+    with pytest.raises(BadInput, match=needed):
+        task_strategy("broker-sticky", settings)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "9" * 30, "one", None])
+def test_a_recorded_number_of_standbys_that_makes_no_sense_asks_for_little(text: str | None) -> None:
+    settings = (("num.standby.replicas", text),)
+    assert 0 <= standbys_of(Generation(1, 0, "streams", 1, (), facts={"settings": settings})) <= 100
+
+
+def test_hostile_targets_of_tasks_are_not_followed() -> None:
+    log = Log()
+    log.epoch(1, {"a": {"active": {"0": [0, 2**31 - 1]}}})
+    assert score_tasks(log.events) == Score(1, 0)
+
+
+def test_what_if_of_a_streams_group_asks_our_assignor_and_the_brokers(recorded: GroupHistories) -> None:
     rows = recorded.groups["enrich"].what_if()
     assert {(row.assignor, row.scenario) for row in rows} == {
         (name, scenario) for name in VARIANTS for scenario in ("replay", "as-is", "join", "leave")
@@ -165,6 +211,9 @@ def test_what_if_of_a_streams_group_asks_our_assignor_alone(recorded: GroupHisto
     assert {row.error for row in rows} == {None}
     assert {row.moves_then for row in rows if row.scenario == "replay"} == {13}
     assert recorded.groups["workers"].what_if() == []
+    moves = {(row.assignor, row.scenario): row.moves for row in rows}
+    assert moves["broker-sticky num_standby_replicas=1", "as-is"] == 0, "its own target stands"
+    assert {load.load_max - load.load_min for load in rows if load.load_max and load.load_min} <= {0, 1}
 
 
 def test_hostile_topologies_and_task_numbers_take_no_memory_beyond_the_record() -> None:

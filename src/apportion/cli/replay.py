@@ -10,10 +10,15 @@ from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settin
 
 DETAILS = (
     "FOLDER is a dump, or the tables that pipeline build made. Each generation finds what the strategy itself left in\n"
-    "the one before; MOVES-THEN is what really happened, by the same measure."
+    "the one before; MOVES-THEN is what really happened, by the same measure. A streams group is walked with\n"
+    "streams or broker-sticky, the broker's own task assignor, each with --set num_standby_replicas=N."
 )
 EXAMPLES = (
     ("would sticky have moved less?", "apportion replay dump --group ads-join --assignor sticky"),
+    (
+        "a streams group, had the broker kept one copy of each state",
+        "apportion replay dump --group enrich --assignor broker-sticky --set num_standby_replicas=1",
+    ),
     ("from the pipeline's tables, for a program", "apportion replay tables --group ads-join --assignor range -o json"),
 )
 
@@ -28,11 +33,11 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Walk the history, and say what the strategy would have saved."""
-    from apportion.assignors import find
+    from apportion.history.broker_tasks import task_strategy
     from apportion.inputs.load_history import load_histories
     from apportion.report import replaying, replaying_tasks
 
-    strategy = find(args.assignor, settings_of(args))
+    strategy = task_strategy(args.assignor, settings_of(args))
     memory = load_histories(source.at_hand(args.folder, [args.group]))
     if args.group not in memory.groups and not memory.groups:
         raise Usage("apportion replay", f"{args.folder!r} holds no group")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
-from apportion.assignors import Assignor, find
+from apportion.assignors import Assignor
 from apportion.errors import BadInput, UnknownName
 from apportion.history import task_replay
+from apportion.history.broker_tasks import BrokerSticky, score_tasks, task_strategy
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import OTHERS, Folded, Present, fold
 from apportion.history.lags import lag_of_commit
@@ -19,7 +20,6 @@ from apportion.history.records import STREAMS, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import ScenarioResult, what_if
 from apportion.history.steps import TopicEntries
-from apportion.tasks.settings import TaskSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,23 +113,29 @@ class GroupHistory:
 
     @property
     def runs_tasks(self) -> bool:
-        """Whether it is, or was at last, a streams group: its tasks move whole, and only ``streams`` can replay it."""
+        """Whether it is, or was at last, a streams group: its tasks move whole, and assignors of tasks replay it."""
         return bool(self.folded.generations) and self.folded.generations[-1].kind == STREAMS
 
-    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
+    def replay(self, assignor: str | Assignor | task_replay.TaskStrategy) -> dict[str, Any]:
         """The JSON of ``apportion replay``.
 
         Raises
-            BadInput: a streams group, and another strategy than ``streams``.
+            BadInput: a streams group, and a strategy that gives partitions; or the broker's for tasks, and no such
+                group.
         """
-        name = assignor if isinstance(assignor, str) else assignor.name
-        if not self.runs_tasks:
-            walked = replay(self.name, self.folded.generations, assignor, self._topics)
-            return replay_to_dict(self.name, name, walked)
-        strategy = find(assignor) if isinstance(assignor, str) else assignor
-        if not isinstance(strategy, TaskSettings):
-            raise BadInput("assignor", repr(name), f"streams: {self.name!r} is a streams group, whose tasks move whole")
-        return task_replay.replay_to_dict(self.name, name, task_replay.replay_tasks(self.folded.generations, strategy))
+        strategy = task_strategy(assignor, {}) if isinstance(assignor, str) else assignor
+        name: str = getattr(strategy, "name", "streams")
+        if self.runs_tasks:
+            if not isinstance(strategy, task_replay.TaskStrategy):
+                needed = f"streams or broker-sticky: {self.name!r} is a streams group, whose tasks move whole"
+                raise BadInput("assignor", repr(name), needed)
+            walked = task_replay.replay_tasks(self.folded.generations, strategy)
+            return task_replay.replay_to_dict(self.name, name, walked, score_tasks(self.events))
+        if isinstance(strategy, BrokerSticky):
+            needed = f"a strategy that gives partitions: {self.name!r} is no streams group"
+            raise BadInput("assignor", repr(name), needed)
+        steps = replay(self.name, self.folded.generations, cast("Assignor", strategy), self._topics)
+        return replay_to_dict(self.name, name, steps)
 
     def what_if(self, assignors: Sequence[str] | None = None) -> list[ScenarioResult]:
         """Every strategy on the history and on the present under each scenario."""

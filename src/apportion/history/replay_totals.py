@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from apportion.assignors import Assignor, find, known
+from apportion.assignors import Assignor, known
 from apportion.errors import ApportionError
 from apportion.history.fold import Folded
 from apportion.history.rebalances import Rebalance
-from apportion.history.task_replay import VARIANTS
+from apportion.history.task_replay import VARIANTS, TaskStrategy
 
 
 class Past(Protocol):
@@ -27,7 +27,7 @@ class Past(Protocol):
     def runs_tasks(self) -> bool:
         """Whether it is a group of Kafka Streams, whose tasks are replayed."""
 
-    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
+    def replay(self, assignor: str | Assignor | TaskStrategy) -> dict[str, Any]:
         """The JSON of ``apportion replay``."""
 
 
@@ -36,9 +36,7 @@ def replay_totals(history: Past) -> dict[str, dict[str, Any]]:
     replays_of: dict[str, dict[str, Any]] = {}
     if not history.rebalances:
         return replays_of
-    strategies: Mapping[str, str | Assignor] = {name: name for name in known()}
-    if history.runs_tasks:
-        strategies = {name: find("streams", {"num_standby_replicas": str(n)}) for name, n in VARIANTS.items()}
+    strategies: Mapping[str, str | TaskStrategy] = VARIANTS if history.runs_tasks else {name: name for name in known()}
     for name, strategy in strategies.items():
         try:
             walked: Mapping[str, Any] = history.replay(strategy)

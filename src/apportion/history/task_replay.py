@@ -1,19 +1,23 @@
-"""A streams group's epochs walked again with our own task assignor, beside what the broker's gave them.
+"""A streams group's epochs walked again with our own task assignor or the broker's, beside what really happened.
 
 The broker's (``sticky``, Kafka 4.3) keeps tasks where they are within a quota and moves the others at once, whether
 there is state of theirs or not. Ours moves a task with state only to a process that has caught up, and until then
 restores a copy there: the rounds in between, which a group runs by itself, are walked here too, each as soon as the
-copies are restored. Tasks and processes are judged alike for both, by what was to be restored.
+copies are restored. Tasks and processes are judged alike for both, by what was to be restored. The broker's is also
+walked itself, with other numbers of standbys than the group asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from apportion.history.broker_tasks import BrokerSticky, given_by
+from apportion.history.predicted_targets import Score
 from apportion.history.records import STREAMS, Generation, GenerationMember, counts_after
 from apportion.history.scenarios import AS_IS, REPLAY, ScenarioResult, sentence
+from apportion.server_side.sticky_tasks import MemberTasks
 from apportion.tasks.application_state import Process
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
@@ -21,8 +25,13 @@ from apportion.tasks.topology import Subtopology, Task, Topology
 
 MOST_ROUNDS: Final = 100
 """Rounds after one epoch; two copies a round are restored by default."""
-VARIANTS: Final = {f"streams{f' num_standby_replicas={n}' if n else ''}": n for n in range(3)}
-"""How tables call our assignor -> how many standbys it keeps."""
+TaskStrategy = TaskSettings | BrokerSticky
+VARIANTS: Final[Mapping[str, TaskStrategy]] = {
+    f"{name}{f' num_standby_replicas={n}' if n else ''}": of(num_standby_replicas=n)
+    for name, of in (("streams", TaskSettings), (BrokerSticky.name, BrokerSticky))
+    for n in range(3)
+}
+"""How tables call our assignor and the broker's -> with how many standbys each."""
 MEASURES: Final = ("moves", "cold", "restored", "load_min", "load_max", "standbys")
 
 Held = Mapping[str, frozenset[Task]]
@@ -31,23 +40,28 @@ Held = Mapping[str, frozenset[Task]]
 
 @dataclass(frozen=True)
 class Layout:
-    """Who runs what, and who keeps copies: process to tasks; loads are active tasks of each thread."""
+    """Who runs what, and who keeps copies: process to tasks; loads are active tasks of each thread.
+
+    by_member
+        The same by member (its identity), where the broker's assignor gave it: it goes on from there.
+    """
 
     active: Held
     copies: Held
     loads: tuple[int, ...]
+    by_member: Mapping[str, MemberTasks] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class TaskEpoch:
-    """One epoch: what our assignor would have made of it, and what the broker made of it, by the same measures.
+    """One epoch: what the assignor would have made of it, and what the broker made of it, by the same measures.
 
     measures, then
         ``moves``: active tasks that went from one process to another that both stay. ``cold``: of all active tasks with
         state that changed their process, those that began where there was no copy. ``restored``: copies that were
         begun from nothing, active or not. ``load_min``, ``load_max``: active tasks of a thread. ``standbys``.
     rounds
-        Rebalances that ours took; the broker took one.
+        Rebalances that it took; the broker takes one.
     """
 
     generation: Generation
@@ -72,8 +86,8 @@ class _Epoch:
         return sum(self.partitions.values())
 
 
-def replay_tasks(generations: Sequence[Generation], settings: TaskSettings) -> list[TaskEpoch]:
-    """Walk a streams group's epochs with our assignor; the first, and each after an empty group, starts with nothing.
+def replay_tasks(generations: Sequence[Generation], settings: TaskStrategy) -> list[TaskEpoch]:
+    """Walk a streams group's epochs with an assignor; the first, and each after an empty group, starts with nothing.
 
     generations
         As ``fold`` gives them; those of other kinds, without members or without tasks are left out.
@@ -122,7 +136,7 @@ def _given(epoch: _Epoch) -> Layout:
         for roles in (("active",), ("standby", "warmup"))
     )
     loads = [sum(map(len, member.roles.get("active", {}).values())) for member in epoch.generation.members]
-    return Layout(active, copies, tuple(loads))
+    return Layout(active, copies, tuple(loads), given_by(epoch.generation.members))
 
 
 def _tasks(epoch: _Epoch, members: Iterable[GenerationMember], roles: Sequence[str]) -> Iterable[Task]:
@@ -133,8 +147,11 @@ def _tasks(epoch: _Epoch, members: Iterable[GenerationMember], roles: Sequence[s
                     yield from (Task(epoch.number[name], p) for p in ids if 0 <= p < epoch.partitions[name])
 
 
-def _settle(epoch: _Epoch, past: Layout | None, settings: TaskSettings) -> tuple[Layout, int, dict[str, int]]:
+def _settle(epoch: _Epoch, past: Layout | None, settings: TaskStrategy) -> tuple[Layout, int, dict[str, int]]:
     """Plan until every task runs where it should: the last layout, the rounds, and moves and restores on the way."""
+    if isinstance(settings, BrokerSticky):
+        layout = _by_the_broker(epoch, past, settings)
+        return layout, 1, _on_the_way(epoch, past, layout)
     layout, settled = _plan(epoch, past, settings)
     walked = _on_the_way(epoch, past, layout)
     rounds = 1
@@ -144,6 +161,22 @@ def _settle(epoch: _Epoch, past: Layout | None, settings: TaskSettings) -> tuple
         walked = {name: walked[name] + step[name] for name in walked}
         layout, rounds = after, rounds + 1
     return layout, rounds, walked
+
+
+def _by_the_broker(epoch: _Epoch, past: Layout | None, settings: BrokerSticky) -> Layout:
+    """What the broker's assignor gives the epoch's members, from what it gave them before."""
+    given = settings.give(epoch.generation, epoch.partitions, past.by_member if past else {})
+
+    def gathered(role: str) -> Held:
+        return {
+            process: frozenset(
+                Task(epoch.number[name], p) for member in mine for name, p in getattr(given[member.identity], role)
+            )
+            for process, mine in epoch.members.items()
+        }
+
+    loads = tuple(len(given[member.identity].active) for member in epoch.generation.members)
+    return Layout(gathered("active"), gathered("standby"), loads, given)
 
 
 def _plan(epoch: _Epoch, past: Layout | None, settings: TaskSettings) -> tuple[Layout, bool]:
@@ -216,17 +249,16 @@ def _state(layout: Layout | None, process: str) -> frozenset[Task]:
 
 
 def task_results(generations: Sequence[Generation]) -> list[ScenarioResult]:
-    """Rows of ``gold/whatif`` for a streams group: our assignor with each number of standbys, where it has epochs.
+    """Rows of ``gold/whatif`` for a streams group: our assignor and the broker's with 0, 1 and 2 standbys each.
 
     Scenarios: the whole history (``replay``, where ``moves_then`` is what the broker moved), and on the present what
-    ours would move (``as-is``), if a process of one thread joined, and if the one with most active tasks left.
+    it would move (``as-is``), if a process of one thread joined, and if the one with most active tasks left.
     """
     results: list[ScenarioResult] = []
     if not any(generation.kind == STREAMS for generation in generations):
         return results
     present = _present(generations)
-    for name, standbys in VARIANTS.items():
-        settings = TaskSettings(num_standby_replicas=standbys)
+    for name, settings in VARIANTS.items():
         try:
             walked = replay_tasks(generations, settings)
             if walked:
@@ -260,19 +292,24 @@ def _present(generations: Sequence[Generation]) -> list[tuple[str, _Epoch, Layou
     return scenarios
 
 
-def _changed(name: str, settings: TaskSettings, scenario: str, epoch: _Epoch, given: Layout) -> ScenarioResult:
+def _changed(name: str, settings: TaskStrategy, scenario: str, epoch: _Epoch, given: Layout) -> ScenarioResult:
     layout, _, walked = _settle(epoch, given, settings)
     return ScenarioResult(name, scenario, 1, walked["moves"], load_min=min(layout.loads), load_max=max(layout.loads))
 
 
-def replay_to_dict(name: str, assignor: str, walked: Sequence[TaskEpoch]) -> dict[str, Any]:
-    """The JSON of ``apportion replay`` for a streams group: every epoch, and the totals."""
+def replay_to_dict(name: str, assignor: str, walked: Sequence[TaskEpoch], score: Score | None = None) -> dict[str, Any]:
+    """The JSON of ``apportion replay`` for a streams group: every epoch, and the totals.
+
+    score
+        How many of the broker's recorded targets its own assignor, as we follow it, gave to the task.
+    """
     return {
         "version": 1,
         "group": name,
         "assignor": assignor,
         "generations": [_row(epoch) for epoch in walked],
         "total": total(walked),
+        **({"score": {"epochs": score.epochs, "predicted": score.predicted}} if score is not None else {}),
     }
 
 

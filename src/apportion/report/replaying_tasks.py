@@ -11,7 +11,7 @@ from apportion.wording import count
 
 
 def generations(document: Mapping[str, Any]) -> Table:
-    """A row an epoch: what the broker's assignor did beside what ours would have done."""
+    """A row an epoch: what the broker's assignor did beside what this one would have done."""
     names = ("moves", "cold", "restored")
     rows: list[tuple[Cell, ...]] = [
         (
@@ -27,7 +27,7 @@ def generations(document: Mapping[str, Any]) -> Table:
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:
-    """What our assignor would have saved and cost in all."""
+    """What the assignor would have saved and cost in all."""
     total, name = document["total"], document["assignor"]
     if not total["generations"]:
         return ["No epoch with tasks is left in the records of this group."]
@@ -42,6 +42,10 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     ]
     now, then = total["skew_max"], total["skew_max_then"]
     sentences.append(f"Widest difference of active tasks between threads: {now:,}, the broker's {then:,}.")
+    score = document.get("score")
+    if score and score["epochs"]:
+        predicted = f"{score['predicted']:,} of {count(score['epochs'], 'target')}"
+        sentences.append(f"The broker's assignor, followed from the records, gives {predicted} that it recorded.")
     return sentences
 
 

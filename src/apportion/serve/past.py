@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from apportion.assignors import Assignor
+from apportion.errors import BadInput
+from apportion.history.broker_tasks import BrokerSticky
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import Folded, Folding
 from apportion.history.rebalances import Rebalance, rebalances
 from apportion.history.records import CLASSIC, CONSUMER, Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.steps import TopicEntries
+from apportion.history.task_replay import TaskStrategy
 from apportion.wire.coordinator import EpochRecord
 
 WINDOW: Final = 60
@@ -151,10 +154,13 @@ class PastNow:
         """Groups of Kafka Streams are not among those that are looked at."""
         return False
 
-    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
-        """The JSON of ``apportion replay`` over the window."""
-        name = assignor if isinstance(assignor, str) else assignor.name
-        return replay_to_dict(self.name, name, replay(self.name, self.folded.generations, assignor, self.topics))
+    def replay(self, assignor: str | Assignor | TaskStrategy) -> dict[str, Any]:
+        """The JSON of ``apportion replay`` over the window; ``BadInput`` for an assignor of tasks."""
+        if isinstance(assignor, BrokerSticky):
+            raise BadInput("assignor", repr(assignor.name), "a strategy that gives partitions")
+        strategy = assignor if isinstance(assignor, str) else cast("Assignor", assignor)
+        name = strategy if isinstance(strategy, str) else strategy.name
+        return replay_to_dict(self.name, name, replay(self.name, self.folded.generations, strategy, self.topics))
 
 
 def _member(name: str, fields: Mapping[str, Any]) -> GenerationMember:
