@@ -15,10 +15,6 @@ DETAILS = (
 )
 EXAMPLES = (
     ("would sticky have moved less?", "apportion replay dump --group ads-join --assignor sticky"),
-    (
-        "a streams group, had the broker kept one copy of each state",
-        "apportion replay dump --group enrich --assignor broker-sticky --set num_standby_replicas=1",
-    ),
     ("from the pipeline's tables, for a program", "apportion replay tables --group ads-join --assignor range -o json"),
 )
 
