@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from apportion import demo
+from apportion.cli.parser import COMMANDS, parser_of
 
 from .conftest import ADS, Runner, run_apart
 
@@ -160,10 +165,32 @@ def test_bytes_that_are_no_text_are_one_sentence(run: Runner) -> None:
     assert "UTF-8" in done.err
 
 
+DUMP = str(demo.dump())
+LINES = {
+    "plan": ["group.json"],
+    "compare": ["group.json"],
+    "describe": ["group.json"],
+    "assignors": [],
+    "what-if": ["group.json", "--join", "1"],
+    "size": ["group.json", "--by", "partitions", "--capacity", "3"],
+    "switch": ["group.json"],
+    "gate": ["group.json", "--max-moves", "100"],
+    "replay": [DUMP, "--group", "ads-range"],
+}
+"""Every command with ``-o``, but ``pipeline status``, and what it needs besides."""
+DRAWN = [name for name in LINES if ", html (default" in " ".join(parser_of(name).format_help().split())]
+
+
+def test_every_command_with_forms_of_output_is_here() -> None:
+    with_forms = [name for name in COMMANDS if "FORMAT" in parser_of(name).format_help()]
+    assert set(with_forms) == {*LINES, "pipeline"}
+    assert {*DRAWN} == {"plan", "compare", "describe", "what-if", "size", "switch", "replay"}
+
+
 @pytest.mark.parametrize("name", ["json", "ndjson", "csv", "table", "wide"])
-@pytest.mark.parametrize("command", ["plan", "compare", "describe", "assignors"])
+@pytest.mark.parametrize("command", LINES)
 def test_every_form_of_output_is_there(run: Runner, folder: Path, command: str, name: str) -> None:
-    done = run(command, *([] if command == "assignors" else ["group.json"]), "-o", name)
+    done = run(command, *LINES[command], "-o", name)
     assert done.code == 0
     if name == "json":
         assert done.json["version"] == 1
@@ -174,12 +201,57 @@ def test_every_form_of_output_is_there(run: Runner, folder: Path, command: str, 
         assert len(width) == 1
 
 
-@pytest.mark.parametrize("command", ["plan", "compare", "describe"])
+@pytest.mark.parametrize("command", DRAWN)
 def test_the_page_is_a_form_of_output_too(run: Runner, folder: Path, command: str) -> None:
-    done = run(command, "group.json", "-o", "html")
+    done = run(command, *LINES[command], "-o", "html")
     assert (done.code, done.err) == (0, "")
     assert done.out.lstrip().lower().startswith("<!doctype html>")
-    assert "consumer-2-91aa" in done.out
+    assert ("ads-range" if command == "replay" else "consumer-2-91aa") in done.out
+
+
+def test_the_page_of_a_size_has_a_plan_for_each_number_of_members_and_the_advice(run: Runner, folder: Path) -> None:
+    given = ["size", *LINES["size"]]
+    told = run(*given, "-o", "json").json
+    (group,) = drawn(run(*given, "-o", "html").out)
+    names = [plan["assignor"] for plan in group["plans"]]
+    assert names[told["chosen"]].endswith(", advised")
+    assert [name.split()[0] for name in names] == [str(sized["members"]) for sized in told["frontier"]]
+    for plan, sized in zip(group["plans"], told["frontier"], strict=True):
+        held = Counter(group["members"][m] for m in plan["owner"] if m >= 0)
+        wanted = {name: sum(map(len, topics.values())) for name, topics in sized["plan"]["assignment"].items()}
+        assert sorted(held.values()) == sorted(n for n in wanted.values() if n)
+        assert plan["measures"]["moves"] == sized["moves"]
+    assert " ".join(group["advice"]) == told["advice"]
+
+
+@pytest.mark.parametrize(
+    "steps", [["--join", "2"], ["--leave", "pod-0", "--join", "1"], ["--grow", "clicks:9"], ["--rolling", "--static"]]
+)
+def test_the_page_of_a_what_if_shows_the_end_beside_the_present(run: Runner, folder: Path, steps: list[str]) -> None:
+    """Members that came are in it; whoever went is not; every owner has the name that the plan says."""
+    last = run("what-if", "group.json", *steps, "-o", "json").json["steps"][-1]["plan"]
+    (group,) = drawn(run("what-if", "group.json", *steps, "-o", "html").out)
+    held = Counter(group["members"][m] for m in group["plans"][0]["owner"] if m >= 0)
+    target = last.get("target", last["assignment"])
+    assert sorted(held.values()) == sorted(n for t in target.values() if (n := sum(map(len, t.values()))))
+    gone = "--leave" in steps
+    assert Counter(m >= 0 for m in group["owner"])[True] == (0 if gone else 3)
+    assert len(group["members"]) == len(target)
+
+
+def test_the_page_of_a_replay_has_its_moves_beside_those_that_happened(run: Runner, folder: Path) -> None:
+    given = ["replay", *LINES["replay"], "--assignor", "sticky"]
+    told = run(*given, "-o", "json").json
+    (group,) = drawn(run(*given, "-o", "html").out)
+    (walked,) = group["replays"]
+    assert walked["assignor"] == "sticky"
+    assert sum(walked["moves"]) == told["total"]["moves"]
+    assert sum(one["moves_then"] or 0 for one in group["history"]["rebalances"]) == told["total"]["moves_then"]
+
+
+def drawn(page: str) -> list[Any]:
+    """The groups of a small page, from the data that it carries."""
+    return list(json.loads(page.partition('type="application/json" id="data">')[2].partition("</script>")[0])["groups"])
 
 
 def test_a_report_is_written_whole_and_the_same_at_the_same_moment(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pty
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,12 +60,7 @@ def test_the_tool_of_kafka_can_be_piped_in(folder: Path) -> None:
 
 def in_shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     """Run the line as a person would, with ``apportion`` and a stand-in for Kafka's tool on the path."""
-    tools = folder / "bin"
-    tools.mkdir(exist_ok=True)
-    script(tools / "apportion", f'exec {shlex.quote(sys.executable)} -m apportion "$@"')
-    script(tools / "kafka-consumer-groups", f"cat {shlex.quote(str(PASTED / 'offsets.txt'))}")
-    env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(folder)}
-    (folder / ".config/fish/completions").mkdir(parents=True, exist_ok=True)
+    env = shell_environment(folder)
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", line],
         cwd=folder,
@@ -73,6 +70,16 @@ def in_shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
         timeout=300,
         check=False,
     )
+
+
+def shell_environment(folder: Path) -> dict[str, str]:
+    """The variables of a person whose home is the folder, where the two tools are made."""
+    tools = folder / "bin"
+    tools.mkdir(exist_ok=True)
+    script(tools / "apportion", f'exec {shlex.quote(sys.executable)} -m apportion "$@"')
+    script(tools / "kafka-consumer-groups", f"cat {shlex.quote(str(PASTED / 'offsets.txt'))}")
+    (folder / ".config/fish/completions").mkdir(parents=True, exist_ok=True)
+    return {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(folder)}
 
 
 def script(path: Path, body: str) -> None:
@@ -99,6 +106,55 @@ def test_bash_completes_with_the_script(folder: Path) -> None:
     )
     done = in_shell(folder, line)
     assert (done.stdout, done.stderr) == ("roundrobin\n", "")
+
+
+COMPLETED = {
+    "apportion plan --assignor rou": "apportion plan --assignor roundrobin ",
+    "apportion wh": "apportion what-if ",
+    "apportion describe group.": "apportion describe group.json ",
+}
+"""A line as far as it was typed, and what Tab makes of it; a file's name where no word is meant."""
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed: apt-get install fish")
+def test_fish_completes_with_the_script(folder: Path) -> None:
+    """``complete -C`` is what fish itself asks when somebody presses Tab."""
+    (folder / "tab.fish").write_text("apportion completion fish | source\nfor line in $argv; complete -C $line; end\n")
+    done = in_shell(folder, "fish --no-config tab.fish " + shlex.join(COMPLETED))
+    wanted = [line.split()[-1] for line in COMPLETED.values()]
+    assert (done.stdout.splitlines(), done.stderr) == (wanted, "")
+
+
+ZSH_SET_UP = """\
+PROMPT= RPROMPT=; autoload -U compinit; compinit -u -d .zcompdump; eval "$(apportion completion zsh)"
+show() { print -r -- "<$BUFFER>"; BUFFER= }; zle -N show; bindkey '^I' complete-word; bindkey '^X' show; print rea''dy
+"""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed: apt-get install zsh")
+def test_zsh_completes_with_the_script(folder: Path) -> None:
+    """A real line editor on a terminal: the words are typed, Tab is pressed, and a key of ours shows the line."""
+    here, there = pty.openpty()
+    env = shell_environment(folder) | {"TERM": "dumb"}
+    with subprocess.Popen(["zsh", "-f", "-i"], cwd=folder, env=env, stdin=there, stdout=there, stderr=there) as shell:
+        os.close(there)
+        try:
+            os.write(here, ZSH_SET_UP.encode())
+            read_until(here, b"\nready")
+            for typed, wanted in COMPLETED.items():
+                os.write(here, typed.encode() + b"\t\x18")
+                assert read_until(here, b">").rpartition(b"<")[2] == wanted.encode() + b">"
+        finally:
+            shell.kill()
+            os.close(here)
+
+
+def read_until(terminal: int, end: bytes) -> bytes:
+    """What a terminal shows, up to some bytes; pytest's own time limit ends a wait for nothing."""
+    shown = b""
+    while end not in shown:
+        shown += os.read(terminal, 4096)
+    return shown[: shown.index(end) + len(end)]
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)

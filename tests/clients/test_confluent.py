@@ -14,7 +14,7 @@ from kafka.structs import TopicPartition as Part
 from apportion.clients import confluent
 from apportion.clients.confluent import GroupConsumer, member_settings
 from apportion.errors import BadInput
-from apportion.testing.broker import Broker
+from apportion.testing.broker import Broker, BrokerCluster
 from apportion.testing.member import PythonMember
 
 from .groups import Members, new_name, owned, pairs, settle
@@ -185,6 +185,41 @@ def test_no_offset_is_an_error_where_librdkafka_is_told_so(monkeypatch: pytest.M
         {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "auto.offset.reset": "error"}, ["t"]
     ) as it:
         assert it._member.settings["auto_offset_reset"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("config", "argument", "told"),
+    [
+        ({"client.rack": "a"}, None, "a"),
+        ({"client.rack": "a"}, "b", "b"),
+        ({"client.rack": ""}, None, ""),
+        ({}, None, ""),
+    ],
+)
+def test_the_group_is_told_the_rack_that_librdkafka_has(
+    monkeypatch: pytest.MonkeyPatch, config: dict[str, str], argument: str | None, told: str
+):
+    """Read from the bytes that the member sends; an argument wins over the setting, an empty setting is none."""
+    monkeypatch.setattr(confluent, "KafkaConsumer", Alone)
+    given = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", **config}
+    with GroupConsumer(given, ["t"], "sticky", rack=argument) as it:
+        (strategy,) = it._member.settings["partition_assignment_strategy"]
+        assert (strategy.metadata({"t"}).rack_id or "") == told
+
+
+def test_a_leader_gives_a_member_with_librdkafkas_rack_what_is_near(jars: str, tmp_path: Path):
+    """Two brokers in two racks, a partition on each: with ``client.rack`` alone each member reads at home."""
+    topic = new_name("near")
+    with BrokerCluster(["a", "b"]) as cluster:
+        cluster.create_topic(topic, 2)
+        with cluster.admin() as admin:
+            admin.alter_partition_reassignments({Part(topic, 0): [2], Part(topic, 1): [1]})
+        with Members(cluster, new_name("near"), [topic], tmp_path) as group:
+            members = [group.python("confluent", "sticky", consumer={"client.rack": rack}) for rack in "ab"]
+            until = time.monotonic() + 60
+            while [owned(member).get(topic) for member in members] != [[1], [0]]:
+                assert time.monotonic() < until, [owned(member) for member in members]
+                time.sleep(0.2)
 
 
 def test_closed_twice_is_closed(monkeypatch: pytest.MonkeyPatch):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apportion.clients.bridge import Bridge, JoiningMember, Settings
-from apportion.clients.lag_feed import LagFeed, folder_offsets, kafka_offsets
+from apportion.clients.lag_feed import LagFeed, Sampled, folder_offsets, kafka_offsets
 from apportion.testing.broker import Broker
 from apportion.wire.subscription import Subscription
 
@@ -148,3 +149,27 @@ def test_offsets_come_from_the_pipelines_table_too(tmp_path: Path):
     parquet.write_table(pa.table(columns), tmp_path / "part-0.parquet")
     table = folder_offsets(tmp_path)("g", ["t"], 5)
     assert table == {"t": {0: {"begin": 0, "end": 100, "committed": 40}, 1: {"begin": 0, "end": 9}}}
+
+
+def test_the_age_of_a_tables_offsets_counts_from_when_they_were_sampled(tmp_path: Path):
+    """Read this instant, but sampled an hour ago: of no use to a feed that allows a minute; a fresh topic stays."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    now = datetime.now(UTC)
+    sampled = {"old": now - timedelta(hours=1), "fresh": now - timedelta(seconds=5), "gone": None}
+    rows: dict[str, list[Any]] = {"group": ["g"] * 3, "topic": list(sampled), "partition": [0] * 3}
+    rows |= {"begin": [0, 0, None], "end": [9, 9, None], "committed": [1, 2, 3]}
+    parquet.write_table(pa.table({**rows, "sampled_at": list(sampled.values())}), tmp_path / "part-0.parquet")
+    table = folder_offsets(tmp_path)("g", list(sampled), 5)
+    assert isinstance(table, Sampled)
+    assert 3600 <= table.age_s["old"] < 3900
+    assert 5 <= table.age_s["fresh"] < 300
+    feed = LagFeed("g", folder_offsets(tmp_path), topics=sampled, max_age_s=600)
+    assert feed.refresh()
+    known, why = feed.table(["old", "fresh"])
+    assert (set(known), why) == ({"fresh"}, "those of old are more than 600 s old")
+    known, why = feed.table(["old"])
+    assert known == {}
+    assert why is not None
+    assert why.startswith("the newest offsets are 36")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from apportion.cli import source
-from apportion.cli.output import emit_json, emit_tables
-from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settings_of
+from apportion.cli.output import emit_json, emit_page, emit_tables
+from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, settings_of
 
 DETAILS = (
     "FOLDER is a dump, or the tables that pipeline build made. Each generation finds what the strategy itself left in\n"
@@ -15,6 +16,7 @@ DETAILS = (
 )
 EXAMPLES = (
     ("would sticky have moved less?", "apportion replay dump --group ads-join --assignor sticky"),
+    ("as a page", "apportion replay dump --group ads-join --assignor sticky -o html > page.html"),
     ("from the pipeline's tables, for a program", "apportion replay tables --group ads-join --assignor range -o json"),
 )
 
@@ -24,7 +26,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a dump or tables")
     parser.add_argument("--group", metavar="GROUP", required=True, help="the group")
     add_assignor(parser)
-    add_output(parser)
+    add_output(parser, PICTURES)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,6 +43,11 @@ def run(args: argparse.Namespace) -> int:
     document = group.replay(strategy)
     if args.output == "json":
         emit_json(document)
+    elif args.output == "html":
+        from apportion.inputs.dump import observed
+        from apportion.report import pages
+
+        emit_page([pages.of_replay(group, observed(group), document)], os.path.basename(os.path.abspath(args.folder)))
     else:
         shown = replaying_tasks if group.runs_tasks else replaying
         emit_tables([shown.generations(document)], args.output, shown.notes(document))

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from apportion.cli import source
-from apportion.cli.output import emit_json, emit_tables
-from apportion.cli.parser import Parser, Usage, add_output, amount, one_of, whole
+from apportion.cli.output import emit_json, emit_page, emit_tables
+from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, one_of, whole
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
@@ -58,7 +58,7 @@ def add_arguments(parser: Parser) -> None:
         help="over which rates are measured where the input has a history (default: 600; of a live cluster 10)",
     )  # fmt: skip
     source.add_group_choice(parser)
-    add_output(parser)
+    add_output(parser, PICTURES)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,13 +66,17 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import sizing as shown
     from apportion.sizing.size import size
 
-    group, takes, how = _measured(args, source.one(args))
+    observed = source.one(args)
+    group, takes, how = _measured(args, observed)
     result = size(
         group, takes, args.by, args.members, args.prefer, catch_up=args.catch_up, like=args.like, threads=args.threads
     )  # fmt: skip
     if args.output == "json":
         document = result.to_dict()
         emit_json({**document, "advice": " ".join([document["advice"], *how])})
+        return 0
+    if args.output == "html":
+        emit_page([shown.page_data(observed, result, how)], source.input_name(args))
         return 0
     emit_tables([shown.table(result, marks=args.output in ("table", "wide"))], args.output, [*result.sentences, *how])
     return 0

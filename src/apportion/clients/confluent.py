@@ -88,7 +88,9 @@ class GroupConsumer:
         the member commits by itself: every ``auto.commit.interval.ms`` and before each rebalance.
     topics
         What it subscribes to.
-    strategy, rack, priority, on_plan, lag, on_foreign, capacity, settings
+    rack
+        The member's rack, told to the group; without it that of ``client.rack``, from which librdkafka fetches.
+    strategy, priority, on_plan, lag, on_foreign, capacity, settings
         As for ``apportion.clients.kafka_python.assignor``.
 
     It belongs to one thread, as a KafkaConsumer does.
@@ -115,7 +117,7 @@ class GroupConsumer:
         reset = _RESETS.get(str(config.get("auto.offset.reset", "latest")), "latest")
         strategy = assignor(
             strategy,
-            rack=rack,
+            rack=rack_of(config) if rack is None else rack,
             priority=priority,
             auto_offset_reset=reset,
             on_plan=on_plan,
@@ -290,6 +292,11 @@ class _Handover(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_lost(self, lost: Any) -> None:
         """Somebody else may have them already."""
         self._consumer.given_up(list(lost), expelled=True)
+
+
+def rack_of(config: Mapping[str, Any]) -> str | None:
+    """The rack that librdkafka is told; an empty one is none, as there."""
+    return str(config.get("client.rack") or "") or None
 
 
 def member_settings(config: Mapping[str, Any]) -> dict[str, Any]:

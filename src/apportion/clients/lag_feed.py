@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,6 +28,21 @@ Fetch = Callable[[str, Sequence[str], float], Table]
 """Group, topics, deadline in seconds -> offsets. It may wait and raise; it runs in a thread of its own."""
 
 
+class Sampled(dict[str, Mapping[int, Mapping[str, int]]]):
+    """A table of offsets that were true some time before they were fetched.
+
+    age_s
+        Topic to the seconds since its oldest offsets were sampled; a topic that is left out was sampled just now.
+
+    >>> Sampled({"clicks": {0: {"end": 9}}}, age_s={"clicks": 30.0}).age_s
+    {'clicks': 30.0}
+    """
+
+    def __init__(self, table: Table, age_s: Mapping[str, float]) -> None:
+        super().__init__(table)
+        self.age_s = dict(age_s)
+
+
 class LagFeed:
     """The newest offsets of a group's topics, fetched again and again by a thread of its own.
 
@@ -39,7 +55,7 @@ class LagFeed:
     every_s, deadline_s
         Seconds between two fetches, and for one.
     max_age_s
-        Answers that were asked for longer ago are not used.
+        Offsets that were asked for longer ago, or sampled longer ago where ``fetch`` tells (``Sampled``), are not used.
     """
 
     def __init__(
@@ -91,13 +107,19 @@ class LagFeed:
         if newest is None:
             return {}, self._trouble
         asked, table = newest
-        age = time.monotonic() - asked
-        if age > self.max_age_s:
+        since_s = time.monotonic() - asked
+        sampled = table.age_s if isinstance(table, Sampled) else {}
+        age_s = {topic: since_s + sampled.get(topic, 0.0) for topic in wanted if topic in table}
+        old = sorted(topic for topic, age in age_s.items() if age > self.max_age_s)
+        if since_s > self.max_age_s or (old and len(old) == len(age_s)):
             why = f" ({self._trouble})" if self._trouble else ""
-            return {}, f"the newest offsets are {age:.0f} s old, at most {self.max_age_s:g} s are allowed{why}"
+            least = min(age_s.values(), default=since_s)
+            return {}, f"the newest offsets are {least:.0f} s old, at most {self.max_age_s:g} s are allowed{why}"
         missing = sorted(wanted - set(table))
-        known_offsets = {topic: table[topic] for topic in wanted if topic in table}
-        return known_offsets, f"no offsets yet of {', '.join(missing)}" if missing else None
+        reasons = [f"no offsets yet of {', '.join(missing)}"] if missing else []
+        if old:
+            reasons.append(f"those of {', '.join(old)} are more than {self.max_age_s:g} s old")
+        return {topic: table[topic] for topic in age_s if topic not in old}, "; ".join(reasons) or None
 
     def refresh(self) -> bool:
         """Fetch now, in the calling thread; whether it went well. Its trouble is logged and never raised."""
@@ -189,7 +211,8 @@ def _ask(admin: Any, group: str, topics: Sequence[str], deadline_ms: int) -> Tab
 def folder_offsets(folder: str | Path) -> Fetch:
     """Offsets from the pipeline's table ``gold/lag`` (a folder of Parquet files), for groups without a way to ask.
 
-    They are as old as the pipeline's last run: the feed's ``max_age_s`` counts from reading, so run both often.
+    They are as old as the pipeline's last samples of the logs' ends: the feed's ``max_age_s`` counts from
+    ``sampled_at``, by this machine's clock. A table without that column counts as sampled when it is read.
     """
     path = Path(folder)
 
@@ -200,14 +223,21 @@ def folder_offsets(folder: str | Path) -> Fetch:
             raise MissingExtra("folder_offsets", "spark") from None
         if not path.is_dir():
             raise Unavailable(f"no lag table: {path} is no folder; needed the pipeline's gold/lag.")
-        rows = dataset.dataset(path, format="parquet").to_table(
-            columns=["topic", "partition", "begin", "end", "committed"],
+        lags = dataset.dataset(path, format="parquet")
+        columns = ["topic", "partition", "begin", "end", "committed"]
+        rows = lags.to_table(
+            columns=[*columns, "sampled_at"] if "sampled_at" in lags.schema.names else columns,
             filter=(dataset.field("group") == group) & dataset.field("topic").isin(list(topics)),
         )
         table: dict[str, dict[int, dict[str, int]]] = {}
+        age_s: dict[str, float] = {}
+        now = datetime.now(UTC)
         for row in rows.to_pylist():
             known = {name: row[name] for name in ("begin", "end", "committed") if row[name] is not None}
             table.setdefault(row["topic"], {})[row["partition"]] = known
-        return table
+            if (at := row.get("sampled_at")) is not None:  # null: no ends are known, so nothing can be stale
+                passed = now - (at if at.tzinfo else at.replace(tzinfo=UTC))
+                age_s[row["topic"]] = max(passed.total_seconds(), age_s.get(row["topic"], 0.0))
+        return Sampled(table, age_s)
 
     return fetch

@@ -32,17 +32,21 @@ class Past(Protocol):
 
 
 def replay_totals(history: Past) -> dict[str, dict[str, Any]]:
-    """Strategy to its totals, and to its moves and those that really happened, by the offset of each record."""
+    """Strategy to what ``totals_of`` gives, for every strategy that can replay the group."""
     replays_of: dict[str, dict[str, Any]] = {}
     if not history.rebalances:
         return replays_of
     strategies: Mapping[str, str | TaskStrategy] = VARIANTS if history.runs_tasks else {name: name for name in known()}
     for name, strategy in strategies.items():
         try:
-            walked: Mapping[str, Any] = history.replay(strategy)
+            replays_of[name] = totals_of(history.replay(strategy))
         except ApportionError:
             continue
-        by_offset = {row["source_offset"]: row["moves"] for row in walked["generations"]}
-        then = {row["source_offset"]: row["moves_then"] for row in walked["generations"]}
-        replays_of[name] = {**walked["total"], "by_offset": by_offset, "then": then}
     return replays_of
+
+
+def totals_of(walked: Mapping[str, Any]) -> dict[str, Any]:
+    """One replay's totals, and its moves and those that really happened, by the offset of each record."""
+    by_offset = {row["source_offset"]: row["moves"] for row in walked["generations"]}
+    then = {row["source_offset"]: row["moves_then"] for row in walked["generations"]}
+    return {**walked["total"], "by_offset": by_offset, "then": then}

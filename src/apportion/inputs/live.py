@@ -42,6 +42,10 @@ def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
         if name not in listed:
             raise UnknownName("group", name, sorted(listed))
     descriptions = patiently(where, lambda: _described(admin, chosen))
+    if gone := [name for name in chosen if name not in descriptions]:  # ended since they were listed
+        if names is not None:
+            raise UnknownName("group", gone[0], sorted(listed.keys() - set(gone)))
+        chosen = [name for name in chosen if name in descriptions]
     committed = patiently(where, lambda: _committed(admin, chosen))
     topics = {topic for group in descriptions.values() for topic in group["wanted"]}
     topics |= {topic for offsets in committed.values() for topic, _ in offsets}
@@ -58,7 +62,10 @@ def reads(group: Mapping[str, Any]) -> bool:
 
 
 def _described(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Each group's facts and members; what the classic request does not know is asked for as KIP-848 has it."""
+    """Each group's facts and members; what the classic request does not know is asked for as KIP-848 has it.
+
+    A group that is not there any more is left out.
+    """
     descriptions: dict[str, dict[str, Any]] = admin._manager.run(_describe_classics, admin, names)
     others = [name for name in names if name not in descriptions]
     if others:
@@ -130,6 +137,8 @@ async def _describe_consumers(admin: Any, names: Sequence[str]) -> dict[str, dic
     for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
         answer = await admin._manager.send(ConsumerGroupDescribeRequest(group_ids=[name]), node_id=coordinator)
         for group in answer.to_dict()["groups"]:
+            if group["error_code"] == NOT_FOUND or group["group_state"] == "Dead":
+                continue  # it has ended
             if group["error_code"]:
                 raise errors.for_code(group["error_code"])(name)
             descriptions[name] = consumer_facts(group)

@@ -59,8 +59,8 @@ def group_data(
         "lag": lag.tolist(),
         "lag_known": bool(group.lag_known.any()),
         "owner": group.owner.tolist(),
-        "now": _summary("now", group, group.owner, {}),
-        "plans": [_summary(plan_label(plan), group, plan.owner, plan.proof, plan.measures) for plan in plans],
+        "now": summary("now", group, group.owner, {}),
+        "plans": [summary(plan_label(plan), group, plan.owner, plan.proof, plan.measures) for plan in plans],
         "history": _history(history),
         "replays": [dict(replay) for replay in replays],
     }
@@ -71,7 +71,7 @@ def plan_label(plan: Plan) -> str:
     return " ".join([plan.assignor, *(f"{key}={value}" for key, value in plan.settings.items())])
 
 
-def _summary(
+def summary(
     name: str, group: Group, owner: Ints, proof: Mapping[str, str], measures: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
     """A strategy's plan, or the present, as the pictures need it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from apportion.comparison import Comparison, advice, every_plan
 from apportion.errors import BadInput
 from apportion.history.fold import OTHERS
-from apportion.history.replay_totals import replay_totals
+from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
 from apportion.report.data import group_data
 from apportion.report.oddities import oddities
@@ -41,6 +41,17 @@ def of_plans(observed: Observed, planned: Sequence[Plan]) -> dict[str, Any]:
 def of_remembered(remembered: GroupHistory, observed: Observed) -> dict[str, Any]:
     """One group with its history."""
     return of_group(build(observed.raw), observed, remembered)
+
+
+def of_replay(remembered: GroupHistory, observed: Observed, walked: Mapping[str, Any]) -> dict[str, Any]:
+    """One group's history beside what one strategy would have moved: ``walked`` is the JSON of ``apportion replay``."""
+    settings = "".join(f" {key}={value}" for key, value in walked.get("settings", {}).items())
+    replays_of = {walked["assignor"] + settings: totals_of(walked)} if remembered.rebalances else {}
+    group = build(observed.raw)
+    return group_data(
+        group, [], facts=facts(observed, group, []), history=history(remembered, replays_of),
+        replays=replays(remembered, replays_of),
+    )  # fmt: skip
 
 
 def with_switch(observed: Observed, switch: Switch, past: GroupHistory | None = None) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from apportion.arrays import NOBODY, ints
 from apportion.model.group import Group
-from apportion.report.data import group_data
+from apportion.report.data import group_data, summary
 from apportion.report.text import Cell, Table
-from apportion.rollouts import Stage, owners, total_sentence
+from apportion.rollouts import Stage, identities, owners, total_sentence
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
@@ -41,7 +42,10 @@ def notes(stages: Sequence[Stage], protocol: str) -> list[str]:
 
 
 def page_data(observed: Observed, before: Group, stages: Sequence[Stage]) -> dict[str, Any]:
-    """The group as the page draws it, the rollout in the place of a history: partitions against stages."""
+    """The group as the page draws it, the rollout in the place of a history: partitions against stages.
+
+    Members and partitions are those of the end; who owned what before is shown as far as they are still there.
+    """
     first = {key: _label(who) for key, who in owners(before, before.owner).items()}
     rows: list[dict[str, Any]] = [{"generation": 0, "at": "", "cause": "now", "members": before.M, "moved": 0,
                                    "kept": len(first), "given": 0, "needless": None, "complete": True,
@@ -67,7 +71,14 @@ def page_data(observed: Observed, before: Group, stages: Sequence[Stage]) -> dic
             "The rebalances below have not happened: they are what the rollout would bring.",
         ],
     }
-    return group_data(before, [stages[-1].plan] if stages else [], facts=facts, history=rows)
+    if not stages:
+        return group_data(before, [], facts=facts, history=rows)
+    after = stages[-1].plan.group
+    at = {identity: m for m, identity in enumerate(identities(after))}
+    held = owners(before, before.owner)
+    present = ints([at.get(held.get(after.name_of(p), ""), NOBODY) for p in range(after.P)])
+    data = group_data(after, [stages[-1].plan], facts=facts, history=rows)
+    return {**data, "owner": present.tolist(), "now": summary("now", after, present, {})}
 
 
 def _label(identity: str) -> str:

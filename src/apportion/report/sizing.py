@@ -1,10 +1,21 @@
-"""The members that a group may have, as a table."""
+"""The members that a group may have, as a table and as a page."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from apportion.arrays import NOBODY, ints
+from apportion.model.build import build
+from apportion.model.group_json import group_to_dict
+from apportion.report.data import group_data, summary
 from apportion.report.text import Cell, Table
 from apportion.sizing.size import Sizing
 from apportion.sizing.sized import number
+from apportion.wording import count
+
+if TYPE_CHECKING:
+    from apportion.inputs.described_group import Observed
 
 
 def table(sizing: Sizing, *, marks: bool = True) -> Table:
@@ -26,6 +37,32 @@ def table(sizing: Sizing, *, marks: bool = True) -> Table:
         columns.append("CHOSEN")
     title = f"{sizing.group.name or 'group'}: {_short(sizing.total)} by {sizing.work.by}, "
     return Table(tuple(columns), rows, title + f"{_short(sizing.capacity)} a member", frozenset(extra))
+
+
+def page_data(observed: Observed, sizing: Sizing, how: Sequence[str] = ()) -> dict[str, Any]:
+    """The group as the page draws it, with each plan of the frontier where a strategy's plan stands elsewhere.
+
+    how
+        Sentences on how the work was measured. Members that would join stand beside the present ones, with nothing.
+    """
+    most = max(sizing.frontier, key=lambda sized: len(sized.join))
+    raw = group_to_dict(sizing.group)
+    raw["members"].update({name: {"topics": list(most.newcomers_want)} for name in most.join})
+    group = build(raw)
+    at = {name: m for m, name in enumerate(group.members)}
+    plans = []
+    for i, sized in enumerate(sizing.frontier):
+        position = ints([*(at[name] for name in (*sizing.group.members, *sized.join)), NOBODY])
+        name = count(sized.members, "member") + (", advised" if i == sizing.chosen else "")
+        measures = {**sized.plan.measures, "moves": sized.moves}
+        plans.append(summary(name, group, position[sized.owner], sized.plan.proof, measures))
+    facts = {
+        "state": observed.state or "",
+        "protocol": observed.protocol or "",
+        "generation": observed.generation,
+        "advice": [*sizing.sentences, *how],
+    }
+    return {**group_data(group, [], facts=facts), "plans": plans}
 
 
 def _short(value: float) -> int | float:

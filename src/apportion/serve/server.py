@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import resource
 import ssl
 from dataclasses import dataclass
 from typing import Any, Final
@@ -142,7 +141,11 @@ def _exporter(settings: Settings, answers: Answers) -> Any:
 
 
 def _more_files() -> None:
-    """Room for connections that mean no good beside those that do."""
+    """Room for connections that mean no good beside those that do; Windows knows no such limit."""
+    try:
+        import resource
+    except ImportError:
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -8,7 +8,6 @@ bytes.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -111,6 +110,13 @@ def parquet(root: Path) -> Iterator[ParquetSink]:
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """Nobody else writes to the folder during the block; the lock's file goes with its end."""
+    try:
+        import fcntl
+    except ImportError:
+        raise Unavailable(
+            "this system has no POSIX file locks, with which builds of tables keep out of each other's way; "
+            "on Windows run the pipeline in WSL"
+        ) from None
     file = root / ".lock"
     while True:
         with file.open("w") as lock:

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -182,6 +181,10 @@ def run(*command: str, environment: Mapping[str, str] | None = None) -> None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock file; a process that dies lets go of it."""
+    try:
+        import fcntl
+    except ImportError:
+        raise Unavailable("the jars for tests are fetched under a POSIX file lock, which this system has not") from None
     with path.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
