@@ -18,7 +18,7 @@ from apportion.assignors.sticky import Sticky
 from apportion.errors import BadInput
 from apportion.model.build import build
 from apportion.model.plan import Plan
-from apportion.solvers import min_cost_flow, partition_classes
+from apportion.solvers import min_cost_flow, network, partition_classes
 from apportion.solvers import solve as solve_module
 from apportion.solvers.lexicographic import solve
 
@@ -181,50 +181,32 @@ def test_a_false_price_is_found_out() -> None:
     assert judge.flaw(raw, owner, ("balance", "moves"), {"balance": 1, "moves": 1}, price) is not None
 
 
-def test_without_ortools_plans_are_valid_and_balanced_and_claim_no_more_than_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("solver", ["none", "for every network"])
+def test_without_ortools_and_with_it_for_every_network_plans_are_best(
+    solver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(min_cost_flow, "solver", lambda: None)
-    monkeypatch.setattr(min_cost_flow, "SMALL_TABLE_CELLS", 0)
-    monkeypatch.setattr(min_cost_flow, "TABLE_CELLS_MAX", 0)
     monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
-    unshown = 0
-    for seed in range(0, GROUPS, 4):
-        raw, order = some(seed)
-        made = plan(raw, order)
-        owner = judge.owners(raw, made.target)
-        shown = tuple(goal for goal, how in made.proof.items() if how == "optimal")
-        assert "balance" not in order or made.proof["balance"] == "optimal"
-        assert not judge.better_exchange(raw, owner, shown), (seed, order)
-        unshown += "heuristic" in made.proof.values()
-    assert unshown > 0
-
-
-def test_large_tables_of_racks_are_left_to_ortools_and_come_out_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ortools", reason="OR-tools is not installed")
-    monkeypatch.setattr(min_cost_flow, "DENSE_CELLS_MAX", 0)
-    monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
-    for seed in range(1, GROUPS, 4):
+    if solver == "none":
+        monkeypatch.setattr(min_cost_flow, "solver", lambda: None)
+    else:
+        pytest.importorskip("ortools", reason="OR-tools is not installed")
+        monkeypatch.setattr(network, "OWN_ARCS_MAX", -1)
+    for seed in range(solver == "none", GROUPS, 4):
         raw, order = some(seed)
         made = plan(raw, order)
         assert "heuristic" not in made.proof.values()
         assert not judge.better_exchange(raw, judge.owners(raw, made.target), order), (seed, order)
 
 
-@pytest.mark.parametrize("limit", ["DENSE_CELLS_MAX", "CELLS"])
 def test_where_racks_make_too_large_a_table_they_are_left_out_and_the_proof_says_so(
-    limit: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
-    if limit == "DENSE_CELLS_MAX":
-        monkeypatch.setattr(min_cost_flow, "DENSE_CELLS_MAX", 0)
-        monkeypatch.setattr(min_cost_flow, "solver", lambda: None)
     left_out = 0
     for seed in range(2, GROUPS, 8):
         raw, order = some(seed)
         kinds = plan(raw, order).group.subscriptions
-        if limit == "CELLS":
-            monkeypatch.setattr(partition_classes, "CELLS", len(kinds) * len(raw["topics"]))
+        monkeypatch.setattr(partition_classes, "CELLS", len(kinds) * len(raw["topics"]))
         made = plan(raw, order)
         shown = tuple(goal for goal, how in made.proof.items() if how == "optimal")
         assert not judge.better_exchange(raw, judge.owners(raw, made.target), shown), (seed, order)
@@ -233,16 +215,6 @@ def test_where_racks_make_too_large_a_table_they_are_left_out_and_the_proof_says
         left_out += made.proof.get("racks") == "heuristic"
         monkeypatch.setattr(partition_classes, "CELLS", 10_000_000)
     assert left_out > 0
-
-
-def test_with_ortools_alone_tiny_groups_are_best_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ortools", reason="OR-tools is not installed")
-    monkeypatch.setattr(min_cost_flow, "SMALL_TABLE_CELLS", 0)
-    monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
-    for seed in range(0, GROUPS, 4):
-        raw, order = some(seed)
-        made = plan(raw, order)
-        assert not judge.better_exchange(raw, judge.owners(raw, made.target), order), (seed, order)
 
 
 def test_the_explanation_names_every_goal_and_no_goal_is_left_in_doubt() -> None:

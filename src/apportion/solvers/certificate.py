@@ -86,7 +86,7 @@ def _bound(goal: str, how: str, measures: Mapping[str, Any]) -> str:
     """What shows the goal to be met, in a sentence."""
     least, most = int(measures["load_min"]), int(measures["load_max"])
     if how != "optimal":
-        return f"{goal}: {how}. Subscriptions overlap, and the group is too large to show it (without OR-tools)."
+        return f"{goal}: {how}. Subscriptions overlap, and the group is too large to show it."
     below = "the prices below show it"
     if goal == "balance":
         value = f"members hold {least} to {most} partitions, squares {measures['load_squares']}"

@@ -24,17 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.solvers import min_cost_flow
-from apportion.solvers.cycle_canceling import local_only, min_cost
+from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.dealing import deal, deal_by_topic
 from apportion.solvers.fair_loads import fair_loads
 from apportion.solvers.max_flow import feasible_flow, release
-from apportion.solvers.min_cost_flow import Claimed, fewest_misses, retained
+from apportion.solvers.network import Cost, Network
 from apportion.solvers.problem import OptimalFace, Problem
 from apportion.solvers.retention import capped, first_ones, given_up_in_turn
 
 OPTIMAL: Final = "optimal"
-HEURISTIC: Final = "heuristic"
+FAR: Final = 1 << 40
+"""A longer way than any path."""
 
 
 def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -> tuple[Ints, dict[str, str]]:
@@ -62,11 +62,8 @@ def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -
     bounds = _bounds(problem, moves_first)
     if "moves" not in after:
         return _finish(replace(problem, contested=None), owner, bounds), proof
-    shown = True
     if fixed is None:
-        owner, shown = _keep(problem, bounds)
-    if not shown:
-        proof.update(dict.fromkeys(after[after.index("moves") :], HEURISTIC))
+        owner = _keep(problem, bounds)
     return _finish(problem, owner, bounds), proof
 
 
@@ -75,7 +72,8 @@ def _narrow(problem: Problem, owner: Ints, goal: str) -> tuple[Problem, Ints]:
     if goal == "racks":
         if problem.miss is None:
             return problem, owner
-        return replace(problem, eligible=local_only(problem.eligible, problem.miss)), owner
+        local = problem.eligible & ~problem.miss
+        return replace(problem, eligible=np.where(local.any(axis=1, keepdims=True), local, problem.eligible)), owner
     claims = np.flatnonzero((problem.claim != NOBODY) & (problem.row >= 0))
     member = problem.claim[claims]
     stays = problem.eligible[problem.row[claims], problem.column[member]]
@@ -105,8 +103,8 @@ def _nearest(supply: Ints, size: Ints, low: Ints, high: Ints, eligible: Bools, m
     return np.where(price > 0, high, low), np.where(price < 0, low, high), eligible
 
 
-def _keep(problem: Problem, bounds: OptimalFace) -> tuple[Ints, bool]:
-    """Owners (P,) of the claims that stay, and whether it is shown that no more can."""
+def _keep(problem: Problem, bounds: OptimalFace) -> Ints:
+    """Owners (P,) of the claims that stay: as many as can."""
     column = bounds.column
     claims = np.flatnonzero((problem.claim != NOBODY) & (problem.row >= 0))
     if bounds.eligible.size > 1:
@@ -123,12 +121,11 @@ def _keep(problem: Problem, bounds: OptimalFace) -> tuple[Ints, bool]:
     if problem.spread:
         order = (*order[:2], given_up_in_turn(member, cap, problem.topic[claims], worth_of_row[row]), order[2])
     stays = first_ones(member, cap, order)
-    shown = True
     if not _fits(supply, row[stays], member[stays], bounds) or (bounds.cost is not None and not stays.all()):
-        stays, shown = _keep_by_flow(supply, row, member, order, bounds)
+        stays = _keep_by_flow(problem, bounds, claims, order)
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     owner[claims[stays]] = member[stays]
-    return owner, shown
+    return owner
 
 
 def _worth(bounds: OptimalFace, lack: Ints) -> Ints:
@@ -140,26 +137,27 @@ def _worth(bounds: OptimalFace, lack: Ints) -> Ints:
     return worth
 
 
-def _keep_by_flow(
-    supply: Ints, row: Ints, member: Ints, order: tuple[Ints, ...], bounds: OptimalFace
-) -> tuple[Bools, bool]:
-    """Which claims (C,) stay, by a min-cost flow; without OR-tools as many as paths find, and nothing is shown."""
-    members = len(bounds.column)
-    kinds, kind, count = np.unique(row * members + member, return_inverse=True, return_counts=True)
-    claimed = Claimed(kinds // members, kinds % members, count)
-    kept = retained(supply, claimed, bounds.eligible, bounds.cost, bounds.column, bounds.low, bounds.high)
-    if kept is not None:
-        return first_ones(kind, kept, order), True
-    own = np.bincount(member, minlength=members)
-    stays = first_ones(member, np.minimum(own, bounds.low), order)
-    columns = bounds.eligible.shape[1]
-    cell = row * columns + bounds.column[member]
+def _keep_by_flow(problem: Problem, bounds: OptimalFace, claims: Ints, order: tuple[Ints, ...]) -> Bools:
+    """Which claims (C,) stay, by a min-cost flow from what paths find; misses count after them, if they still do."""
+    member, row, members = problem.claim[claims], problem.row[claims], len(bounds.column)
+    stays = first_ones(member, np.minimum(np.bincount(member, minlength=members), bounds.low), order)
+    cell = row * bounds.eligible.shape[1] + bounds.column[member]
     table = np.bincount(cell[stays], minlength=bounds.eligible.size).reshape(bounds.eligible.shape)
-    low, high = _sums(bounds, np.zeros(members, dtype=np.int64))
-    keep = release(table, supply, low, high, bounds.eligible)
+    keep = release(table, _supply(problem), *_sums(bounds, np.zeros(members, dtype=np.int64)), bounds.eligible)
     chosen = np.flatnonzero(stays)
     stays[chosen] = first_ones(cell[chosen], keep.ravel(), tuple(key[chosen] for key in order))
-    return stays, False
+    start = np.full(len(problem.row), NOBODY, dtype=np.int64)
+    claim = start.copy()
+    start[claims[stays]], claim[claims] = member[stays], member
+    free = np.flatnonzero(problem.row >= 0)
+    plain = replace(problem, contested=None, spread=False)
+    start = _finish(plain, start, replace(bounds, cost=None))
+    among = replace(problem, column=bounds.column, eligible=bounds.eligible, miss=bounds.cost)
+    nobody = np.full(len(free), NOBODY, dtype=np.int64)
+    flow = AssignmentNetwork(among, np.full_like(start, NOBODY), free, start[free], claim[free], nobody, spread=False)
+    flow.network.low[flow.load], flow.network.high[flow.load] = bounds.low, bounds.high
+    flow.optimize(("moves",) if bounds.cost is None else ("moves", "racks"))
+    return first_ones(flow.kind[np.searchsorted(free, claims)], flow.kept()[0], order)
 
 
 def _fits(supply: Ints, row: Ints, member: Ints, bounds: OptimalFace) -> bool:
@@ -265,11 +263,30 @@ def _spare(supply: Ints, bounds: OptimalFace) -> Ints:
 
 
 def _fewest(supply: Ints, low: Ints, high: Ints, eligible: Bools, miss: Bools) -> tuple[Ints, Ints]:
-    """Amounts (I, J) with fewest misses, and the columns' prices (J,)."""
-    table = fewest_misses(supply, low, high, eligible, miss) if eligible.size > min_cost_flow.DENSE_CELLS_MAX else None
-    if table is None:
-        table = _sure(feasible_flow(supply, low, high, eligible, eligible & ~miss))
-    return min_cost(table, miss, eligible, low, high)
+    """Amounts (I, J) with fewest misses, and the columns' prices (J,).
+
+    Every unit stands in a column where miss + price is least, and a column that could have more has no price above 0,
+    one that could have less none below 0.
+    """
+    table = _sure(feasible_flow(supply, low, high, eligible, eligible & ~miss))
+    rows, columns = eligible.shape
+    i, j = np.nonzero(eligible & (supply > 0)[:, None])
+    column, sink = rows + np.arange(columns), rows + columns
+    network = Network(
+        sink + 1,
+        np.concatenate([i, column]),
+        np.concatenate([rows + j, np.full(columns, sink)]),
+        np.concatenate([np.zeros_like(i), low]),
+        np.concatenate([supply[i], high]),
+        np.concatenate([table[i, j], table.sum(axis=0)]),
+    )
+    first = np.concatenate([miss[i, j], np.zeros(columns)]).astype(np.int64)
+    begin = np.where(np.arange(sink + 1) < rows, FAR, 0)  # paths begin in columns and the sink, so prices are unique
+    cost = Cost(first, np.zeros_like(first))
+    network.minimize(cost, begin)
+    potential = network.minimize(cost, begin)
+    table[i, j] = network.flow[: len(i)]
+    return table, potential[sink] - potential[rows:sink]
 
 
 def _sure(table: Ints | None) -> Ints:

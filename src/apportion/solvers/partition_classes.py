@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from apportion.arrays import CELLS, NOBODY, Bools, Ints
+from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints
 from apportion.model.group import Group
-from apportion.solvers.cycle_canceling import misses
 from apportion.solvers.problem import Problem
 
 
@@ -67,7 +66,8 @@ def _rack_cells(group: Group, row: Ints, column: Ints, eligible: Bools) -> tuple
     if max(len(rows) * len(columns), len(racks.sets) * len(racks.names)) > CELLS:
         return row, column, eligible, None, False
     eligible = eligible[rows // sets][:, columns // places]
-    miss = misses(racks.near, columns % places - 1, rows % sets - 1) & eligible
+    rack, replicas = columns % places - 1, rows % sets - 1  # where either is unknown, nothing is missed
+    miss = eligible & ~racks.near[rack, replicas[:, None]] & (rack != UNKNOWN) & (replicas != UNKNOWN)[:, None]
     return new_row, new_column, eligible, miss if miss.any() else None, True
 
 

@@ -13,7 +13,6 @@ from apportion.errors import BadInput
 from apportion.model.group import Claims, Group
 from apportion.model.measures import held_of_topic, measure
 from apportion.model.plan import Answer, Plan
-from apportion.solvers import min_cost_flow
 from apportion.solvers.assignment_network import ARCS_MAX, arcs_of, fixed_on_network, solve_on_network
 from apportion.solvers.certificate import Exactness
 from apportion.solvers.dual_prices import weights
@@ -170,13 +169,7 @@ def _solve(group: Group, order: tuple[str, ...], spread: bool = False) -> tuple[
     """
     asked = replace(problem_of(group, "racks" in order), spread=spread)
     if asked.racks_told:
-        if (
-            asked.miss is None
-            or asked.eligible.size <= min_cost_flow.DENSE_CELLS_MAX
-            or min_cost_flow.solver() is not None
-        ):
-            return solve(asked, order)
-        asked = replace(problem_of(group, False), spread=spread)
+        return solve(asked, order)
     owner, shown = solve(asked, tuple(goal for goal in order if goal != "racks"))
     proof = {goal: shown.get(goal, "heuristic") for goal in order}
     proof.update(dict.fromkeys(order[order.index("racks") :], "heuristic"))
