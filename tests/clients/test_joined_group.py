@@ -65,7 +65,7 @@ def owned(r: random.Random) -> Held:
 
 
 def user_data(r: random.Random) -> bytes | None:
-    generation = r.choice((None, 0, 3, 7))
+    generation = r.choice((None, 0, 3, 7, -5))
     kinds = [
         None,
         b"",

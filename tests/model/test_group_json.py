@@ -148,6 +148,7 @@ def test_bad_input_is_an_error_that_names_its_place(given: Any, where: str, foun
         apportion.plan(given)
     assert caught.value.where.startswith(where)
     assert found in str(caught.value)
+    assert "None" not in f"{caught.value.where} {caught.value.needed}", "it says what would have been right"
     json.dumps(caught.value.to_dict(), ensure_ascii=False).encode()
 
 

@@ -34,6 +34,12 @@ MEMORY_MAX = 6 << 30
 """Bytes that one fork may have: a mutant that eats all memory has been noticed."""
 PRELOADED = ("apportion", "numpy", "ortools", "pandas", "pyarrow")
 """Packages that are imported before the first fork if any test wants them."""
+PEERS = {"judge", "broker", "jars"}
+"""Fixtures that start another program: such tests are not run on mutants."""
+
+
+class TooSlowError(BaseException):
+    """A test has spent more than any test may that is run on mutants."""
 
 
 class Loop:
@@ -56,15 +62,16 @@ class Loop:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Profile the tests, then one fork for each mutant; results are lines of JSON."""
-        items = {item.nodeid: item for item in session.items}
+        items = {item.nodeid: item for item in session.items if not PEERS & set(getattr(item, "fixturenames", ()))}
         profile = self._ask(lambda: self._profile(session, list(items.values())))
         for name in sorted(profile["modules"]):
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         kept = [name for name in profile["passed"] if profile["seconds"][name] <= self.request["test_seconds"]]
         seconds = profile["seconds"]
-        slow = sorted(set(profile["passed"]) - set(kept))
-        self._write({"tests": len(kept), "failed": sorted(set(items) - set(profile["passed"])), "too slow": slow})
+        slow = {name for name, spent in seconds.items() if spent > self.request["test_seconds"]}
+        failed = sorted(set(items) - set(profile["passed"]) - slow)
+        self._write({"tests": len(kept), "failed": failed, "too slow": sorted(slow)})
         lines = {file: {int(n): names for n, names in at.items()} for file, at in profile["lines"].items()}
         functions = self._functions()
         gc.collect()
@@ -88,7 +95,9 @@ class Loop:
         files = [str(self.source / file) for file in self.request["files"]]
         tracer = coverage.Coverage(data_file=None, include=files, config_file=False) if traced else None
         seconds: dict[str, float] = {}
-        passed, failed = [], []
+        passed: list[str] = []
+        failed: list[str] = []
+        signal.signal(signal.SIGPROF, _too_slow)
         if tracer:
             tracer.start()
         for item, following in zip(items, [*items[1:], None], strict=True):
@@ -96,7 +105,9 @@ class Loop:
             wall = time.monotonic()
             if tracer:
                 tracer.switch_context(item.nodeid)
+            signal.setitimer(signal.ITIMER_PROF, 3 * self.request["test_seconds"])
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             seconds[item.nodeid] = max(_spent() - begun, (time.monotonic() - wall) / 4)
             (passed if session.testsfailed == before else failed).append(item.nodeid)
         lines: dict[str, dict[int, list[str]]] = {}
@@ -145,7 +156,7 @@ class Loop:
             return {"state": "unusable"}
         killer = self.result.with_suffix(".killer")
         killer.write_text("")
-        limit = 5 + 4 * sum(seconds[item.nodeid] for item in items)
+        limit = self.request.get("least_seconds", 5) + 4 * sum(seconds[item.nodeid] for item in items)
 
         def run() -> None:
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 1))
@@ -221,6 +232,10 @@ def _in_fork(run: Callable[[], object], limit: float) -> tuple[str, float]:
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
         return "timeout", time.monotonic() - begun
     return "survived" if status == 0 else "killed", time.monotonic() - begun
+
+
+def _too_slow(*_: object) -> None:
+    raise TooSlowError
 
 
 def _spent() -> float:
