@@ -243,6 +243,8 @@ class Group:
         k, t = self.subscription_of[member], self.topic_of[partition]
         if len(self.subscriptions) * self.T <= CELLS:
             return self.wants[k, t]
+        if not len(self._wish_keys):
+            return np.zeros(len(partition), dtype=np.bool_)
         at = np.searchsorted(self._wish_keys, k * self.T + t)
         wished: Bools = self._wish_keys[np.minimum(at, len(self._wish_keys) - 1)] == k * self.T + t
         return wished
