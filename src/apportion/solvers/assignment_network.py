@@ -56,120 +56,96 @@ class AssignmentNetwork:
     def __init__(
         self, problem: Problem, owner: Ints, free: Ints, start: Ints, claim: Ints, home: Ints, spread: bool
     ) -> None:
-        self.problem = problem
+        self.problem, self.spread = problem, spread
         self.members, self.rows = len(problem.column), len(problem.eligible)
-        self.topic_of_row = np.zeros(self.rows, dtype=np.int64)
+        # Members apart where they bear a cost of their own with each topic; else like members together.
+        self.slot = np.arange(self.members) if spread else problem.column
+        columns = problem.column if spread else np.arange(problem.eligible.shape[1])
         wanted = np.flatnonzero(problem.row >= 0)
-        self.topic_of_row[problem.row[wanted]] = problem.topic[wanted]  # where rows are topics apart
         used = np.zeros((self.rows, 1), dtype=np.bool_)
         used[problem.row[wanted]] = True
-        self.eligible = problem.eligible & used
+        self.eligible = (problem.eligible & used)[:, columns]
+        self.miss = np.zeros_like(self.eligible) if problem.miss is None else problem.miss[:, columns]
         self._classes(problem.row[free], claim, home)
-        self._nodes(spread)
+        self._nodes(wanted)
         self._arcs(start, problem.row[free])
         self._fixed(owner)
 
     def _classes(self, row: Ints, claim: Ints, home: Ints) -> None:
         """Like partitions among the claimed ones: of one row, claimed by one member, at home with one."""
-        kinds_known = (claim != NOBODY) | (home != NOBODY)
+        known = (claim != NOBODY) | (home != NOBODY)
         side = self.members + 1
         key = (row * side + claim + 1) * side + home + 1
-        values, kind, count = np.unique(key[kinds_known], return_inverse=True, return_counts=True)
+        values, kind, self.count = np.unique(key[known], return_inverse=True, return_counts=True)
         self.kind = np.full(len(row), NOBODY, dtype=np.int64)
-        self.kind[kinds_known] = kind
-        self.kind_row, self.count = values // side // side, count
+        self.kind[known] = kind
+        self.kind_row = values // side // side
         self.kind_claim, self.kind_home = values // side % side - 1, values % side - 1
 
-    def _nodes(self, spread: bool) -> None:
-        """Rows, then claimed classes, then (topic, member) or columns, then members, then the sink."""
-        problem, first = self.problem, self.rows + len(self.kind_row)
-        self.spread = spread
-        if spread:
-            topics, line = np.unique(self.topic_of_row, return_inverse=True)
-            has_cell = np.zeros((len(topics), self.members), dtype=np.bool_)
-            np.logical_or.at(has_cell, line, self.eligible[:, problem.column])
-            self.cell_topic, self.cell_member = np.nonzero(has_cell)
-            self.cell_topic = topics[self.cell_topic]
-            number = np.full(has_cell.shape, NOBODY, dtype=np.int64)
-            number[has_cell] = first + np.arange(len(self.cell_member))
-            self.cell_of = number[line]
-        else:
-            self.cell_member = np.arange(problem.eligible.shape[1])
-        self.first_cell = first
-        self.first_member = first + len(self.cell_member)
+    def _nodes(self, wanted: Ints) -> None:
+        """Rows, then claimed classes, then cells (topic, member) or like members, then members, then the sink."""
+        problem, topic = self.problem, np.zeros(self.rows, dtype=np.int64)
+        if self.spread:
+            topic[problem.row[wanted]] = problem.topic[wanted]  # rows are topics apart
+        topics, self.line = np.unique(topic, return_inverse=True)
+        has_cell = np.zeros((len(topics), self.eligible.shape[1]), dtype=np.bool_)
+        np.logical_or.at(has_cell, self.line, self.eligible)
+        line, self.cell_member = np.nonzero(has_cell)
+        self.cell_topic = topics[line]
+        self.first_cell = self.rows + len(self.kind_row)
+        self.cell_of = np.full(has_cell.shape, NOBODY, dtype=np.int64)
+        self.cell_of[has_cell] = self.first_cell + np.arange(len(line))
+        self.first_member = self.first_cell + len(line)
         self.sink = self.first_member + self.members
 
     def into(self, row: Ints, member: Ints) -> Ints:
-        """The node in which a unit of the row arrives at the member."""
-        return self.cell_of[row, member] if self.spread else self.first_member + member
+        """The node in which a unit of the row that stays with a member, or comes home, arrives."""
+        return self.cell_of[self.line[row], member] if self.spread else self.first_member + member
 
     def _arcs(self, start: Ints, row: Ints) -> None:
         """All arcs with the flow that ``start`` means."""
-        problem, members = self.problem, self.members
-        stays, comes = np.flatnonzero(self.kind_claim != NOBODY), np.flatnonzero(self.kind_home != NOBODY)
-        kinds, many = np.arange(len(self.kind_row)), len(row)
-        kinds_known = self.kind >= 0
-        at_claim, at_home = np.zeros(len(row), dtype=np.bool_), np.zeros(len(row), dtype=np.bool_)
-        at_claim[kinds_known] = start[kinds_known] == self.kind_claim[self.kind[kinds_known]]
-        at_home[kinds_known] = ~at_claim[kinds_known] & (start[kinds_known] == self.kind_home[self.kind[kinds_known]])
-        stay = np.bincount(self.kind[at_claim], minlength=len(kinds))
-        come = np.bincount(self.kind[at_home], minlength=len(kinds))
-        direct = at_claim | at_home
-        if self.spread:
-            i, m = np.nonzero(self.eligible[:, problem.column])
-            onward = self.cell_of[i, m]
-            held = np.bincount(row[~direct] * members + start[~direct], minlength=self.rows * members)
-            from_row = held.reshape(self.rows, members)[i, m]
-            self.row_miss = np.zeros(len(i), dtype=np.int64)
-            if problem.miss is not None:
-                self.row_miss = problem.miss[i, problem.column[m]].astype(np.int64)
-            last_tail, last_head = (
-                self.first_cell + np.arange(len(self.cell_member)),
-                self.first_member + self.cell_member,
-            )
-            cell = self.cell_of[row, start] - self.first_cell
-            onto = np.bincount(cell, minlength=len(self.cell_member))
-        else:
-            i, m = np.nonzero(self.eligible)
-            onward = self.first_cell + m
-            columns = problem.eligible.shape[1]
-            held = np.bincount(row[~direct] * columns + problem.column[start[~direct]], minlength=self.rows * columns)
-            from_row = held.reshape(self.rows, columns)[i, m]
-            self.row_miss = np.zeros(len(i), dtype=np.int64)
-            if problem.miss is not None:
-                self.row_miss = problem.miss[i, m].astype(np.int64)
-            last_tail, last_head = self.first_cell + problem.column, self.first_member + np.arange(members)
-            onto = np.bincount(start[~direct], minlength=members)
+        kinds, slots = np.arange(len(self.kind_row)), self.eligible.shape[1]
+        self.stays, self.comes = np.flatnonzero(self.kind_claim != NOBODY), np.flatnonzero(self.kind_home != NOBODY)
+        known = np.flatnonzero(self.kind >= 0)
+        of_kind = self.kind[known]
+        at_claim = start[known] == self.kind_claim[of_kind]
+        at_home = ~at_claim & (start[known] == self.kind_home[of_kind])
+        stay = np.bincount(of_kind[at_claim], minlength=len(kinds))
+        come = np.bincount(of_kind[at_home], minlength=len(kinds))
+        by_row = np.ones(len(row), dtype=np.bool_)
+        by_row[known] = ~(at_claim | at_home)
+        i, j = self.row_arc = np.nonzero(self.eligible)
+        from_row = np.bincount(row[by_row] * slots + self.slot[start[by_row]], minlength=self.eligible.size)
+        line, member = np.nonzero(self.cell_of[:, self.slot] != NOBODY)
+        by_cell = slice(None) if self.spread else by_row
+        onto = np.bincount(
+            self.line[row[by_cell]] * self.members + start[by_cell], minlength=len(self.cell_of) * self.members
+        )
+        members, many = self.first_member + np.arange(self.members), len(row)
+        claimed, home = (part[of] for part, of in ((self.kind_claim, self.stays), (self.kind_home, self.comes)))
         parts = [
             (self.rows + kinds, self.kind_row, self.count, self.count - stay - come),
-            (
-                self.rows + stays,
-                self.into(self.kind_row[stays], self.kind_claim[stays]),
-                self.count[stays],
-                stay[stays],
-            ),
-            (self.rows + comes, self.into(self.kind_row[comes], self.kind_home[comes]), self.count[comes], come[comes]),
-            (i, onward, np.full(len(i), many), from_row),
-            (last_tail, last_head, np.full(len(last_tail), many), onto),
-            (
-                self.first_member + np.arange(members),
-                np.full(members, self.sink),
-                np.full(members, many),
-                np.bincount(start, minlength=members),
-            ),
-        ]
+            (self.rows + self.stays, self.into(self.kind_row[self.stays], claimed), self.count[self.stays],
+             stay[self.stays]),
+            (self.rows + self.comes, self.into(self.kind_row[self.comes], home), self.count[self.comes],
+             come[self.comes]),
+            (i, self.cell_of[self.line[i], j], np.full_like(i, many), from_row[i * slots + j]),
+            (self.cell_of[line, self.slot[member]], self.first_member + member, np.full_like(line, many),
+             onto[line * self.members + member]),
+            (members, np.full_like(members, self.sink), np.full_like(members, many),
+             np.bincount(start, minlength=self.members)),
+        ]  # fmt: skip
         ends = np.cumsum([0] + [len(part[0]) for part in parts]).tolist()
         self.leave, self.stay, self.come, self.near, self.onto, self.load = (slice(a, b) for a, b in pairwise(ends))
-        self.stays, self.comes, self.row_arc = stays, comes, (i, m)
         tail, head, high, flow = (np.concatenate([part[n] for part in parts]).astype(np.int64) for n in range(4))
-        self.network = Network(self.sink + 1, tail, head, np.zeros(len(tail), dtype=np.int64), high, flow)
+        self.network = Network(self.sink + 1, tail, head, np.zeros_like(tail), high, flow)
 
     def _fixed(self, owner: Ints) -> None:
         """What the members hold already, in all and of each topic."""
         fixed = np.flatnonzero(owner != NOBODY)
         self.load_before = np.bincount(owner[fixed], minlength=self.members)
         if self.spread:
-            cell = self.cell_of[self.problem.row[fixed], owner[fixed]] - self.first_cell
+            cell = self.into(self.problem.row[fixed], owner[fixed]) - self.first_cell
             self.held_before = np.bincount(cell, minlength=len(self.cell_member))
 
     def cost(self, goal: str) -> Cost:
@@ -183,9 +159,9 @@ class AssignmentNetwork:
         elif goal == "spread" and self.spread:
             first[self.onto], slope[self.onto] = self._squares(unit[self.cell_member], self.held_before)
         elif goal == "racks":
-            first[self.near] = self.row_miss
-            first[self.stay] = self._missed(self.kind_row[self.stays], self.kind_claim[self.stays])
-            first[self.come] = self._missed(self.kind_row[self.comes], self.kind_home[self.comes])
+            first[self.near] = self.miss[self.row_arc]
+            first[self.stay] = self.miss[self.kind_row[self.stays], self.slot[self.kind_claim[self.stays]]]
+            first[self.come] = self.miss[self.kind_row[self.comes], self.slot[self.kind_home[self.comes]]]
         elif goal == "moves":
             first[self.leave] = self.kind_claim != NOBODY
             first[self.come] = self.kind_claim[self.comes] != NOBODY
@@ -198,12 +174,6 @@ class AssignmentNetwork:
         if self.problem.equal:
             return before + 1, np.ones_like(before)
         return unit * (2 * before + 1), 2 * unit
-
-    def _missed(self, row: Ints, member: Ints) -> Ints:
-        problem = self.problem
-        if problem.miss is None:
-            return np.zeros(len(row), dtype=np.int64)
-        return problem.miss[row, problem.column[member]].astype(np.int64)
 
     def optimize(self, order: tuple[str, ...]) -> None:
         """Make the goals best, one after the other."""
