@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from apportion.solvers import min_cost_flow, network
-from apportion.solvers.dual_prices import prices, weights
+from apportion.solvers.dual_prices import prices
 from apportion.solvers.lexicographic import _fewest
 from apportion.solvers.max_flow import feasible_flow
-from apportion.solvers.problem import Problem
+from apportion.solvers.problem import Problem, weights
 
 
 @pytest.mark.parametrize("own_arcs_max", [-1, 10**9])

@@ -16,7 +16,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.solvers.assignment_network import AssignmentNetwork
-from apportion.solvers.problem import Numbers, Problem
+from apportion.solvers.problem import Numbers, Problem, weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,31 +40,6 @@ class Prices:
     weight: dict[str, int]
     price: Numbers
     topic_price: tuple[Ints, Ints, Numbers] | None = None
-
-
-def weights(order: tuple[str, ...], partitions: int, members: int, unit: int = 0) -> dict[str, int]:
-    """What one unit of each goal weighs.
-
-    unit
-        The largest unit of a load's cost where capacities differ; 0 where all are equal and half squares are counted.
-
-    A weight must be more than all later goals together can change in one exchange. Where spread is no goal an exchange
-    passes each member once: it changes misses and moves by ``members`` at most, and (half of) the squares by the
-    difference of two loads. With spread it may pass many topics of a member, but no partition twice.
-    """
-    reach = partitions if "spread" in order else members
-    change = {"racks": reach + 1, "moves": reach + 1, "balance": partitions + 1, "spread": 4 * (partitions + 1)}
-    if "spread" in order:
-        change["racks"] = change["moves"] = 2 * reach + 1
-    if unit:
-        change["balance"] *= 2 * unit
-        change["spread"] *= 2 * unit
-    weight: dict[str, int] = {}
-    below = 0
-    for goal in reversed(order):
-        weight[goal] = below + 1
-        below += weight[goal] * change[goal]
-    return weight
 
 
 def prices(problem: Problem, owner: Ints, order: tuple[str, ...]) -> Prices | None:

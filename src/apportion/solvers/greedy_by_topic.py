@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
+from apportion.model.group import Group
+from apportion.model.measures import loads, rack_misses
 from apportion.solvers.dealing import laps
 from apportion.solvers.fair_loads import dealt_cheapest
 
 PASSES: Final = 20
 """Rounds of evening out and handing out anew."""
+
+
+def plan_by_topic(group: Group, unit: Ints, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+    """Owners (P,) of a group whose subscriptions fill more than one table, and what bounds show; spread is left out.
+
+    unit
+        (M,) 1 / capacity in whole numbers.
+    """
+    claim, contested = np.full(group.P, NOBODY, dtype=np.int64), None
+    if "moves" in order:
+        claim, contested = group.owner, group.claimed_by != NOBODY
+    who = subscribers(group.subscriptions, group.subscription_of, group.T)
+    owner = Wide(group.start, who, unit).plan(claim, contested)
+    load = loads(owner, group.M)
+    met = {
+        "balance": bool((unit == unit[0]).all()) and int(load.max() - load.min()) <= 1,
+        "racks": not rack_misses(group, owner).any(),
+        "moves": bool((owner == group.owner)[group.owner != NOBODY].all()),
+    }
+    shown = list(takewhile(lambda goal: "spread" not in order and met[goal], order))
+    return owner, {goal: "optimal" if goal in shown else "heuristic" for goal in order}
 
 
 class Wide:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.arrays import Bools, Ints, distinct
+from apportion.arrays import Bools, Ints
 
 Numbers = NDArray[Any]
 """64-bit integers, or Python's own where they are too few."""
@@ -71,10 +71,35 @@ def units(capacity: Ints) -> Numbers:
     >>> units(np.array([1, 2, 6]))
     array([6, 3, 1])
     """
-    whole = lcm(*distinct(capacity).tolist())
+    whole = lcm(*set(capacity.tolist()))
     if whole < UNIT_MAX:
         return whole // capacity
     return np.array([whole // c for c in capacity.tolist()], dtype=object)
+
+
+def weights(order: tuple[str, ...], partitions: int, members: int, unit: int = 0) -> dict[str, int]:
+    """What one unit of each goal weighs.
+
+    unit
+        The largest unit of a load's cost where capacities differ; 0 where all are equal and half squares are counted.
+
+    A weight must be more than all later goals together can change in one exchange. Where spread is no goal an exchange
+    passes each member once: it changes misses and moves by ``members`` at most, and (half of) the squares by the
+    difference of two loads. With spread it may pass many topics of a member, but no partition twice.
+    """
+    reach = partitions if "spread" in order else members
+    change = {"racks": reach + 1, "moves": reach + 1, "balance": partitions + 1, "spread": 4 * (partitions + 1)}
+    if "spread" in order:
+        change["racks"] = change["moves"] = 2 * reach + 1
+    if unit:
+        change["balance"] *= 2 * unit
+        change["spread"] *= 2 * unit
+    weight: dict[str, int] = {}
+    below = 0
+    for goal in reversed(order):
+        weight[goal] = below + 1
+        below += weight[goal] * change[goal]
+    return weight
 
 
 @dataclass(frozen=True, eq=False)

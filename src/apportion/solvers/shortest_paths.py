@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from apportion.arrays import NOBODY
+import numpy as np
+
+from apportion.arrays import NOBODY, Ints
+from apportion.model.group import Group
+from apportion.solvers.problem import weights
 
 LISTS_MAX_CELLS: Final = 48
 """Up to so many cells (partitions x members) plain lists are faster than arrays."""
@@ -19,6 +23,33 @@ INFINITE_COST: Final = 1 << 60
 
 Costs = Sequence[Mapping[int, int]]
 """For each partition the members that want it, each with the cost of standing there."""
+
+
+def plan_by_paths(
+    group: Group, order: tuple[str, ...], claim: Sequence[int] | None, contested: Sequence[bool] | None
+) -> Ints:
+    """(P,) owners of a tiny group of any kind; claims as in ``shortest_paths``."""
+    who_of_topic: list[list[int]] = [[] for _ in group.topics]
+    for m, k in enumerate(group.subscription_of.tolist()):
+        for t in group.subscriptions[k].tolist():
+            who_of_topic[t].append(m)
+    who = [who_of_topic[t] for t in group.topic_of.tolist()]
+    far = _far(group, who) if "racks" in order else None
+    weight = weights(order, group.P, group.M)
+    return np.array(shortest_paths(group.M, who, far, claim, contested, weight), dtype=np.int64)
+
+
+def _far(group: Group, who: list[list[int]]) -> list[set[int]] | None:
+    """Members that want each partition and have no replica near."""
+    racks = group.racks
+    if racks is None:
+        return None
+    rack = racks.of_member.tolist()
+    sets = [None if s < 0 else racks.sets[s] for s in racks.set_of.tolist()]
+    return [
+        set() if near is None else {m for m in wanting if rack[m] >= 0 and rack[m] not in near}
+        for near, wanting in zip(sets, who, strict=True)
+    ]
 
 
 def shortest_paths(
@@ -36,7 +67,7 @@ def shortest_paths(
     claim, contested
         (P,) whose claim stands, -1 nobody's; whether anybody claims it. None where claims do not count.
     weight
-        What a unit of each goal weighs; see ``prices.weights``.
+        What a unit of each goal weighs; see ``problem.weights``.
 
     Best plans of few partitions become best plans of one more along shortest paths, so the end is best (successive
     shortest paths: Jewell; Busacker and Gowen).

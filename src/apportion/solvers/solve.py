@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,17 +10,21 @@ import numpy as np
 from apportion.arrays import CELLS, NOBODY, Ints
 from apportion.errors import BadInput
 from apportion.model.group import Claims, Group
-from apportion.model.measures import held_of_topic, measure
 from apportion.model.plan import Answer, Plan
-from apportion.solvers.assignment_network import ARCS_MAX, arcs_of, fixed_on_network, solve_on_network
+from apportion.solvers.assignment_network import (
+    ARCS_MAX,
+    arcs_of,
+    complete_on_network,
+    fixed_on_network,
+    solve_on_network,
+)
 from apportion.solvers.certificate import Exactness
-from apportion.solvers.dual_prices import weights
-from apportion.solvers.greedy_by_topic import Wide, subscribers
+from apportion.solvers.greedy_by_topic import plan_by_topic
 from apportion.solvers.lexicographic import solve
 from apportion.solvers.partition_classes import problem_of
 from apportion.solvers.problem import units
-from apportion.solvers.shortest_paths import LISTS_MAX_CELLS, shortest_paths
-from apportion.solvers.uniform_lists import LISTS_MAX_PARTITIONS, uniform_plan
+from apportion.solvers.shortest_paths import LISTS_MAX_CELLS, plan_by_paths
+from apportion.solvers.uniform_lists import LISTS_MAX_PARTITIONS, plan_uniform
 
 GOALS: Final = ("balance", "racks", "moves")
 """The goals that count where nothing else is asked for."""
@@ -55,32 +58,31 @@ def _plan(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     """Owners (P,) and the proof, by the way that fits the group; stale claims count for nothing."""
     proof = dict.fromkeys(order, "optimal")
     equal = bool((group.capacity == group.capacity[:1]).all())
-    if equal and _is_one_deal(group, order):
+    alone = equal and len(group.subscriptions) == 1 and "racks" not in order and order[:1] == ("balance",)
+    if alone and ("moves" not in order or not len(group.claims.member)):
         return _one_deal(group), proof
-    if "spread" in order:
-        return _with_spread(group, order)
-    alone = len(group.subscriptions) == 1 and "racks" not in order and order[:1] == ("balance",)
-    if equal and alone and group.P <= LISTS_MAX_PARTITIONS:
-        return _small(group, "moves" in order), proof
-    if equal and group.P * group.M <= LISTS_MAX_CELLS:
-        return _tiny(group, order), proof
+    if equal and "spread" not in order:
+        claims = _claims_told(group) if "moves" in order else (None, None)
+        if alone and group.P <= LISTS_MAX_PARTITIONS:
+            return plan_uniform(group, *claims), proof
+        if group.P * group.M <= LISTS_MAX_CELLS:
+            return plan_by_paths(group, order, *claims), proof
     if len(group.subscriptions) * group.T > CELLS:
-        return _wide(group, order)
-    return _solve(group, order)
+        return plan_by_topic(group, units(group.capacity), order)
+    return _with_spread(group, order) if "spread" in order else _solve(group, order)
 
 
 def _with_spread(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     """The plan with spread among its goals: a quick one, if no plan at all is better spread, else by the network."""
     without = tuple(goal for goal in order if goal != "spread") or ("balance",)
     proof = dict.fromkeys(order, "optimal")
-    if len(group.subscriptions) * group.T > CELLS:
-        return _wide(group, without)[0], dict.fromkeys(order, "heuristic")
     owner, shown = _solve(group, without, spread=group.T * group.M <= CELLS)
     if _is_quick(group, owner, shown):
         return owner, proof
     problem = problem_of(group, "racks" in order, by_topic=True)
     if arcs_of(problem) > ARCS_MAX or not problem.racks_told:
-        return owner, _shown_before_spread(order, shown)
+        before = order[: order.index("spread")]  # nothing is shown from there on
+        return owner, {goal: shown[goal] if goal in before else "heuristic" for goal in order}
     owner = solve_on_network(problem, order, owner, None)
     # A second cooperative round may find a quick plan where the first did not: then it is the target from the start.
     later = _later(group, owner)
@@ -98,14 +100,8 @@ def _is_quick(group: Group, owner: Ints, shown: dict[str, str]) -> bool:
     members = group.wants[:, group.wanted_topic].T @ np.bincount(group.subscription_of)
     share, more = size // members, size % members
     least = int((members * share**2 + more * (2 * share + 1)).sum())
-    held = held_of_topic(group, owner)[1]
+    _, held = np.unique((group.topic_of * group.M + owner)[group.wanted], return_counts=True)
     return int(held @ held) == least
-
-
-def _shown_before_spread(order: tuple[str, ...], proof: dict[str, str]) -> dict[str, str]:
-    """The proof of a plan that was made without a look at spread: nothing is shown from there on."""
-    before = order[: order.index("spread")]
-    return {goal: proof[goal] if goal in before else "heuristic" for goal in order}
 
 
 def _home(group: Group, order: tuple[str, ...], cooperative: bool) -> tuple[Ints, dict[str, str]]:
@@ -121,19 +117,11 @@ def _home(group: Group, order: tuple[str, ...], cooperative: bool) -> tuple[Ints
     problem = problem_of(group, "racks" in order, by_topic=spread)
     if spread and arcs_of(problem) > ARCS_MAX:
         return owner, proof
-    if spread:
-        returned = solve_on_network(problem, order, owner, group.home)
-    else:
-        returned, _ = solve(problem, order, fixed=fixed_on_network(problem, order, owner, group.home))
-    if cooperative and not _found_again(group, order, returned):
+    fixed = fixed_on_network(problem, order, owner, group.home)
+    returned = complete_on_network(problem, order, fixed) if spread else solve(problem, order, fixed)[0]
+    if cooperative and (_plan(_later(group, returned), order)[0] != returned).any():
         return owner, proof
     return returned, proof
-
-
-def _found_again(group: Group, order: tuple[str, ...], owner: Ints) -> bool:
-    """Whether the second cooperative round gives the same target."""
-    later = _later(group, owner)
-    return bool((_plan(later, order)[0] == owner).all())
 
 
 def _later(group: Group, owner: Ints) -> Group:
@@ -155,12 +143,6 @@ def _one_deal(group: Group) -> Ints:
     return owner
 
 
-def _is_one_deal(group: Group, order: tuple[str, ...]) -> bool:
-    """Whether all want the same and nothing else counts: then the best plan is one round after the other."""
-    alone = len(group.subscriptions) == 1 and "racks" not in order and order[:1] == ("balance",)
-    return alone and ("moves" not in order or not len(group.claims.member))
-
-
 def _solve(group: Group, order: tuple[str, ...], spread: bool = False) -> tuple[Ints, dict[str, str]]:
     """The plan of any other group; without racks where telling them apart makes the table too large.
 
@@ -176,54 +158,6 @@ def _solve(group: Group, order: tuple[str, ...], spread: bool = False) -> tuple[
     return owner, proof
 
 
-def _wide(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
-    """The plan of a group whose subscriptions fill more than one table: only what a bound shows is proved."""
-    who = subscribers(group.subscriptions, group.subscription_of, group.T)
-    table = Wide(group.start, who, units(group.capacity))
-    claim, contested = np.full(group.P, NOBODY, dtype=np.int64), None
-    if "moves" in order:
-        claim, contested = group.owner, group.claimed_by != NOBODY
-    owner = table.plan(claim, contested)
-    proof = dict.fromkeys(order, "heuristic")
-    measures = measure(group, owner)
-    met = {
-        "balance": "load_cost" not in measures and int(measures["load_max"]) - int(measures["load_min"]) <= 1,
-        "racks": not measures["rack_misses"],
-        "moves": not measures["moves"],
-    }
-    for goal in order:
-        if not met[goal]:
-            break
-        proof[goal] = "optimal"
-    return owner, proof
-
-
-def _small(group: Group, with_moves: bool) -> Ints:
-    """The plan of a small group of one mind."""
-    claim, contested = _claims_told(group) if with_moves else (None, None)
-    topics = group.topic_of.tolist()
-    wanted: Sequence[int] = range(group.P)
-    mine = group.subscriptions[0]
-    if len(mine) < group.T:
-        wants = set(mine.tolist())
-        wanted = [p for p, t in enumerate(topics) if t in wants]
-    return np.array(uniform_plan(group.M, wanted, claim, contested, topics, group.number.tolist()), dtype=np.int64)
-
-
-def _tiny(group: Group, order: tuple[str, ...]) -> Ints:
-    """The plan of a tiny group of any kind."""
-    wishes = [topics.tolist() for topics in group.subscriptions]
-    who_of_topic: list[list[int]] = [[] for _ in group.topics]
-    for m, k in enumerate(group.subscription_of.tolist()):
-        for t in wishes[k]:
-            who_of_topic[t].append(m)
-    who = [who_of_topic[t] for t in group.topic_of.tolist()]
-    far = _far(group, who) if "racks" in order else None
-    claim, contested = _claims_told(group) if "moves" in order else (None, None)
-    weight = weights(order, group.P, group.M)
-    return np.array(shortest_paths(group.M, who, far, claim, contested, weight), dtype=np.int64)
-
-
 def _claims_told(group: Group) -> tuple[list[int] | None, list[bool] | None]:
     """(P,) whose claim stands, and whether anybody claims the partition; None where nobody claims any."""
     claims = group.claims.partition.tolist()
@@ -233,16 +167,3 @@ def _claims_told(group: Group) -> tuple[list[int] | None, list[bool] | None]:
     for p in claims:
         contested[p] = True
     return group.owner.tolist(), contested
-
-
-def _far(group: Group, who: list[list[int]]) -> list[set[int]] | None:
-    """Members that want each partition and have no replica near."""
-    racks = group.racks
-    if racks is None:
-        return None
-    rack = racks.of_member.tolist()
-    sets = [None if s < 0 else racks.sets[s] for s in racks.set_of.tolist()]
-    return [
-        set() if near is None else {m for m in wanting if rack[m] >= 0 and rack[m] not in near}
-        for near, wanting in zip(sets, who, strict=True)
-    ]

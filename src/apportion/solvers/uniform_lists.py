@@ -10,10 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from apportion.arrays import NOBODY
+import numpy as np
+
+from apportion.arrays import NOBODY, Ints
+from apportion.model.group import Group
 
 LISTS_MAX_PARTITIONS: Final = 64
 """Up to so many partitions plain lists are faster than arrays."""
+
+
+def plan_uniform(group: Group, claim: Sequence[int] | None, contested: Sequence[bool] | None) -> Ints:
+    """(P,) owners of a group of one mind; claims as in ``uniform_plan``."""
+    topics, wanted = group.topic_of.tolist(), np.flatnonzero(group.wanted).tolist()
+    return np.array(uniform_plan(group.M, wanted, claim, contested, topics, group.number.tolist()), dtype=np.int64)
 
 
 def uniform_plan(
