@@ -7,7 +7,9 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +18,44 @@ from tests.spark import made
 from tests.spark.conftest import rows_of
 
 from apportion.errors import Unavailable
-from apportion.spark import job, lake, packages, schemas
+from apportion.spark import job, lake, packages, schemas, sinks, sources
 from apportion.spark.location import locate
 from apportion.testing import processes
 from apportion.testing.cluster import Cluster, missing_right
 from apportion.testing.s3 import S3Server
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(1800)]
-THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 RECORDS = made.every_kind()
+ASSIGNORS = ["range"]
+FEW = ("silver/commits", "silver/generations", "gold/commits")
+"""Tables of the short form: of Python and of SQL, from the dump and from another table."""
+
+FEW_TABLES = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from apportion.errors import BadInput
+from apportion.spark import job, lake, session, sources
+from apportion.spark.location import locate
+def say(line): print(line, flush=True)
+with session.session(delta=True, s3=True) as spark:
+    say(spark.sparkContext.master)
+    try:
+        job.build(sys.argv[1], sys.argv[3], spark=spark)
+    except BadInput as refused:
+        say(f"refused: {refused}")
+    source = sources.open_dump(spark, locate(sys.argv[1]))
+    with lake.opened(spark, locate(sys.argv[2]), "delta") as sink, ThreadPoolExecutor(2) as pool:
+        steps = job._steps(source, 0, None, "drop", ["range"])
+        job._make(pool, sink, source, {name: steps[name] for name in sys.argv[4:]}, say)
+        sink.publish()
+    say("built")
+"""
 BUILD = """
 import sys
-from apportion.errors import BadInput
 from apportion.spark import job, session
 def say(line): print(line, flush=True)
 with session.session(delta=True, s3=True) as spark:
     say(spark.sparkContext.master)
-    if len(sys.argv) > 3:
-        try:
-            job.build(sys.argv[1], sys.argv[3], spark=spark)
-        except BadInput as refused:
-            say(f"refused: {refused}")
     job.build(sys.argv[1], sys.argv[2], assignors=["range"], spark=spark, progress=say)
     say("built")
 """
@@ -59,33 +78,44 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    if why := missing_right():
-        pytest.skip(why)
-    with Cluster() as one:
-        yield one
+def here(spark: Any, s3: S3Server) -> Any:
+    """The local session of all tests, which reaches the store."""
+    for name, value in s3.hadoop.items():
+        spark.sparkContext._jsc.hadoopConfiguration().set(name, value)
+    return spark
 
 
 @pytest.fixture(scope="module")
-def expected(spark: Any, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def expected(here: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The rows of each table, by a local Spark in plain files."""
-    for name, value in s3.hadoop.items():
-        spark.sparkContext._jsc.hadoopConfiguration().set(name, value)
     folder = tmp_path_factory.mktemp("expected")
-    job.build("s3a://lake/dump", folder, assignors=["range"], spark=spark)
+    job.build("s3a://lake/dump", folder, assignors=ASSIGNORS, spark=here)
     return {name: rows_of(folder / name) for name in schemas.TABLES}
 
 
-def start(environment: dict[str, str], *words: str) -> subprocess.Popen[Any]:
-    """A build in a process of its own, which says what it does line by line."""
+@pytest.fixture(scope="module")
+def half_built(here: Any, s3: S3Server) -> str:
+    """Where tables of half the records are, to be copied."""
+    job.build("s3a://lake/half", "s3a://lake/half-built", assignors=ASSIGNORS, spark=here)
+    return "half-built"
+
+
+def needs_cluster() -> None:
+    """Skip where none can be made."""
+    if why := missing_right():
+        pytest.skip(why)
+
+
+def start(code: str, environment: dict[str, str], *words: str) -> subprocess.Popen[Any]:
+    """A build in a process of its own, which tells its steps line by line."""
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     return processes.start(
-        [sys.executable, "-c", BUILD, *words], log=subprocess.STDOUT, stdout=subprocess.PIPE, text=True, env=variables
+        [sys.executable, "-c", code, *words], log=subprocess.STDOUT, stdout=subprocess.PIPE, text=True, env=variables
     )
 
 
 def lines_until(process: subprocess.Popen[Any], words: str) -> list[str]:
-    """What it says up to a line with these words, or to its end."""
+    """Its lines up to one with these words, or to its end."""
     lines = []
     for line in process.stdout:  # type: ignore[union-attr]
         lines.append(line.rstrip())
@@ -94,56 +124,141 @@ def lines_until(process: subprocess.Popen[Any], words: str) -> list[str]:
     return lines
 
 
-def rows_in(spark: Any, place: str, versions: bool = True) -> dict[str, list[str]]:
-    """The rows of each table as our own readers see them, or as those do who take the newest version."""
-    tables = lake.tables_of(locate(place), "delta")
-    manifest = lake.Manifest.read(spark, tables)
-    names = {name: manifest.versions.get(name) if versions else None for name in schemas.TABLES}
-    return {name: rows_of(tables.read(spark, name, version).toArrow()) for name, version in names.items()}
+def rows_in(s3: S3Server, place: str, versions: dict[str, int | None], names: Iterable[str]) -> dict[str, list[str]]:
+    """The rows of tables in some versions, or in the newest where none is named; read without Spark."""
+    deltalake = pytest.importorskip("deltalake", reason="pip install 'apportion[delta]'")
+    options = {**s3.environment, "AWS_ALLOW_HTTP": "true"}
+    rows = {}
+    for name in names:
+        table = deltalake.DeltaTable(f"s3://lake/{place}/{name}", version=versions.get(name), storage_options=options)
+        rows[name] = rows_of(table.to_pyarrow_table())
+    return rows
 
 
-@pytest.mark.parametrize("killed", [False, True] if THOROUGH else [True])
-def test_workers_that_share_nothing_build_the_same_rows_though_one_is_killed(
-    spark: Any, s3: S3Server, cluster: Cluster, expected: dict[str, list[str]], tmp_path: Path, killed: bool
+def published(here: Any, s3: S3Server, place: str, names: Iterable[str] = schemas.TABLES) -> dict[str, list[str]]:
+    """The rows of each table as our own readers see them: in the versions of the last whole build."""
+    manifest = lake.Manifest.read(here, lake.tables_of(locate(f"s3a://lake/{place}"), "delta"))
+    assert set(names) <= set(manifest.versions)
+    return rows_in(s3, place, manifest.versions, names)
+
+
+def copied(s3: S3Server, place: str, other: str) -> str:
+    """The objects below a prefix once more, with their tags of the file system, as they are at this moment."""
+    bucket = s3.root / s3.bucket
+    subprocess.run(["cp", "--archive", str(bucket / place), str(bucket / other)], check=True)
+    return other
+
+
+def test_workers_that_share_nothing_make_the_same_rows_though_one_is_killed(
+    here: Any, s3: S3Server, tmp_path: Path
 ) -> None:
     """They have Python, NumPy and pyarrow, and nothing of ours; a folder of the driver's is refused in a sentence.
 
-    kill -9 of a worker in the middle of the build: with its executor goes what it had computed, and that costs time.
+    kill -9 of a worker while tables are made: with its executor goes what it had computed, and that costs time.
     """
-    place = f"s3a://lake/by-cluster-{killed}"
-    child = start({**s3.environment, **cluster.environment()}, "s3a://lake/dump", place, str(tmp_path / "x"))
-    lines = lines_until(child, "making gold/groups" if killed else "built")
-    if killed:
+    needs_cluster()
+    words = "s3a://lake/dump", "s3a://lake/few", str(tmp_path / "x"), *FEW
+    with Cluster() as cluster:
+        child = start(FEW_TABLES, {**s3.environment, **cluster.environment()}, *words)
+        lines = lines_until(child, f"making {FEW[1]}")
+        time.sleep(random.Random().uniform(0, 3))
         os.killpg(cluster.workers[0].pid, signal.SIGKILL)
         lines += lines_until(child, "built")
-    processes.end(child)
+        processes.end(child)
     assert lines[0] == cluster.master, lines
     assert "which the cluster's executors do not share" in lines[1]
     assert not (tmp_path / "x").exists()
     assert lines[-1] == "built", lines
     assert not any(s3.secret_key in line for line in lines)
-    assert rows_in(spark, place) == expected
+    with sinks.parquet(tmp_path / "few") as sink, ThreadPoolExecutor(2) as pool:
+        sink.reader = here
+        source = sources.open_dump(here, locate("s3a://lake/dump"))
+        steps = job._steps(source, 0, None, "drop", ASSIGNORS)
+        job._make(pool, sink, source, {name: steps[name] for name in FEW}, job.silent)
+        sink.publish()
+    assert published(here, s3, "few", FEW) == {name: rows_of(tmp_path / "few" / name) for name in FEW}
 
 
-def test_a_killed_build_leaves_whole_tables_and_the_next_is_right(
-    spark: Any, s3: S3Server, expected: dict[str, list[str]]
+@pytest.mark.thorough
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_cluster_builds_every_table_though_a_worker_is_killed(
+    here: Any, s3: S3Server, expected: dict[str, list[str]], killed: bool
 ) -> None:
-    """kill -9 of the driver: our readers see the old build, whoever takes the newest a whole table, old or new."""
-    place = "s3a://lake/killed"
-    job.build("s3a://lake/half", place, assignors=["range"], spark=spark)
-    before = rows_in(spark, place)
-    assert before != expected
-    names = list(schemas.TABLES)
-    for name in names if THOROUGH else [random.Random().choice(names[8:])]:
-        child = start(s3.environment, "s3a://lake/dump", place)
-        lines_until(child, f"making {name}")
-        os.killpg(child.pid, signal.SIGKILL)
+    """kill -9 of one of two in the middle of gold: the build ends, and ends right."""
+    needs_cluster()
+    place = f"by-cluster-{killed}"
+    with Cluster() as cluster:
+        child = start(BUILD, {**s3.environment, **cluster.environment()}, "s3a://lake/dump", f"s3a://lake/{place}")
+        lines = lines_until(child, "making gold/groups" if killed else "built")
+        if killed:
+            os.killpg(cluster.workers[0].pid, signal.SIGKILL)
+            lines += lines_until(child, "built")
         processes.end(child)
-        assert rows_in(spark, place) == before, name
-        for table, rows in rows_in(spark, place, versions=False).items():
-            assert rows in (before[table], expected[table]), (name, table)
-    said: list[str] = []
-    job.build("s3a://lake/dump", place, assignors=["range"], spark=spark, progress=said.append)
-    assert any("putting" in line for line in said), "the next build puts back what the dead one left"
-    assert rows_in(spark, place) == expected
-    assert rows_in(spark, place, versions=False) == expected
+    assert lines[0] == cluster.master, lines
+    assert lines[-1] == "built", lines
+    assert published(here, s3, place) == expected
+
+
+@pytest.mark.thorough
+def test_a_driver_that_is_killed_at_any_stage_leaves_whole_tables_and_the_next_build_is_right(
+    here: Any, s3: S3Server, expected: dict[str, list[str]], half_built: str
+) -> None:
+    """Readers of ours see the old build, those of the newest versions a whole table each, the old one or the new.
+
+    One driver is halted at each stage, the store is copied as it is then, and the driver goes on to the next; at the
+    last stage it is killed (kill -9). With it every copy is what a driver killed at that stage would have left.
+    """
+    place = copied(s3, half_built, "killed")
+    before = published(here, s3, place)
+    assert before != expected
+    child = start(BUILD, s3.environment, "s3a://lake/dump", f"s3a://lake/{place}")
+    left = []
+    for number in range(len(schemas.TABLES)):
+        line = lines_until(child, "making ")[-1]
+        time.sleep(random.Random(number).uniform(0, 1))
+        os.killpg(child.pid, signal.SIGSTOP)
+        time.sleep(0.5)  # the server ends what it was sent
+        left.append(copied(s3, place, f"killed-{line.split()[1].replace('/', '-')}"))
+        os.killpg(child.pid, signal.SIGCONT)
+    os.killpg(child.pid, signal.SIGKILL)
+    processes.end(child)
+    assert len(set(left)) == len(schemas.TABLES)
+    for one in [*left, place]:
+        check_readers(here, s3, one, before, expected)
+    for one in (left[0], left[len(left) // 2], place):
+        check_next_build(here, s3, one, expected)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("stage", list(schemas.TABLES))
+def test_a_driver_killed_while_it_makes_a_table_leaves_whole_ones(
+    here: Any, s3: S3Server, expected: dict[str, list[str]], half_built: str, stage: str
+) -> None:
+    """The same with a driver of its own for each stage, killed there."""
+    place = copied(s3, half_built, f"died-{stage.replace('/', '-')}")
+    before = published(here, s3, place)
+    child = start(BUILD, s3.environment, "s3a://lake/dump", f"s3a://lake/{place}")
+    lines_until(child, f"making {stage}")
+    time.sleep(random.Random().uniform(0, 2))
+    os.killpg(child.pid, signal.SIGKILL)
+    processes.end(child)
+    check_readers(here, s3, place, before, expected)
+    check_next_build(here, s3, place, expected)
+
+
+def check_readers(
+    here: Any, s3: S3Server, place: str, before: dict[str, list[str]], after: dict[str, list[str]]
+) -> None:
+    """What a dead driver left: the build before for readers of ours, and table by table old or new rows for others."""
+    assert published(here, s3, place) == before, place
+    for name, rows in rows_in(s3, place, {}, schemas.TABLES).items():
+        assert rows in (before[name], after[name]), (place, name)
+
+
+def check_next_build(here: Any, s3: S3Server, place: str, after: dict[str, list[str]]) -> None:
+    """It puts back what the dead one left, and then makes it right."""
+    lines: list[str] = []
+    job.build("s3a://lake/dump", f"s3a://lake/{place}", assignors=ASSIGNORS, spark=here, progress=lines.append)
+    assert any("putting" in line for line in lines), "the next build puts back what the dead one left"
+    assert published(here, s3, place) == after
+    assert rows_in(s3, place, {}, schemas.TABLES) == after

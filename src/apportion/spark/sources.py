@@ -133,8 +133,12 @@ def _pinned(
     if paths is None:
         return None
 
+    # Elsewhere than on a local disk the option would stay with the store's driver in each executor, which makes its
+    # local drafts through it, and fails: the first one that asks for a driver decides its settings.
+    options = _NO_CHECKSUMS if all(path.startswith("file:") for path in paths) else {}
+
     def read(session: SparkSession) -> DataFrame:
-        frame = session.read.options(**_NO_CHECKSUMS, **AS_IT_STANDS).parquet(*paths)
+        frame = session.read.options(**options, **AS_IT_STANDS).parquet(*paths)
         return _columns_of(frame, location, name, columns, table)
 
     return read

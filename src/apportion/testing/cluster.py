@@ -80,7 +80,9 @@ class Cluster:
         chosen = {
             "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.cores.max": "2",
             "spark.executor.memory": "600m", "spark.pyspark.python": "/mnt/python/bin/python3",
-            "spark.executorEnv.PYTHONPATH": "/mnt/packages", "spark.sql.shuffle.partitions": "2", **settings,
+            "spark.executorEnv.PYTHONPATH": "/mnt/packages", "spark.sql.shuffle.partitions": "2",
+            # What runs for a minute is not worth compiling well: half of the executors' CPU time went there.
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", **settings,
         }  # fmt: skip
         return {
             "APPORTION_SPARK_MASTER": self.master,
