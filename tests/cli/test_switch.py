@@ -76,8 +76,13 @@ def test_a_dump_gives_history_and_score(run: Runner) -> None:
     groups = {one["group"]: one for one in run("switch", str(dump()), "-o", "json").json["groups"]}
     ads = groups["ads-range"]
     assert ads["history"] == {
-        "generations": 5, "recorded": 28, "broker-uniform": 22, "broker-range": 28, "sticky": 22, "stopped": 45
+        "generations": 5, "recorded": 28, "broker-uniform": 22, "broker-range": 28, "sticky": 22, "stopped": 45,
+        "broker-uniform-static": 22, "broker-range-static": 28, "broker-uniform-batched": 22, "broker-range-batched": 28
     }  # fmt: skip
+    assert "work" not in ads, "rates are measured for groups that are named"
+    static = groups["stock-static"]["history"]
+    assert (static["broker-uniform"], static["broker-uniform-dynamic"]) == (5, 7)
+    assert "broker-uniform-static" not in static
     assert ads["score"] == {"epochs": 9, "predicted": 9}
     assert ads["online"]["prediction"] == "exact"
     assert groups["profiles-kip848"]["protocol"] == "consumer"
@@ -91,6 +96,7 @@ def test_text_shows_one_group_in_full_and_many_in_a_table(run: Runner) -> None:
     one = run("switch", str(dump()), "--group", "ads-range").out
     assert one.startswith("ads-range: classic, range, can be upgraded online\n")
     assert "most of one topic on one member  38%    38%     88%" in one
+    assert "work of the busiest member" in one, "its commits tell rates"
     assert "\nTraps:\n" in one
     many = run("switch", str(dump())).out.splitlines()
     assert many[0].split()[:3] == ["GROUP", "PROTOCOL", "UPGRADABLE"]

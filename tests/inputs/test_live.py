@@ -107,6 +107,18 @@ def committed(broker: Broker, name: str) -> bool:
     return any("committed" in entry for entries in seen(broker, name).raw["topics"].values() for entry in entries)
 
 
+def test_switch_scores_itself_on_the_clusters_own_log(cluster: Broker, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its log is young and whole: every target of the group of the new protocol is computed again from it."""
+    assert main(["switch", "--bootstrap-server", cluster.bootstrap, "--all-groups", "-o", "json"]) == 0
+    groups = {one["group"]: one for one in json.loads(capfd.readouterr().out)["groups"]}
+    score = groups[NEW]["score"]
+    assert score["epochs"] == score["predicted"] > 1
+    assert groups[CLASSIC]["score"] == score, "it speaks of the cluster, and stands beside each group"
+    assert main(["switch", "--bootstrap-server", cluster.bootstrap, "--group", NEW, "-o", "json"]) == 0
+    (alone,) = json.loads(capfd.readouterr().out)["groups"]
+    assert "score" not in alone
+
+
 def comparable(group: Observed) -> dict[str, Any]:
     """What both tell: partitions with offsets, owners, ids; not what the printed text leaves out."""
     topics = {

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from apportion.cli import source
-from apportion.cli.output import emit_json, emit_page, emit_tables
+from apportion.cli.output import emit_json, emit_page, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, add_output
-from apportion.errors import BadInput
+from apportion.errors import ApportionError, BadInput, Unavailable
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
+    from apportion.history.predicted_targets import Score
     from apportion.history.switching import Switch
     from apportion.inputs.described_group import Observed
+    from apportion.model.group import Group
 
     Looked = tuple[Switch, Observed, GroupHistory | None]
+
+RATES_S: Final = 3_600.0
+"""Seconds before the last sample over which rates are measured."""
 
 DETAILS = (
     "ONLINE is the first target after an online upgrade with the same members, ANEW the one of a group that starts\n"
@@ -66,12 +72,31 @@ def _switches(args: argparse.Namespace) -> list[Looked]:
     from apportion.history.switching import GroupFacts, switch
     from apportion.model.build import build
 
+    many = source.many(args)
+    score = _live_score(args, many)
     looked: list[Looked] = []
-    for observed in source.many(args):
+    for observed in many:
         if observed.raw["members"] and observed.kind in (None, "classic", "consumer"):
             facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
-            looked.append((switch(build(observed.raw), facts), observed, None))
+            looked.append((switch(build(observed.raw), facts, scored=score), observed, None))
     return _at_least_one(looked, args.file or "the cluster")
+
+
+def _live_score(args: argparse.Namespace, groups: list[Observed]) -> Score | None:
+    """How well the broker is predicted on the cluster's own log, where all groups are asked for and it is whole."""
+    from apportion.history.predicted_targets import Score, score
+    from apportion.inputs import offsets_log
+
+    if args.file is not None or not args.all_groups or not any(one.kind == "consumer" for one in groups):
+        return None
+    try:
+        log = offsets_log.whole_groups(source.connection(args))
+    except Unavailable as why:
+        tell(f"no score: {why}")
+        return None
+    if log.left_out:
+        tell(f"{log.left_out} of {log.partitions} partitions of __consumer_offsets are compacted or too long to score")
+    return sum((score(events, log.names) for events in log.groups.values()), Score())
 
 
 def _of_folder(path: str, names: list[str]) -> list[Looked]:
@@ -88,8 +113,25 @@ def _of_folder(path: str, names: list[str]) -> list[Looked]:
     for group in chosen:
         present = group.present
         if present and present.type in ("classic", "consumer") and present.members and present.readable:
-            looked.append((switch(build(group.raw), facts_of(group), group, score), observed(group), group))
+            arrays = build(group.raw)
+            if names:  # of each named group all commits are read once more
+                arrays = with_rates(path, arrays)
+            looked.append((switch(arrays, facts_of(group), group, score), observed(group), group))
     return _at_least_one(looked, path)
+
+
+def with_rates(path: str, group: Group) -> Group:
+    """The group with messages a second as weights, where commits or log ends of a dump or of tables tell them."""
+    import numpy as np
+
+    from apportion.history.measured import rates
+    from apportion.inputs import series
+
+    try:
+        weight = rates(group, series.of_folder(path, group.name), RATES_S).weight
+    except ApportionError:
+        return group
+    return replace(group, weight=weight) if np.isfinite(weight).any() else group
 
 
 def _at_least_one(looked: list[Looked], where: str) -> list[Looked]:

@@ -98,7 +98,10 @@ def causes(
         CRASH: any(dead),
         SUBSCRIPTION: now.kind != STREAMS and any(set(old.topics) != set(new.topics) for old, new in stayed),
         GREW: now.kind != STREAMS and bool(were) and _grew(before, now, counts_before, counts_now),
-        **{fact: before.facts.get(fact) != now.facts.get(fact) for fact in (TOPOLOGY, TOPICS, SETTINGS)},
+        **{
+            fact: fact in before.facts and before.facts[fact] != now.facts.get(fact)
+            for fact in (TOPOLOGY, TOPICS, SETTINGS)
+        },
     }
     return [cause for cause, so in occurred.items() if so] or [_quiet_cause(before, now)]
 

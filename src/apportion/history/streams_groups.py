@@ -21,7 +21,6 @@ ROLES: Final = {"active": "activeTasks", "standby": "standbyTasks", "warmup": "w
 """What a member may do with a task -> the field that lists such tasks."""
 MOST_PARTITIONS: Final = 1_000_000
 """Above it (topics times tasks of a member) a member's partitions are left out: no topology asks for so many."""
-_TOPOLOGY: Final = 23
 
 
 @dataclass
@@ -35,9 +34,10 @@ class StreamsRecords(BrokerAssigned):
     TARGET: ClassVar[int] = 20
     TARGET_OF: ClassVar[int] = 21
     CURRENT: ClassVar[int] = 22
+    TOPOLOGY: ClassVar[int] = 23
 
     def _other(self, record: EpochRecord) -> None:
-        if record.key_type == _TOPOLOGY:
+        if record.key_type == self.TOPOLOGY:
             self.topology = record.body or {}
 
     def _generation(self, event: GroupRecord, number: int) -> Generation:

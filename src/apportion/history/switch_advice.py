@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from apportion.assignors import known
+from apportion.history import switch_history
 from apportion.history.records import CONSUMER
 from apportion.history.switching import Switch, shares
 from apportion.wording import count, percent
@@ -87,7 +88,7 @@ def _first_newcomer(switch: Switch) -> str:
 def advice(switch: Switch) -> list[str]:
     """Switch or stay, and why, most important first."""
     verdict = _verdict(switch)
-    return [verdict, *_concentrated(switch), *_loads(switch), *_past(switch), *_scored(switch)]
+    return [verdict, *_concentrated(switch), *_worked(switch), *_loads(switch), *_past(switch), *_scored(switch)]
 
 
 def _verdict(switch: Switch) -> str:
@@ -135,6 +136,20 @@ def _concentrated(switch: Switch) -> list[str]:
     ]
 
 
+def _worked(switch: Switch) -> list[str]:
+    """What whole topics on one member mean where some are busier than others."""
+    work = switch.busiest
+    if not work or max(work["online"], work["fresh"]) <= max(work["now"], work["even"]):
+        return []
+    return [
+        (
+            f"By rates the busiest member has {percent(work['now'])} of the group's work now; "
+            f"{percent(work['online'])} after an online upgrade, {percent(work['fresh'])} in a group that starts "
+            f"anew, where {percent(work['even'])} is the least."
+        )
+    ]
+
+
 def _loads(switch: Switch) -> list[str]:
     now, online = switch.now, switch.online.measures
     moved = count(online["moves"], "partition")
@@ -171,6 +186,7 @@ def _past(switch: Switch) -> list[str]:
             f"{history['broker-range']:,}, under sticky {history['sticky']:,}."
         )
     ]
+    sentences += switch_history.sentences(history)
     if history["stopped"]:
         stopped = count(history["stopped"], "partition")
         sentences.append(

@@ -9,7 +9,7 @@ do in their callbacks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +20,7 @@ from apportion.errors import UnreadableBytes
 from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.history.predicted_targets import Score, score
 from apportion.history.records import CONSUMER, GroupRecord
-from apportion.history.replay import happened, replay_steps, total
-from apportion.history.steps import steps
+from apportion.history.switch_history import moves
 from apportion.model.group import Claims, Group
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
@@ -30,7 +29,6 @@ from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import GroupGeneration
 
 ONLINE: Final = "broker-uniform"
-REPLAYED: Final = ("broker-uniform", "broker-range", "sticky")
 ASSIGNED_DATA: Final = frozenset({"stream", "apportion-streams"})
 """Names that groups of Kafka Streams and of our task runner have, whose assignments carry user data."""
 LEAST_SHARED: Final = 2
@@ -73,9 +71,11 @@ class Switch:
         None where it is not known whether the broker would refuse.
     together
         How many partition numbers have all their topics on one member: of all, now, after an online upgrade, anew.
+    busiest
+        The greatest share of all work (the partitions' weights) on one member: now, online, fresh, and ``even``, the
+        least that any sharing can have; empty where no weight is known.
     history
-        Moves between members that stay in the recorded generations: really, and under each strategy replayed; and
-        ``stopped``, the partitions that eager members gave up at rebalances and were given again.
+        See ``switch_history.moves``.
     """
 
     group: Group
@@ -88,6 +88,7 @@ class Switch:
     together: Mapping[str, int]
     history: Mapping[str, int] | None
     score: Score
+    busiest: Mapping[str, float] = field(default_factory=dict)
     advice: Sequence[str] = ()
     traps: Sequence[str] = ()
     loses: Sequence[str] = ()
@@ -100,6 +101,8 @@ class Switch:
             document["blockers"] = [{"what": one.what, "members": list(one.members)} for one in self.blockers]
         document |= {"now": dict(self.now), "online": self.online.to_dict(), "fresh": self.fresh.to_dict()}
         document |= {"concentration": dict(self.concentration), "together": dict(self.together)}
+        if self.busiest:
+            document["work"] = dict(self.busiest)
         if self.history is not None:
             document["history"] = dict(self.history)
         document |= {"loses": list(self.loses), "traps": list(self.traps)}
@@ -137,6 +140,7 @@ def switch(group: Group, facts: GroupFacts, past: GroupHistory | None = None, sc
         together=together(group, owners),
         history=None if past is None else moves(past),
         score=scored or Score(),
+        busiest=busiest(group, owners),
     )
     loses = switch_advice.loses(seen)
     seen = replace(seen, loses=loses, traps=switch_advice.traps(seen))
@@ -192,28 +196,6 @@ def blockers(facts: GroupFacts) -> list[Blocker] | None:
     return [] if strategy is not None else None
 
 
-def moves(past: GroupHistory) -> dict[str, int] | None:
-    """Moves between members that stay in a group's recorded generations; None without two of them."""
-    if past.runs_tasks:
-        return None
-    topics = {**past.world.topics, **past.raw["topics"]}
-    walk = steps(past.name, past.folded.generations, topics, past.world.ids)
-    if len(walk) < LEAST_SHARED:
-        return None
-    then = happened(walk)
-    moved = {"generations": len(walk), "recorded": sum(one["moves"] for one in then)}
-    for name in REPLAYED:
-        moved[name] = total(replay_steps(walk, name, then))["moves"]
-    eager = {g.number for g in past.folded.generations if _is_eager(g.protocol) and g.kind != CONSUMER}
-    moved["stopped"] = sum(one.kept for one in past.rebalances if one.generation in eager and one.kind != CONSUMER)
-    return moved
-
-
-def _is_eager(protocol: str | None) -> bool:
-    strategy = known().get(protocol or "")
-    return strategy is not None and not getattr(strategy, "cooperative", False)
-
-
 def concentration(group: Group, owner: Ints) -> float:
     """The greatest share of one topic's partitions on one member, of topics with two and more."""
     return round(max((share for _, share in shares(group, owner)), default=0.0), 4)
@@ -236,6 +218,20 @@ def _even(group: Group) -> float:
         size = int(group.start[topic + 1] - group.start[topic])
         worst = max(worst, -(-size // len(group.subscribers(topic))) / size)
     return round(worst, 4)
+
+
+def busiest(group: Group, owners: Mapping[str, Ints]) -> dict[str, float]:
+    """The greatest share of all known work on one member; nothing where no wanted partition's weight is known."""
+    weight = np.nan_to_num(group.weight) if group.weight is not None else np.zeros(group.P)
+    whole = float(weight[group.wanted].sum())
+    if not whole:
+        return {}
+    shares_of = {}
+    for name, owner in owners.items():
+        held = group.wanted & (owner != NOBODY)
+        load = np.bincount(owner[held], weights=weight[held], minlength=group.M)
+        shares_of[name] = round(float(load.max()) / whole, 4)
+    return {**shares_of, "even": round(max(1 / group.M, float(weight[group.wanted].max()) / whole), 4)}
 
 
 def together(group: Group, owners: Mapping[str, Ints]) -> dict[str, int]:

@@ -9,15 +9,17 @@ rest goes on.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from apportion.arrays import UNKNOWN, Longs
 from apportion.errors import Unavailable
-from apportion.inputs import live
+from apportion.history.records import SHARE
+from apportion.inputs import live, tasks_and_shares
 from apportion.inputs.cluster import Cluster, sentences, topic_id_text
 
 GROUPS_AT_ONCE: Final = 500
@@ -123,7 +125,8 @@ class _Look:
         listed = await self._lists()
         # Committed offsets before the log ends: a lag that is asked for in this order is never below 0 by itself.
         described = await self._described(listed)
-        committed = await self._committed({name: listed[name][0] for name in described})
+        committed = await self._committed({n: listed[n][0] for n in described if listed[n][1] != SHARE})
+        committed |= {name: {} for name in described if listed[name][1] == SHARE}  # theirs stand elsewhere
         for name, facts in described.items():
             if name in committed:
                 seen.groups[name] = SeenGroup(name, self._at(listed[name][0]), facts, committed[name])
@@ -151,24 +154,32 @@ class _Look:
             for group in answer.groups:
                 fields = group.to_dict()
                 if live.reads(fields):
-                    listed[group.group_id] = (node, str(fields.get("group_type") or "classic").lower())
+                    listed[group.group_id] = (node, live.kind_of(fields))
         return listed
 
     async def _described(self, listed: Mapping[str, tuple[int, str]]) -> dict[str, dict[str, Any]]:
-        """Each group's facts and members, of classic and of KIP-848 groups."""
+        """Each group's facts and members, each asked for as its protocol has it."""
         from kafka.protocol.admin.groups import DescribeGroupsRequest
 
         from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
         descriptions: dict[str, dict[str, Any]] = {}
-        consumers = {name: node for name, (node, kind) in listed.items() if kind == "consumer"}
-        classics = {name: node for name, (node, kind) in listed.items() if kind != "consumer"}
-        asked = [
+
+        def of_kind(wanted: str) -> Iterator[tuple[int, list[str]]]:
+            return _batches({name: node for name, (node, kind) in listed.items() if kind == wanted})
+
+        asked: list[tuple[list[str], Any, Callable[[Any], dict[str, Any]]]] = [
             (names, self._start(DescribeGroupsRequest(groups=names), node), live.classic_facts)
-            for node, names in _batches(classics)
-        ] + [
+            for node, names in of_kind("classic")
+        ]
+        asked += [
             (names, self._start(ConsumerGroupDescribeRequest(group_ids=names), node), live.consumer_facts)
-            for node, names in _batches(consumers)
+            for node, names in of_kind("consumer")
+        ]
+        asked += [
+            (names, self._start(tasks_and_shares.request(kind, names), node), partial(tasks_and_shares.facts, kind))
+            for kind in tasks_and_shares.KINDS
+            for node, names in of_kind(kind)
         ]
         for names, future, facts in asked:
             answer = await self._answer(future, "", names)

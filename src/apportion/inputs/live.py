@@ -5,14 +5,18 @@ Beside owners and offsets a live cluster tells subscriptions, racks and log star
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from apportion.errors import UnknownName, UnreadableBytes
-from apportion.inputs.cluster import Cluster, TopicPartition, connect, patiently
+from apportion.history.records import SHARE, STREAMS
+from apportion.inputs import tasks_and_shares
+from apportion.inputs.cluster import Cluster, TopicPartition, connect, patiently, topic_id_text
 from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.wire.assignment import read_assignment
+from apportion.wire.coordinator import EpochRecord
 from apportion.wire.subscription import read_subscription
 
 NOT_FOUND: Final = 69
@@ -21,7 +25,7 @@ Committed = Mapping[tuple[str, int], int]
 
 
 def groups(connection: Connection, names: Sequence[str] | None) -> list[Observed]:
-    """The named groups in that order, or all consumer groups by name.
+    """The named groups in that order, or by name all that read topics.
 
     Raises
         Unavailable: no broker answers, or it refuses. UnknownName: no group of that name. MissingExtra: no client.
@@ -41,12 +45,14 @@ def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
     for name in chosen:
         if name not in listed:
             raise UnknownName("group", name, sorted(listed))
-    descriptions = patiently(where, lambda: _described(admin, chosen))
+    kinds = {name: kind_of(listed[name]) for name in chosen}
+    descriptions = patiently(where, lambda: _described(admin, kinds))
     if gone := [name for name in chosen if name not in descriptions]:  # ended since they were listed
         if names is not None:
             raise UnknownName("group", gone[0], sorted(listed.keys() - set(gone)))
         chosen = [name for name in chosen if name in descriptions]
-    committed = patiently(where, lambda: _committed(admin, chosen))
+    committing = [name for name in chosen if kinds[name] != SHARE]
+    committed = patiently(where, lambda: _committed(admin, committing)) if committing else {}
     topics = {topic for group in descriptions.values() for topic in group["wanted"]}
     topics |= {topic for offsets in committed.values() for topic, _ in offsets}
     partitions = cluster.partitions(sorted(topics)) if topics else []
@@ -55,21 +61,51 @@ def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
     return [observed_group(name, descriptions[name], committed.get(name, {}), entries, ids) for name in chosen]
 
 
+def kind_of(group: Mapping[str, Any]) -> str:
+    """A listed group's kind; an older broker tells none."""
+    return str(group.get("group_type") or "classic").lower()
+
+
 def reads(group: Mapping[str, Any]) -> bool:
-    """Whether a listed group reads topics as a consumer does: classic, simple or of KIP-848."""
-    kind = str(group.get("group_type") or "classic").lower()
+    """Whether a listed group reads topics: classic or simple, of KIP-848, a streams group, a share group."""
+    kind = kind_of(group)
+    if kind in tasks_and_shares.KINDS:
+        return True
     return kind in ("classic", "consumer") and group.get("protocol_type", "consumer") in ("consumer", "")
 
 
-def _described(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Each group's facts and members; what the classic request does not know is asked for as KIP-848 has it.
+def _described(admin: Any, kinds: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Each group's facts and members; what the classic request does not know is asked for as its protocol has it.
 
     A group that is not there any more is left out.
     """
-    descriptions: dict[str, dict[str, Any]] = admin._manager.run(_describe_classics, admin, names)
+    descriptions: dict[str, dict[str, Any]] = {}
+    for kind in tasks_and_shares.KINDS:
+        mine = [name for name in kinds if kinds[name] == kind]
+        if mine:
+            descriptions |= admin._manager.run(_describe_others, admin, mine, kind)
+    names = [name for name in kinds if kinds[name] not in tasks_and_shares.KINDS]
+    if names:
+        descriptions |= admin._manager.run(_describe_classics, admin, names)
     others = [name for name in names if name not in descriptions]
     if others:
         descriptions |= admin._manager.run(_describe_consumers, admin, others)
+    return descriptions
+
+
+async def _describe_others(admin: Any, names: Sequence[str], kind: str) -> dict[str, dict[str, Any]]:
+    """ShareGroupDescribe or StreamsGroupDescribe at each group's coordinator."""
+    from kafka import errors
+
+    descriptions = {}
+    for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
+        answer = await admin._manager.send(tasks_and_shares.request(kind, [name]), node_id=coordinator)
+        for group in answer.to_dict()["groups"]:
+            if group["error_code"] == NOT_FOUND:
+                continue
+            if group["error_code"]:
+                raise errors.for_code(group["error_code"])(name)
+            descriptions[name] = tasks_and_shares.facts(kind, group)
     return descriptions
 
 
@@ -162,7 +198,41 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
             "owned": owned,
         }
     facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer", "says": []}
-    return {**facts, "generation": group["group_epoch"], "members": members, "wanted": _wanted(members)}
+    facts |= {"generation": group["group_epoch"], "as_records": partial(consumer_records, group)}
+    return {**facts, "members": members, "wanted": _wanted(members)}
+
+
+def consumer_records(group: Mapping[str, Any]) -> Iterator[EpochRecord]:
+    """A described KIP-848 group in the form of the records that would have come to it; see ``tasks_and_shares``."""
+    name, members = group["group_id"], {member["member_id"]: member for member in group["members"]}
+    yield from tasks_and_shares.of_members(name, 5, {m: _member_body(one, group) for m, one in members.items()})
+    for key_type, lists, field in (
+        (7, "topicPartitions", "target_assignment"),
+        (8, "assignedPartitions", "assignment"),
+    ):
+        bodies = {
+            m: {
+                lists: [
+                    {"topicId": topic_id_text(entry["topic_id"]), "partitions": entry["partitions"]}
+                    for entry in one[field]["topic_partitions"]
+                ]
+            }
+            for m, one in members.items()
+        }
+        yield from tasks_and_shares.of_members(name, key_type, bodies)
+    yield from tasks_and_shares.of_epochs(name, 3, 6, group)
+
+
+def _member_body(member: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "instanceId": member["instance_id"],
+        "rackId": member["rack_id"],
+        "clientId": member["client_id"],
+        "clientHost": member["client_host"],
+        "subscribedTopicNames": member["subscribed_topic_names"],
+        "subscribedTopicRegex": member["subscribed_topic_regex"],
+        "serverAssignor": group["assignor_name"] or None,
+    }
 
 
 def _by_topic(pairs: Iterable[tuple[str, Sequence[int]]]) -> dict[str, list[int]]:
@@ -227,8 +297,12 @@ def observed_group(
             for p in sorted(numbers)
         ]
     members = {}
+    there = description["kind"] == STREAMS
     for member_id, member in description["members"].items():
         fields = {key: value for key, value in member.items() if value or key == "topics"}
+        if there and "owned" in fields:  # a task's number may pass the end of the narrower of its topics
+            held = {t: [p for p in ids if p in entries.get(t, {})] for t, ids in member["owned"].items()}
+            fields["owned"] = {topic: ids for topic, ids in held.items() if ids}
         members[member_id] = {**fields, **({"generation": 0} if member["owned"] else {})}
     named = {topic: ids[topic] for topic in topics if topic in ids} if ids else {}
     with_ids = {"topic_ids": named} if named else {}
@@ -241,5 +315,6 @@ def observed_group(
         None,
         description["generation"],
         description["says"],
+        members=description.get("seats", ()),
         assigned_data=description.get("assigned_data"),
     )

@@ -21,6 +21,8 @@ def roles_table(kind: str | None, members: Sequence[GenerationMember], wide: boo
     names = {STREAMS: ("active", "standby", "warmup"), SHARE: ("shared", "target")}.get(kind or "")
     if names is None or not members:
         return None
+    if not any("target" in member.roles for member in members):  # a live coordinator does not tell it
+        names = tuple(name for name in names if name != "target")
     rows: list[tuple[Cell, ...]] = []
     for member in sorted(members, key=lambda member: (member.process_id or "", member.member_id)):
         texts = [partitions_in_words(member.roles.get(name, {}), runs=not wide) for name in names]
@@ -44,7 +46,7 @@ def roles_data(kind: str | None, members: Sequence[GenerationMember]) -> Mapping
 def sentences(kind: str | None, members: Sequence[GenerationMember]) -> list[str]:
     """What is worth knowing of a share or streams group besides; nothing for groups of other kinds."""
     if kind == SHARE:
-        waiting = [member for member in members if member.roles.get("shared") != member.roles.get("target")]
+        waiting = [m for m in members if "target" in m.roles and m.roles.get("shared") != m.roles["target"]]
         return [PROGRESS, *(_not_there_yet(member) for member in waiting[:3])]
     if kind != STREAMS or not members:
         return []

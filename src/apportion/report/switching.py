@@ -24,6 +24,9 @@ def group_table(switch: Switch) -> Table:
     ]
     if "lag_max" in switch.now:
         rows.append(("messages to read, at most", *(one.get("lag_max") for one in measures)))
+    if switch.busiest:
+        work = switch.busiest
+        rows.append(("work of the busiest member", *(percent(work[name]) for name in ("now", "online", "fresh"))))
     if switch.group.racks is not None and switch.group.racks.known:
         rows.append(("read across racks", *(one["rack_misses"] for one in measures)))
     if switch.together["of"]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from apportion.comparison import compare
 from apportion.errors import ApportionError
+from apportion.history.fold import OTHERS
 from apportion.model.group_json import group_to_dict
 from apportion.report import page, pages
 from apportion.serve.collector import Collector
@@ -153,7 +154,7 @@ class Answers:
             return None
         plans: list[Any] = []
         best: Mapping[str, str] = {}
-        if state.group.M:
+        if state.group.M and state.shown.facts.get("kind") not in OTHERS:
             try:
                 comparison = compare(state.group)
                 plans, best = [plan.to_dict() for plan in comparison.plans], comparison.best

@@ -5,10 +5,11 @@ The order of members stays as it is, so that plans stay what they are; only what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from apportion.history.records import GenerationMember
 from apportion.model.group import Group
 
 
@@ -39,6 +40,13 @@ def nameless(group: Group, ids: Mapping[str, str]) -> Group:
     nobody = (None,) * group.M
     members = tuple(ids.get(member, member) for member in group.members)
     return replace(group, members=members, client_ids=nobody, hosts=nobody)
+
+
+def nameless_seats(seats: Iterable[GenerationMember], ids: Mapping[str, str]) -> tuple[GenerationMember, ...]:
+    """Members of a share or streams group likewise."""
+    return tuple(
+        replace(seat, member_id=ids.get(seat.member_id, seat.member_id), client_id=None, host=None) for seat in seats
+    )
 
 
 def nameless_text(text: str, ids: Mapping[str, str]) -> str:

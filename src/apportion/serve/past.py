@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from apportion.assignors import Assignor
 from apportion.errors import BadInput
+from apportion.history import task_replay
 from apportion.history.broker_tasks import BrokerSticky
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import Folded, Folding
 from apportion.history.rebalances import Rebalance, rebalances
-from apportion.history.records import CLASSIC, CONSUMER, Generation, GenerationMember, GroupRecord
+from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.steps import TopicEntries
 from apportion.history.task_replay import TaskStrategy
@@ -21,6 +22,8 @@ from apportion.wire.coordinator import EpochRecord
 
 WINDOW: Final = 60
 """Generations that are remembered of a group."""
+MOST_WAITING: Final = 5_000
+"""Records of a group that wait for its first description."""
 
 
 class GroupPast:
@@ -46,6 +49,8 @@ class GroupPast:
         self._folding = Folding(names)
         self._commits: dict[tuple[str, int], tuple[int, int, int]] = {}
         self._read = self._seeded = False
+        self._waiting: deque[GroupRecord] = deque(maxlen=MOST_WAITING)
+        self._described_epoch = -1
         self.topics: TopicEntries = {}
 
     # -- what comes in ----------------------------------------------------------------------------------------------
@@ -53,14 +58,19 @@ class GroupPast:
     def take(self, record: GroupRecord) -> None:
         """One record of the group, in the order of offsets.
 
-        Records of a KIP-848 group tell what changed, not what is: without the past they come to nothing, and the
-        group's epochs are taken from its descriptions.
+        Records of a group whose broker assigns tell what changed, not what is: they wait until the group was described
+        once, which says what is.
         """
         if isinstance(record.record, EpochRecord) and not self._seeded:
+            self._waiting.append(record)
             return
         now = self._folding.take(record)
         if now is None:
             return
+        if now.fresh:
+            self._described_epoch = -1
+        if now.kind != CLASSIC and now.number <= self._described_epoch:
+            return  # a record of before the description, which has it already
         if not self._read and self.generations:
             # What was described until now is the generation before the first that is read, or is that one itself.
             before = replace(self.generations[-1], number=now.number - 1, kind=now.kind, holes=now.holes)
@@ -81,10 +91,15 @@ class GroupPast:
         """The group as its coordinator describes it just now; it counts where no records of it are read.
 
         following
-            The records of classic groups are being read.
+            Its records are being read.
         """
-        if facts["state"] not in ("Stable", "Empty"):
+        if facts["kind"] == SHARE:
+            return  # nobody owns what it shares, so nothing ever moves
+        if following and not self._seeded and "as_records" in facts:
+            self._begin(facts["as_records"](), at_ms)
             return
+        if facts["state"] not in ("Stable", "Empty") or facts["kind"] == STREAMS:
+            return  # what a streams group's members hold tells no epochs: only its records do
         kind = CONSUMER if facts["kind"] == "consumer" else CLASSIC
         read = self._read and (self._seeded or kind == CLASSIC) and following
         last = self.generations[-1] if self.generations else None
@@ -103,6 +118,28 @@ class GroupPast:
             self.generations = [now]  # its record comes down the topic
         else:
             self._append(now, complete=kind == CONSUMER and last is not None and number == last.number + 1)
+
+    def _begin(self, described: Iterable[EpochRecord], at_ms: int) -> None:
+        """Take a description as if it were the group's log, and go on from there by the records.
+
+        Records between the description and this moment wait already; those of before it change nothing for good, since
+        each is followed by the newest of its key.
+        """
+        self._folding, self._seeded, self._read = Folding(self._names), True, True
+        now = None
+        for one in described:
+            now = self._folding.take(GroupRecord(at_ms, at_ms, one)) or now
+        if now is not None:
+            # What a description leaves out is no change when the first record tells it.
+            known = {name: value for name, value in now.facts.items() if name in ("topology", "stateless")}
+            last = self.generations[-1] if self.generations else None
+            fresh = last is None or last.kind != now.kind
+            self._described_epoch = now.number
+            if last is None or fresh or not _same(last, now):
+                self._append(replace(now, fresh=fresh, facts=known))
+        waiting, self._waiting = list(self._waiting), deque(maxlen=MOST_WAITING)
+        for record in waiting:
+            self.take(record)
 
     def seed(self, records: Iterable[GroupRecord]) -> None:
         """The past that somebody else kept; it is shown, and not counted."""
@@ -151,16 +188,25 @@ class PastNow:
 
     @property
     def runs_tasks(self) -> bool:
-        """Groups of Kafka Streams are not among those that are looked at."""
-        return False
+        """Whether it is a group of Kafka Streams, whose tasks are replayed."""
+        return bool(self.folded.generations) and self.folded.generations[-1].kind == STREAMS
 
     def replay(self, assignor: str | Assignor | TaskStrategy) -> dict[str, Any]:
-        """The JSON of ``apportion replay`` over the window; ``BadInput`` for an assignor of tasks."""
+        """The JSON of ``apportion replay`` over the window.
+
+        Raises
+            BadInput: an assignor of tasks and a group of consumers, or the other way round.
+        """
+        generations = self.folded.generations
+        name = assignor if isinstance(assignor, str) else getattr(assignor, "name", "streams")
+        if self.runs_tasks:
+            if not isinstance(assignor, TaskStrategy):
+                raise BadInput("assignor", repr(name), "an assignor of tasks")
+            return task_replay.replay_to_dict(self.name, name, task_replay.replay_tasks(generations, assignor))
         if isinstance(assignor, BrokerSticky):
-            raise BadInput("assignor", repr(assignor.name), "a strategy that gives partitions")
+            raise BadInput("assignor", repr(name), "a strategy that gives partitions")
         strategy = assignor if isinstance(assignor, str) else cast("Assignor", assignor)
-        name = strategy if isinstance(strategy, str) else strategy.name
-        return replay_to_dict(self.name, name, replay(self.name, self.folded.generations, strategy, self.topics))
+        return replay_to_dict(self.name, name, replay(self.name, generations, strategy, self.topics))
 
 
 def _member(name: str, fields: Mapping[str, Any]) -> GenerationMember:

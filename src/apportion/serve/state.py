@@ -118,6 +118,7 @@ class GroupState:
         return Observed(
             {"group": self.name}, facts.get("state"), facts.get("protocol"), facts.get("kind"),
             facts.get("coordinator"), facts.get("generation"), [*self.says, *self.shown.says],
+            self.shown.members,
         )  # fmt: skip
 
     def unknown(self, since: float, why: str, gone: bool = False) -> GroupState:

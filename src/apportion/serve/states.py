@@ -16,6 +16,7 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Floats, Longs
 from apportion.assignors import Assignor, find
 from apportion.errors import ApportionError
+from apportion.history.fold import OTHERS
 from apportion.history.rebalances import LEAST
 from apportion.inputs import live
 from apportion.inputs.cluster_round import SeenGroup, TopicLog
@@ -25,7 +26,7 @@ from apportion.model.measures import loads, measure
 from apportion.planning import plan
 from apportion.report.describing import ShownGroup
 from apportion.serve.end_times import EndTimes
-from apportion.serve.names import nameless, nameless_text, shown_ids
+from apportion.serve.names import nameless, nameless_seats, nameless_text, shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings
 from apportion.serve.state import Distance, GroupState
@@ -118,9 +119,15 @@ def group_state(
     facts = {name: description[name] for name in ("state", "protocol", "kind", "generation")}
     if facts["generation"] is None and past.generations and description["kind"] == "classic":
         facts["generation"] = past.read_generation
+    seats = description.get("seats", ())
     shown = ShownGroup(
-        group if settings.personal else nameless(group, ids), {**facts, "coordinator": one.coordinator}, spoken
+        group if settings.personal else nameless(group, ids),
+        {**facts, "coordinator": one.coordinator},
+        spoken,
+        seats if settings.personal else nameless_seats(seats, ids),
     )
+    # How fair it is, a consumer's strategy cannot tell of tasks that move whole, nor of what is shared.
+    judged = description["kind"] not in OTHERS
     same = old is not None and old.key is not None and old.key[0] == key
     seconds = lag_seconds(group, ends, at)
     commits = old.commits if same and old is not None else ()
@@ -131,7 +138,7 @@ def group_state(
         seconds=seconds,
         seen=at,
         past=past,
-        distance=old.distance if same and old is not None else distance(group),
+        distance=(old.distance if same and old is not None else distance(group)) if judged else None,
         concentration=old.concentration if same and old is not None else concentration(group),
         catch_up_s=catch_up(group, seconds, commits, ends, settings.caught_up_s),
         advised_members=old.advised_members if old is not None else None,
