@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from http import HTTPStatus
@@ -259,7 +259,7 @@ def test_a_group_that_ends_while_all_are_asked_is_left_out(cluster: Broker, kind
     """Listed, then deleted on the real broker before it is described: the others are shown; by name, an error."""
     describe = live._described
 
-    def deleted_first(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def deleted_first(admin: Any, names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         if "live-gone" in names:
             admin.delete_groups(["live-gone"])
         return describe(admin, names)
