@@ -50,7 +50,7 @@ class Room:
 ROOMS = {
     "wire": Room(
         ("wire/",),
-        ("tests/wire", "tests/inputs/test_dump.py"),
+        ("tests/wire", "tests/inputs/test_dump.py", "tests/clients/test_capacity.py"),
         ("tests/wire/test_against_kafka.py", "tests/wire/test_on_a_broker.py"),
     ),
     "model": Room(

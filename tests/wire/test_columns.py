@@ -1,0 +1,82 @@
+"""Texts and names by the column: Arrow's string views, ids of sixteen bytes, and numbers of names, at every edge."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from apportion.errors import UnreadableBytes
+from apportion.testing.records import commit_key, commit_value
+from apportion.wire import columns
+from apportion.wire.columns import Buffer, number_names
+from apportion.wire.commits import decode_commits, packed, sixteens, text_views
+from apportion.wire.primitives import Reader
+
+from .test_commits import column
+
+OCTETS = np.frombuffer(bytes(range(1, 64)), np.uint8)
+
+
+def test_a_view_holds_a_short_text_itself_and_of_a_long_one_its_beginning_and_place() -> None:
+    """The layout of "Variable-size Binary View" in Arrow's columnar format."""
+    places = [
+        (at, size) for size in (0, 1, 3, 4, 5, 11, 12, 13, 20, 63) for at in {0, 1, 40, 63 - size} if at + size <= 63
+    ]
+    at, size = (np.array(each) for each in zip(*places, strict=True))
+    views = text_views(OCTETS, at, size)
+    assert views is not None
+    assert views.shape == (len(places), 4)
+    for view, (a, n) in zip(views, places, strict=True):
+        text = OCTETS[a : a + n].tobytes()
+        raw = view.tobytes()
+        assert int.from_bytes(raw[:4], "little") == n
+        if n <= 12:
+            assert raw[4:] == text.ljust(12, b"\0")
+        else:
+            assert (raw[4:8], raw[8:12], int.from_bytes(raw[12:], "little")) == (text[:4], bytes(4), a)
+
+
+def test_there_are_no_views_over_less_than_one_of_them() -> None:
+    nowhere = np.zeros(1, dtype=np.int64)
+    assert text_views(OCTETS[:11], nowhere, nowhere) is None
+    assert text_views(OCTETS[:12], nowhere, nowhere) is not None
+
+
+def test_texts_one_after_the_other_with_offsets() -> None:
+    offsets, octets = packed(OCTETS, np.array([5, 0, 61]), np.array([2, 0, 2]))
+    assert (offsets.tolist(), octets.tolist()) == ([0, 2, 2, 4], [6, 7, 62, 63])
+
+
+def test_sixteen_bytes_from_any_place_to_the_last() -> None:
+    places = [0, 1, 30, 63 - 16]
+    assert sixteens(OCTETS, np.array(places)).tobytes() == b"".join(OCTETS[a : a + 16].tobytes() for a in places)
+    assert sixteens(OCTETS[:16], np.array([0])).tolist() == OCTETS[:16].tolist()
+    with pytest.raises(ValueError, match="16 bytes at each place, of 15"):
+        sixteens(OCTETS[:15], np.array([0]))
+
+
+def test_a_value_that_is_left_alone_or_gone_has_version_0() -> None:
+    key = commit_key("g", "t", 0)
+    values = [commit_value(7, version=3), None, commit_value(7, version=3)[:-1], commit_value(7, version=1)[:-9]]
+    commits = decode_commits(column([key] * 4), column(values))
+    assert commits.decoded.tolist() == [True, True, False, False]
+    assert commits.value_version.tolist() == [3, 0, 0, 0]
+
+
+@pytest.mark.parametrize("mixes", [1, 4])
+def test_names_are_told_apart_even_where_all_fall_on_one_place(mixes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "_MIX", (np.uint64(0),) * mixes)
+    r = random.Random(4)
+    names = ["".join(r.choices("ab", k=k)).encode() for k in (1, 3, 8, 9, 16, 17) for _ in range(6)]
+    known = {name: number for number, name in enumerate(dict.fromkeys(names[::2]))}
+    size = np.array([len(name) for name in names])
+    numbers = number_names(Buffer(names), np.cumsum(size) - size, size, known)
+    assert numbers.tolist() == [known.get(name, -1) for name in names]
+
+
+@pytest.mark.parametrize(("kind", "size"), [("int8", 1), ("int16", 2), ("int32", 4), ("int64", 8)])
+def test_a_number_that_is_cut_off_is_told_with_its_size(kind: str, size: int) -> None:
+    with pytest.raises(UnreadableBytes, match=f"{size} bytes needed for a number, {size - 1} left at byte 0"):
+        getattr(Reader(bytes(size - 1)), kind)()
