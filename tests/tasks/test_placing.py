@@ -1,0 +1,183 @@
+"""Placing by the flow, by counting and by dealing, against every placing there is, in groups of a few tasks."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from itertools import chain
+from random import Random
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+
+from apportion.errors import BadInput
+from apportion.tasks import place as rooms
+from apportion.tasks.application_state import ApplicationState, Process
+from apportion.tasks.assignor import _beside
+from apportion.tasks.place import Placing, place
+from apportion.tasks.plan import plan_tasks
+from apportion.tasks.settings import TaskSettings
+from apportion.tasks.topology import Subtopology, Task, Topology
+
+STORE = Topology.of(Subtopology(("words",), "counts-changelog"))
+
+
+def goals(placing: Placing, owner: list[int]) -> tuple[int, int, int]:
+    """What is made least in order: balance of threads, spread of kinds, cost."""
+    balance = sum(
+        2 * (k // int(threads)) + 1
+        for q, threads in enumerate(placing.threads)
+        for k in range(int(placing.load[q]), int(placing.load[q]) + owner.count(q))
+    )
+    kinds = [] if placing.kind is None else placing.kind.tolist()
+    spread = sum(count * count for count in Counter(zip(kinds, owner, strict=True)).values()) if kinds else 0
+    return balance, spread, sum(int(placing.cost[n, q]) for n, q in enumerate(owner))
+
+
+def drawn(r: Random, *, kinds: bool) -> Placing:
+    tasks, processes = r.randint(1, 6), r.randint(1, 3)
+    eligible = np.array([[r.random() < 0.8 for _ in range(processes)] for _ in range(tasks)])
+    eligible[np.flatnonzero(~eligible.any(axis=1)), r.randrange(processes)] = True
+    cost = np.array([[r.choice((0, 1, 1, 5)) for _ in range(processes)] for _ in range(tasks)])
+    threads = np.array([r.randint(1, 3) for _ in range(processes)])
+    load = np.array([r.choice((0, 0, 1, 4)) for _ in range(processes)])
+    kind = np.array([r.randrange(2) for _ in range(tasks)]) if kinds else None
+    return Placing(eligible, cost, threads, load, kind)
+
+
+@pytest.mark.parametrize("kinds", [False, True])
+def test_no_placing_is_better_than_the_flows(kinds: bool) -> None:
+    pytest.importorskip("ortools")
+    r = Random(11)
+    for _ in range(60):
+        placing = drawn(r, kinds=kinds)
+        owner, proved = place(placing)
+        assert proved
+        choices = [np.flatnonzero(row).tolist() for row in placing.eligible]
+        best = min(goals(placing, list(each)) for each in itertools.product(*choices))
+        assert goals(placing, owner.tolist()) == best
+        assert all(q in row for q, row in zip(owner.tolist(), choices, strict=True))
+
+
+def test_counting_who_stays_at_home_is_as_good_as_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ortools")
+    r = Random(12)
+    counted = 0
+    for _ in range(60):
+        tasks, processes = r.randint(1, 9), r.randint(2, 4)
+        cost = np.full((tasks, processes), 3)
+        for n in range(tasks):
+            if r.random() < 0.8:
+                cost[n, r.choice((0, r.randrange(processes)))] = 1
+        threads = np.array([r.randint(1, 2) for _ in range(processes)])
+        placing = Placing(np.ones(cost.shape, dtype=np.bool_), cost, threads, np.zeros(processes, dtype=np.int64))
+        by_flow, _ = place(placing)
+        monkeypatch.setattr(rooms, "LARGE", 0)
+        counted += rooms._most_stay(placing) is not None
+        by_count, _ = place(placing)
+        monkeypatch.undo()
+        assert goals(placing, by_count.tolist()) == goals(placing, by_flow.tolist())
+    assert counted == 60
+
+
+def test_counting_leaves_alone_what_it_cannot_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "LARGE", 0)
+    cost, every = np.array([[1, 3, 3], [3, 1, 3]]), np.ones((2, 3), dtype=np.bool_)
+    threads, load = np.ones(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
+    some = every.copy()
+    some[0, 2] = False
+    assert rooms._most_stay(Placing(every, cost, threads, load)) is not None
+    for placing in (
+        Placing(every, np.array([[1, 1, 3], [3, 1, 3]]), threads, load),
+        Placing(every, np.array([[1, 3, 3], [3, 0, 3]]), threads, load),
+        Placing(some, cost, threads, load),
+        Placing(every, cost, threads, np.array([0, 1, 0])),
+        Placing(every, cost, threads, load, np.array([0, 0])),
+    ):
+        assert rooms._most_stay(placing) is None
+
+
+def test_without_a_solver_single_moves_even_out_and_nothing_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "solver", lambda: None)
+    r = Random(13)
+    for _ in range(60):
+        placing = drawn(r, kinds=False)
+        owner, proved = place(placing)
+        assert proved == (placing.eligible.sum(axis=1).max() == 1)
+        load = placing.load + np.bincount(owner, minlength=len(placing.load))
+        for n, q in enumerate(owner.tolist()):
+            assert placing.eligible[n, q]
+            others = np.flatnonzero(placing.eligible[n])
+            assert (load[q] - 1) // placing.threads[q] <= (load[others] // placing.threads[others]).min()
+
+
+def test_a_copy_stands_beside_every_part_of_its_process() -> None:
+    copies = np.array([[True, False, False], [False, False, False], [False, True, False]])
+    parts = cast(ApplicationState, SimpleNamespace(wants=np.ones((3, 3)), process_of=np.array([0, 1, 0])))
+    assert _beside(parts, copies).tolist() == [[True, False, True], [False, False, False], [False, True, False]]
+
+
+def test_a_place_whose_state_is_unknown_is_warmed_up_last() -> None:
+    running = Process("a", ("a-0",), active=dict.fromkeys(STORE.tasks({"words": 4}), "a-0"))
+    coming = Process("b", ("b-0",), lag={Task(0, 2): 90_000})
+    for most, warmed in ((1, ["0_2"]), (2, ["0_2", "0_3"])):
+        plan = plan_tasks(STORE, {"words": 4}, [running, coming], TaskSettings(max_warmup_replicas=most))
+        assert plan.to_dict()["warmup"]["b"] == {"b-0": warmed}
+
+
+def test_a_task_is_read_as_it_is_written() -> None:
+    assert Task.read("12_3") == Task(12, 3)
+    assert str(Task(12, 3)) == "12_3"
+    for text in ("", "1", "1_", "_1", "1-3", "1_x", "x_1", "\u0661_1", "1_\u0661", "-1_3"):
+        with pytest.raises(BadInput) as refused:
+            Task.read(text)
+        assert (refused.value.where, refused.value.found) == ("task", repr(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("num_standby_replicas", 0),
+        ("max_warmup_replicas", 1),
+        ("acceptable_recovery_lag", 0),
+        ("probing_rebalance_interval_ms", 60_000),
+        ("rack_aware_assignment_traffic_cost", 0),
+        ("rack_aware_assignment_non_overlap_cost", 0),
+    ],
+)
+def test_settings_have_kafkas_bounds(name: str, least: int) -> None:
+    assert getattr(TaskSettings(**{name: least}), name) == least
+    with pytest.raises(ValueError, match=f"{name.replace('_', '.')} is {least - 1}; at least {least} is needed"):
+        TaskSettings(**{name: least - 1})
+
+
+def test_an_application_without_processes_or_consumers_is_refused() -> None:
+    for processes, where in (([], "processes"), ([Process("a", ())], "processes.a")):
+        with pytest.raises(BadInput) as refused:
+            plan_tasks(STORE, {"words": 1}, processes, TaskSettings())
+        assert (refused.value.where, refused.value.needed) == (where, "at least one")
+
+
+def test_traffic_is_a_reason_to_move_although_all_is_balanced() -> None:
+    racks = {(topic, p): frozenset("ba"[p // 2]) for topic in ("words", "counts-changelog") for p in range(4)}
+    tasks = STORE.tasks({"words": 4})
+    processes = [
+        Process(name, (f"{name}-0",), active=dict.fromkeys(tasks[2 * q : 2 * q + 2], f"{name}-0"), rack=name)
+        for q, name in enumerate("ab")
+    ]
+    for strategy, warmed in (("none", {}), ("min_traffic", {"a": ["0_2", "0_3"], "b": ["0_0", "0_1"]})):
+        settings = TaskSettings(rack_aware_assignment_strategy=strategy, max_warmup_replicas=9)  # type: ignore[arg-type]
+        plan = plan_tasks(STORE, {"words": 4}, processes, settings, racks).to_dict()
+        assert {
+            q: sorted(chain.from_iterable(held.values())) for q, held in plan["warmup"].items() if any(held.values())
+        } == warmed
+
+
+def test_a_consumer_that_names_no_topics_gets_no_task() -> None:
+    process = Process("a", ("a-0", "a-1"), wants={"a-0": frozenset({0})})
+    plan = plan_tasks(STORE, {"words": 3}, [process, Process("b", ("b-0",), wants={})], TaskSettings()).to_dict()
+    assert plan["active"]["a"].get("a-0") == ["0_0", "0_1", "0_2"]
+    assert not plan["active"]["a"].get("a-1")
+    assert not any(plan["active"].get("b", {}).values())
