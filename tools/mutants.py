@@ -68,7 +68,13 @@ ROOMS = {
     "tasks": Room(("tasks/",), ("tests/tasks", "tests/test_cases.py")),
     "history": Room(
         ("history/",),
-        ("tests/history", "tests/rollouts"),
+        (
+            "tests/history",
+            "tests/rollouts",
+            "tests/cli/test_switch.py",
+            "tests/inputs/test_dump.py",
+            "tests/report/test_roles.py",
+        ),
         ("tests/history/test_predicted_live.py",),
     ),
     "assignors": Room(

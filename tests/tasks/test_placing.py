@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import chain
 from random import Random
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -148,9 +148,10 @@ def test_a_task_is_read_as_it_is_written() -> None:
     ],
 )
 def test_settings_have_kafkas_bounds(name: str, least: int) -> None:
-    assert getattr(TaskSettings(**{name: least}), name) == least
+    bound: dict[str, Any] = {name: least}
+    assert getattr(TaskSettings(**bound), name) == least
     with pytest.raises(ValueError, match=f"{name.replace('_', '.')} is {least - 1}; at least {least} is needed"):
-        TaskSettings(**{name: least - 1})
+        TaskSettings(**{**bound, name: least - 1})
 
 
 def test_an_application_without_processes_or_consumers_is_refused() -> None:
