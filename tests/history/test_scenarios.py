@@ -1,0 +1,115 @@
+"""What a strategy would do: every scenario has its rows, with figures; an error is told in rows too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import apportion
+from apportion.assignors import known
+from apportion.errors import BadInput
+from apportion.history import scenarios as rooms
+from apportion.history.fold import fold
+from apportion.history.scenarios import REPLAY, ScenarioResult, outcomes, sentence, skewed_lag, what_if
+from apportion.history.structure import structure
+from apportion.model.build import build
+
+from .made import classic, member
+
+PRESENT: dict[str, Any] = {
+    "version": 1,
+    "group": "g",
+    "topics": {
+        "small": 1,
+        "t": [{"partition": p, "racks": ["r1" if p < 4 else "r2"], "lag": 10 * p} for p in (0, 1, 2, 4, 5)],
+    },
+    "members": {
+        "a": {"topics": ["t"], "rack": "r1", "owned": {"t": [0, 1, 2]}, "generation": 3},
+        "b": {"topics": ["t", "small"], "rack": "r2", "owned": {"t": [4, 5], "small": [0]}, "generation": 3},
+        "c": {"topics": ["t"], "rack": "r1", "generation": 3},
+    },
+}
+SIX = {"t": [{"partition": p} for p in range(6)]}
+PAST = fold([
+    classic(1, 1, member("a", {"t": [0, 1, 2, 3, 4, 5]})),
+    classic(2, 2, member("a", {"t": [0, 1, 2]}), member("b", {"t": [3, 4, 5]})),
+    classic(3, 3, member("a", {"t": [3, 4]}), member("b", {"t": [0, 5]}), member("c", {"t": [1, 2]})),
+]).generations  # fmt: skip
+
+
+def test_every_strategy_answers_every_scenario_that_fits() -> None:
+    rows = what_if("g", PAST, PRESENT, {"t": [{"partition": p, "racks": ["r1"]} for p in range(6)]})
+    assert [(row.assignor, row.scenario, row.error) for row in rows if row.error] == []
+    asked = (REPLAY, "as-is", "join", "leave", "lose-rack", "grow", "lag")
+    assert {(row.assignor, row.scenario) for row in rows} == {(name, each) for name in known() for each in asked}
+    for row in rows:
+        assert row.generations == (3 if row.scenario == REPLAY else 1)
+        assert (row.moves_then is None) == (row.scenario != REPLAY)
+
+
+def test_figures_are_those_of_the_plan() -> None:
+    (replay, *rows) = what_if("g", PAST, PRESENT, SIX, ["sticky"])
+    assert replay == ScenarioResult("sticky", REPLAY, 3, moves=5, moves_then=8, load_min=2, load_max=2)
+    by_scenario = {row.scenario: row for row in rows}
+    plan = apportion.plan(PRESENT, "sticky")
+    assert by_scenario["as-is"] == ScenarioResult(
+        "sticky", "as-is", 1, moves=plan.measures["moves"], load_min=2, load_max=2,
+        rack_misses=plan.measures["rack_misses"], lag_max=plan.measures["lag_max"],
+        proof=",".join(goal for goal, how in plan.proof.items() if how == "optimal"),
+    )  # fmt: skip
+    loads = {name: (row.load_min, row.load_max) for name, row in by_scenario.items()}
+    assert loads == {
+        "as-is": (2, 2), "join": (1, 2), "leave": (3, 3), "lose-rack": (6, 6), "grow": (2, 3), "lag": (2, 2),
+    }  # fmt: skip
+    assert by_scenario["lag"].lag_max is not None
+    assert by_scenario["lag"].lag_max >= skewed_lag(build(PRESENT).lag) == 10 * 120 + 1_000_000
+
+
+def test_what_does_not_fit_a_group_is_left_out() -> None:
+    alone: dict[str, Any] = {"topics": {"t": 2}, "members": {"a": {"topics": ["t"], "rack": "r1"}}}
+    assert [row.scenario for row in what_if("g", [], alone, None, ["range"])] == ["as-is", "join", "grow", "lag"]
+    idle: dict[str, Any] = {"topics": {"t": 2}, "members": {"a": {"topics": []}, "b": {"topics": []}}}
+    assert [row.scenario for row in what_if("g", [], idle, None, ["range"])] == ["as-is", "join", "leave"]
+    assert what_if("g", [], {**alone, "members": {}}, None, ["range"]) == []
+    assert what_if("g", [], None, None, ["range"]) == []
+
+
+def test_errors_end_in_rows_each_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("so\n  it is")
+
+    monkeypatch.setattr(rooms, "replay_steps", broken)
+    monkeypatch.setattr(rooms, "plan", broken)
+    rows = what_if("g", PAST, PRESENT, SIX, ["range"])
+    assert {(row.assignor, row.error) for row in rows} == {("range", "ValueError: so it is")}
+    assert [(row.scenario, row.generations) for row in rows[:2]] == [(REPLAY, 3), ("as-is", 1)]
+    monkeypatch.setattr(rooms, "steps", broken)
+    monkeypatch.setattr(rooms, "build", broken)
+    rows = what_if("g", PAST, PRESENT, SIX, ["range", "sticky"])
+    assert [(row.assignor, row.scenario, row.generations) for row in rows] == [
+        ("range", REPLAY, 0), ("sticky", REPLAY, 0), ("range", "as-is", 1), ("sticky", "as-is", 1),
+    ]  # fmt: skip
+    assert sentence(BadInput("here", "a", "b")) == "here: found a; needed b."
+
+
+def test_an_outcome_has_the_plan_it_rests_on() -> None:
+    replayed, as_is, *_ = outcomes("g", PAST, PRESENT, SIX, ["sticky"])
+    assert replayed.owner is not None
+    assert replayed.group is not None
+    assert len(replayed.owner) == replayed.group.P == 6
+    assert (len(replayed.walk), len(replayed.then)) == (3, 3)
+    assert replayed.earlier_moves == 3
+    assert as_is.owner is not None
+    assert as_is.owner.tolist() == apportion.plan(PRESENT, "sticky").owner.tolist()
+
+
+def test_groups_with_another_past_are_of_another_structure() -> None:
+    mine, same = (structure(PAST, None, SIX) for _ in range(2))
+    assert mine is not None
+    assert same is not None
+    assert mine.key == same.key
+    for other in (PAST[:2], PAST[1:], [PAST[0], PAST[2]]):
+        theirs = structure(other, None, SIX)
+        assert theirs is not None
+        assert theirs.key != mine.key

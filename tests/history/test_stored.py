@@ -1,0 +1,132 @@
+"""Rows of stored tables become the records and the group that they were made of, field by field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from apportion.history.fold import Present
+from apportion.history.records import GenerationMember, GroupRecord
+from apportion.history.rows import events
+from apportion.history.share_groups import ShareRecords
+from apportion.history.stored import group_json_of, present_of
+from apportion.wire.coordinator import EpochRecord, GroupGeneration, Member
+
+MEMBER: dict[str, Any] = {
+    "member_id": "m-1", "instance_id": "i", "client_id": "c", "host": "/h", "rebalance_timeout_ms": 7,
+    "session_timeout_ms": 8, "rack": "r", "topics": ["t", "u"],
+    "owned": [{"topic": "t", "partitions": [1, 2]}, {"topic": "u", "partitions": None}], "owned_generation": 4,
+    "assigned": [{"topic": "t", "partitions": [0]}], "unreadable": "its subscription",
+}  # fmt: skip
+GENERATION: dict[str, Any] = {
+    "source_offset": 9, "at_ms": 90, "holes": 2, "tombstone": False, "generation": 5, "protocol_type": "consumer",
+    "protocol": "range", "leader": "m-1", "state_ms": 88, "members": [MEMBER],
+}  # fmt: skip
+
+
+def test_rows_become_records_in_the_order_of_their_offsets() -> None:
+    bare = {**MEMBER, "topics": None, "owned": None, "assigned": None}
+    for name in ("rebalance_timeout_ms", "session_timeout_ms", "unreadable"):
+        del bare[name]
+    gone = {**GENERATION, "source_offset": 12, "tombstone": True, "holes": None}
+    plain = {**GENERATION, "source_offset": 10, "members": [bare], "holes": 0}
+    del plain["leader"]
+    epoch = {
+        "source_offset": 3, "at_ms": 30, "key_type": 5, "tombstone": False, "member_id": "x", "epoch": 6,
+        "body": json.dumps({"rackId": None}),
+    }  # fmt: skip
+    last = {**epoch, "source_offset": 11, "tombstone": True, "body": None, "member_id": None, "epoch": None}
+    whole = Member(
+        "m-1", "i", "c", "/h", 7, 8, "r", ("t", "u"), (("t", (1, 2)), ("u", ())), 4, (("t", (0,)),),
+        unreadable="its subscription",
+    )  # fmt: skip
+    least = Member("m-1", "i", "c", "/h", None, 0, "r", (), (), 4, ())
+
+    def generation(*members: Member, leader: str | None) -> GroupGeneration:
+        return GroupGeneration(
+            "g", False, generation=5, protocol_type="consumer", protocol="range", leader=leader, state_time=88,
+            members=members,
+        )  # fmt: skip
+
+    assert events(
+        "g", [gone, GENERATION, plain, {**GENERATION, "source_offset": 13, "members": None}], [last, epoch]
+    ) == [
+        GroupRecord(3, 30, EpochRecord("g", 5, False, "x", 6, {"rackId": None}), 0),
+        GroupRecord(9, 90, generation(whole, leader="m-1"), 2),
+        GroupRecord(10, 90, generation(least, leader=None), 0),
+        GroupRecord(11, 30, EpochRecord("g", 5, True, None, None, None), 0),
+        GroupRecord(12, 90, GroupGeneration("g", True), 0),
+        GroupRecord(13, 90, generation(leader="m-1"), 2),
+    ]
+
+
+STATE: dict[str, Any] = {
+    "group": "g", "type": "streams", "state": "Stable", "protocol": "streams", "generation": 5, "readable": True,
+    "members": [
+        {
+            "member_id": "m-1", "instance_id": "i", "client_id": "c", "host": "/h", "rack": "r", "topics": ["t"],
+            "assigned": [{"topic": "t", "partitions": [0, 3]}], "session_timeout_ms": 8, "process_id": "p",
+            "roles": [{"role": "active", "of": "0", "numbers": [1]}, {"role": "active", "of": "1", "numbers": [2, 3]}],
+        },
+        {
+            "member_id": "m-2", "instance_id": None, "client_id": None, "host": None, "rack": None, "topics": None,
+            "assigned": [], "session_timeout_ms": None, "process_id": None, "roles": [],
+        },
+    ],
+    "topics": [{"topic": "t", "partitions": [{"partition": p, "racks": None, "begin": 0, "end": 9} for p in range(3)]}],
+    "commits": [{"topic": "t", "partition": 1, "committed": 4}],
+}  # fmt: skip
+
+
+def test_a_stored_group_is_the_group_that_stood() -> None:
+    assert present_of(STATE) == Present(
+        "streams", "Stable", "streams", 5,
+        (
+            GenerationMember(
+                "m-1", ("t",), {"t": (0, 3)}, "i", "c", "/h", "r", session_timeout_ms=8, process_id="p",
+                roles={"active": {"0": (1,), "1": (2, 3)}},
+            ),
+            GenerationMember("m-2"),
+        ),
+        True,
+    )  # fmt: skip
+
+
+def test_a_task_beyond_a_topics_end_owns_nothing_there_while_a_claim_of_a_consumer_stays() -> None:
+    claimed = group_json_of({**STATE, "type": "classic"})["members"]["m-1"]
+    assert claimed["owned"] == {"t": [0, 3]}
+    group = group_json_of(STATE)
+    assert group["members"] == {
+        "m-1": {
+            "instance_id": "i", "client_id": "c", "host": "/h", "rack": "r", "topics": ["t"], "owned": {"t": [0]},
+            "generation": 5,
+        },
+        "m-2": {"topics": []},
+    }  # fmt: skip
+    assert group["topics"] == {
+        "t": [
+            {"partition": 0, "begin": 0, "end": 9},
+            {"partition": 1, "begin": 0, "end": 9, "committed": 4},
+            {"partition": 2, "begin": 0, "end": 9},
+        ]
+    }
+
+
+def test_members_of_a_share_group_share_by_the_topics_names_where_they_are_known() -> None:
+    records = ShareRecords("g", names={"id-1": "t"})
+    records.members["m"] = {
+        "subscribedTopicNames": ["u", "t", "t"], "clientId": "c", "clientHost": "/h", "rackId": "r",
+    }  # fmt: skip
+    records.members["n"] = {"clientId": None, "clientHost": None, "rackId": ""}
+    records.current["m"] = {
+        "assignedPartitions": [
+            {"topicId": "id-1", "partitions": [2, 0]}, {"topicId": "id-2", "partitions": [1]},
+            {"topicId": "id-3", "partitions": []},
+        ]
+    }  # fmt: skip
+    records.targets["m"] = {"topicPartitions": [{"topicId": "id-1", "partitions": [0]}]}
+    shared = {"shared": {"id-2": (1,), "t": (0, 2)}, "target": {"t": (0,)}}
+    assert records.present_members() == (
+        GenerationMember("m", ("t", "u"), {}, None, "c", "/h", "r", roles=shared),
+        GenerationMember("n", (), {}, None, None, None, None, roles={"shared": {}, "target": {}}),
+    )
