@@ -113,7 +113,7 @@ def test_a_task_beyond_a_topics_end_owns_nothing_there_while_a_claim_of_a_consum
 
 
 def test_members_of_a_share_group_share_by_the_topics_names_where_they_are_known() -> None:
-    records = ShareRecords("g", names={"id-1": "t"})
+    records = ShareRecords(names={"id-1": "t"})
     records.members["m"] = {
         "subscribedTopicNames": ["u", "t", "t"], "clientId": "c", "clientHost": "/h", "rackId": "r",
     }  # fmt: skip
@@ -125,7 +125,7 @@ def test_members_of_a_share_group_share_by_the_topics_names_where_they_are_known
         ]
     }  # fmt: skip
     records.targets["m"] = {"topicPartitions": [{"topicId": "id-1", "partitions": [0]}]}
-    shared = {"shared": {"id-2": (1,), "t": (0, 2)}, "target": {"t": (0,)}}
+    shared: dict[str, dict[str, tuple[int, ...]]] = {"shared": {"id-2": (1,), "t": (0, 2)}, "target": {"t": (0,)}}
     assert records.present_members() == (
         GenerationMember("m", ("t", "u"), {}, None, "c", "/h", "r", roles=shared),
         GenerationMember("n", (), {}, None, None, None, None, roles={"shared": {}, "target": {}}),
