@@ -201,3 +201,24 @@ def test_fifty_thousand_partitions_are_compared_in_a_moment() -> None:
     fewer[0] = member("m000", {"t": [*range(500), *range(99 * 500, 100 * 500)]})
     row = one(classic(1, 1, *wide), classic(2, 2, *fewer))
     assert (row.kept, row.moved, row.left) == (49_500, 500, ("m099",))
+
+
+def test_needless_moves_that_are_kept_for_groups_alike_are_those_that_each_group_has() -> None:
+    """Two groups of each kind, with other names, against the count that remembers nothing."""
+    from itertools import pairwise
+
+    from tests.history.test_shared_plans import question
+
+    from apportion.history import rebalances as module
+
+    module._kept.clear()
+    asked = 0
+    for seed in range(120):
+        for prefix in ("", "z-"):
+            _, generations, _, _ = question(seed, prefix=prefix)
+            counts = module.counts_after(generations)
+            for (before, now), n in zip(pairwise(generations), counts[1:], strict=False):
+                assert module._needless(before, now, n) == module.needless_moves(before, now, n), f"seed {seed}"
+                asked += 1
+    assert 0 < len(module._kept) < asked, "some were kept for others"
+    module._kept.clear()

@@ -19,6 +19,7 @@ from apportion.solvers.number_partitioning import (
     Limits,
     deal_limited,
     deal_rounds,
+    deal_rounds_many,
     deal_skewed,
     difference,
     lag_by_member,
@@ -231,3 +232,13 @@ def test_balanced_counts_keep_what_was_even_already() -> None:
     may = np.array([[True, True, False], [False, True, True]])
     table = even_out(np.array([0, 0, 1, 1]), may, np.array([0, 1, 1, 2]))
     assert table.sum(axis=0).tolist() in ([1, 2, 1], [2, 1, 1], [1, 1, 2])
+
+
+def test_many_tables_are_dealt_as_each_row_is_by_itself() -> None:
+    """Tables of all widths, to any number of members, most lags equal or none."""
+    rng = np.random.default_rng(1)
+    lags = [rng.integers(0, rng.choice([1, 3, 1000]), (rng.integers(1, 5), rng.integers(0, 40))) for _ in range(300)]
+    members = rng.integers(1, 7, len(lags)).tolist()
+    for lag, count, owners in zip(lags, members, deal_rounds_many(lags, members), strict=True):
+        for row, owner in zip(lag, owners, strict=True):
+            assert np.array_equal(deal_rounds(row, count), owner)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, find
 from apportion.history.cause import CommitCadence, causes
 from apportion.history.records import Generation, counts_after
 from apportion.history.steps import follow, step
+from apportion.history.structure import change_key
 from apportion.planning import plan
 
 _INT32: Final = 2**31 - 1
@@ -131,13 +132,34 @@ def _duration(now: Generation) -> int | None:
     return now.at - now.started
 
 
+_SMALL: Final = 1000
+"""Partitions of groups that are often alike."""
+_MOST_KEPT: Final = 2000
+_kept: Final[dict[tuple[Any, ...], int | None]] = {}
+
+
 @cache
 def _least() -> Assignor:
     return find("sticky", LEAST)
 
 
 def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> int | None:
-    """Moves between members that stay, beyond the proved least of an even assignment; None without a proof."""
+    """Moves between members that stay, beyond the proved least of an even assignment; None without a proof.
+
+    Most rebalances of a cluster's groups are like others but for names: what was found for one is kept for the next.
+    """
+    key = change_key(before, now, counts) if sum(counts.values()) <= _SMALL else None
+    if key is None:
+        return needless_moves(before, now, counts)
+    if key not in _kept:
+        if len(_kept) >= _MOST_KEPT:
+            _kept.clear()
+        _kept[key] = needless_moves(before, now, counts)
+    return _kept[key]
+
+
+def needless_moves(before: Generation, now: Generation, counts: dict[str, int]) -> int | None:
+    """The same, computed anew."""
     earlier, later = step("", before, counts), step("", now, counts)
     group, really = follow(earlier, earlier.group.owner, later), later.group.owner
     past = group.owner

@@ -235,13 +235,13 @@ def scenarios(group: Group) -> Iterator[tuple[str, Callable[[], Group]]]:
             int(group.number[group.partitions(t)].max()),
         )
         yield "grow", lambda: whatif.grow(group, topic, highest + 1 + max(1, int(sizes[t]) // 2))
-        skew = skewed_lag(group.lag[group.wanted])
+        skew = int(skewed_lag(group.lag[group.wanted]))
         yield "lag", lambda: whatif.set_lag(group, topic, first, skew)
 
 
-def skewed_lag(lag: Longs) -> int:
-    """What the scenario ``lag`` sets: ten times the lags of the wanted partitions, and a million."""
-    return min(10 * int(lag.sum()) + 1_000_000, 2**62)
+def skewed_lag(lag: Longs) -> Any:
+    """What the scenario ``lag`` sets: ten times the lags (..., P) of the wanted partitions, and a million."""
+    return np.minimum(10 * np.minimum(lag.sum(axis=-1), 2**62 // 10) + 1_000_000, 2**62)
 
 
 def _crowded_rack(group: Group) -> str | None:

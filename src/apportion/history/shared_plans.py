@@ -1,22 +1,27 @@
 """What-if for many groups: a structure is planned once, and each group like it only has its own lags laid on the plans.
 
 Most groups of a cluster are small and alike. ``structure`` tells which ones must get equal plans. The first of those is
-planned by ``outcomes`` as any group is; its rows are kept, and the order in which lags are to be summed. Another group
-of the structure then costs a few calls of NumPy, and a plan for each scenario of the strategies that read lags. The
-rows are those of ``what_if`` in every value: a strategy or a group that does not fit is planned by it.
+planned by ``outcomes`` as any group is; its rows are kept, and the order in which lags are to be summed. All other
+groups of the structure then cost a few calls of NumPy together: ``many_lags`` has the strategy that reads lags,
+``many_hashes`` the one that hashes names. The rows are those of ``what_if`` in every value: a strategy or a group that
+does not fit is planned by it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs
+from apportion.arrays import UNKNOWN, Bools, Ints, Longs
 from apportion.assignors import find
+from apportion.history.answer_block import COLUMNS, AnswerBlock, Columns
+from apportion.history.heaviest import Heaviest
+from apportion.history.many_hashes import ManyHashes
+from apportion.history.many_lags import BOTH, TOPIC_BALANCE, ManyLags
 from apportion.history.records import Generation
 from apportion.history.scenarios import (
     AS_IS,
@@ -33,9 +38,10 @@ from apportion.history.steps import TopicEntries
 from apportion.history.structure import Structure, lag_places, structure
 from apportion.model.group import Group, Offsets
 from apportion.model.to_names import collector_paused
+from apportion.server_side.java_hash import string_hashes
+from apportion.solvers.number_partitioning import deal_rounds_many
 
-COLUMNS: Final = tuple(field.name for field in fields(ScenarioResult))
-"""Of a row of ``gold/whatif`` beside the group's name."""
+__all__ = ("COLUMNS", "AnswerBlock", "Columns", "GroupsAlike", "SharedPlans", "lay_on")
 
 BY_ARRAYS: Final = frozenset(
     ("range", "broker-range", "roundrobin", "sticky", "cooperative-sticky", "sticky-stream-join", "failover", "streams")
@@ -54,8 +60,27 @@ KEPT_PARTITIONS: Final = 400_000
 LARGEST: Final = 20_000
 """Partitions of a group that is looked at for its structure: above, hardly two are alike."""
 
-Columns = dict[str, list[Any]]
-"""Column to its values, a row for each strategy and scenario."""
+Ask = Callable[[list[str]], Iterable[Outcome]]
+"""Plans a group with strategies that have to be asked themselves: foreign ones, and those that failed, for the sentence
+of an error has names in it."""
+
+
+@dataclass(frozen=True)
+class GroupsAlike:
+    """G groups of one structure.
+
+    lag
+        (G, places) messages to read, in the order of ``Structure.places``.
+    members, topics
+        Of each group all names by rank, as ``Structure`` has them.
+    ask
+        Of each group.
+    """
+
+    lag: Longs
+    members: Sequence[Sequence[str]]
+    topics: Sequence[Sequence[str]]
+    ask: Sequence[Ask]
 
 
 class SharedPlans:
@@ -64,7 +89,7 @@ class SharedPlans:
     def __init__(self, assignors: Sequence[str]) -> None:
         """Strategies by name; those of others, which may look at anything, are asked anew for each group."""
         self.assignors = list(assignors)
-        self._kept: OrderedDict[tuple[Any, ...], _Template] = OrderedDict()
+        self._kept: OrderedDict[tuple[Any, ...], Template] = OrderedDict()
         self._partitions = 0
 
     def answers(
@@ -78,28 +103,52 @@ class SharedPlans:
         self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
     ) -> Columns:
         """The same by columns, which the caller leaves as they are."""
+        return self.planned(name, generations, present, topics)[0]
+
+    def planned(
+        self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
+    ) -> tuple[Columns, Structure | None, Template | None]:
+        """The same with the group's structure and its plans, where it has one that is kept."""
         alike = structure(generations, present, topics)
         template = self._kept.get(alike.key) if alike is not None else None
         if template is not None and alike is not None:
             self._kept.move_to_end(alike.key)
-            laid = template.laid_on(alike, lambda few: outcomes(name, generations, present, topics, few))
-            if laid is not None:
-                return laid
+            one = GroupsAlike(
+                alike.lag[None, :], [alike.members], [alike.topics],
+                [lambda few: outcomes(name, generations, present, topics, few)],
+            )  # fmt: skip
+            laid, left = lay_on([(template, one)])[0]
+            if not left:
+                return laid.columns(0), alike, template
         with collector_paused():
             rows = list(outcomes(name, generations, present, topics, self.assignors))
             if alike is not None and template is None and len(alike.lag) <= LARGEST:
-                self._keep(alike, _Template(rows, alike))
-        return _columns([row.answer for row in rows])
+                template = self._keep(alike, Template(rows, alike))
+        return _columns([row.answer for row in rows]), alike, template
 
-    def _keep(self, alike: Structure, template: _Template) -> None:
+    def _keep(self, alike: Structure, template: Template) -> Template:
         self._kept[alike.key] = template
         self._partitions += 1 + len(alike.lag)
         while self._partitions > KEPT_PARTITIONS and len(self._kept) > 1:
             self._partitions -= 1 + self._kept.popitem(last=False)[1].size
+        return template
 
 
-class _Template:
-    """The rows of one structure, and how another group's lags are laid on them.
+def lay_on(questions: Sequence[tuple[Template, GroupsAlike]]) -> list[tuple[AnswerBlock, list[int]]]:
+    """The rows of groups of known structures, with their own lags and names.
+
+    Returns
+        For each structure the rows, and which groups' are not to be used: their lags are too large for whole numbers of
+        64 bits, or their strategies answered something else.
+    """
+    laying = [_Laying(template, groups) for template, groups in questions]
+    tables = [table for one in laying for table in one.tables()]
+    dealt = iter(deal_rounds_many([lag for lag, _ in tables], [members for _, members in tables]))
+    return [one.rows(dealt) for one in laying]
+
+
+class Template:
+    """The rows of one structure, and how other groups' lags and names are laid on them.
 
     size
         Partitions.
@@ -107,15 +156,18 @@ class _Template:
 
     def __init__(self, rows: Sequence[Outcome], alike: Structure) -> None:
         self.size = len(alike.lag)
-        self._columns = _columns([row.answer for row in rows])
+        self.rows = [row.answer for row in rows]
+        self.block = AnswerBlock(1, self.rows)
+        self.members, self.topics = alike.members, alike.topics
         self._base = next((_base(row.group, alike) for row in rows if row.answer.scenario == AS_IS and row.group), None)
-        extended = self._extended(alike.lag)
+        extended = self.extended(alike.lag[None, :])[0]
         places: dict[int, Ints | None] = {}
         sums: list[tuple[int, Ints, Ints]] = []
-        self._by_lag: list[tuple[int, Outcome, Ints]] = []
-        self._by_name: list[tuple[int, Outcome, Ints]] = []
-        self._members, self._topics = alike.members, alike.topics
+        self.by_lag: list[tuple[int, ManyLags | None, Outcome, Ints]] = []
+        self.by_name: list[tuple[int, ManyHashes | None, Outcome, Ints | None]] = []
         alone = {row.answer.assignor for row in rows if row.group is None or not _ours(row.answer.assignor)}
+        member_at = {name: at for at, name in enumerate(self.members)}
+        topic_at = {name: at for at, name in enumerate(self.topics)}
         for at, row in enumerate(rows):
             group, name = row.group, row.answer.assignor
             if group is None or row.owner is None or name in alone:
@@ -123,7 +175,9 @@ class _Template:
             if name in BY_NAME and group.topic_ids:  # other ids hash otherwise
                 alone.add(name)
                 continue
-            if not shows_lag(group) and name not in BY_NAME:
+            if not shows_lag(group):
+                if name in BY_NAME:
+                    self.by_name.append((at, self._by_hashes(row, member_at, topic_at), row, None))
                 continue
             if id(group) not in places:
                 places[id(group)] = _places(group, alike, extended)
@@ -131,88 +185,130 @@ class _Template:
             if order is None:
                 alone.add(name)
             elif name in BY_NAME:
-                self._by_name.append((at, row, order))
+                self.by_name.append((at, self._by_hashes(row, member_at, topic_at), row, order))
             elif name in BY_LAG:
-                self._by_lag.append((at, row, order))
+                self.by_lag.append((at, ManyLags(row, order) if ManyLags.fits(group) else None, row, order))
             else:
                 sums.append((at, order, row.owner))
-        self._alone = [name for name in dict.fromkeys(self._columns["assignor"]) if name in alone]
-        self._sums = _Sums(sums)
+        self.alone = [name for name in dict.fromkeys(answer.assignor for answer in self.rows) if name in alone]
+        self.heaviest = Heaviest(sums)
 
-    def laid_on(self, alike: Structure, ask: Callable[[list[str]], Iterable[Outcome]]) -> Columns | None:
-        """The rows of a group of the structure with its lags.
+    @staticmethod
+    def _by_hashes(row: Outcome, members: Mapping[str, int], topics: Mapping[str, int]) -> ManyHashes | None:
+        return ManyHashes(row, members, topics) if ManyHashes.fits(row) else None
 
-        ask
-            Plans the group with strategies that have to be asked themselves: foreign ones, and those that failed, for
-            the sentence of an error has names in it.
-        Returns
-            None where the lags are too large for whole numbers of 64 bits, or the strategies answered something else.
-        """
-        lag = alike.lag
-        if len(lag) and int(lag.max()) >= _LARGEST_LAG:
-            return None
-        if (len(alike.members), len(alike.topics)) != (len(self._members), len(self._topics)):
-            return None
-        extended = self._extended(lag)
-        columns = {**self._columns, "lag_max": list(self._columns["lag_max"])}
-        self._sums.put(extended, columns["lag_max"])
-        rows = {at: _planned(row, extended[places]) for at, row, places in self._by_lag}
-        names = dict(zip(self._members, alike.members, strict=True)), dict(zip(self._topics, alike.topics, strict=True))
-        rows |= {at: _renamed(row, *names, extended[places]) for at, row, places in self._by_name}
-        if self._alone:
-            anew = {(row.answer.assignor, row.answer.scenario): row.answer for row in ask(self._alone)}
-            asked = list(zip(columns["assignor"], columns["scenario"], strict=True))
-            mine = [at for at, (assignor, _) in enumerate(asked) if assignor in self._alone]
-            if anew.keys() != {asked[at] for at in mine}:
-                return None
-            rows |= {at: anew[asked[at]] for at in mine}
-        return _with_rows(columns, rows) if rows else columns
-
-    def _extended(self, lag: Longs) -> Longs:
-        """Lags by place, then that of a partition that was not described, then what the scenario ``lag`` sets."""
-        whole = np.append(lag, (0, 0))
+    def extended(self, lag: Longs) -> Longs:
+        """(G, places + 2) lags by place, then that of a partition that was not described, then what ``lag`` sets."""
+        whole = np.concatenate([lag, np.zeros((len(lag), 2), dtype=np.int64)], axis=1)
         if self._base is not None:
-            whole[-1] = skewed_lag(whole[self._base])
+            whole[:, -1] = skewed_lag(whole[:, self._base])
         return whole
 
 
-class _Sums:
-    """The lag of the heaviest member in many plans: rows that have one, each plan looked at once."""
+class _Laying:
+    """Groups of one structure while their rows are made."""
 
-    def __init__(self, rows: Sequence[tuple[int, Ints, Ints]]) -> None:
-        """Rows as (row, (P,) places of lags, (P,) owners)."""
-        plans: dict[tuple[int, bytes], int] = {}
-        self._row: list[tuple[int, int]] = []
-        orders: list[Ints] = []
-        members: list[int] = []
-        firsts: list[int] = []
-        end = 0
-        for at, places, owner in rows:
-            key = id(places), owner.tobytes()
-            if key not in plans:
-                given = np.flatnonzero(owner != NOBODY)
-                order = given[np.argsort(owner[given], kind="stable")]
-                if not len(order):
-                    plans[key] = -1
-                else:
-                    plans[key] = len(firsts)
-                    firsts.append(len(members))
-                    starts = np.flatnonzero(np.diff(owner[order], prepend=-1))
-                    members.extend((starts + end).tolist())
-                    orders.append(places[order])
-                    end += len(order)
-            self._row.append((at, plans[key]))
-        self._order = np.concatenate(orders).astype(np.int32) if orders else np.empty(0, dtype=np.int32)
-        self._members, self._firsts = np.array(members, dtype=np.int64), np.array(firsts, dtype=np.int64)
+    def __init__(self, template: Template, groups: GroupsAlike) -> None:
+        self.template, self.groups = template, groups
+        lag = groups.lag
+        large: Bools = np.any(lag >= _LARGEST_LAG, axis=1)
+        self.left = np.flatnonzero(large).tolist()
+        self.extended = template.extended(np.where(large[:, None], 0, lag) if self.left else lag)
+        if groups.members and (len(groups.members[0]), len(groups.topics[0])) != (
+            len(template.members), len(template.topics),
+        ):  # fmt: skip
+            self.left = list(range(len(lag)))
+        self._deals: dict[int, int] = {}
 
-    def put(self, lag: Longs, column: list[int | None]) -> None:
-        """Write each row's lag into its place of a column."""
-        heaviest: list[int] = []
-        if len(self._firsts):
-            held = np.add.reduceat(lag[self._order], self._members)
-            heaviest = np.maximum.reduceat(held, self._firsts).tolist()
-        for at, plan in self._row:
-            column[at] = heaviest[plan] if plan >= 0 else 0
+    def tables(self) -> list[tuple[Longs, int]]:
+        """What is to be dealt for the strategy that reads lags."""
+        return [table for _, many, _, _ in self.template.by_lag if many for table in many.lags(self.extended)]
+
+    def rows(self, dealt: Iterable[Ints]) -> tuple[AnswerBlock, list[int]]:
+        """The rows, and which groups' are not to be used; ``dealt`` has what ``tables`` asked for, and goes on."""
+        template = self.template
+        block = template.block.copy_for(len(self.extended))
+        if len(template.heaviest.rows):
+            block.changed("lag_max")[:, template.heaviest.rows] = template.heaviest.of(self.extended)
+        turns = iter(dealt)
+        for at, many, row, places in template.by_lag:
+            if many is None:
+                for g in range(block.groups):
+                    block.put_row(g, at, _planned(row, self.extended[g, places]))
+                continue
+            values, best = many.values(self.extended, [next(turns) for _ in many.lags(self.extended)])
+            everyone = np.arange(block.groups)
+            block.put(everyone, at, values)
+            if row.answer.scenario != REPLAY:
+                block.put(everyone, at, {"proof": TOPIC_BALANCE})
+                block.put(everyone[best], at, {"proof": BOTH})
+        self._by_name(block)
+        return block, sorted({*self.left, *self._alone(block)})
+
+    def _by_name(self, block: AnswerBlock) -> None:
+        if not self.template.by_name:
+            return
+        members, topics = (self._hashes(names) for names in (self.groups.members, self.groups.topics))
+        for at, many, row, places in self.template.by_name:
+            if many is None:
+                self._rename_each(block, at, row, places, range(block.groups))
+                continue
+            orders, shared = many.orders(members, topics)
+            alike: dict[bytes, list[int]] = {}
+            for g, order in enumerate(orders):
+                alike.setdefault(order.tobytes(), []).append(g)
+            for order, some in alike.items():
+                self._same_order(block, at, many, places, order, [g for g in some if not shared[g]])
+            self._rename_each(block, at, row, places, np.flatnonzero(shared).tolist())
+
+    @staticmethod
+    def _hashes(names: Sequence[Sequence[str]]) -> Any:
+        """(G, names) hash codes."""
+        return string_hashes([name for one in names for name in one]).reshape(len(names), -1)
+
+    def _same_order(
+        self, block: AnswerBlock, at: int, many: ManyHashes, places: Ints | None, order: bytes, some: list[int]
+    ) -> None:  # fmt: skip
+        """The row of groups whose names come in one order: planned once."""
+        if not some:
+            return
+        if order not in many.planned:
+            try:
+                many.planned[order] = self._renamed(many.row, places, some[0])
+            except Exception:  # its sentence may have names in it
+                self._rename_each(block, at, many.row, places, some)
+                return
+        outcome, groups = many.planned[order], np.array(some)
+        block.put(groups, at, {name: getattr(outcome.answer, name) for name in COLUMNS if name != "lag_max"})
+        if places is not None and outcome.owner is not None:
+            heaviest = Heaviest([(at, places, outcome.owner)]).of(self.extended[groups])
+            block.put(groups, at, {"lag_max": heaviest[:, 0]})
+
+    def _renamed(self, row: Outcome, places: Ints | None, g: int) -> Outcome:
+        members = dict(zip(self.template.members, self.groups.members[g], strict=True))
+        topics = dict(zip(self.template.topics, self.groups.topics[g], strict=True))
+        return _renamed(row, members, topics, None if places is None else self.extended[g, places])
+
+    def _rename_each(
+        self, block: AnswerBlock, at: int, row: Outcome, places: Ints | None, some: Iterable[int]
+    ) -> None:  # fmt: skip
+        for g in some:
+            try:
+                block.put_row(g, at, self._renamed(row, places, g).answer)
+            except Exception as error:
+                block.put_row(g, at, replace(row.answer, error=sentence(error)))
+
+    def _alone(self, block: AnswerBlock) -> Iterable[int]:
+        """Put in what strategies answer that are asked themselves; groups for which it is something else."""
+        mine = [at for at, answer in enumerate(self.template.rows) if answer.assignor in self.template.alone]
+        for g, ask in enumerate(self.groups.ask) if mine else ():
+            anew = {(row.answer.assignor, row.answer.scenario): row.answer for row in ask(self.template.alone)}
+            asked = {(self.template.rows[at].assignor, self.template.rows[at].scenario): at for at in mine}
+            if anew.keys() != asked.keys():
+                yield g
+                continue
+            for key, at in asked.items():
+                block.put_row(g, at, anew[key])
 
 
 def _ours(assignor: str) -> bool:
@@ -248,21 +344,17 @@ def _planned(row: Outcome, lag: Longs) -> ScenarioResult:
     return replace(anew, generations=row.answer.generations, moves=moves, moves_then=row.answer.moves_then, proof=None)
 
 
-def _renamed(row: Outcome, members: Mapping[str, str], topics: Mapping[str, str], lag: Longs) -> ScenarioResult:
-    """A row of a strategy that hashes names, planned anew with these names and (P,) lags."""
+def _renamed(row: Outcome, members: Mapping[str, str], topics: Mapping[str, str], lag: Longs | None) -> Outcome:
+    """A row of a strategy that hashes names, planned anew with these names and (P,) lags; raises what that raises."""
     assert row.group is not None  # noqa: S101 - rows without one were left out
-    try:
-        if row.answer.scenario != REPLAY:
-            group = _with_names(row.group, members, topics, lag)
-            return planned(group, row.answer.assignor, row.answer.scenario).answer
-        last = len(row.walk) - 1
-        walk = [
-            replace(step, group=_with_names(step.group, members, topics, lag if at == last else None))
-            for at, step in enumerate(row.walk)
-        ]
-        return replayed(walk, row.then, row.answer.assignor).answer
-    except Exception as error:
-        return replace(row.answer, error=sentence(error))
+    if row.answer.scenario != REPLAY:
+        return planned(_with_names(row.group, members, topics, lag), row.answer.assignor, row.answer.scenario)
+    last = len(row.walk) - 1
+    walk = [
+        replace(step, group=_with_names(step.group, members, topics, lag if at == last else None))
+        for at, step in enumerate(row.walk)
+    ]
+    return replayed(walk, row.then, row.answer.assignor)
 
 
 def _with_names(group: Group, members: Mapping[str, str], topics: Mapping[str, str], lag: Longs | None) -> Group:
@@ -295,12 +387,3 @@ def shows_lag(group: Group) -> bool:
 
 def _columns(rows: Sequence[ScenarioResult]) -> Columns:
     return {name: [getattr(row, name) for row in rows] for name in COLUMNS}
-
-
-def _with_rows(columns: Columns, rows: Mapping[int, ScenarioResult]) -> Columns:
-    """The columns with some rows in place of theirs."""
-    changed = {name: list(values) for name, values in columns.items()}
-    for at, row in rows.items():
-        for name in COLUMNS:
-            changed[name][at] = getattr(row, name)
-    return changed

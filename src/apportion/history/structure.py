@@ -64,6 +64,21 @@ def structure(
     return Structure((past, now, entries), places, lag, tuple(ranks.members), tuple(ranks.topics))
 
 
+def change_key(before: Generation, now: Generation, counts: Mapping[str, int]) -> tuple[Any, ...] | None:
+    """Equal for pairs of generations between which a strategy that sees names by their order alone does the same.
+
+    counts
+        Partitions of each topic.
+    Returns
+        None where an order of names does not tell all that the names do.
+    """
+    ranks = _Ranks.of((before, now), None)
+    if ranks is None or min(before.number, now.number) < 0 or not counts.keys() <= ranks.topics.keys():
+        return None
+    sizes = tuple([(ranks.topics[topic], n) for topic, n in counts.items()])
+    return _generation(before, None, ranks), _generation(now, before, ranks), sizes
+
+
 @dataclass(frozen=True)
 class _Ranks:
     """Names to their ranks, each kind of name by itself."""

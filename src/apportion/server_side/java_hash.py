@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 INITIAL_BINS: Final = 16
 LOAD_FACTOR: Final = 0.75
@@ -29,6 +30,7 @@ TREE_ENTRIES: Final = 9
 TREE_BINS: Final = 64
 """In a smaller table they double it instead."""
 _LOW32: Final = 0xFFFFFFFF
+_TIMELINE: Final = -7046029254386353131 & 0xFFFFFFFFFFFFFFFF
 _LOW64: Final = 0xFFFFFFFFFFFFFFFF
 
 
@@ -42,6 +44,43 @@ def string_hash(text: str) -> int:
     for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
         value = (31 * value + unit) & _LOW32
     return value
+
+
+def string_hashes(texts: Sequence[str]) -> NDArray[np.uint32]:
+    """``string_hash`` of many texts.
+
+    >>> string_hashes(["Aa", "", "BB"])
+    array([2112,    0, 2112], dtype=uint32)
+    """
+    whole = "".join(texts)
+    if whole.isascii():
+        units = np.frombuffer(whole.encode("ascii"), dtype=np.uint8).astype(np.uint32)
+        lengths = np.array(list(map(len, texts)), dtype=np.int64)
+    else:
+        raw = [text.encode("utf-16-le", "surrogatepass") for text in texts]
+        units = np.frombuffer(b"".join(raw), dtype="<u2").astype(np.uint32)
+        lengths = np.array([len(one) // 2 for one in raw], dtype=np.int64)
+    hashes = np.zeros(len(texts), dtype=np.uint32)
+    ends = np.cumsum(lengths)
+    if not len(units):
+        return hashes
+    powers = np.full(int(lengths.max()), 31, dtype=np.uint32)
+    powers[0] = 1
+    powers = np.cumprod(powers, dtype=np.uint32)
+    behind = np.repeat(ends, lengths) - np.arange(len(units)) - 1
+    told = np.flatnonzero(lengths)
+    hashes[told] = np.add.reduceat(units * powers[behind], (ends - lengths)[told], dtype=np.uint32)
+    return hashes
+
+
+def timeline_ranks(hashes: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """``timeline_rank`` of many hash codes."""
+    return hashes.astype(np.int32).astype(np.int64).astype(np.uint64) * np.uint64(_TIMELINE)
+
+
+def small_bins(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The bin of each entry in a table of 16, which no more than eight entries make grow."""
+    return (hashes ^ (hashes >> np.uint32(16))) & np.uint32(INITIAL_BINS - 1)
 
 
 def uuid_words(text: str) -> tuple[int, int] | None:
@@ -68,7 +107,7 @@ def uuid_hash(high: int, low: int) -> int:
 def timeline_rank(value: int) -> int:
     """Where Kafka's TimelineHashMap keeps an entry of this ``hashCode``: it hands entries on by ascending ranks."""
     signed = value - (1 << 32) if value >> 31 else value
-    return (signed * -7046029254386353131) & _LOW64
+    return (signed * _TIMELINE) & _LOW64
 
 
 @dataclass(frozen=True)

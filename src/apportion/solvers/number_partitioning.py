@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -40,6 +40,72 @@ def deal_rounds(lag: Longs, members: int) -> Ints:
         owner[dealt] = turns
         held[turns] += lag[dealt]
     return owner
+
+
+def deal_rounds_many(lags: Sequence[Longs], members: Sequence[int]) -> list[Ints]:
+    """``deal_rounds`` of many tables of lags at once: a round is dealt to all of them in a few calls.
+
+    lags
+        (N, P) each, every row a case of its own, summable in 64 bits.
+    members
+        To how many each table is dealt.
+    Returns
+        (N, P) owners for each table.
+    """
+    owners = [np.zeros(lag.shape, dtype=np.int64) for lag in lags]
+    rounds = [-(-lag.shape[1] // m) for lag, m in zip(lags, members, strict=True)]
+    open_ = [i for i, lag in enumerate(lags) if members[i] > 1 and lag.size]
+    for together in _alike(sorted(open_, key=lambda i: (members[i], rounds[i])), members, rounds):
+        m, wide = members[together[0]], rounds[together[-1]]
+        rows = sum(len(lags[i]) for i in together)
+        by_lag = np.zeros((rows, wide * m), dtype=np.int64)
+        orders, at = [], 0
+        for i in together:
+            lag = lags[i]
+            order = lag.shape[1] - 1 - np.argsort(lag[:, ::-1], axis=1, kind="stable")[:, ::-1]
+            orders.append(order)
+            by_lag[at : at + len(lag), : lag.shape[1]] = np.take_along_axis(lag, order, axis=1)
+            at += len(lag)
+        turns = _turns(by_lag.reshape(rows, wide, m)).reshape(rows, wide * m)
+        at = 0
+        for i, order in zip(together, orders, strict=True):
+            np.put_along_axis(owners[i], order, turns[at : at + len(order), : order.shape[1]], axis=1)
+            at += len(order)
+    return owners
+
+
+def _alike(ordered: Sequence[int], members: Sequence[int], rounds: Sequence[int]) -> Iterator[list[int]]:
+    """Runs of tables that are dealt to equally many in about as many rounds: what is behind a table's end is waste."""
+    run: list[int] = []
+    for i in ordered:
+        if run and (members[i] != members[run[0]] or rounds[i] > max(8, 1.25 * rounds[run[0]])):
+            yield run
+            run = []
+        run.append(i)
+    if run:
+        yield run
+
+
+def _turns(by_lag: Longs) -> Ints:
+    """(N, rounds, M) who gets the heaviest of each round, the next, and so on, of lags that fall from round to round.
+
+    Behind a case's end lags are 0, which changes nobody's burden.
+    """
+    rows, rounds, members = by_lag.shape
+    turns = np.empty(by_lag.shape, dtype=np.int64)
+    if members == 2:
+        ahead = np.zeros(rows, dtype=np.int64)  # what the first holds more than the second
+        apart = by_lag[:, :, 0] - by_lag[:, :, 1]
+        for n in range(rounds):
+            second = ahead > 0
+            turns[:, n, 0], turns[:, n, 1] = second, ~second
+            ahead += np.where(second, -apart[:, n], apart[:, n])
+        return turns
+    held = np.zeros((rows, members), dtype=np.int64)
+    for n in range(rounds):
+        turns[:, n] = order = np.argsort(held, axis=1, kind="stable")
+        np.put_along_axis(held, order, np.take_along_axis(held, order, axis=1) + by_lag[:, n], axis=1)
+    return turns
 
 
 def deal_skewed(lag: Longs, members: int, max_skew: int) -> Ints:

@@ -46,12 +46,12 @@ def map_groups(table: DataFrame, make: Callable[[Mapping[str, Any]], Rows], sche
     return table.mapInArrow(run, schema)
 
 
-def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of at most ``AT_ONCE`` rows and, but for a single row, ``BYTES_AT_ONCE`` bytes."""
+def pieces(batch: pa.RecordBatch, rows: int = AT_ONCE, size: int = BYTES_AT_ONCE) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of at most so many rows and, but for a single row, bytes."""
     first = 0
     while first < batch.num_rows:
-        n = AT_ONCE
-        while n > 1 and batch.slice(first, n).nbytes > BYTES_AT_ONCE:
+        n = rows
+        while n > 1 and batch.slice(first, n).nbytes > size:
             n //= 2
         yield batch.slice(first, n)
         first += n

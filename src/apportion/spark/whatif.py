@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.assignors import known
 from apportion.history import rows
+from apportion.history.answer_block import COLUMNS, NOTHING, TEXTS, AnswerBlock, Columns
 from apportion.history.fold import OTHERS, fold
-from apportion.history.scenarios import sentence
-from apportion.history.shared_plans import COLUMNS, Columns, SharedPlans
+from apportion.history.records import Generation
+from apportion.history.scenarios import Outcome, outcomes, sentence
+from apportion.history.shared_plans import KEPT_PARTITIONS, GroupsAlike, SharedPlans, Template, lay_on
+from apportion.history.steps import TopicEntries
 from apportion.history.stored import group_json_of
+from apportion.history.structure import Structure
 from apportion.history.task_replay import task_results
 from apportion.spark import schemas
-from apportion.spark.batches import BYTES_AT_ONCE, OUT, pieces
+from apportion.spark.alike import Batch, Likeness, Pattern
+from apportion.spark.batches import pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,6 +35,9 @@ LARGE: Final = 10_000
 """Partitions of a group that holds up others for seconds."""
 LARGE_TASKS: Final = 8
 """Tasks that have nothing but such groups; they are begun first."""
+GROUPS_AT_ONCE: Final = 1024
+COLUMNS_AT_ONCE: Final = 8 << 20
+"""Groups, and bytes of theirs, whose lags are laid on plans together; one group may be larger."""
 
 
 def whatif(
@@ -81,9 +91,9 @@ def seen_by_plans() -> Column:
 
 
 @cache
-def _plans(assignors: tuple[str, ...]) -> SharedPlans:
+def _plans(assignors: tuple[str, ...]) -> Plans:
     """The plans that a worker keeps from task to task."""
-    return SharedPlans(assignors)
+    return Plans(assignors)
 
 
 def _run(assignors: tuple[str, ...]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -93,36 +103,131 @@ def _run(assignors: tuple[str, ...]) -> Callable[[Iterable[pa.RecordBatch]], Ite
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plans = _plans(assignors)
-        columns_out: dict[str, list[Any]] = {name: [] for name in arrow.names}
         for batch in batches:
-            for few in pieces(batch):
-                for row in few.to_pylist(maps_as_pydicts="strict"):
-                    columns = _answers(plans, row)
-                    columns_out["group"].extend([row["group"]] * len(columns["assignor"]))
-                    for name in COLUMNS:
-                        columns_out[name].extend(columns[name])
-                if len(columns_out["group"]) >= OUT or few.nbytes > BYTES_AT_ONCE // 4:
-                    yield _packed(columns_out, arrow)
-                    columns_out = {name: [] for name in arrow.names}
-        yield _packed(columns_out, arrow)
+            for some in pieces(batch, GROUPS_AT_ONCE, COLUMNS_AT_ONCE):
+                for columns in plans.rows(some):
+                    yield pa.RecordBatch.from_arrays([columns[f.name].cast(f.type) for f in arrow], schema=arrow)
 
     return run
 
 
-def _packed(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in schema], schema=schema)
+class Plans:
+    """What-ifs of groups as they come, with the plans of those that came before."""
+
+    def __init__(self, assignors: Sequence[str]) -> None:
+        """Strategies by name."""
+        self._shared = SharedPlans(assignors)
+        self._patterns: OrderedDict[Any, Pattern | None] = OrderedDict()
+        self._partitions = 0
+
+    def rows(self, groups: pa.RecordBatch) -> Iterator[dict[str, pa.Array]]:
+        """``gold/whatif`` of some groups, by columns."""
+        batch = Batch(groups)
+        alike: dict[Any, list[tuple[int, Likeness]]] = {}
+        alone: list[int] = []
+        for at in range(groups.num_rows):
+            likeness = batch.likeness(at)
+            if likeness is None:
+                alone.append(at)
+            else:
+                alike.setdefault(likeness.key, []).append((at, likeness))
+        known: list[tuple[Pattern, list[tuple[int, Likeness]]]] = []
+        for key, some in alike.items():
+            rest, pattern = some, self._patterns.get(key)
+            if key in self._patterns:
+                self._patterns.move_to_end(key)
+            else:
+                columns, pattern = self._first(batch, *some[0])
+                rest = some[1:]
+                yield _of_one(batch.groups[some[0][0]], columns)
+            if pattern is None:
+                alone.extend(at for at, _ in rest)
+            elif rest:
+                known.append((pattern, rest))
+        laid = lay_on([(pattern.template, self._asked(batch, pattern, some)) for pattern, some in known])
+        for (_, some), (block, left) in zip(known, laid, strict=True):
+            alone.extend(some[g][0] for g in left)
+            yield _of_block([batch.groups[at] for at, _ in some], block, left)
+        for at in alone:
+            yield _of_one(batch.groups[at], self._answers(_row(batch, at))[0])
+
+    def _first(self, batch: Batch, at: int, likeness: Likeness) -> tuple[Columns, Pattern | None]:
+        """The rows of the first group of a key, and what is to be known of the others."""
+        row = _row(batch, at)
+        columns, alike, template = self._answers(row)
+        pattern = None
+        if alike is not None and template is not None:
+            pattern = Pattern(batch, likeness, alike, template, committed=_stands(row))
+            pattern = pattern if pattern.right else None
+        self._patterns[likeness.key] = pattern
+        self._partitions += _size(likeness.key)
+        while self._partitions > KEPT_PARTITIONS and len(self._patterns) > 1:
+            self._partitions -= _size(self._patterns.popitem(last=False)[0])
+        return columns, pattern
+
+    def _asked(self, batch: Batch, pattern: Pattern, some: list[tuple[int, Likeness]]) -> GroupsAlike:
+        rows = [likeness for _, likeness in some]
+        return GroupsAlike(
+            pattern.lags(batch, rows),
+            [row.members for row in rows],
+            [pattern.topics(row) for row in rows],
+            [partial(self._outcomes, batch, at) for at, _ in some],
+        )
+
+    @staticmethod
+    def _outcomes(batch: Batch, at: int, assignors: list[str]) -> Iterator[Outcome]:
+        yield from outcomes(*_question(_row(batch, at)), assignors)
+
+    def _answers(self, row: Mapping[str, Any]) -> tuple[Columns, Structure | None, Template | None]:
+        """One group's rows by itself; its structure and the plans of that, where it has one."""
+        try:
+            name, history, present, topics = _question(row)
+            columns, alike, template = self._shared.planned(name, history, present, topics)
+            results = task_results(history) if TASKS in self._shared.assignors else []
+            whole = {column: [*columns[column], *(getattr(result, column) for result in results)] for column in COLUMNS}
+            return whole, alike, None if results else template
+        except Exception as error:  # one group must not stop the others
+            failed = {"assignor": "", "scenario": "", "generations": 0, "error": sentence(error)}
+            return {column: [failed.get(column)] for column in COLUMNS}, None, None
 
 
-def _answers(plans: SharedPlans, row: Mapping[str, Any]) -> Columns:
+def _row(batch: Batch, at: int) -> Mapping[str, Any]:
+    row: Mapping[str, Any] = batch.rows.slice(at, 1).to_pylist(maps_as_pydicts="strict")[0]
+    return row
+
+
+def _stands(row: Mapping[str, Any]) -> bool:
+    return bool(row["readable"]) and row["type"] not in OTHERS
+
+
+def _question(row: Mapping[str, Any]) -> tuple[str, Sequence[Generation], Mapping[str, Any] | None, TopicEntries]:
+    """What ``what_if`` is asked of a row."""
     name = row["group"]
-    try:
-        history = fold(rows.events(name, row["generations"], row["epochs"]), row["names"] or {}).generations
-        present = group_json_of(row) if row["readable"] and row["type"] not in OTHERS else None
-        known = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
-        topics = {**known, **(present["topics"] if present else {})}
-        columns = plans.columns(name, history, present, topics)
-        results = task_results(history) if TASKS in plans.assignors else []
-        return {column: [*columns[column], *(getattr(result, column) for result in results)] for column in COLUMNS}
-    except Exception as error:  # one group must not stop the others
-        failed = {"assignor": "", "scenario": "", "generations": 0, "error": sentence(error)}
-        return {column: [failed.get(column)] for column in COLUMNS}
+    history = fold(rows.events(name, row["generations"], row["epochs"]), row["names"] or {}).generations
+    present = group_json_of(row) if _stands(row) else None
+    described = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
+    return name, history, present, {**described, **(present["topics"] if present else {})}
+
+
+def _size(key: Any) -> int:
+    """About how many partitions a key tells of: its last part has four bytes for each one that was committed."""
+    return 1 + len(key[-1]) // 4
+
+
+def _of_one(group: str, columns: Columns) -> dict[str, pa.Array]:
+    types = {name: pa.string() if name in TEXTS else pa.int64() for name in COLUMNS}
+    arrays = {name: pa.array(columns[name], types[name]) for name in COLUMNS}
+    return {"group": pa.array([group] * len(columns["assignor"]), pa.string()), **arrays}
+
+
+def _of_block(groups: Sequence[str], block: AnswerBlock, left: Sequence[int]) -> dict[str, pa.Array]:
+    """The rows of all groups but those that are left out."""
+    keep = np.setdiff1d(np.arange(block.groups), left)
+    columns = {"group": pa.array(groups, pa.string()).take(pa.array(np.repeat(keep, block.rows)))}
+    for name, numbers in block.numbers.items():
+        values = numbers[keep].ravel()
+        columns[name] = pa.array(values, pa.int64(), mask=values == NOTHING)
+    words = pa.array(block.words, pa.string())
+    for name, places in block.texts.items():
+        columns[name] = words.take(pa.array(places[keep].ravel()))
+    return columns

@@ -1,0 +1,284 @@
+"""Groups of one structure found on Arrow's columns, so that most groups are never made into Python objects.
+
+A row of ``whatif``'s input has a key here: everything that its plans depend on, with names replaced by their ranks
+among the group's own. Rows of one key fold to groups of one ``Structure``, whose names and lags alone differ; that is
+looked at where the first of them is planned. A key may tell apart what a structure does not, never the other way round.
+What cannot be said in ranks (see ``history.structure``), and groups whose records are KIP-848's, have no key: they are
+read row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from apportion.arrays import UNKNOWN, Ints, Longs
+from apportion.history.fold import OTHERS
+from apportion.history.shared_plans import LARGEST, Template
+from apportion.history.structure import Structure
+from apportion.model.lag import lag_of
+
+_JOINS: Final = "join-"
+_MEANING: Final = (_JOINS, "instance ")
+"""Beginnings of member ids that mean something; ``history.structure`` says what."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """One group on columns: its key, its names by rank, and where its numbers stand in the batch.
+
+    entries, commits
+        Spans of its partitions and of its commits.
+    """
+
+    key: tuple[Any, ...]
+    members: Sequence[str]
+    topics: Sequence[str]
+    entries: slice
+    commits: slice
+
+
+class Lists:
+    """A column of lists: where each one begins, and all their values."""
+
+    def __init__(self, column: pa.Array) -> None:
+        """Take a list column; nulls are empty lists, as Arrow's writers leave them."""
+        self.values: pa.Array = column.values
+        self.at: list[int] = column.offsets.to_pylist()
+
+
+class Structs:
+    """The fields of a column of structs as Python lists or arrays, each made when it is asked for."""
+
+    def __init__(self, column: pa.Array) -> None:
+        """Take a column of structs that is no slice of another."""
+        self._column = column
+
+    def words(self, name: str) -> list[Any]:
+        """A field's values."""
+        values: list[Any] = self._column.field(name).to_pylist()
+        return values
+
+    def lists(self, name: str) -> Lists:
+        """A field of lists."""
+        return Lists(self._column.field(name))
+
+    def numbers(self, name: str) -> tuple[Longs, np.ndarray[Any, Any]]:
+        """A field's whole numbers, ``UNKNOWN`` for null, and whether each is there."""
+        field = self._column.field(name)
+        return (
+            field.fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int64),
+            field.is_valid().to_numpy(zero_copy_only=False),
+        )
+
+
+class _Seats:
+    """Members of generations, or of the present, with what they want and hold."""
+
+    def __init__(self, column: Lists, plain: Sequence[str] = ()) -> None:
+        self.at = column.at
+        structs = Structs(column.values)
+        self.ids, self.instances, self.racks = (structs.words(name) for name in ("member_id", "instance_id", "rack"))
+        self.plain = [structs.words(name) for name in plain]
+        wants = structs.lists("topics")
+        self.wants_at, self.wants = wants.at, wants.values.to_pylist()
+        held = structs.lists("assigned")
+        self.held_at = held.at
+        held_structs = Structs(held.values)
+        self.held = held_structs.words("topic")
+        ids = held_structs.lists("partitions")
+        self.ids_at, self.partitions = ids.at, ids.values.to_numpy(zero_copy_only=False)
+
+    def topics(self, first: int, last: int) -> list[str]:
+        """All topics that some seats want or hold."""
+        wanted: list[str] = self.wants[self.wants_at[first] : self.wants_at[last]]
+        return wanted + self.held[self.held_at[first] : self.held_at[last]]
+
+    def key(self, first: int, last: int, names: _Ranks) -> tuple[Any, ...]:
+        """Some seats with ranks for names."""
+        w0, w1 = self.wants_at[first], self.wants_at[last]
+        h0, h1 = self.held_at[first], self.held_at[last]
+        p0, p1 = self.ids_at[h0], self.ids_at[h1]
+        return (
+            tuple(map(names.members.__getitem__, self.ids[first:last])),
+            tuple(map(names.instances.__getitem__, self.instances[first:last])),
+            tuple(self.racks[first:last]),
+            *(tuple(column[first:last]) for column in self.plain),
+            tuple([at - w0 for at in self.wants_at[first : last + 1]]),
+            tuple(map(names.topics.__getitem__, self.wants[w0:w1])),
+            tuple([at - h0 for at in self.held_at[first : last + 1]]),
+            tuple(map(names.topics.__getitem__, self.held[h0:h1])),
+            tuple([at - p0 for at in self.ids_at[h0 : h1 + 1]]),
+            self.partitions[p0:p1].tobytes(),
+        )
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """Names to their ranks, each kind by itself."""
+
+    members: Mapping[str, int]
+    instances: Mapping[str | None, int]
+    topics: Mapping[str, int]
+
+    @classmethod
+    def of(cls, members: Iterable[str], instances: Iterable[str | None], topics: Iterable[str]) -> _Ranks | None:
+        """All names of a group; None where an order of ranks does not tell all that the names do."""
+        ids, named, wanted = sorted(set(members)), sorted({i for i in instances if i is not None}), sorted(set(topics))
+        if not "".join([*ids, *named, *wanted]).isascii() or "" in named:
+            return None
+        if any(one.startswith(_MEANING) for one in ids):
+            return None
+        by_instance: dict[str | None, int] = {name: rank for rank, name in enumerate(named)}
+        by_instance[None] = -1
+        return cls(
+            {name: rank for rank, name in enumerate(ids)},
+            by_instance,
+            {name: rank for rank, name in enumerate(wanted)},
+        )
+
+
+class Batch:
+    """Rows of ``whatif``'s input on columns."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        """Look at the columns; nothing is made of single rows."""
+        self.rows = rows
+        self.groups: list[str] = rows.column("group").to_pylist()
+        self._epochs = rows.column("epochs").offsets.to_pylist()
+        generations = Lists(rows.column("generations"))
+        structs = Structs(generations.values)
+        self._generations_at = generations.at
+        self._tombstone, self._protocol = structs.words("tombstone"), structs.words("protocol_type")
+        self._number = [number or 0 for number in structs.words("generation")]
+        self._past = _Seats(structs.lists("members"), ["unreadable"])
+        self._present = _Seats(Lists(rows.column("members")))
+        self._readable, self._type = rows.column("readable").to_pylist(), rows.column("type").to_pylist()
+        self._generation = rows.column("generation").to_pylist()
+        self._topics(Lists(rows.column("topics")))
+        commits = Lists(rows.column("commits"))
+        self._commits_at, fields = commits.at, Structs(commits.values)
+        self._commit_topic = fields.words("topic")
+        self._commit_partition = fields.numbers("partition")[0].astype(np.int32)
+        self.committed, told = fields.numbers("committed")
+        self._strange_commits = ~told | (self.committed < 0)
+
+    def _topics(self, topics: Lists) -> None:
+        self._topics_at, fields = topics.at, Structs(topics.values)
+        self._topic = fields.words("topic")
+        partitions = fields.lists("partitions")
+        self._entries_at, entry = partitions.at, Structs(partitions.values)
+        self._partition = entry.numbers("partition")[0].astype(np.int32)
+        self.begin, self._begins = entry.numbers("begin")
+        self.end, self._ends = entry.numbers("end")
+        self._strange_entries = (self._begins & (self.begin < 0)) | (self._ends & (self.end < 0))
+        racks = entry.lists("racks")
+        self._racks_at = np.array(racks.at)
+        self._racks = racks.values.to_pylist()
+
+    def likeness(self, row: int) -> Likeness | None:
+        """One group; None where it has no key."""
+        try:
+            return self._likeness(row)
+        except (TypeError, KeyError, AttributeError):  # a null where there should be a name
+            return None
+
+    def _likeness(self, row: int) -> Likeness | None:
+        if self._epochs[row] != self._epochs[row + 1]:
+            return None
+        g0, g1 = self._generations_at[row : row + 2]
+        s0, s1 = self._past.at[g0], self._past.at[g1]
+        m0, m1 = self._present.at[row : row + 2]
+        t0, t1 = self._topics_at[row : row + 2]
+        e0, e1 = self._entries_at[t0], self._entries_at[t1]
+        c0, c1 = self._commits_at[row : row + 2]
+        number = self._number[g0:g1]
+        stands = bool(self._readable[row]) and self._type[row] not in OTHERS
+        generation = self._generation[row]
+        if e1 - e0 > LARGEST or not e1 - e0 or min(number, default=0) < 0 or (generation or 0) < 0:
+            return None
+        if self._strange_entries[e0:e1].any() or self._strange_commits[c0:c1].any():
+            return None
+        past, present = self._past, self._present
+        names = _Ranks.of(
+            past.ids[s0:s1] + present.ids[m0:m1],
+            past.instances[s0:s1] + present.instances[m0:m1],
+            past.topics(s0, s1) + present.topics(m0, m1) + self._topic[t0:t1] + self._commit_topic[c0:c1],
+        )
+        if names is None:
+            return None
+        key = (
+            tuple(self._tombstone[g0:g1]),
+            tuple(self._protocol[g0:g1]),
+            tuple([at - s0 for at in past.at[g0 : g1 + 1]]),
+            tuple(map(int.__eq__, number[1:], number)),
+            past.key(s0, s1, names),
+            (stands, generation is None, present.key(m0, m1, names)),
+            sum(name < _JOINS for name in names.members),  # where a member that joins comes among them
+            self._described(t0, t1, names),
+            tuple(map(names.topics.__getitem__, self._commit_topic[c0:c1])),
+            self._commit_partition[c0:c1].tobytes(),
+        )
+        return Likeness(key, list(names.members), list(names.topics), slice(e0, e1), slice(c0, c1))
+
+    def _described(self, first: int, last: int, names: _Ranks) -> tuple[Any, ...]:
+        """Topics with their partitions and racks, and which offsets are known."""
+        e0, e1 = self._entries_at[first], self._entries_at[last]
+        r0, r1 = self._racks_at[e0], self._racks_at[e1]
+        return (
+            tuple(map(names.topics.__getitem__, self._topic[first:last])),
+            tuple([at - e0 for at in self._entries_at[first : last + 1]]),
+            self._partition[e0:e1].tobytes(),
+            self._begins[e0:e1].tobytes(),
+            self._ends[e0:e1].tobytes(),
+            (self._racks_at[e0 : e1 + 1] - r0).tobytes(),
+            tuple(self._racks[r0:r1]),
+        )
+
+    def places(self, row: Likeness) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+        """(topic, partition) of each of the group's partitions, and of each of its commits."""
+        at = np.array(self._entries_at)
+        topic_of = np.searchsorted(at, np.arange(row.entries.start, row.entries.stop), side="right") - 1
+        entries = [(self._topic[t], p) for t, p in zip(topic_of, self._partition[row.entries].tolist(), strict=True)]
+        topics, partitions = self._commit_topic[row.commits], self._commit_partition[row.commits].tolist()
+        return entries, list(zip(topics, partitions, strict=True))
+
+
+class Pattern:
+    """What is known of all groups of one key: their plans, and where in the columns their lags come from."""
+
+    def __init__(self, batch: Batch, row: Likeness, alike: Structure, template: Template, committed: bool) -> None:
+        """Of the first group; ``committed`` tells whether commits count, as they do where the group stands."""
+        self.template = template
+        entries, commits = batch.places(row)
+        commit_of = {place: n for n, place in enumerate(commits)} if committed else {}
+        self._commit = np.array([commit_of.get(place, len(commits)) for place in entries], dtype=np.int64)
+        entry_of = {place: n for n, place in enumerate(entries)}
+        self._entry: Ints | None = None
+        if alike.places.keys() <= entry_of.keys():
+            self._entry = np.array([entry_of[place] for place in alike.places], dtype=np.int64)
+        topic_of = {topic: n for n, topic in enumerate(row.topics)}
+        self._topic = [topic_of[topic] for topic in alike.topics]
+        self.right = (
+            self._entry is not None
+            and tuple(row.members) == alike.members
+            and bool(np.array_equal(self.lags(batch, [row])[0], alike.lag))
+        )
+
+    def lags(self, batch: Batch, rows: Sequence[Likeness]) -> Longs:
+        """(G, places) of groups of the key."""
+        begin = np.stack([batch.begin[row.entries] for row in rows])
+        end = np.stack([batch.end[row.entries] for row in rows])
+        told = np.stack([batch.committed[row.commits] for row in rows])
+        none = np.full((len(rows), 1), UNKNOWN, dtype=np.int64)
+        committed = np.concatenate([told, none], axis=1)[:, self._commit]
+        lag: Longs = lag_of(begin, end, committed, "latest")[:, self._entry]
+        return lag
+
+    def topics(self, row: Likeness) -> list[str]:
+        """The topics' names as the structure ranks them."""
+        return [row.topics[at] for at in self._topic]

@@ -1,0 +1,58 @@
+"""What-ifs of groups found alike on Arrow's columns: each group gets the rows that it gets by itself."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from tests.history.test_shared_plans import question
+from tests.spark.whatif_rows import batch, row
+
+from apportion.assignors import known
+from apportion.history.answer_block import COLUMNS
+from apportion.history.scenarios import what_if
+from apportion.spark.whatif import Plans, _question
+
+STRATEGIES = list(known())
+SEEDS = 40 if os.environ.get("APPORTION_THOROUGH") else 5
+
+
+def rows_of(plans: Plans, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
+    """Group to its rows, through the columns."""
+    by_group: dict[str, list[tuple[Any, ...]]] = {}
+    for columns in plans.rows(batch(rows)):
+        lists = [columns[name].to_pylist() for name in COLUMNS]
+        for group, *values in zip(columns["group"].to_pylist(), *lists, strict=True):
+            by_group.setdefault(group, []).append(tuple(values))
+    return by_group
+
+
+def alone(one: Mapping[str, Any], strategies: Sequence[str] = STRATEGIES) -> list[tuple[Any, ...]]:
+    """A group's rows by ``what_if``, which knows of no other group."""
+    made = batch([one]).to_pylist(maps_as_pydicts="strict")[0]
+    name, history, present, topics = _question(made)
+    return [tuple(getattr(answer, column) for column in COLUMNS) for answer in what_if(
+        name, history, present, topics, strategies
+    )]  # fmt: skip
+
+
+@pytest.mark.parametrize("start", range(3))
+def test_groups_of_many_structures_in_one_batch_get_the_rows_that_each_gets_by_itself(start: int) -> None:
+    """Of every structure four groups with names and lags of their own, in disorder; twice, so that some are known."""
+    rng = random.Random(start)
+    rows = [
+        row(*question(seed, f"g{seed}-{n}", rng.choice(["", "z-", "aa.", "q"]) + str(n), lag_seed=seed + n))
+        for seed in range(start * SEEDS, start * SEEDS + SEEDS)
+        for n in range(4)
+    ]
+    rng.shuffle(rows)
+    plans = Plans(STRATEGIES)
+    first, again = rows_of(plans, rows), rows_of(plans, rows)
+    assert any(pattern is not None for pattern in plans._patterns.values()), "some were laid on another's plans"
+    for one in rows:
+        by_itself = alone(one)
+        assert first.get(one["group"], []) == by_itself, one["group"]
+        assert again.get(one["group"], []) == by_itself, one["group"]
