@@ -151,6 +151,7 @@ def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> in
     key = change_key(before, now, counts) if sum(counts.values()) <= _SMALL else None
     if key is None:
         return needless_moves(before, now, counts)
+    key = (_least(), *key)
     if key not in _kept:
         if len(_kept) >= _MOST_KEPT:
             _kept.clear()
