@@ -210,13 +210,14 @@ def test_needless_moves_that_are_kept_for_groups_alike_are_those_that_each_group
     from tests.history.test_shared_plans import question
 
     from apportion.history import rebalances as module
+    from apportion.history.records import counts_after
 
     module._kept.clear()
     asked = 0
     for seed in range(120):
         for prefix in ("", "z-"):
             _, generations, _, _ = question(seed, prefix=prefix)
-            counts = module.counts_after(generations)
+            counts = counts_after(generations)
             for (before, now), n in zip(pairwise(generations), counts[1:], strict=False):
                 assert module._needless(before, now, n) == module.needless_moves(before, now, n), f"seed {seed}"
                 asked += 1

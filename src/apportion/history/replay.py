@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,12 +58,17 @@ def replay(
 
 
 def replay_steps(
-    walk: Sequence[Step], assignor: str | Assignor, then: Sequence[dict[str, int]] | None = None
+    walk: Sequence[Step],
+    assignor: str | Assignor,
+    then: Sequence[dict[str, int]] | None = None,
+    measured: Callable[[Group, Ints], dict[str, int]] = measure,
 ) -> list[Replayed]:
     """The same for generations that are groups already, so that several strategies share them.
 
     then
         What ``happened`` gives for this walk, if it is at hand.
+    measured
+        ``brief_measure`` where that is enough.
     """
     strategy = find(assignor) if isinstance(assignor, str) else assignor
     replayed = []
@@ -72,7 +77,7 @@ def replay_steps(
     for now, really in zip(walk, happened(walk) if then is None else then, strict=True):
         group = without_past(now) if earlier is None or not now.follows else follow(earlier, owner, now)
         planned = plan(group, strategy)
-        measures = {**measure(group, planned.owner), **planned.answer.measures}
+        measures = {**measured(group, planned.owner), **planned.answer.measures}
         replayed.append(
             Replayed(now.generation, group.M, measures["partitions"], measures, really, group, planned.owner)
         )

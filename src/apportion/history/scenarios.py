@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Final, cast
 
@@ -18,11 +18,12 @@ from apportion.history.replay import happened, replay_steps, total
 from apportion.history.steps import Step, TopicEntries, steps
 from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.measures import loads, measure
+from apportion.model.measures import brief_measure, loads
 from apportion.planning import plan
 
 REPLAY: Final = "replay"
 AS_IS: Final = "as-is"
+LAG: Final = "lag"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,15 @@ def outcomes(
     present: Mapping[str, Any] | None,
     topics: TopicEntries | None,
     assignors: Sequence[str],
+    blind: frozenset[str] = frozenset(),
 ) -> Iterator[Outcome]:
-    """The same with the plans."""
+    """The same with the plans.
+
+    blind
+        Strategies known to see no lag: what they plan as it is, they plan under another lag too.
+    """
     yield from _replays(name, generations, topics, assignors)
-    yield from _presents(present, assignors)
+    yield from _presents(present, assignors, blind)
 
 
 def _replays(
@@ -123,7 +129,7 @@ def _replays(
 
 def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> Outcome:
     """A strategy's walk through the generations; it raises what the strategy raises."""
-    walked = replay_steps(walk, _strategy(assignor), then)
+    walked = replay_steps(walk, _strategy(assignor), then, brief_measure)
     whole, end = total(walked), walked[-1]
     answer = ScenarioResult(
         assignor,
@@ -136,7 +142,7 @@ def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str
     return Outcome(answer, end.group, end.owner, whole["moves"] - end.measures["moves"], walk, then)
 
 
-def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str]) -> Iterator[Outcome]:
+def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str], blind: frozenset[str]) -> Iterator[Outcome]:
     if present is None or not present["members"]:
         return
     try:
@@ -145,6 +151,7 @@ def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str]) -> It
     except Exception as error:  # the errors of one group end in its rows
         yield from (_failed(assignor, AS_IS, 1, error) for assignor in assignors)
         return
+    as_is: dict[str, Outcome] = {}
     for scenario, change in changed:
         try:
             after = change()
@@ -152,7 +159,21 @@ def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str]) -> It
             yield from (_failed(assignor, scenario, 1, error) for assignor in assignors)
             continue
         for assignor in assignors:
-            yield _guarded(assignor, scenario, 1, partial(planned, after, assignor, scenario))
+            earlier = as_is.get(assignor) if scenario == LAG else None
+            if earlier is not None and earlier.owner is not None:
+                yield _under_lag(earlier, after)
+                continue
+            outcome = _guarded(assignor, scenario, 1, partial(planned, after, assignor, scenario))
+            if scenario == AS_IS and assignor in blind:
+                as_is[assignor] = outcome
+            yield outcome
+
+
+def _under_lag(as_is: Outcome, group: Group) -> Outcome:
+    """The plan of a strategy that sees no lag, where only lags are others."""
+    assert as_is.owner is not None  # noqa: S101 - the caller looked
+    lag = brief_measure(group, as_is.owner).get("lag_max")
+    return Outcome(replace(as_is.answer, scenario=LAG, lag_max=lag), group, as_is.owner)
 
 
 @cache
@@ -172,7 +193,7 @@ class _Unjudged:
 def planned(group: Group, assignor: str, scenario: str) -> Outcome:
     """A strategy's plan of a group; it raises what the strategy raises."""
     result = plan(group, _strategy(assignor))
-    measures = {**measure(group, result.owner), **result.answer.measures}
+    measures = {**brief_measure(group, result.owner), **result.answer.measures}
     proof = ",".join(goal for goal, how in result.answer.proof.items() if how == "optimal")
     answer = ScenarioResult(
         assignor,
@@ -236,7 +257,7 @@ def scenarios(group: Group) -> Iterator[tuple[str, Callable[[], Group]]]:
         )
         yield "grow", lambda: whatif.grow(group, topic, highest + 1 + max(1, int(sizes[t]) // 2))
         skew = int(skewed_lag(group.lag[group.wanted]))
-        yield "lag", lambda: whatif.set_lag(group, topic, first, skew)
+        yield LAG, lambda: whatif.set_lag(group, topic, first, skew)
 
 
 def skewed_lag(lag: Longs) -> Any:

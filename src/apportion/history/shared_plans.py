@@ -89,6 +89,7 @@ class SharedPlans:
     def __init__(self, assignors: Sequence[str]) -> None:
         """Strategies by name; those of others, which may look at anything, are asked anew for each group."""
         self.assignors = list(assignors)
+        self._blind = frozenset(name for name in self.assignors if name in BY_ARRAYS | BY_NAME and _ours(name))
         self._kept: OrderedDict[tuple[Any, ...], Template] = OrderedDict()
         self._partitions = 0
 
@@ -121,7 +122,7 @@ class SharedPlans:
             if not left:
                 return laid.columns(0), alike, template
         with collector_paused():
-            rows = list(outcomes(name, generations, present, topics, self.assignors))
+            rows = list(outcomes(name, generations, present, topics, self.assignors, self._blind))
             if alike is not None and template is None and len(alike.lag) <= LARGEST:
                 template = self._keep(alike, Template(rows, alike))
         return _columns([row.answer for row in rows]), alike, template

@@ -28,28 +28,45 @@ def measure(group: Group, owner: Ints) -> dict[str, Any]:
     """
     held = loads(owner, group.M)
     past = group.owner
-    moved = (past != NOBODY) & (owner != NOBODY) & (past != owner)
     of_topic = held_of_topic(group, owner)
+    brief = brief_measure(group, owner)
     result: dict[str, Any] = {
-        "partitions": int(np.count_nonzero(group.wanted)),
+        "partitions": brief["partitions"],
         "members": group.M,
-        "load_min": int(held.min()) if group.M else 0,
-        "load_max": int(held.max(initial=0)),
+        "load_min": brief["load_min"],
+        "load_max": brief["load_max"],
         "load_squares": int(held @ held),
         "spread_squares": int(of_topic[1] @ of_topic[1]),
         "kept": int(np.count_nonzero((past != NOBODY) & (past == owner))),
-        "moves": int(np.count_nonzero(moved)),
-        "rack_misses": int(np.count_nonzero(rack_misses(group, owner))),
+        "moves": brief["moves"],
+        "rack_misses": brief["rack_misses"],
     }
     if group.has_capacities:
         result["load_cost"] = str(cost_of_loads(held, group.capacity))
         result["spread_cost"] = str(cost_of_loads(of_topic[1], group.capacity[of_topic[0]]))
     if len(group.verdict.newest) and (group.home != NOBODY).any():
         result["returned"] = int(np.count_nonzero((group.home == owner) & (owner != NOBODY)))
-    if group.offsets is not None and (group.lag_known & group.wanted).any():
-        result["lag_max"] = int(lag_held(group, owner).max(initial=0))
+    if "lag_max" in brief:
+        result["lag_max"] = brief["lag_max"]
         result["lag_bound"] = lag_bound(group, owner)
         result["lag_unknown"] = int(np.count_nonzero(group.wanted & ~group.lag_known))
+    return result
+
+
+def brief_measure(group: Group, owner: Ints) -> dict[str, int]:
+    """Of the same measures those that a table has: partitions, load_min, load_max, moves, rack_misses and lag_max."""
+    held = loads(owner, group.M)
+    past = group.owner
+    moved = (past != NOBODY) & (owner != NOBODY) & (past != owner)
+    result = {
+        "partitions": int(np.count_nonzero(group.wanted)),
+        "load_min": int(held.min()) if group.M else 0,
+        "load_max": int(held.max(initial=0)),
+        "moves": int(np.count_nonzero(moved)),
+        "rack_misses": int(np.count_nonzero(rack_misses(group, owner))),
+    }
+    if group.offsets is not None and (group.lag_known & group.wanted).any():
+        result["lag_max"] = int(lag_held(group, owner).max(initial=0))
     return result
 
 
