@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
@@ -11,8 +11,9 @@ from tests.history.made import classic, gone, member
 from apportion.arrays import Ints
 from apportion.assignors import known
 from apportion.history.fold import fold
-from apportion.history.records import GroupRecord, counts_after
+from apportion.history.records import CLASSIC, Generation, GenerationMember, GroupRecord, counts_after
 from apportion.history.replay import replay, replay_to_dict
+from apportion.history.scenarios import what_if
 from apportion.model.group import Group
 
 
@@ -128,3 +129,24 @@ class Stubborn:
 def test_what_a_strategy_raises_comes_through() -> None:
     with pytest.raises(RuntimeError, match="never"):
         replay("g", fold([classic(1, 1, ONE)]).generations, Stubborn())
+
+
+def test_what_if_has_what_really_was_beside_every_measure() -> None:
+    """Two members in two racks; the last generation gave one of them three of four partitions, most of the lag too."""
+    entries = [
+        {"partition": p, "racks": ["x"] if p < 3 else ["y"], "begin": 0, "end": 100, "committed": 100 - 10 * p}
+        for p in range(4)
+    ]
+    even = seat("a", 0, 1), seat("b", 2, 3)
+    uneven = replace(seat("a", 1, 2, 3), rack="x"), replace(seat("b", 0), rack="y")
+    generations = [Generation(1, 1, CLASSIC, 1, even, fresh=True), Generation(2, 2, CLASSIC, 2, uneven)]
+    (row,) = what_if("g", generations, None, {"t": entries}, ["sticky"])
+    assert row.scenario == "replay"
+    assert (row.moves_then, row.load_min_then, row.load_max_then) == (3, 1, 3)
+    # a reads 3, which is in y alone, and b reads 0, which is in x alone; a has 10 + 20 + 30 messages to read.
+    assert (row.rack_misses_then, row.lag_max_then) == (2, 60)
+    assert (row.moves, row.load_min, row.load_max) == (0, 2, 2)
+
+
+def seat(name: str, *ids: int) -> GenerationMember:
+    return GenerationMember(name, ("t",), {"t": ids}, None, "c", "/h")

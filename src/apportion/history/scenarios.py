@@ -32,10 +32,12 @@ class ScenarioResult:
 
     generations
         Walked; 1 in a scenario on the present state.
-    moves, moves_then
-        Partitions that go from one member that stays to another: with the strategy, and really (replay alone).
+    moves
+        Partitions that go from one member that stays to another.
     load_min, load_max, rack_misses, lag_max
         At the end; lag in messages of the heaviest member.
+    moves_then, load_min_then, load_max_then, rack_misses_then, lag_max_then
+        The same as it really was (replay alone), by the same measures.
     proof
         Which goals are proved optimal, with commas, in the strategy's order.
     error
@@ -53,6 +55,10 @@ class ScenarioResult:
     lag_max: int | None = None
     proof: str | None = None
     error: str | None = None
+    load_min_then: int | None = None
+    load_max_then: int | None = None
+    rack_misses_then: int | None = None
+    lag_max_then: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,13 +137,15 @@ def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str
     """A strategy's walk through the generations; it raises what the strategy raises."""
     walked = replay_steps(walk, _strategy(assignor), then, brief_measure)
     whole, end = total(walked), walked[-1]
+    racks = bool(walk[-1].group.racks and walk[-1].group.racks.known)
     answer = ScenarioResult(
         assignor,
         REPLAY,
         len(walk),
         moves=whole["moves"],
         moves_then=whole["moves_then"],
-        **_state(end.measures, bool(walk[-1].group.racks and walk[-1].group.racks.known)),
+        **_state(end.measures, racks),
+        **{f"{name}_then": value for name, value in _state(end.then, racks).items()},
     )
     return Outcome(answer, end.group, end.owner, whole["moves"] - end.measures["moves"], walk, then)
 

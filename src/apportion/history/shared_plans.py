@@ -164,6 +164,7 @@ class Template:
         extended = self.extended(alike.lag[None, :])[0]
         places: dict[int, Ints | None] = {}
         sums: list[tuple[int, Ints, Ints]] = []
+        really: list[tuple[int, Ints, Ints]] = []
         self.by_lag: list[tuple[int, ManyLags | None, Outcome, Ints]] = []
         self.by_name: list[tuple[int, ManyHashes | None, Outcome, Ints | None]] = []
         alone = {row.answer.assignor for row in rows if row.group is None or not _ours(row.answer.assignor)}
@@ -183,6 +184,8 @@ class Template:
             if id(group) not in places:
                 places[id(group)] = _places(group, alike, extended)
             order = places[id(group)]
+            if order is not None and row.walk:
+                really.append((at, order, row.walk[-1].group.owner))
             if order is None:
                 alone.add(name)
             elif name in BY_NAME:
@@ -192,7 +195,7 @@ class Template:
             else:
                 sums.append((at, order, row.owner))
         self.alone = [name for name in dict.fromkeys(answer.assignor for answer in self.rows) if name in alone]
-        self.heaviest = Heaviest(sums)
+        self.heaviest, self.really = Heaviest(sums), Heaviest(really)
 
     @staticmethod
     def _by_hashes(row: Outcome, members: Mapping[str, int], topics: Mapping[str, int]) -> ManyHashes | None:
@@ -244,6 +247,8 @@ class _Laying:
                 block.put(everyone, at, {"proof": TOPIC_BALANCE})
                 block.put(everyone[best], at, {"proof": BOTH})
         self._by_name(block)
+        if len(template.really.rows):
+            block.changed("lag_max_then")[:, template.really.rows] = template.really.of(self.extended)
         return block, sorted({*self.left, *self._alone(block)})
 
     def _by_name(self, block: AnswerBlock) -> None:
@@ -342,7 +347,8 @@ def _planned(row: Outcome, lag: Longs) -> ScenarioResult:
     if row.answer.scenario != REPLAY:
         return anew
     moves = row.earlier_moves + (anew.moves or 0)
-    return replace(anew, generations=row.answer.generations, moves=moves, moves_then=row.answer.moves_then, proof=None)
+    then = {name: getattr(row.answer, name) for name in COLUMNS if name.endswith("_then")}
+    return replace(anew, generations=row.answer.generations, moves=moves, proof=None, **then)
 
 
 def _renamed(row: Outcome, members: Mapping[str, str], topics: Mapping[str, str], lag: Longs | None) -> Outcome:

@@ -270,10 +270,11 @@ def task_results(generations: Sequence[Generation]) -> list[ScenarioResult]:
 
 
 def _replayed(name: str, walked: Sequence[TaskEpoch]) -> ScenarioResult:
-    whole, end = total(walked), walked[-1].measures
+    whole, end, then = total(walked), walked[-1].measures, walked[-1].then
     return ScenarioResult(
-        name, REPLAY, len(walked), whole["moves"], whole["moves_then"], end["load_min"], end["load_max"]
-    )
+        name, REPLAY, len(walked), whole["moves"], whole["moves_then"], end["load_min"], end["load_max"],
+        load_min_then=then["load_min"], load_max_then=then["load_max"],
+    )  # fmt: skip
 
 
 def _present(generations: Sequence[Generation]) -> list[tuple[str, _Epoch, Layout]]:

@@ -468,6 +468,27 @@ WHATIF: Final = Table(
                 "not a replay, or error",
             ),
             column("proof", _STRING, "goals whose answer is proved best, with commas", "none, or a replay"),
+            column(
+                "load_min_then",
+                _INT,
+                "fewest partitions that a member really had, at the end",
+                "not a replay, or error",
+            ),
+            column(
+                "load_max_then", _INT, "most partitions that a member really had, at the end", "not a replay, or error"
+            ),
+            column(
+                "rack_misses_then",
+                _INT,
+                "partitions whose real owner was in none of their racks, at the end",
+                "not a replay, error, or racks unknown",
+            ),
+            column(
+                "lag_max_then",
+                _LONG,
+                "lag of the member that really was the most loaded",
+                "not a replay, error, or lag unknown",
+            ),
         ]
     ),
     ("group", "scenario", "assignor"),
