@@ -2,8 +2,8 @@
 
     python -m bench.alike [groups]      300 by default, drawn from the mix of ``bench.pipeline``
 
-CPU milliseconds of one process. ``by itself``: ``what_if``, as for a group alone. ``first``: through ``SharedPlans``,
-structures met for the first time among them. ``again``: the same groups once more, each structure known.
+CPU milliseconds of one process. ``by itself``: ``what_if``, as for a group alone. ``first``: as Spark's workers do it, by
+columns, structures met for the first time among them. ``again``: the same groups once more, each structure known.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from apportion.assignors import known
 from apportion.history.group_history import GroupHistory
-from apportion.history.shared_plans import SharedPlans
 from apportion.inputs.dump import load_histories
+from apportion.spark.batches import pieces
+from apportion.spark.whatif import COLUMNS_AT_ONCE, GROUPS_AT_ONCE, Plans
 from bench.made_log import Size, write_dump
+from bench.whatif_rows import batch, row
 
 MIX = Size(1_000_000, 20_000, 1_000_000)
 SMALL_FROM = 300
@@ -44,15 +48,26 @@ def drawn(count: int) -> Drawn:
     return Drawn(sum(sizes), count, sum(sizes), sizes)
 
 
-def per_group(groups: list[GroupHistory], plans: SharedPlans | None) -> float:
-    """CPU milliseconds a group."""
+def per_group(groups: list[GroupHistory]) -> float:
+    """CPU milliseconds a group that is planned by itself."""
     began = time.process_time()
     for group in groups:
-        if plans is None:
-            group.what_if()
-        else:
-            plans.columns(group.name, group.folded.generations, group.raw, group.raw["topics"])
+        group.what_if()
     return (time.process_time() - began) / len(groups) * 1000
+
+
+def by_columns(rows: pa.RecordBatch, plans: Plans) -> float:
+    """CPU milliseconds a group of those that come together."""
+    began = time.process_time()
+    for some in pieces(rows, GROUPS_AT_ONCE, COLUMNS_AT_ONCE):
+        for _ in plans.rows(some):
+            pass
+    return (time.process_time() - began) / rows.num_rows * 1000
+
+
+def in_columns(groups: list[GroupHistory]) -> pa.RecordBatch:
+    """The groups as a worker gets them."""
+    return batch([row(one.name, one.folded.generations, one.raw, one.raw["topics"]) for one in groups])
 
 
 def main() -> None:
@@ -63,14 +78,12 @@ def main() -> None:
         groups = list(load_histories(Path(name) / "dump").groups.values())
     for group in groups:
         _ = group.folded, group.raw
-    plans, mine = SharedPlans(list(known())), SharedPlans([name for name in known() if name != "broker-uniform"])
-    per_group(groups[:10], None)
+    plans, rows = Plans(list(known())), in_columns(groups)
+    per_group(groups[:10])
     for what, ms in (
-        ("by itself", per_group(groups, None)),
-        ("first", per_group(groups, plans)),
-        ("again", per_group(groups, plans)),
-        ("first, without broker-uniform", per_group(groups, mine)),
-        ("again, without broker-uniform", per_group(groups, mine)),
+        ("by itself", per_group(groups[:100])),
+        ("first", by_columns(rows, plans)),
+        ("again", by_columns(rows, plans)),
     ):
         print(f"{what:32} {ms:6.2f} ms a group")
 

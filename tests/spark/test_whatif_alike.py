@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from tests.history.test_shared_plans import question
-from tests.spark.whatif_rows import batch, row
 
 from apportion.assignors import known
 from apportion.history.answer_block import COLUMNS
 from apportion.history.scenarios import what_if
 from apportion.spark.whatif import Plans, _question
+from bench.whatif_rows import batch, row
 
 STRATEGIES = list(known())
 SEEDS = 40 if os.environ.get("APPORTION_THOROUGH") else 5

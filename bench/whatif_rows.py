@@ -1,4 +1,4 @@
-"""Rows of what-if's input made without Spark: what the groups of a test left, and how they stand."""
+"""Rows of what-if's input made without Spark: what some groups left, and how they stand."""
 
 from __future__ import annotations
 
