@@ -2,8 +2,9 @@
 
     python -m bench.alike [groups]      300 by default, drawn from the mix of ``bench.pipeline``
 
-CPU milliseconds of one process. ``by itself``: ``what_if``, as for a group alone. ``first``: as Spark's workers do it, by
-columns, structures met for the first time among them. ``again``: the same groups once more, each structure known.
+CPU milliseconds of one process. ``by itself``: ``what_if``, as for a group alone. ``first``: as Spark's workers do it,
+by columns, structures met for the first time among them. ``again``: the same groups once more, each structure known.
+Then groups of so many partitions without their like.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bench.made_log import Size, write_dump
 from bench.whatif_rows import batch, row
 
 MIX = Size(1_000_000, 20_000, 1_000_000)
+ALONE = (31, 999, 3001)
 SMALL_FROM = 300
 """Rank by size from which groups are drawn: those above are of a structure of their own."""
 
@@ -70,20 +72,27 @@ def in_columns(groups: list[GroupHistory]) -> pa.RecordBatch:
     return batch([row(one.name, one.folded.generations, one.raw, one.raw["topics"]) for one in groups])
 
 
-def main() -> None:
-    """Print a line for each way."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+def read(size: Size) -> list[GroupHistory]:
+    """Made-up groups, folded."""
     with tempfile.TemporaryDirectory() as name:
-        write_dump(Path(name) / "dump", drawn(count))
+        write_dump(Path(name) / "dump", size)
         groups = list(load_histories(Path(name) / "dump").groups.values())
     for group in groups:
         _ = group.folded, group.raw
-    plans, rows = Plans(list(known())), in_columns(groups)
+    return groups
+
+
+def main() -> None:
+    """Print a line for each way."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    groups, plans = read(drawn(count)), Plans(list(known()))
+    rows = in_columns(groups)
     per_group(groups[:10])
     for what, ms in (
         ("by itself", per_group(groups[:100])),
         ("first", by_columns(rows, plans)),
         ("again", by_columns(rows, plans)),
+        *((f"alone, {n} partitions", by_columns(in_columns(read(Drawn(n, 1, n, (n,)))), plans)) for n in ALONE),
     ):
         print(f"{what:32} {ms:6.2f} ms a group")
 
