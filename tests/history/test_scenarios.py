@@ -50,7 +50,9 @@ def test_every_strategy_answers_every_scenario_that_fits() -> None:
 
 def test_figures_are_those_of_the_plan() -> None:
     (replay, *rows) = what_if("g", PAST, PRESENT, SIX, ["sticky"])
-    assert replay == ScenarioResult("sticky", REPLAY, 3, moves=5, moves_then=8, load_min=2, load_max=2)
+    assert replay == ScenarioResult(
+        "sticky", REPLAY, 3, moves=5, moves_then=8, load_min=2, load_max=2, load_min_then=2, load_max_then=2
+    )
     by_scenario = {row.scenario: row for row in rows}
     plan = apportion.plan(PRESENT, "sticky")
     assert by_scenario["as-is"] == ScenarioResult(

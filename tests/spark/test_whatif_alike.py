@@ -13,7 +13,7 @@ from tests.history.test_shared_plans import question
 from apportion.assignors import known
 from apportion.history.answer_block import COLUMNS
 from apportion.history.scenarios import what_if
-from apportion.spark.whatif import Plans, _question
+from apportion.spark.whatif import Plans, _question, _run
 from bench.whatif_rows import batch, row
 
 STRATEGIES = list(known())
@@ -56,3 +56,28 @@ def test_groups_of_many_structures_in_one_batch_get_the_rows_that_each_gets_by_i
         by_itself = alone(one)
         assert first.get(one["group"], []) == by_itself, one["group"]
         assert again.get(one["group"], []) == by_itself, one["group"]
+
+
+def test_a_worker_gives_each_group_its_rows_also_of_a_slice_and_of_groups_that_are_gone() -> None:
+    """As Spark calls it; one group has left nothing but generations, another nothing at all."""
+    rows = [row(*question(seed, f"g{seed}-{n}", f"p{n}", lag_seed=n)) for seed in range(2) for n in range(3)]
+    gone = dict.fromkeys(("type", "state", "protocol", "generation", "readable", "members", "topics", "commits"))
+    rows += [{**rows[0], "group": "gone", **gone}, {**rows[0], "group": "never", "generations": [], **gone}]
+    strategies = ("sticky", "lag-aware", "broker-uniform")
+    batches = _run(strategies)(iter([batch(rows[:1]), batch(rows).slice(1)]))
+    answers = [answer for some in batches for answer in some.to_pylist()]
+    for one in rows:
+        mine = [tuple(answer[name] for name in COLUMNS) for answer in answers if answer["group"] == one["group"]]
+        assert mine == alone(one, strategies), one["group"]
+
+
+def test_lags_that_64_bits_cannot_sum_are_planned_by_themselves() -> None:
+    rows = [row(*question(3, f"g{n}", f"p{n}", lag_seed=n)) for n in range(4)]
+    for topic in rows[2]["topics"]:
+        for entry in topic["partitions"]:
+            entry["end"] = 2**62
+    by_group = rows_of(Plans(STRATEGIES), rows)
+    for one in rows:
+        fitting = [tuple(None if type(v) is int and v >= 2**63 else v for v in answer) for answer in alone(one)]
+        assert by_group[one["group"]] == fitting, one["group"]
+    assert any(type(v) is int and v >= 2**63 for answer in alone(rows[2]) for v in answer), "the case is there"

@@ -270,7 +270,10 @@ def scenarios(group: Group) -> Iterator[tuple[str, Callable[[], Group]]]:
 
 def skewed_lag(lag: Longs) -> Any:
     """What the scenario ``lag`` sets: ten times the lags (..., P) of the wanted partitions, and a million."""
-    return np.minimum(10 * np.minimum(lag.sum(axis=-1), 2**62 // 10) + 1_000_000, 2**62)
+    most = 2**62
+    exact = np.minimum(10 * np.clip(lag.sum(axis=-1), 0, most // 10) + 1_000_000, most)
+    # Where 64 bits cannot hold the sum it is far beyond the most.
+    return np.where(lag.sum(axis=-1, dtype=np.float64) > 2.0**59, most, exact)
 
 
 def _crowded_rack(group: Group) -> str | None:

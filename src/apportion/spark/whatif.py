@@ -216,8 +216,13 @@ def _size(key: Any) -> int:
 
 def _of_one(group: str, columns: Columns) -> dict[str, pa.Array]:
     types = {name: pa.string() if name in TEXTS else pa.int64() for name in COLUMNS}
-    arrays = {name: pa.array(columns[name], types[name]) for name in COLUMNS}
+    arrays = {name: pa.array(map(_fitting, columns[name]), types[name]) for name in COLUMNS}
     return {"group": pa.array([group] * len(columns["assignor"]), pa.string()), **arrays}
+
+
+def _fitting(value: Any) -> Any:
+    """The value; None for a lag that is more than 64 bits can hold, which offsets of no broker add up to."""
+    return None if isinstance(value, int) and value >= 2**63 else value
 
 
 def _of_block(groups: Sequence[str], block: AnswerBlock, left: Sequence[int]) -> dict[str, pa.Array]:
