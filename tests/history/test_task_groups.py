@@ -12,6 +12,7 @@ from apportion.errors import BadInput
 from apportion.history.broker_tasks import BrokerSticky, score_tasks, standbys_of, task_strategy
 from apportion.history.fold import fold
 from apportion.history.group_history import GroupHistories
+from apportion.history.patterns import is_note
 from apportion.history.predicted_targets import Score
 from apportion.history.records import Generation, GenerationMember, GroupRecord
 from apportion.history.task_replay import MEASURES, VARIANTS, replay_tasks, replay_to_dict
@@ -271,3 +272,18 @@ def test_a_member_that_fell_silent_for_a_session_crashed() -> None:
     steady = CommitCadence([CommitInterval(5, "clicks", 1, 10, 1_000, 10_000)])
     assert steady.crashed(seat, before, now)
     assert not CommitCadence([CommitInterval(5, "clicks", 0, 10, 1_000, 10_000)]).crashed(seat, before, now)
+
+
+def test_topics_by_pattern_are_said_not_to_be_known() -> None:
+    log = Log()
+    plain = {"sourceTopics": ["t"], "repartitionSourceTopics": [], "stateChangelogTopics": []}
+    subs = [{"subtopologyId": str(n), **plain, "sourceTopicRegex": [f"clicks-{n}.*"]} for n in range(5)]
+    log.put(23, {"epoch": 0, "subtopologies": [*subs, {"subtopologyId": "9", **plain}]})
+    log.put(19, {"processId": "p"}, "m")
+    log.put(17, {"epoch": 1, "metadataHash": 5}, epoch=1)
+    present = histories(log).present
+    assert present is not None
+    assert len(present.says) == 4
+    assert present.says[0].startswith("Sub-topology 0 reads topics by the pattern 'clicks-0.*': no record names them")
+    assert present.says[-1] == "So with 2 more patterns."
+    assert all(map(is_note, present.says)), "nothing is wrong with that"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from apportion.history import patterns
 from apportion.history.broker_assigned import BrokerAssigned
 from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
 from apportion.history.share_groups import ShareRecords
@@ -30,6 +31,8 @@ class Present:
         The classic generation or the group's epoch; None for a simple group.
     members
         With what they hold now: of a KIP-848 member its current assignment, not its target.
+    says
+        What of the topics is not known, a sentence each: patterns that the broker resolves.
     """
 
     type: str
@@ -38,6 +41,7 @@ class Present:
     generation: int | None
     members: tuple[GenerationMember, ...]
     readable: bool = True
+    says: tuple[str, ...] = ()
 
 
 OTHERS: Final = frozenset({SHARE, STREAMS})
@@ -115,7 +119,9 @@ def _of_broker(
     if not records.stands:
         return None
     state = "Stable" if members else "Empty"
-    return Present(kind, state, protocol if members else None, records.epoch, members, readable=kind == STREAMS)
+    said = patterns.of_topology(records.subtopologies) if isinstance(records, StreamsRecords) else ()
+    protocol = protocol if members else None
+    return Present(kind, state, protocol, records.epoch, members, readable=kind == STREAMS, says=said)
 
 
 @dataclass
@@ -274,7 +280,8 @@ class _Epochs:
             return None
         state = "Stable" if self.members else "Empty"
         seats = self._members(self.current, "assignedPartitions")
-        return Present(CONSUMER, state, self._assignor(), self.epoch, seats)
+        says = patterns.of_members(body.get("subscribedTopicRegex") for body in self.members.values())
+        return Present(CONSUMER, state, self._assignor(), self.epoch, seats, says=says)
 
 
 def _epoch_seat(

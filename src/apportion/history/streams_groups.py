@@ -66,10 +66,11 @@ class StreamsRecords(BrokerAssigned):
         }
 
     def _stateless(self) -> Iterable[str]:
-        return (one["subtopologyId"] for one in self._subtopologies if not one["stateChangelogTopics"])
+        return (one["subtopologyId"] for one in self.subtopologies if not one["stateChangelogTopics"])
 
     @property
-    def _subtopologies(self) -> Iterable[Mapping[str, Any]]:
+    def subtopologies(self) -> Iterable[Mapping[str, Any]]:
+        """Those of the newest topology."""
         return self.topology.get("subtopologies") or ()
 
     @property
@@ -77,13 +78,13 @@ class StreamsRecords(BrokerAssigned):
         """Sub-topology to the topics that it reads, those between sub-topologies too."""
         return {
             one["subtopologyId"]: [*one["sourceTopics"], *(topic["name"] for topic in one["repartitionSourceTopics"])]
-            for one in self._subtopologies
+            for one in self.subtopologies
         }
 
     def _target_of(self, member: str) -> GenerationMember:
         """A member with the tasks that it is to have, a sub-topology standing for a topic."""
         roles = roles_of(self.targets.get(member, {}))
-        topics = tuple(sorted({one["subtopologyId"] for one in self._subtopologies} | set(roles["active"])))
+        topics = tuple(sorted({one["subtopologyId"] for one in self.subtopologies} | set(roles["active"])))
         reads = _partitions(roles["active"], self._sources)
         return replace(_member(member, self.members[member], topics, roles["active"], roles), reads=reads)
 

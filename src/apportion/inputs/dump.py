@@ -38,6 +38,7 @@ def observed(group: GroupHistory) -> Observed:
         protocol=present.protocol,
         kind=present.type,
         generation=present.generation,
+        says=present.says,
         members=present.members if present.type in OTHERS else (),
     )
 

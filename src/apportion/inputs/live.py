@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from apportion.errors import UnknownName, UnreadableBytes
+from apportion.history import patterns
 from apportion.history.records import SHARE, STREAMS
 from apportion.inputs import tasks_and_shares
 from apportion.inputs.cluster import Cluster, TopicPartition, connect, patiently, topic_id_text
@@ -197,7 +198,8 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
             "topics": sorted({*member["subscribed_topic_names"], *resolved}),
             "owned": owned,
         }
-    facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer", "says": []}
+    facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer"}
+    facts["says"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
     facts |= {"generation": group["group_epoch"], "as_records": partial(consumer_records, group)}
     return {**facts, "members": members, "wanted": _wanted(members)}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from apportion.comparison import Comparison, advice, every_plan
 from apportion.errors import BadInput
 from apportion.history.fold import OTHERS
+from apportion.history.patterns import is_note
 from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
 from apportion.report.data import group_data
@@ -86,7 +87,7 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan]) -> dict[str
         "state": observed.state or "",
         "protocol": observed.protocol or "",
         "generation": observed.generation,
-        "verdict": verdict(group, [sentence for sentence in odd if sentence != PROGRESS]),
+        "verdict": verdict(group, odd),
         "why": odd,
         "roles": roles_data(observed.kind, observed.members),
         "advice": advice(Comparison(group, asked, {})) if len(asked) > 1 else [],
@@ -94,8 +95,12 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan]) -> dict[str
 
 
 def verdict(group: Group, odd: Sequence[str]) -> str:
-    """``OK``; ``WARN`` where something is odd; ``ERR`` where messages wait that nobody reads."""
-    if not odd:
+    """``OK``; ``WARN`` where something is odd; ``ERR`` where messages wait that nobody reads.
+
+    odd
+        Sentences; those that only say what is not told do not count.
+    """
+    if all(sentence == PROGRESS or is_note(sentence) for sentence in odd):
         return "OK"
     unread = group.lag > 0
     nobody = unread & (group.owner < 0) & (group.wanted if group.M else unread)

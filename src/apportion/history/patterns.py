@@ -1,0 +1,50 @@
+"""Subscriptions by pattern, in a sentence: the broker alone knows which topics a regular expression means."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from apportion.wording import count, shorten
+
+MOST_SAID: Final = 3
+"""Patterns that are named; a foreign record may have any number."""
+NARROW: Final = 60
+_MARKS: Final = (" by the pattern ", " more pattern")
+
+
+def is_note(sentence: str) -> bool:
+    """Whether a sentence is one of these: it says what is not known, and finds nothing wrong."""
+    return any(mark in sentence for mark in _MARKS)
+
+
+def of_members(patterns: Iterable[str | None]) -> tuple[str, ...]:
+    """What stands behind the topics of members that subscribe by a regular expression (KIP-848), a sentence each.
+
+    >>> of_members(["clicks-.*", None, "clicks-.*"])[0][:57]
+    "2 members subscribe by the pattern 'clicks-.*', which the"
+    """
+    used = Counter(pattern for pattern in patterns if pattern)
+    said = [
+        f"{count(members, 'member')} {'subscribes' if members == 1 else 'subscribe'} by the pattern "
+        f"{shorten(pattern, NARROW)!r}, which the broker resolves: shown are the topics that members with it hold or "
+        "are to hold, and no others that it may match."
+        for pattern, members in sorted(used.items())[:MOST_SAID]
+    ]
+    return (*said, *_more(len(used)))
+
+
+def of_topology(subtopologies: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The same of the sub-topologies of a streams group that read topics by regular expressions (KIP-1071)."""
+    used = [(one["subtopologyId"], pattern) for one in subtopologies for pattern in one.get("sourceTopicRegex") or ()]
+    said = [
+        f"Sub-topology {name} reads topics by the pattern {shorten(pattern, NARROW)!r}: no record names them, so its "
+        "tasks are shown and what they read of these topics is not."
+        for name, pattern in used[:MOST_SAID]
+    ]
+    return (*said, *_more(len(used)))
+
+
+def _more(patterns: int) -> tuple[str, ...]:
+    return (f"So with {count(patterns - MOST_SAID, 'more pattern')}.",) if patterns > MOST_SAID else ()
