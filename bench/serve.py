@@ -15,9 +15,11 @@ import argparse
 import os
 import statistics
 import time
+from collections.abc import Callable
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
+from kafka.errors import KafkaError
 from tests.serve.running import Serving, serving, until
 
 from apportion.testing.broker import Broker
@@ -125,8 +127,18 @@ def state(server: Serving) -> dict[str, Any]:
         "threads": len(os.listdir(f"{root}/task")),
         "files": len(os.listdir(f"{root}/fd")),
         "groups": int(about["apportion_scrape_groups"]),
+        "connections": int(about["apportion_scrape_connections"]),
+        "rounds": int(about["apportion_scrape_rounds_total"]),
         "failed": int(about["apportion_scrape_rounds_failed_total"]),
     }
+
+
+def churn(work: Callable[..., None], *args: Any) -> None:
+    """Make or remove groups; a broker that is too busy for it is no reason to end the run."""
+    try:
+        work(*args)
+    except (TimeoutError, KafkaError) as error:
+        print(f"       the broker did not do it: {error!r:.100}", flush=True)
 
 
 def long_run(broker: Broker, topics: int, made: int, long_s: int, restarts: int) -> None:
@@ -136,12 +148,12 @@ def long_run(broker: Broker, topics: int, made: int, long_s: int, restarts: int)
         started, turn, done = time.monotonic(), 0, 0
         while time.monotonic() - started < long_s:
             fresh = range(100_000 + turn * 10, 100_000 + turn * 10 + 10)
-            many_groups.make_groups(broker, fresh, topics)
+            churn(many_groups.make_groups, broker, fresh, topics)
             viewer = HTTPConnection("127.0.0.1", server.port, timeout=30)
             viewer.request("GET", f"/events?group={many_groups.group_name(fresh[0])}")
             time.sleep(6)
             viewer.close()
-            many_groups.remove_groups(broker, fresh)
+            churn(many_groups.remove_groups, broker, fresh)
             turn += 1
             if done < restarts and time.monotonic() - started > long_s * (done + 1) / (restarts + 1):
                 broker.stop()

@@ -29,6 +29,7 @@ REGISTRY: Registry[Any] = Registry().with_resources(
         ("plan", ["plan", "group.json", "--assignor", "streams"]), ("describe", ["describe", "group.json"]),
         ("describe", ["describe", str(PASTED / "offsets.txt")]), ("describe", ["describe", str(PASTED / "state.txt")]),
         ("describe", ["describe", "DUMP"]), ("compare", ["compare", "group.json"]),
+        ("compare", ["compare", "DUMP", "--group", "ads-range", "-A", "sticky", "--speeds"]),
         ("what-if", ["what-if", "group.json", "--join", "2", "--lag", "clicks:0=4"]),
         ("size", ["size", "group.json", "--by", "partitions", "--capacity", "2"]),
         ("what-if", ["what-if", "group.json", "--rolling", "--protocol", "consumer", "--scale", "3"]),

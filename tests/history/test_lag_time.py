@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,21 @@ from hypothesis import strategies as st
 
 from apportion.demo import dump
 from apportion.history import measured
-from apportion.history.lag_time import Series, SpeedSamples, age, busy_rates, lag_time, rate, together
+from apportion.history.lag_time import (
+    LagTimes,
+    Samples,
+    Series,
+    age,
+    lag_time,
+    lag_times,
+    of_group,
+    of_readers,
+    rates,
+)
+from apportion.history.member_speeds import SpeedSamples, busy_rates
 from apportion.model.group_json import read_group
-from apportion.serve.end_times import EndTimes
+from apportion.report import lag_times as lag_times_shown
+from apportion.report.lag_times import in_a_sentence
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=40), st.data())
@@ -39,47 +52,116 @@ def test_the_bounds_hold_the_true_age_whatever_the_log_did_between_samples(
         assert shown.at_least <= shown.seconds <= shown.at_most
 
 
-@given(st.lists(st.integers(1, 50), min_size=2, max_size=20), st.integers(0, 400))
-def test_the_live_view_says_the_same_age(grown: list[int], committed: int) -> None:
-    ends = list(accumulate(grown))
-    table = EndTimes(None, np.array([0]))
-    for second, end in enumerate(ends):
-        table.add(float(second), np.array([end]))
-    (live,) = table.lag_seconds(np.array([0]), np.array([committed]), float(len(ends))).tolist()
-    shown = age([(second * 1000, end) for second, end in enumerate(ends)], committed, len(ends) * 1000)
-    assert live == pytest.approx(shown.at_least if shown.seconds is None else shown.seconds)
-
-
 def test_an_end_that_went_back_is_another_log() -> None:
     assert age([(0, 500), (1000, 10), (2000, 20)], 15, 3000).seconds == 1.5
 
 
 def test_a_growing_lag_has_no_end_and_no_negative_time() -> None:
-    grows = lag_time(Series([(0, 0), (10_000, 1000)], [(0, 0), (10_000, 400)]), 10_000)
-    assert (grows.lag, grows.trend, grows.in_words, grows.catch_up_s) == (600, 60, "growing", None)
-    shrinks = lag_time(Series([(0, 1000), (10_000, 1100)], [(0, 0), (10_000, 600)]), 10_000)
-    assert (shrinks.in_words, shrinks.catch_up_s) == ("shrinking", 10)
-    stands = lag_time(Series([(0, 100), (10_000, 200)], [(0, 0), (10_000, 100)]), 10_000)
-    assert (stands.in_words, stands.catch_up_s) == ("standing", None)
+    """Over 100 s; the newest commit stood there 40 s ago or more."""
+    grows = lag_time(Series([(0, 0), (100_000, 1000)], [(0, 0), (100_000, 400)]), 100_000)
+    assert (grows.lag, grows.trend, grows.in_words, grows.catch_up_s) == (600, 6, "growing", inf)
+    shrinks = lag_time(Series([(0, 1000), (100_000, 1100)], [(0, 0), (100_000, 600)]), 100_000)
+    assert (shrinks.in_words, shrinks.catch_up_s) == ("shrinking", 100)
+    stands = lag_time(Series([(0, 100), (100_000, 200)], [(0, 0), (100_000, 100)]), 100_000)
+    assert (stands.in_words, stands.catch_up_s) == ("standing", inf)
     assert lag_time(Series([(0, 5)], [(0, 5)]), 10).in_words == "caught up"
     assert lag_time(Series([(0, 9)], [(0, 5)]), 10).in_words == "unknown"
 
 
-def test_a_group_has_caught_up_when_its_last_member_has() -> None:
-    def part(lag: int, read: int) -> Series:
-        return Series([(0, lag), (10_000, lag)], [(0, 0), (10_000, 10 * read)])
+def test_who_is_a_few_seconds_behind_keeps_up_whatever_the_rates_say() -> None:
+    """Written evenly by 10 a second; the commit is 15 s old, or a message more."""
+    ends = [(0, 0), (100_000, 1000)]
+    keeps = lag_time(Series(ends, [(0, 0), (100_000, 850)]), 100_000)
+    assert (keeps.age.seconds, keeps.in_words, keeps.catch_up_s) == (15, "keeping up", 0)
+    behind = lag_time(Series(ends, [(0, 0), (100_000, 849)]), 100_000)
+    assert (behind.in_words, behind.catch_up_s) == ("growing", inf)
 
-    slow, fast = lag_time(part(1100, 10), 10_000), lag_time(part(1100, 100), 10_000)
-    assert (slow.catch_up_s, fast.catch_up_s) == (100, 1)
-    assert together([slow, fast]).catch_up_s == 100
-    one = together([slow, fast], one_reader=True)
-    assert (one.lag, one.read, one.catch_up_s) == (1100, 110, 10)
+
+def readers(parts: list[Series], owner: list[int], members: int) -> tuple[LagTimes, LagTimes]:
+    """Members, and the whole group, of partitions looked at after 100 s."""
+    ends, commits = Samples.of([part.ends for part in parts]), Samples.of([part.commits for part in parts])
+    unread = np.array([part.commits[-1][1] for part in parts])
+    lag = np.array([part.ends[-1][1] for part in parts]) - unread
+    times = lag_times(ends, commits, unread, lag, 100_000, 0)
+    who = np.array(owner)
+    return of_readers(times, who, members), of_group(times, who, members)
+
+
+def part(lag: int, read: float) -> Series:
+    """A log that stands, with so much left, and read at so many messages a second."""
+    whole = round(lag + 100 * read)
+    return Series([(0, whole), (100_000, whole)], [(0, 0), (100_000, round(100 * read))])
+
+
+def test_a_group_has_caught_up_when_its_last_member_has() -> None:
+    slow, fast = part(1000, 10), part(1000, 100)
+    members, whole = readers([slow, fast], [0, 1], 2)
+    assert members.catch_up_s.tolist() == [100, 10]
+    assert whole.catch_up_s.tolist() == [100]
+    members, whole = readers([slow, fast], [0, 0], 1)
+    assert (members.lag.tolist(), members.read.tolist()) == ([2000], [110]), "one member shares its pace"
+    assert members.catch_up_s.tolist() == whole.catch_up_s.tolist() == [pytest.approx(2000 / 110)]
+    _, whole = readers([slow, fast, part(5, 0)], [0, 1, -1], 2)
+    assert whole.catch_up_s.tolist() == [inf], "what nobody reads is never read"
+    assert whole.row(0).in_words == "shrinking"
+    assert "of some member never gone" in in_a_sentence(whole.row(0))
 
 
 def test_a_rate_needs_two_samples_of_one_log() -> None:
-    assert rate([(0, 5)]) is None
-    assert rate([(0, 5), (1000, 3)]) is None
-    assert rate([(0, 0), (1000, 10), (3000, 20)], since_ms=1000) == 5
+    rows = [[(0, 5)], [(0, 5), (1000, 3)], [(0, 0), (1000, 10), (3000, 20)], [], [(0, 9), (1000, 3), (2000, 13)]]
+    nan, since = np.nan, 1000
+    assert rates(Samples.of(rows), since).tolist() == pytest.approx([nan, nan, 5, nan, 10], nan_ok=True)
+
+
+def test_one_commit_in_the_window_counts_from_the_one_before_it_and_none_is_a_standstill() -> None:
+    ends = [(0, 0), (100_000, 1000)]
+    seldom = lag_time(Series(ends, [(0, 0), (60_000, 300)]), 100_000, 50_000)
+    assert (seldom.read, seldom.written) == (5, 10)
+    stopped = lag_time(Series(ends, [(0, 0), (40_000, 300)]), 100_000, 50_000)
+    assert (stopped.read, stopped.in_words) == (0, "growing")
+    first = lag_time(Series(ends, [(60_000, 300)]), 100_000, 50_000)
+    assert (first.read, first.in_words) == (None, "unknown")
+
+
+logs = st.lists(
+    st.tuples(st.lists(st.integers(-3, 40), min_size=1, max_size=8), st.lists(st.integers(-2, 30), max_size=8)),
+    min_size=1, max_size=6,
+)  # fmt: skip
+
+
+@given(logs)
+def test_partitions_beside_each_other_do_not_touch_each_other(grown: list[tuple[list[int], list[int]]]) -> None:
+    """Many at once give what each gives alone; of ends and commits that go back too."""
+    rows = []
+    for ends, commits in grown:
+        paired = [
+            [(at * 7000, max(0, 50 + offset)) for at, offset in enumerate(accumulate(steps))]
+            for steps in (ends, commits)
+        ]
+        rows.append(Series(*paired))
+    now, since = 60_000, 20_000
+    committed = np.array([row.commits[-1][1] if row.commits else -1 for row in rows])
+    lag = np.array([max(row.ends[-1][1] - row.commits[-1][1], 0) if row.commits else -1 for row in rows])
+    both = Samples.of([row.ends for row in rows]), Samples.of([row.commits for row in rows])
+    times = lag_times(*both, committed, lag, now, since)
+    alone = [lag_time(row, now, since) for row in rows]
+    assert [times.row(p) for p in range(len(rows))] == alone
+    assert times.words() == [one.in_words for one in alone]
+    assert all(one.catch_up_s is None or one.catch_up_s >= 0 for one in alone)
+
+
+@given(st.lists(st.lists(st.integers(-1, 40), min_size=3, max_size=3), max_size=9))
+def test_samples_taken_together_are_those_of_each(table: list[list[int]]) -> None:
+    """A table with holes, as a server keeps it, and pairs, as a dump gives them."""
+    at = 1000 * np.arange(len(table), dtype=np.float64)
+    one = Samples.of_table(at, np.array(table, dtype=np.int64).reshape(-1, 3))
+    pairs = [[(1000 * i, row[p]) for i, row in enumerate(table) if row[p] >= 0] for p in range(3)]
+    other = Samples.of(pairs)
+    assert (one.at.tolist(), one.offset.tolist(), one.start.tolist()) == (
+        other.at.tolist(), other.offset.tolist(), other.start.tolist(),
+    )  # fmt: skip
+    halves = Samples.joined([Samples.of(pairs[:1]), Samples.of(pairs[1:])])
+    assert (halves.offset.tolist(), halves.start.tolist()) == (other.offset.tolist(), other.start.tolist())
 
 
 def test_a_speed_is_told_from_busy_intervals_alone_and_only_from_enough() -> None:
@@ -96,12 +178,12 @@ def test_weights_come_from_log_ends_else_from_commits_and_it_is_said() -> None:
         ("t", 0): Series([(0, 0), (10_000, 100)], [(0, 0), (10_000, 40)]),
         ("t", 1): Series([(10_000, 100)], [(0, 0), (10_000, 40)]),
     }
-    rates = measured.rates(group, series, 600)
-    assert rates.weight[:2].tolist() == [10, 4]
-    assert np.isnan(rates.weight[2])
-    assert "of 1 partition by what was written" in rates.how[0]
-    assert "of 1 partition by their commits" in rates.how[0]
-    assert "of 1 partition not at all" in rates.how[0]
+    weights = measured.rates(group, series, 600)
+    assert weights.weight[:2].tolist() == [10, 4]
+    assert np.isnan(weights.weight[2])
+    assert "of 1 partition by what was written" in weights.how[0]
+    assert "of 1 partition by their commits" in weights.how[0]
+    assert "of 1 partition not at all" in weights.how[0]
 
 
 def sampled_dump(folder: Path) -> Path:
@@ -151,3 +233,33 @@ def test_a_file_tells_of_one_moment_only(tmp_path: Path, capsys: pytest.CaptureF
     assert "one moment only" in capsys.readouterr().err
     assert main(["size", str(tmp_path / "group.json"), "--capacity", "learned", "--by", "partitions"]) == 2
     assert "needs a history" in capsys.readouterr().err
+
+
+def test_compare_tells_who_is_faster_and_of_whom_too_little_is_known() -> None:
+    group = read_group({
+        "topics": {"t": 3},
+        "members": {m: {"topics": ["t"], "owned": {"t": [p]}, "generation": 1} for p, m in enumerate("abc")},
+    })  # fmt: skip
+    waiting = [(0, 90_000), (40_000, 90_000)]
+    series = {
+        ("t", 0): Series(waiting, [(0, 0), (40_000, 4000)]),
+        ("t", 1): Series(waiting, [(0, 0), (40_000, 8000)]),
+        ("t", 2): Series([(0, 5), (40_000, 5)], [(0, 5), (40_000, 5)]),
+    }
+    speed_of = measured.speeds(group, series, 0, 40_000)
+    assert [speed_of[m].median for m in "abc"] == [100, 200, None]
+    table = lag_times_shown.speeds(group, speed_of)
+    assert [row[:2] for row in table.rows] == [("a", 100), ("b", 200), ("c", None)]
+    few, faster = lag_times_shown.speed_notes(speed_of, 40)
+    assert few.startswith("Of 1 member of 3 too little is known")
+    assert faster.startswith("b was 2 times as fast as a")
+    series["t", 1] = Series(waiting, [(0, 0), (20_000, 1000), (40_000, 5000)])
+    assert "the spreads of" in lag_times_shown.speed_notes(measured.speeds(group, series, 0, 40_000), 40)[1]
+
+
+def test_speeds_need_a_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from apportion.cli import main
+
+    (tmp_path / "group.json").write_text('{"topics": {"t": 1}, "members": {"a": {"topics": ["t"]}}}')
+    assert main(["compare", str(tmp_path / "group.json"), "--speeds"]) == 2
+    assert "--speeds needs a history" in capsys.readouterr().err

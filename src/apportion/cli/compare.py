@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_page, emit_tables
-from apportion.cli.parser import PICTURES, Parser, add_output
+from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount
+
+if TYPE_CHECKING:
+    from apportion.inputs.described_group import Observed
+    from apportion.report.text import Table
 
 DETAILS = (
     "A * marks the best of a column; in CSV and NDJSON a column names those. A strategy that cannot plan the group\n"
@@ -15,6 +20,7 @@ DETAILS = (
 EXAMPLES = (
     ("all strategies", "apportion compare group.json"),
     ("these three", "apportion compare group.json --assignor range --assignor sticky --assignor lag-aware"),
+    ("with each member's speed from its history", "apportion compare dump --group ads-join --speeds"),
     ("a group from what Kafka's tool printed", "apportion compare pasted.txt --group ads-join -o csv"),
 )
 
@@ -28,6 +34,14 @@ def add_arguments(parser: Parser) -> None:
         help="one of the strategies to compare; may be given more than once (default: all)",
     )  # fmt: skip
     parser.add_argument("--saved", metavar="PLAN", help="a plan.json of this group, shown beside the others")
+    parser.add_argument(
+        "--speeds", action="store_true",
+        help="how fast each member was while it had lag, from the history of a dump, tables or a live cluster",
+    )  # fmt: skip
+    parser.add_argument(
+        "--window", metavar="SECONDS", type=amount, default=None,
+        help="over which speeds are measured (default: 600; of a live cluster 10)",
+    )  # fmt: skip
     add_output(parser, PICTURES)
 
 
@@ -39,13 +53,33 @@ def run(args: argparse.Namespace) -> int:
     observed = source.one(args)
     saved = source.saved_plan(args.saved) if args.saved else None
     comparison = compare(observed.group, args.assignors, saved)
+    told = _speeds(args, observed) if args.speeds else None
     if args.output == "html":
         from apportion.report import pages
 
         emit_page([pages.of_plans(observed, comparison.plans)], source.input_name(args))
     elif args.output == "json":
-        emit_json(comparison.to_dict())
+        emit_json({**comparison.to_dict(), **({"speeds": told[0]} if told else {})})
     else:
         table = comparing.comparison_table(comparison, marks=args.output in ("table", "wide"))
-        emit_tables([table], args.output, advice(comparison))
+        shown, notes = ([told[1]], told[2]) if told else ([], [])
+        emit_tables([table, *shown], args.output, [*advice(comparison), *notes])
     return 0
+
+
+def _speeds(args: argparse.Namespace, observed: Observed) -> tuple[dict[str, Any], Table, list[str]]:
+    """Each member's speed as data, as a table, and in sentences."""
+    from dataclasses import asdict
+
+    from apportion.history import measured
+    from apportion.report import lag_times
+
+    over_time = source.series(args, observed.name, args.window)
+    if over_time is None:
+        raise Usage("apportion compare", "--speeds needs a history: a dump, the pipeline's tables or a live cluster")
+    series, window_s, held_since_ms = over_time
+    now = measured.newest(series)
+    since = max(round(now - window_s * 1000), held_since_ms or 0)
+    speed_of = measured.speeds(observed.group, series, since, now)
+    data = {name: asdict(speed) for name, speed in speed_of.items()}
+    return data, lag_times.speeds(observed.group, speed_of), lag_times.speed_notes(speed_of, window_s)

@@ -82,7 +82,7 @@ def _time(groups: list[Observed], args: argparse.Namespace) -> None:
             raise Usage("apportion describe", "--time needs a dump, the pipeline's tables or a live cluster: "
                         "a file tells of one moment only")  # fmt: skip
         series, window_s, held_since_ms = over_time
-        group = build(observed.raw)
+        group = measured.as_of_last_look(build(observed.raw), series) if args.file is None else build(observed.raw)
         times = measured.group_time(group, series, window_s, held_since_ms)
         tables = [lag_times.partitions(group, times)]
         if group.M and args.output not in ("csv", "ndjson"):

@@ -63,12 +63,24 @@ def _groups(args: argparse.Namespace, folder: str | None) -> list[dict[str, Any]
 
 def of_folder(path: str, names: list[str]) -> list[dict[str, Any]]:
     """The groups of a dump or of tables, with their histories."""
+    from apportion.history.lag_time import WINDOW_S
+    from apportion.history.measured import group_time
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
+    from apportion.inputs.series import FolderSeries
+    from apportion.model.build import build
     from apportion.report import pages
 
     memory = load_histories(path)
     chosen = [memory.group(name) for name in names] or memory.living
     if not chosen:
         raise BadInput(path, "no group", "records of at least one group")
-    return [pages.of_remembered(group, observed(group)) for group in chosen]
+    over_time = FolderSeries(path, {group.name for group in chosen}, WINDOW_S)
+    shown = []
+    for group in chosen:
+        seen, times = observed(group), None
+        if over_time.known:
+            arrays = build(seen.raw)
+            times = group_time(arrays, over_time.of(arrays), WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
+        shown.append(pages.of_remembered(group, seen, times))
+    return shown

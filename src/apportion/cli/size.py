@@ -87,6 +87,7 @@ def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, floa
     from dataclasses import replace
 
     from apportion.history import measured
+    from apportion.report import lag_times
 
     group, how = observed.group, []
     weights = args.by == "weight" or (args.by is None and group.weight is None)
@@ -103,10 +104,11 @@ def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, floa
         group, how = replace(group, weight=rates.weight), rates.how
     if args.capacity != "learned":
         return group, args.capacity, how
-    takes, sentence = measured.learned_capacity(measured.group_time(group, series, window_s, held_since_ms))
+    speeds = measured.group_time(group, series, window_s, held_since_ms).speeds
+    takes, sentence = measured.learned_capacity(speeds)
     if takes is None:
         raise Usage("apportion size", f"--capacity learned: too little to tell, {sentence}; give a number")
-    return group, takes, [*how, sentence]
+    return group, takes, [*how, sentence, *lag_times.speed_notes(speeds, window_s)]
 
 
 def capacity(text: str) -> float | str:

@@ -66,6 +66,7 @@ def series(args: argparse.Namespace, group: str, window_s: float | None) -> tupl
 
     None where the input is a file or a text, which tells of one moment only.
     """
+    from apportion.history.lag_time import WINDOW_S
     from apportion.inputs import series as over_time
 
     if args.file is None and _live_is_meant(args):
@@ -78,7 +79,7 @@ def series(args: argparse.Namespace, group: str, window_s: float | None) -> tupl
 
     generations = load_histories(path).group(group).folded.generations
     held_since_ms = generations[-1].at if generations else None
-    return over_time.of_folder(path, group), window_s or 600, held_since_ms
+    return over_time.of_folder(path, group), window_s or WINDOW_S, held_since_ms
 
 
 def plan_or_group(args: argparse.Namespace) -> SavedPlan | Observed:

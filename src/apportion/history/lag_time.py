@@ -1,20 +1,41 @@
 """Lag in time: how old the first unread message is, whether the lag grows, and when it will be worked off. One rule.
 
+``describe --time``, the page and the live view all call ``lag_times``: the same samples give
+the same answer everywhere.
+
 The message at the committed offset was written when the log's end passed that offset. Between two samples a log is
 taken to grow evenly; the true moment lies between the two, and both are given as bounds. An offset that was passed
 before the first sample is older than that sample, which is a bound and no estimate. Nothing is extrapolated.
 
 Rates are what was written and read between the first and the last sample of a window. A lag whose reading is no faster
 than its writing never ends: it is said to grow (or to stand), and no time is given for it, least of all a negative one.
+Readers commit every few seconds, so that there is always something uncommitted in a topic that is written to: a group
+whose first unread message is a few seconds old keeps up, whatever the two rates seem to say.
+
+All arrays are flat, partition by partition; a million partitions take some passes over their samples.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
-Samples = Sequence[tuple[int, int]]
+import numpy as np
+
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
+
+WINDOW_S: Final = 600.0
+"""Seconds over which rates are taken where nobody says."""
+CAUGHT_UP_S: Final = 15.0
+"""Age of the first unread message up to which a reader keeps up."""
+SAMPLES_MAX: Final = 1_000
+"""Samples of one partition that are looked at, the newest."""
+CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING, NOT_KNOWN = (
+    "caught up", "keeping up", "growing", "standing", "shrinking", "unknown",
+)  # fmt: skip
+
+Pairs = Sequence[tuple[int, int]]
 """(milliseconds, offset) by ascending time: a log's end, or a committed offset, at that moment."""
 
 
@@ -22,8 +43,138 @@ Samples = Sequence[tuple[int, int]]
 class Series:
     """What is known of one partition over time: its log's ends, and the group's commits."""
 
-    ends: Samples = ()
-    commits: Samples = ()
+    ends: Pairs = ()
+    commits: Pairs = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Offsets that were seen at moments, of P partitions one after the other.
+
+    at
+        (N,) milliseconds, ascending within a partition.
+    offset
+        (N,) a log's end, or a committed offset, then.
+    start
+        (P + 1,) where each partition's samples begin; the last entry is N.
+    """
+
+    at: Floats
+    offset: Longs
+    start: Ints
+
+    @staticmethod
+    def of(rows: Sequence[Pairs]) -> Samples:
+        """From pairs, a row a partition."""
+        start = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum([len(row) for row in rows], out=start[1:])
+        flat = np.array([pair for row in rows for pair in row], dtype=np.int64).reshape(-1, 2)
+        return Samples(flat[:, 0].astype(np.float64), flat[:, 1], start)
+
+    @staticmethod
+    def of_table(at: Floats, offsets: Longs) -> Samples:
+        """From P partitions that were sampled together: ``at`` (S,), ``offsets`` (S, P) with -1 for unknown."""
+        width, tall = offsets.shape[1], len(at)
+        offset, start = offsets.T.ravel(), np.arange(width + 1) * tall
+        moments = np.broadcast_to(at, (width, tall)).ravel()
+        known = offset != UNKNOWN
+        if known.all():
+            return Samples(moments, offset, start)
+        return Samples(moments[known], offset[known], np.concatenate(([0], np.cumsum(known)))[start])
+
+    @staticmethod
+    def joined(parts: Sequence[Samples]) -> Samples:
+        """Those of several runs of partitions, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        counts = np.concatenate([np.zeros(0, np.int64), *(np.diff(part.start) for part in parts)])
+        at = np.concatenate([np.zeros(0), *(part.at for part in parts)])
+        offset = np.concatenate([np.zeros(0, np.int64), *(part.offset for part in parts)])
+        return Samples(at, offset, np.concatenate(([0], np.cumsum(counts))))
+
+    def of_columns(self, columns: Ints) -> Samples:
+        """Those of some partitions, each as often as it is named; -1 is one without samples."""
+        start = np.append(self.start, self.start[-1])  # what -1 is: a partition of no samples, the last
+        counts = np.diff(start)[columns]
+        fresh = np.concatenate(([0], np.cumsum(counts)))
+        places = np.repeat(start[:-1][columns] - fresh[:-1], counts) + np.arange(fresh[-1])
+        return Samples(self.at[places], self.offset[places], fresh)
+
+    def since_reset(self) -> Ints:
+        """(P,) each partition's first sample after its offsets last went back: those of before are of another log."""
+        first = self.start[:-1].copy()
+        back = np.flatnonzero(self.offset[1:] < self.offset[:-1]) + 1
+        if len(back):
+            partition = np.searchsorted(self.start, back, "right") - 1
+            inside = back > self.start[partition]
+            # Ascending, so that the last of a partition is the one that stays.
+            first[partition[inside]] = back[inside]
+        return first
+
+    def before(self, first: Ints, these: Bools) -> Ints:
+        """(P,) how many samples, from ``first`` on, stand before a cut that goes through each partition once.
+
+        these
+            (N,) whether a sample is before the cut.
+        """
+        counted = np.concatenate(([0], np.cumsum(these)))
+        count: Ints = counted[self.start[1:]] - counted[first]
+        return count
+
+
+@dataclass(frozen=True, eq=False)
+class LagTimes:
+    """Lag in time of partitions, of members, or of a whole group: each array has an entry for each.
+
+    seconds, at_least, at_most
+        How old the first unread message is, and its bounds; NaN unknown. ``at_most`` is NaN where it may be older than
+        the first sample.
+    lag
+        Messages left to read; -1 unknown.
+    left
+        Those of them that are more than a few seconds old.
+    written, read
+        Messages a second in the window; NaN unknown.
+    catch_up_s
+        Seconds until the lag is gone at these rates; 0 where a reader keeps up, infinite where it never is, NaN
+        unknown.
+    """
+
+    seconds: Floats
+    at_least: Floats
+    at_most: Floats
+    lag: Longs
+    left: Longs
+    written: Floats
+    read: Floats
+    catch_up_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.lag)
+
+    def part(self, first: int, behind: int) -> LagTimes:
+        """Some entries that stand side by side."""
+        rows = slice(first, behind)
+        return LagTimes(
+            self.seconds[rows], self.at_least[rows], self.at_most[rows], self.lag[rows], self.left[rows],
+            self.written[rows], self.read[rows], self.catch_up_s[rows],
+        )  # fmt: skip
+
+    def row(self, i: int) -> LagTime:
+        """One entry, with None for what is unknown."""
+        age = Age(_or_none(self.seconds[i]), _or_none(self.at_least[i]), _or_none(self.at_most[i]))
+        lag = None if self.lag[i] == UNKNOWN else int(self.lag[i])
+        rates = _or_none(self.written[i]), _or_none(self.read[i])
+        return LagTime(age, lag, int(self.left[i]), *rates, _or_none(self.catch_up_s[i]))
+
+    def words(self) -> list[str]:
+        """Each entry's state in a word or two; see ``LagTime.in_words``."""
+        with np.errstate(invalid="ignore"):
+            trend = self.written - self.read
+            conditions = (self.lag == UNKNOWN, self.lag == 0, self.left == 0, trend > 0, trend == 0, trend < 0)
+        words = (NOT_KNOWN, CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING)
+        which = np.select(conditions, range(len(words)), 0).tolist()
+        return [words[i] for i in which]
 
 
 @dataclass(frozen=True)
@@ -41,18 +192,11 @@ class Age:
 
 @dataclass(frozen=True)
 class LagTime:
-    """One partition, member or group.
-
-    lag
-        Messages left to read; None unknown.
-    written, read
-        Messages a second in the window; None unknown.
-    catch_up_s
-        Seconds until the lag is gone at these rates; 0 without lag; None where it never is, or is not known.
-    """
+    """One entry of ``LagTimes``; None is unknown, an infinite ``catch_up_s`` is never."""
 
     age: Age
     lag: int | None = None
+    left: int = 0
     written: float | None = None
     read: float | None = None
     catch_up_s: float | None = None
@@ -64,192 +208,186 @@ class LagTime:
 
     @property
     def in_words(self) -> str:
-        """``caught up``, ``growing``, ``standing``, ``shrinking`` or ``unknown``."""
-        if self.lag == 0:
-            return "caught up"
-        if self.lag is None or self.trend is None:
-            return "unknown"
-        return "growing" if self.trend > 0 else "standing" if self.trend == 0 else "shrinking"
+        """``caught up``, ``keeping up``, ``growing``, ``standing``, ``shrinking`` or ``unknown``."""
+        if self.lag is None:
+            return NOT_KNOWN
+        if not self.left:
+            return KEEPING_UP if self.lag else CAUGHT_UP
+        if self.trend is None:
+            return NOT_KNOWN
+        return GROWING if self.trend > 0 else STANDING if self.trend == 0 else SHRINKING
 
 
-def age(ends: Samples, committed: int | None, now_ms: int) -> Age:
-    """How old the first unread message is at a moment.
+def _or_none(value: float) -> float | None:
+    return None if value != value else float(value)
 
-    ends
-        The log's end, sampled; ends that go back mean another log, and what was before counts no more.
-    committed
-        The next offset to read; None: no commit.
+
+# -- partitions ----------------------------------------------------------------------------------------------------
+
+
+def lag_times(ends: Samples, commits: Samples, unread: Longs, lag: Longs, now_ms: float, since_ms: float) -> LagTimes:
+    """Every partition at a moment.
+
+    ends, commits
+        The log's ends, and the offsets that the group committed.
+    unread
+        (P,) offset of the first message that is still to be read: what was committed, or the log's start where that is
+        later; -1 unknown.
+    lag
+        (P,) messages left to read; -1 unknown.
+    since_ms
+        Where the window of the rates begins.
+    """
+    seconds, at_least, at_most = ages(ends, unread, now_ms)
+    written, read = rates(ends, since_ms), rates(commits, since_ms)
+    newest = np.full(len(lag), -np.inf)
+    some = commits.start[1:] > commits.start[:-1]
+    newest[some] = commits.at[commits.start[1:][some] - 1]
+    # A group that committed nothing in the whole window has read nothing in it, as far as anybody can tell.
+    read[(newest < since_ms) & ~np.isnan(written)] = 0.0
+    with np.errstate(invalid="ignore"):
+        left = np.where((lag > 0) & ~(seconds <= CAUGHT_UP_S), lag, 0)
+    return LagTimes(seconds, at_least, at_most, lag, left, written, read, catch_up(lag, left, written, read))
+
+
+def ages(ends: Samples, unread: Longs, now_ms: float) -> tuple[Floats, Floats, Floats]:
+    """(P,) how old the first unread message is in seconds, at least, and at most; NaN unknown."""
+    first, behind_last = ends.since_reset(), ends.start[1:]
+    seconds, at_least, at_most = (np.full(len(unread), np.nan) for _ in range(3))
+    known = (first < behind_last) & (unread != UNKNOWN)
+    passed = ends.before(first, ends.offset <= np.repeat(unread, np.diff(ends.start)))
+    after = first + passed
+    for answer in (seconds, at_least, at_most):
+        answer[known & (after == behind_last)] = 0.0
+    late = np.flatnonzero(known & (after < behind_last))
+    at_least[late] = np.maximum(now_ms - ends.at[after[late]], 0) / 1000
+    late = late[passed[late] > 0]
+    high, low = after[late], after[late] - 1
+    share = (unread[late] - ends.offset[low]) / (ends.offset[high] - ends.offset[low])
+    then = ends.at[low] + share * (ends.at[high] - ends.at[low])
+    seconds[late] = np.maximum(now_ms - then, 0) / 1000
+    at_most[late] = np.maximum(now_ms - ends.at[low], 0) / 1000
+    return seconds, at_least, at_most
+
+
+def rates(samples: Samples, since_ms: float) -> Floats:
+    """(P,) messages a second between the first and last sample of a window, since offsets last went back; NaN unknown.
+
+    Where the window holds one sample alone, the one before it counts too.
+    """
+    reset, behind_last = samples.since_reset(), samples.start[1:]
+    first = reset + samples.before(reset, samples.at < since_ms)
+    some = first < behind_last
+    first = np.where(some & (first == behind_last - 1), np.maximum(first - 1, reset), first)
+    pace = np.full(len(first), np.nan)
+    rows = np.flatnonzero(some)
+    one, last = first[rows], behind_last[rows] - 1
+    took = samples.at[last] - samples.at[one]
+    rows, one, last, took = (values[took > 0] for values in (rows, one, last, took))
+    # As floats: commits may be any 64 bits, and their difference need not fit.
+    offset = samples.offset.astype(np.float64)
+    pace[rows] = (offset[last] - offset[one]) * 1000 / took
+    return pace
+
+
+def catch_up(lag: Longs, left: Longs, written: Floats, read: Floats) -> Floats:
+    """(P,) seconds until what is left is read; 0 where nothing is, infinite where it never will be, NaN unknown."""
+    gain = read - written
+    seconds = np.full(len(lag), np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        seconds[gain <= 0] = np.inf
+        shrinks = gain > 0
+    seconds[shrinks] = left[shrinks] / gain[shrinks]
+    seconds[left == 0] = 0.0
+    seconds[lag == UNKNOWN] = np.nan
+    return seconds
+
+
+# -- members and groups --------------------------------------------------------------------------------------------
+
+
+def of_readers(times: LagTimes, reader: Ints, count: int) -> LagTimes:
+    """Partitions as those who read them: each reader's pace is shared by all that it has.
+
+    reader
+        (P,) who reads each partition, below ``count``; -1 nobody, and the partition is left out.
+
+    The age is that of the oldest. A partition whose lag is unknown does not count; a rate is known where it is for all
+    that count.
+    """
+    mine = (reader != NOBODY) & (times.lag != UNKNOWN)
+    of = reader[mine]
+
+    def total(values: Floats | Longs) -> Floats:
+        return np.bincount(of, weights=values[mine], minlength=count).astype(np.float64)
+
+    counted = np.bincount(of, minlength=count) > 0
+    lag = np.where(counted, total(times.lag), UNKNOWN).astype(np.int64)
+    left = total(times.left).astype(np.int64)
+    written, read = (np.where(counted, total(values), np.nan) for values in (times.written, times.read))
+    aged = mine & ~np.isnan(times.at_least)
+    oldest = []
+    for values in (times.seconds, times.at_least, times.at_most):
+        most = np.full(count, -np.inf)
+        with np.errstate(invalid="ignore"):  # NaN stays NaN: one may be older than can be told
+            np.maximum.at(most, reader[aged], values[aged])
+        oldest.append(np.where(np.isinf(most), np.nan, most))
+    return LagTimes(oldest[0], oldest[1], oldest[2], lag, left, written, read, catch_up(lag, left, written, read))
+
+
+def of_groups(times: LagTimes, owner: Ints, members: Ints, start: Ints) -> LagTimes:
+    """Whole groups: each has caught up when its last member has, since members do not help each other.
+
+    owner
+        (P,) the member of its group that reads each partition; one that nobody owns is a reader by itself.
+    members
+        (G,) how many members each group has.
+    start
+        (G + 1,) where each group's partitions begin.
+    """
+    groups = len(members)
+    group_of = np.repeat(np.arange(groups), np.diff(start))
+    alone = owner == NOBODY
+    first = np.cumsum(members) - members
+    everybody = int(members.sum())
+    reader = np.where(alone, everybody + np.cumsum(alone) - 1, first[group_of] + owner)
+    each = of_readers(times, reader, everybody + int(alone.sum()))
+    of = np.concatenate((np.repeat(np.arange(groups), members), group_of[alone]))[each.lag != UNKNOWN]
+    slowest = each.catch_up_s[each.lag != UNKNOWN]
+    last = np.full(groups, -np.inf)
+    with np.errstate(invalid="ignore"):
+        np.maximum.at(last, of, slowest)
+    last[np.isneginf(last)] = np.nan
+    last[of[np.isinf(slowest)]] = np.inf  # never, whatever else is not known
+    whole = of_readers(times, group_of, groups)
+    return LagTimes(
+        whole.seconds, whole.at_least, whole.at_most, whole.lag, whole.left, whole.written, whole.read, last
+    )
+
+
+def of_group(times: LagTimes, owner: Ints, members: int) -> LagTimes:
+    """One whole group; see ``of_groups``."""
+    return of_groups(times, owner, np.array([members]), np.array([0, len(owner)]))
+
+
+# -- one partition -------------------------------------------------------------------------------------------------
+
+
+def age(ends: Pairs, unread: int | None, now_ms: int) -> Age:
+    """How old the first unread message of one partition is at a moment.
 
     >>> age([(0, 0), (10_000, 100)], 50, 20_000)
     Age(seconds=15.0, at_least=10.0, at_most=20.0)
     >>> age([(0, 60), (10_000, 100)], 50, 20_000)
     Age(seconds=None, at_least=20.0, at_most=None)
     """
-    ends = _of_this_log(ends)
-    if committed is None or not ends:
-        return Age(None, None, None)
-    offsets = [end for _, end in ends]
-    after = bisect_right(offsets, committed)
-    if after == len(ends):
-        return Age(0.0, 0.0, 0.0)
-    then_ms, high = ends[after]
-    at_least = max(now_ms - then_ms, 0) / 1000
-    if after == 0:
-        return Age(None, at_least, None)
-    before_ms, low = ends[after - 1]
-    passed_ms = before_ms + (committed - low) / (high - low) * (then_ms - before_ms)
-    return Age(max(now_ms - passed_ms, 0) / 1000, at_least, max(now_ms - before_ms, 0) / 1000)
+    answers = ages(Samples.of([ends]), np.array([UNKNOWN if unread is None else unread]), now_ms)
+    return Age(*(_or_none(answer[0]) for answer in answers))
 
 
-def _of_this_log(ends: Samples) -> Samples:
-    """The samples since the end last went back."""
-    start = 0
-    for i in range(1, len(ends)):
-        if ends[i][1] < ends[i - 1][1]:
-            start = i
-    return ends[start:]
-
-
-def rate(samples: Samples, since_ms: int | None = None) -> float | None:
-    """Messages a second between the first and last sample of a window; None of fewer than two, or after a reset."""
-    window = [sample for sample in samples if since_ms is None or sample[0] >= since_ms]
-    if len(window) < 2 or window[-1][0] <= window[0][0] or window[-1][1] < window[0][1]:
-        return None
-    return (window[-1][1] - window[0][1]) * 1000 / (window[-1][0] - window[0][0])
-
-
-def lag_time(series: Series, now_ms: int, since_ms: int | None = None) -> LagTime:
-    """One partition at a moment; rates over the samples since ``since_ms``.
-
-    A log that was sampled once, and read to its end, is taken to be written as fast as it is read.
-    """
-    committed = series.commits[-1][1] if series.commits else None
-    lag = None
-    if committed is not None and series.ends:
-        lag = max(series.ends[-1][1] - committed, 0)
-    written, read = rate(series.ends, since_ms), rate(series.commits, since_ms)
-    if read is None and series.commits and len(series.ends) > 1:
-        read = 0.0 if written is not None else None
-    return LagTime(age(series.ends, committed, now_ms), lag, written, read, catch_up(lag, written, read))
-
-
-def catch_up(lag: int | None, written: float | None, read: float | None) -> float | None:
-    """Seconds until a lag is gone; None where it never is, or nobody knows."""
-    if lag == 0:
-        return 0.0
-    if lag is None or written is None or read is None or read <= written:
-        return None
-    return lag / (read - written)
-
-
-def together(parts: Iterable[LagTime], one_reader: bool = False) -> LagTime:
-    """Several partitions as one: of a member (``one_reader``: its pace is shared by all it has), or of members.
-
-    The age is that of the oldest; a rate is known where all are. Members do not help each other, so that they have
-    caught up when the last one has.
-    """
-    rows = list(parts)
-    ages = [row.age for row in rows]
-    oldest = Age(
-        _max([a.seconds for a in ages if a.at_least is not None], all_known=True),
-        _max([a.at_least for a in ages if a.at_least is not None]),
-        _max([a.at_most for a in ages if a.at_least is not None], all_known=True),
-    )
-    known = [row.lag for row in rows if row.lag is not None]
-    lag = sum(known) if known else None
-    written, read = _sum([row.written for row in rows]), _sum([row.read for row in rows])
-    if one_reader:
-        return LagTime(oldest, lag, written, read, catch_up(lag, written, read))
-    return LagTime(oldest, lag, written, read, _max([row.catch_up_s for row in rows], all_known=True))
-
-
-def _max(values: Sequence[float | None], all_known: bool = False) -> float | None:
-    known = [value for value in values if value is not None]
-    return max(known) if known and (not all_known or len(known) == len(values)) else None
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
-
-
-@dataclass(frozen=True)
-class Speed:
-    """How fast a member was while it had something to read.
-
-    median, low, high
-        Messages a second: of its intervals the median and the quartiles; None where there is too little to tell.
-    intervals
-        Between two commits on which the member had lag all along.
-    """
-
-    median: float | None
-    low: float | None
-    high: float | None
-    intervals: int
-
-
-ENOUGH = 5
-"""Intervals below which a speed is not told."""
-
-
-@dataclass
-class SpeedSamples:
-    """Messages a second in each interval in which a member was busy."""
-
-    rates: list[float] = field(default_factory=list)
-
-    def speed(self) -> Speed:
-        """Median and quartiles, where there are enough intervals."""
-        ordered = sorted(self.rates)
-        n = len(ordered)
-        if n < ENOUGH:
-            return Speed(None, None, None, n)
-        return Speed(_quantile(ordered, 0.5), _quantile(ordered, 0.25), _quantile(ordered, 0.75), n)
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    position = share * (len(ordered) - 1)
-    low = int(position)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (position - low) * (ordered[high] - ordered[low])
-
-
-def busy_rates(series: Iterable[Series], since_ms: int, until_ms: int, steps: int = 40) -> list[float]:
-    """Messages a second that a member read in each of some equal intervals in which it had lag from end to end.
-
-    series
-        Of the partitions that it held from ``since_ms`` to ``until_ms``.
-    """
-    rows = list(series)
-    width = (until_ms - since_ms) / steps
-    rates = []
-    for i in range(steps if width >= 1 else 0):
-        start, stop = since_ms + i * width, since_ms + (i + 1) * width
-        read, busy = 0.0, False
-        for row in rows:
-            first, last = _at(row.commits, start), _at(row.commits, stop)
-            if first is None or last is None:
-                continue
-            read += max(last - first, 0)
-            # Behind at both ends: what it read, it could not have read faster for want of messages.
-            busy = busy or (_behind(row, start, first) and _behind(row, stop, last))
-        if busy:
-            rates.append(read * 1000 / width)
-    return rates
-
-
-def _at(samples: Samples, when_ms: float) -> float | None:
-    """The offset at a moment, linear between samples; None outside of them."""
-    i = bisect_right([at for at, _ in samples], when_ms)
-    if i == 0 or (i == len(samples) and samples[-1][0] < when_ms):
-        return None
-    if i == len(samples):
-        return float(samples[-1][1])
-    (t0, a), (t1, b) = samples[i - 1], samples[i]
-    return a + (b - a) * (when_ms - t0) / (t1 - t0) if t1 > t0 else float(b)
-
-
-def _behind(row: Series, when_ms: float, committed: float) -> bool:
-    end = _at(row.ends, when_ms)
-    return end is not None and end - committed > 0
+def lag_time(series: Series, now_ms: int, since_ms: int = 0) -> LagTime:
+    """One partition at a moment; its lag is from the newest commit to the newest end."""
+    committed = series.commits[-1][1] if series.commits else UNKNOWN
+    lag = max(series.ends[-1][1] - committed, 0) if series.ends and series.commits else UNKNOWN
+    both = Samples.of([series.ends]), Samples.of([series.commits])
+    return lag_times(*both, np.array([committed]), np.array([lag]), now_ms, since_ms).row(0)

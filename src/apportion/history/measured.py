@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Floats
-from apportion.history.lag_time import LagTime, Series, Speed, SpeedSamples, busy_rates, lag_time, rate, together
-from apportion.model.group import Group
+from apportion.arrays import NOBODY, UNKNOWN, Floats, Longs
+from apportion.history import lag_time
+from apportion.history.lag_time import LagTime, LagTimes, Samples, Series
+from apportion.history.member_speeds import Speed, SpeedSamples, busy_rates
+from apportion.model.group import Group, Offsets
 from apportion.wording import count
 
 AllSeries = Mapping[tuple[str, int], Series]
@@ -24,28 +26,27 @@ class Rates:
 
 
 def newest(series: AllSeries) -> int:
-    """The last moment (ms) of which anything is known; 0 where nothing is."""
-    return max((samples[-1][0] for one in series.values() for samples in (one.ends, one.commits) if samples), default=0)
+    """The last moment (ms) of which a log's end is known, else a commit; 0 where nothing is."""
+    for side in ("ends", "commits"):
+        last = max((samples[-1][0] for one in series.values() if (samples := getattr(one, side))), default=0)
+        if last:
+            return last
+    return 0
 
 
 def rates(group: Group, series: AllSeries, window_s: float) -> Rates:
     """Each wanted partition's rate over the last seconds: written, by its log's ends, else read, by its commits."""
-    now = newest(series)
-    since = round(now - window_s * 1000)
-    weight = np.full(group.P, np.nan)
-    by_end = by_commit = unknown = 0
-    for p in np.flatnonzero(group.wanted).tolist():
-        one = series.get(group.name_of(p), Series())
-        written = rate(one.ends, since)
-        value = written if written is not None else rate(one.commits, since)
-        by_end += written is not None
-        by_commit += written is None and value is not None
-        unknown += value is None
-        if value is not None:
-            weight[p] = round(value, 3)
+    since = round(newest(series) - window_s * 1000)
+    ends, commits = samples_of(group, series)
+    written, read = lag_time.rates(ends, since), lag_time.rates(commits, since)
+    by_end = group.wanted & ~np.isnan(written)
+    by_commit = group.wanted & ~by_end & ~np.isnan(read)
+    weight = np.where(by_end, written, np.where(by_commit, read, np.nan)).round(3)
+    unknown = int((group.wanted & ~by_end & ~by_commit).sum())
+    ends_n, commits_n = int(by_end.sum()), int(by_commit.sum())
     parts = [
-        *([f"of {count(by_end, 'partition')} by what was written to their logs"] if by_end else []),
-        *([f"of {count(by_commit, 'partition')} by their commits, as fast as they are read"] if by_commit else []),
+        *([f"of {count(ends_n, 'partition')} by what was written to their logs"] if ends_n else []),
+        *([f"of {count(commits_n, 'partition')} by their commits, as fast as they are read"] if commits_n else []),
         *([f"of {count(unknown, 'partition')} not at all"] if unknown else []),
     ]
     return Rates(
@@ -53,50 +54,102 @@ def rates(group: Group, series: AllSeries, window_s: float) -> Rates:
     )
 
 
-@dataclass(frozen=True)
-class GroupTime:
-    """Lag in time of a group: of each partition (topic, id), of each member, and of the whole; members' speeds."""
+def samples_of(group: Group, series: AllSeries) -> tuple[Samples, Samples]:
+    """The log ends and the commits of all partitions of a group."""
+    rows = [series.get(group.name_of(p), Series()) for p in range(group.P)]
+    return Samples.of([row.ends for row in rows]), Samples.of([row.commits for row in rows])
 
-    partitions: Mapping[tuple[str, int], LagTime]
-    members: Mapping[str, LagTime]
+
+def unread_of(group: Group) -> tuple[Longs, Longs]:
+    """(P,) the first offset that is still to be read, and the messages left; -1 unknown, as without any commit."""
+    offsets = group.offsets
+    if offsets is None:
+        nothing = np.full(group.P, UNKNOWN, dtype=np.int64)
+        return nothing, nothing
+    committed = offsets.committed != UNKNOWN
+    # What retention deleted is not read any more: the first message that can be is the log's first.
+    unread = np.where(committed, np.maximum(offsets.committed, offsets.begin), UNKNOWN)
+    known = group.lag_known & (committed | (offsets.lag != UNKNOWN))
+    return unread, np.where(known, group.lag, UNKNOWN)
+
+
+def as_of_last_look(group: Group, series: AllSeries) -> Group:
+    """The group with the newest offsets of the series, where these are newer than the group: of a live cluster."""
+    if group.offsets is None:
+        return group
+    end, committed = group.offsets.end.copy(), group.offsets.committed.copy()
+    for p in range(group.P):
+        one = series.get(group.name_of(p), Series())
+        end[p] = one.ends[-1][1] if one.ends else end[p]
+        committed[p] = one.commits[-1][1] if one.commits else committed[p]
+    return replace(group, offsets=Offsets(group.offsets.begin, end, committed, group.offsets.lag))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTime:
+    """Lag in time of a group: of its partitions (P,), of its members (M,), and of the whole; members' speeds.
+
+    seen
+        (P,) whether anything is known of a partition over time.
+    """
+
+    partitions: LagTimes
+    members: LagTimes
     whole: LagTime
     speeds: Mapping[str, Speed]
+    seen: list[bool]
 
 
-def group_time(group: Group, series: AllSeries, window_s: float, held_since_ms: int | None = None) -> GroupTime:
-    """The lag in time at the last moment that anything is known of.
+def group_time(
+    group: Group, series: AllSeries, window_s: float, held_since_ms: int | None = None, now_ms: int | None = None,
+    with_speeds: bool = True,
+) -> GroupTime:  # fmt: skip
+    """The lag in time at a moment.
 
     held_since_ms
         Since when members have held what they hold: their speeds count from then on.
+    now_ms
+        The moment; by default the last that anything is known of.
     """
-    now = newest(series)
+    now = newest(series) if now_ms is None else now_ms
     since = round(now - window_s * 1000)
-    places = [group.name_of(p) for p in range(group.P)]
-    each = {key: lag_time(series[key], now, since) for key in places if key in series}
-    members, speeds = {}, {}
-    for m, name in enumerate(group.members):
-        mine = [places[p] for p in np.flatnonzero(group.owner == m).tolist()]
-        known = [each[key] for key in mine if key in each]
-        members[name] = together(known, one_reader=True)
-        held = [series[key] for key in mine if key in series]
-        start = max(since, held_since_ms if held_since_ms is not None else since)
-        speeds[name] = SpeedSamples(busy_rates(held, start, now)).speed()
-    nobody = [each[key] for p, key in enumerate(places) if key in each and group.owner[p] == NOBODY]
-    whole = together([*(t for t in members.values() if t.lag is not None), *nobody])
-    return GroupTime(each, members, whole, speeds)
+    unread, lag = unread_of(group)
+    times = lag_time.lag_times(*samples_of(group, series), unread, lag, now, since)
+    return GroupTime(
+        times,
+        lag_time.of_readers(times, group.owner, group.M),
+        lag_time.of_group(times, group.owner, group.M).row(0),
+        speeds(group, series, max(since, since if held_since_ms is None else held_since_ms), now)
+        if with_speeds
+        else {},
+        [group.name_of(p) in series for p in range(group.P)],
+    )
 
 
-def learned_capacity(times: GroupTime) -> tuple[float | None, str]:
+def speeds(group: Group, series: AllSeries, since_ms: int, until_ms: int) -> dict[str, Speed]:
+    """Each member's speed on what it holds, while it had something to read."""
+    held: list[list[Series]] = [[] for _ in range(group.M)]
+    for p, owner in enumerate(group.owner.tolist()):
+        one = series.get(group.name_of(p))
+        if owner != NOBODY and one is not None:
+            held[owner].append(one)
+    return {
+        name: SpeedSamples(busy_rates(mine, since_ms, until_ms)).speed()
+        for name, mine in zip(group.members, held, strict=True)
+    }
+
+
+def learned_capacity(speed_of: Mapping[str, Speed]) -> tuple[float | None, str]:
     """What a member takes, by the members' own speeds: the median of their medians; and a sentence that says how."""
-    known = {name: s for name, s in times.speeds.items() if s.median}
+    known = {name: s for name, s in speed_of.items() if s.median}
     if not known:
-        most = max((s.intervals for s in times.speeds.values()), default=0)
+        most = max((s.intervals for s in speed_of.values()), default=0)
         return None, f"no member had lag in enough intervals to tell its speed: {most} at most"
     medians = sorted(float(s.median or 0) for s in known.values())
     middle = round(medians[len(medians) // 2], 3)
     low = min(float(s.low or 0) for s in known.values())
     high = max(float(s.high or 0) for s in known.values())
     return middle, (
-        f"A member takes {middle:,.4g} messages a second, as {count(len(known), 'member')} of {len(times.speeds)} did "
+        f"A member takes {middle:,.4g} messages a second, as {count(len(known), 'member')} of {len(speed_of)} did "
         f"while they had lag (quartiles from {low:,.4g} to {high:,.4g})."
     )

@@ -66,13 +66,18 @@ def load_histories(path: str | Path) -> GroupHistories:
 
 def commits_of(path: str | Path, group: str) -> Iterator[tuple[tuple[str, int], int, int]]:
     """Every commit of a group as (topic, partition), commit time (ms) and offset, in the order of the records."""
+    return ((place, at, offset) for name, place, at, offset in every_commit(path) if name == group)
+
+
+def every_commit(path: str | Path) -> Iterator[tuple[str, tuple[str, int], int, int]]:
+    """The same of all groups, each with its group before it."""
     for raw in _records(dump_files.find(path).records):
         try:
             record = decode(raw.key, raw.value)
         except UnreadableBytes:
             continue
-        if isinstance(record, Commit) and record.group == group and record.committed is not None:
-            yield (record.topic, record.partition), record.commit_time or raw.at, record.committed
+        if isinstance(record, Commit) and record.committed is not None:
+            yield record.group, (record.topic, record.partition), record.commit_time or raw.at, record.committed
 
 
 def end_samples(path: str | Path) -> Iterator[tuple[tuple[str, int], int, int]]:

@@ -3,28 +3,70 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-from apportion.history.lag_time import Series
+from apportion.history.lag_time import SAMPLES_MAX, Series
 from apportion.inputs import sniff
 from apportion.inputs.config import Connection
+from apportion.model.group import Group
 
 Place = tuple[str, int]
-SAMPLES_MAX: Final = 2_000
-"""Of one partition that are kept, the newest; twice as many while they are read."""
 AllSeries = Mapping[Place, Series]
 
 
 def of_folder(path: str, group: str) -> AllSeries:
     """(topic, partition) to what is known of it over time."""
+    source = _source(path)
+    return _joined(source.commits_of(path, group), source.end_samples(path))
+
+
+class FolderSeries:
+    """Commits and log ends of some groups of a dump or of tables, read in one pass, as far as a window needs them.
+
+    known
+        Whether some log's end was sampled more than once: else nothing can be told of time.
+    """
+
+    def __init__(self, path: str, groups: Collection[str], window_s: float) -> None:
+        source = _source(path)
+        self._ends = _ordered(_sampled(source.end_samples(path)))
+        self.known = any(len(samples) > 1 for samples in self._ends.values())
+        self.now_ms = max((samples[-1][0] for samples in self._ends.values()), default=0)
+        self._commits: dict[str, dict[Place, dict[int, int]]] = {}
+        self._before: dict[tuple[str, Place], tuple[int, int]] = {}
+        if self.known:
+            self._read(source.every_commit(path), set(groups), round(self.now_ms - window_s * 1000))
+
+    def _read(self, commits: Iterable[tuple[str, Place, int, int]], groups: set[str], since_ms: int) -> None:
+        """Those in the window, and of each partition the last before it."""
+        for group, place, at, offset in commits:
+            if group not in groups:
+                continue
+            if at < since_ms:
+                self._before[group, place] = max(self._before.get((group, place), (at, offset)), (at, offset))
+                continue
+            samples = self._commits.setdefault(group, {}).setdefault(place, {})
+            samples[at] = max(samples.get(at, offset), offset)
+        for (group, place), (at, offset) in self._before.items():
+            self._commits.setdefault(group, {}).setdefault(place, {})[at] = offset
+
+    def of(self, group: Group) -> AllSeries:
+        """(topic, partition) to what is known over time of a group's partitions."""
+        commits = _ordered(self._commits.get(group.name, {}))
+        places = [group.name_of(p) for p in range(group.P)]
+        return {place: Series(self._ends.get(place, ()), commits.get(place, ())) for place in places}
+
+
+def _source(path: str) -> Any:
+    """The reader of a dump, or of tables."""
     if sniff.folder_kind(path) == "dump":
         from apportion.inputs import dump
 
-        return _joined(dump.commits_of(path, group), dump.end_samples(path))
+        return dump
     from apportion.inputs import tables
 
-    return _joined(tables.commits_of(path, group), tables.end_samples(path))
+    return tables
 
 
 def of_cluster(connection: Connection, group: str, window_s: float) -> AllSeries:
@@ -49,20 +91,21 @@ def of_cluster(connection: Connection, group: str, window_s: float) -> AllSeries
 
 
 def _joined(commits: Iterable[tuple[Place, int, int]], ends: Iterable[tuple[Place, int, int]]) -> AllSeries:
-    """The newest samples of each, by time; of one moment the last that came."""
-    sides: tuple[dict[Place, dict[int, int]], dict[Place, dict[int, int]]] = ({}, {})
-    for side, rows in zip(sides, (commits, ends), strict=True):
-        for topic_partition, at, offset in rows:
-            samples = side.setdefault(topic_partition, {})
-            samples[at] = offset
-            if len(samples) > 2 * SAMPLES_MAX:
-                side[topic_partition] = dict(sorted(samples.items())[-SAMPLES_MAX:])
-    ordered = [
-        {topic_partition: sorted(samples.items())[-SAMPLES_MAX:] for topic_partition, samples in side.items()}
-        for side in sides
-    ]
-    places = set(ordered[0]) | set(ordered[1])
-    return {
-        topic_partition: Series(ordered[1].get(topic_partition, ()), ordered[0].get(topic_partition, ()))
-        for topic_partition in places
-    }
+    """The newest samples of each, by time; of one moment the furthest offset."""
+    by_side = [_ordered(_sampled(rows)) for rows in (ends, commits)]
+    places = set(by_side[0]) | set(by_side[1])
+    return {place: Series(by_side[0].get(place, ()), by_side[1].get(place, ())) for place in places}
+
+
+def _sampled(rows: Iterable[tuple[Place, int, int]]) -> dict[Place, dict[int, int]]:
+    side: dict[Place, dict[int, int]] = {}
+    for place, at, offset in rows:
+        samples = side.setdefault(place, {})
+        samples[at] = max(samples.get(at, offset), offset)
+        if len(samples) > 2 * SAMPLES_MAX:
+            side[place] = dict(sorted(samples.items())[-SAMPLES_MAX:])
+    return side
+
+
+def _ordered(side: Mapping[Place, Mapping[int, int]]) -> dict[Place, list[tuple[int, int]]]:
+    return {place: sorted(samples.items())[-SAMPLES_MAX:] for place, samples in side.items()}

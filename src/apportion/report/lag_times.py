@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from apportion.arrays import NOBODY
-from apportion.history.lag_time import Age, LagTime
+from apportion.history.lag_time import SHRINKING, Age, LagTime, LagTimes
 from apportion.history.measured import GroupTime
+from apportion.history.member_speeds import ENOUGH, Speed
 from apportion.model.group import Group
 from apportion.report.text import Cell, Table
+from apportion.wording import count
 
 _TIME = ("LAG", "SECONDS", "TREND", "IN-WORDS", "CATCH-UP-S")
 
@@ -15,13 +21,12 @@ def partitions(group: Group, times: GroupTime) -> Table:
     """A row a partition of which anything is known over time."""
     rows: list[tuple[Cell, ...]] = []
     for p in range(group.P):
-        topic_partition = group.name_of(p)
-        if topic_partition in times.partitions:
-            one = times.partitions[topic_partition]
+        if times.seen[p]:
+            one = times.partitions.row(p)
             owner = int(group.owner[p])
             rates = (_rounded(one.written), _rounded(one.read))
             rows.append(
-                (group.name, *topic_partition, *_time(one), *rates, None if owner == NOBODY else group.members[owner])
+                (group.name, *group.name_of(p), *_time(one), *rates, None if owner == NOBODY else group.members[owner])
             )
     return Table(("GROUP", "TOPIC", "PARTITION", *_TIME, "WRITTEN", "READ", "CONSUMER-ID"), rows,
                  extra=frozenset({"GROUP"}))  # fmt: skip
@@ -30,12 +35,43 @@ def partitions(group: Group, times: GroupTime) -> Table:
 def members(group: Group, times: GroupTime) -> Table:
     """A row a member: its lag in time, and how fast it was while it had lag."""
     rows: list[tuple[Cell, ...]] = []
-    for name in group.members:
+    for m, name in enumerate(group.members):
         speed = times.speeds[name]
         spread = None if speed.low is None else f"{_rounded(speed.low)}-{_rounded(speed.high)}"
-        rows.append((group.name, name, *_time(times.members[name]), _rounded(speed.median), spread, speed.intervals))
+        rows.append((group.name, name, *_time(times.members.row(m)), _rounded(speed.median), spread, speed.intervals))
     columns = ("GROUP", "CONSUMER-ID", *_TIME, "SPEED", "SPEED-QUARTILES", "INTERVALS")
     return Table(columns, rows, f"{group.name or 'group'}: lag in time\n", frozenset({"GROUP"}))
+
+
+def speeds(group: Group, speed_of: Mapping[str, Speed]) -> Table:
+    """A row a member: how fast it was while it had something to read, with its spread."""
+    rows: list[tuple[Cell, ...]] = []
+    for name in group.members:
+        one = speed_of[name]
+        rows.append((name, _rounded(one.median), _rounded(one.low), _rounded(one.high), one.intervals))
+    title = "Speed of members, messages a second while they had lag\n"
+    return Table(("CONSUMER-ID", "SPEED", "LOW-QUARTILE", "HIGH-QUARTILE", "INTERVALS"), rows, title)
+
+
+def speed_notes(speed_of: Mapping[str, Speed], window_s: float) -> list[str]:
+    """Whether members differ, and of whom too little is known to tell."""
+    known = {name: s for name, s in speed_of.items() if s.median is not None and s.low is not None}
+    lines = []
+    if len(known) < len(speed_of):
+        lines.append(
+            f"Of {count(len(speed_of) - len(known), 'member')} of {len(speed_of)} too little is known to tell a speed: "
+            f"{ENOUGH} intervals with lag are needed in the {window_s:g} s that were looked at."
+        )
+    if len(known) > 1:
+        slow, fast = (pick(known, key=lambda name: known[name].median or 0) for pick in (min, max))
+        apart = (known[fast].low or 0) > (known[slow].high or 0)
+        ratio = f"{(known[fast].median or 0) / (known[slow].median or 1):.3g} times as fast as {slow}"
+        lines.append(
+            f"{fast} was {ratio}: set their capacities so, and strategies share by them."
+            if apart
+            else f"No member is surely faster than another: the spreads of {fast} and {slow} overlap."
+        )
+    return lines
 
 
 def notes(times: GroupTime, window_s: float) -> list[str]:
@@ -43,13 +79,42 @@ def notes(times: GroupTime, window_s: float) -> list[str]:
     whole = times.whole
     if whole.lag is None:
         return ["No commit and log end of this group are known together, so that its lag has no age."]
-    oldest = "" if whole.age.at_least is None else f"; the oldest unread message is {age_in_words(whole.age)} old"
-    ends = "" if whole.catch_up_s is None or not whole.lag else f", gone in {whole.catch_up_s:,.0f} s at this pace"
-    lines = [f"{whole.lag:,} messages behind, {whole.in_words}{ends}{oldest}."]
+    lines = [in_a_sentence(whole)]
     if any(speed.median is None for speed in times.speeds.values()) and times.speeds:
         lines.append("SPEED is left out where a member had lag in too few intervals to tell.")
     lines.append(f"TREND, WRITTEN and READ are messages a second over the last {window_s:g} s that are known.")
     return lines
+
+
+def page_data(labels: Sequence[str], members: LagTimes, whole: LagTime) -> dict[str, Any]:
+    """The same as data for the page; nothing where nothing is known of more than one moment.
+
+    labels
+        (M,) what the page calls each member.
+    """
+    if whole.lag is None or (whole.catch_up_s is None and whole.age.at_least is None):
+        return {}
+    rows = []
+    for m, label in enumerate(labels):
+        one = members.row(m)
+        gone_in = "never" if one.catch_up_s is not None and math.isinf(one.catch_up_s) else _rounded(one.catch_up_s)
+        rows.append([label, one.lag, age_in_words(one.age), _rounded(one.trend), one.in_words, gone_in])
+    head = ["Member", "Lag", "Oldest unread", "Grows by, messages/s", "In words", "Gone in, s"]
+    table = {"title": "Lag in time", "head": head, "rows": rows}
+    never = whole.catch_up_s is None or math.isinf(whole.catch_up_s)
+    ends = {} if whole.catch_up_s is None else {"catch_up_s": None if never else round(whole.catch_up_s or 0, 1)}
+    return {**ends, "lag_in_time": in_a_sentence(whole), "times": table if rows else None}
+
+
+def in_a_sentence(whole: LagTime) -> str:
+    """A group's lag in time as people say it; its lag is known."""
+    oldest = "" if whole.age.at_least is None else f"; the oldest unread message is {age_in_words(whole.age)} old"
+    ends = ""
+    if whole.catch_up_s is not None and whole.left:
+        never = ", but of some member never gone" if whole.in_words == SHRINKING else ", never gone"
+        ends = never if math.isinf(whole.catch_up_s) else f", gone in {whole.catch_up_s:,.0f} s"
+        ends += " at this pace"
+    return f"{whole.lag or 0:,} messages behind, {whole.in_words}{ends}{oldest if whole.lag else ''}."
 
 
 def age_in_words(age: Age) -> str:
@@ -72,6 +137,6 @@ def _time(one: LagTime) -> tuple[Cell, ...]:
 
 
 def _rounded(value: float | None) -> Cell:
-    if value is None:
+    if value is None or math.isinf(value):
         return None
     return int(value) if float(value).is_integer() else round(value, 1)

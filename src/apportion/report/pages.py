@@ -15,11 +15,13 @@ from apportion.history.patterns import is_note
 from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
 from apportion.report.data import group_data
-from apportion.report.oddities import oddities
+from apportion.report.lag_times import page_data
+from apportion.report.oddities import member_labels, oddities
 from apportion.report.roles import PROGRESS, roles_data, sentences
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
+    from apportion.history.measured import GroupTime
     from apportion.history.replay_totals import Past
     from apportion.history.switching import Switch
     from apportion.inputs.described_group import Observed
@@ -39,9 +41,11 @@ def of_plans(observed: Observed, planned: Sequence[Plan]) -> dict[str, Any]:
     return group_data(observed.group, planned, facts=facts(observed, observed.group, planned))
 
 
-def of_remembered(remembered: GroupHistory, observed: Observed) -> dict[str, Any]:
-    """One group with its history."""
-    return of_group(build(observed.raw), observed, remembered)
+def of_remembered(remembered: GroupHistory, observed: Observed, times: GroupTime | None = None) -> dict[str, Any]:
+    """One group with its history, and its lag in time where that is known."""
+    group = build(observed.raw)
+    drawn = of_group(group, observed, remembered)
+    return drawn if times is None else {**drawn, **page_data(member_labels(group), times.members, times.whole)}
 
 
 def of_replay(remembered: GroupHistory, observed: Observed, walked: Mapping[str, Any]) -> dict[str, Any]:

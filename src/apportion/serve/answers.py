@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,8 +13,10 @@ from typing import Any, Final
 from apportion.comparison import compare
 from apportion.errors import ApportionError
 from apportion.history.fold import OTHERS
+from apportion.history.lag_time import of_readers
 from apportion.model.group_json import group_to_dict
-from apportion.report import page, pages
+from apportion.report import lag_times, page, pages
+from apportion.report.oddities import member_labels
 from apportion.serve.collector import Collector
 from apportion.serve.metrics import EMPTY, Rendered, Renderer
 from apportion.serve.names import shown_ids
@@ -128,9 +129,8 @@ class Answers:
         """A group as the report's page draws it."""
         names = None if self.settings.personal else history_names(state)
         page_data = pages.of_group(state.group, state.observed, state.past.frozen(), names)
-        more: dict[str, Any] = {}
-        if state.catch_up_s is not None:  # JSON has no word for what never ends
-            more["catch_up_s"] = None if math.isinf(state.catch_up_s) else round(state.catch_up_s, 1)
+        members = of_readers(state.times, state.group.owner, state.group.M)
+        more = lag_times.page_data(member_labels(state.group), members, state.whole)
         if state.advised_members is not None:
             more["advised_members"] = state.advised_members
         return {**page_data, **more}

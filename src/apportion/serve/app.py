@@ -113,7 +113,9 @@ class Server:
                 yield piece
             yield own
 
-        return StreamingResponse(plain(), media_type=CONTENT_TYPE, headers={"vary": "accept-encoding"})
+        # With its length, so that no piece is framed again as a chunk of HTTP.
+        headers = {"vary": "accept-encoding", "content-length": str(rendered.size + len(own))}
+        return StreamingResponse(plain(), media_type=CONTENT_TYPE, headers=headers)
 
     async def _groups(self, request: Request) -> Response:
         body = await self._in_thread(lambda: gzip.compress(self.answers.groups_json(), 1, mtime=0))

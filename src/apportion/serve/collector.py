@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
@@ -14,15 +14,24 @@ from typing import Final
 from apportion.errors import ApportionError, UnreadableBytes
 from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import Cluster, connect
-from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog, look
+from apportion.inputs.cluster_round import Round, TopicLog, look
 from apportion.inputs.config import Connection
 from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
 from apportion.model.to_names import collector_paused
-from apportion.serve.end_times import EndTimes
+from apportion.serve.end_times import AllEnds, EndTimes
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings
 from apportion.serve.state import GroupState, Snapshot
-from apportion.serve.states import Entries, advised, entries_of, group_state, group_with_offsets, renewed
+from apportion.serve.states import (
+    Entries,
+    advised,
+    commits_then,
+    entries_of,
+    group_state,
+    group_with_offsets,
+    lag_times_of,
+    renewed,
+)
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
 
 log = logging.getLogger("apportion.serve")
@@ -163,6 +172,7 @@ class Collector:
         entries = entries_of(seen.topics)
         following = self._tail is not None and not self._tail.trouble
         groups: dict[str, GroupState] = {}
+        pasts: dict[str, GroupPast] = {}
         for name in sorted(seen.groups):
             one = seen.groups[name]
             with self._lock:
@@ -171,7 +181,9 @@ class Collector:
                 past.topics = {
                     topic: entries.of_topic[topic] for topic in one.description["wanted"] if topic in entries.of_topic
                 }
-            groups[name] = self._state(one, seen, past, entries, renewed_topics)
+            pasts[name] = past
+        all_ends = AllEnds(self._ends)
+        groups.update(self._states(seen, pasts, entries, all_ends, renewed_topics))
         for name, old in self.snapshot.groups.items():
             if name in groups:
                 continue
@@ -184,10 +196,10 @@ class Collector:
         self._missing = {name: at for name, at in self._missing.items() if name in groups and name not in seen.groups}
         self._forget(groups, seen)
         if self.settings.capacity is not None:
-            self._advise(groups, self.settings.capacity)
+            self._advise(groups, all_ends, self.settings.capacity)
         return groups
 
-    def _advise(self, groups: dict[str, GroupState], capacity: float) -> None:
+    def _advise(self, groups: dict[str, GroupState], ends: AllEnds, capacity: float) -> None:
         """Size some groups, for so long, and the others in later rounds: the work that comes in changes slowly."""
         until = time.process_time() + ADVICE_S
         names = sorted(groups)
@@ -195,18 +207,37 @@ class Collector:
         for name in names[start:] + names[:start]:
             state = groups[name]
             if not state.gone and state.unknown_since is None:
-                groups[name] = replace(state, advised_members=advised(state, self._ends, capacity))
+                groups[name] = replace(state, advised_members=advised(state, ends, capacity))
             self._advised_up_to = name
             if time.process_time() > until:
                 return
 
-    def _state(
-        self, one: SeenGroup, seen: Round, past: GroupPast, entries: Entries, renewed_topics: Mapping[str, str]
-    ) -> GroupState:
-        old = self.snapshot.groups.get(one.name)
-        group, key, ids = group_with_offsets(one, entries, old)
-        says = tuple(renewed_topics[topic] for topic in group.topics if topic in renewed_topics)
-        return group_state(one, group, key, ids, seen.at, past, old, self._ends, self.settings, says)
+    def _states(
+        self, seen: Round, pasts: Mapping[str, GroupPast], entries: Entries, ends: AllEnds,
+        renewed_topics: Mapping[str, str],
+    ) -> Iterator[tuple[str, GroupState]]:  # fmt: skip
+        """Every group that was just seen."""
+        olds = {name: self.snapshot.groups.get(name) for name in pasts}
+        built = {name: group_with_offsets(seen.groups[name], entries, old) for name, old in olds.items()}
+        commits = {name: commits_then(built[name][0], seen.at, old) for name, old in olds.items()}
+        times = lag_times_of([(built[name][0], commits[name]) for name in pasts], ends, seen.at)
+        for (name, past), timed in zip(pasts.items(), times, strict=True):
+            group = built[name][0]
+            says = tuple(renewed_topics[topic] for topic in group.topics if topic in renewed_topics)
+            yield (
+                name,
+                group_state(
+                    seen.groups[name],
+                    *built[name],
+                    seen.at,
+                    past,
+                    olds[name],
+                    timed,
+                    commits[name],
+                    self.settings,
+                    says,
+                ),
+            )
 
     def _unseen(self, name: str, old: GroupState, seen: Round) -> GroupState | None:
         """A group that was known and was not described now: it is gone, or its coordinator does not tell."""

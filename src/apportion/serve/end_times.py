@@ -1,17 +1,16 @@
-"""When the log's end passed an offset: a short table of (time, end) a partition, read backwards for lag in seconds.
-
-Between two samples a log is taken to grow evenly, as kafka-lag-exporter takes it: the message at a committed offset
-was written when the end passed it, and the lag in seconds is how long ago that was. A commit that is older than the
-table is as old as the table at least, and that is what is said: a lower bound, never an extrapolation.
-"""
+"""The last samples of a topic's log ends, from which ``history.lag_time`` tells lag in time and what is written."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from apportion.arrays import UNKNOWN, Floats, Ints, Longs
+from apportion.arrays import Floats, Ints, Longs
+from apportion.history.lag_time import Samples
+from apportion.model.group import Group
 
 SAMPLES: Final = 60
 
@@ -20,7 +19,7 @@ class EndTimes:
     """The last samples of one topic's log ends.
 
     times
-        (S,) seconds since 1970, ascending.
+        (S,) milliseconds since 1970, ascending.
     ends
         (S, P) the ends then; -1 unknown.
     """
@@ -35,49 +34,65 @@ class EndTimes:
         return self.topic_id == topic_id and np.array_equal(self.number, number)
 
     def add(self, at: float, end: Longs) -> None:
-        """One more sample; an end that is not known now is what it was last."""
-        if len(self.ends):
-            end = np.where(end == UNKNOWN, self.ends[-1], end)
-            if (end < self.ends[-1]).any():  # records were lost: offsets of before mean other messages
-                self.times, self.ends = self.times[:0], self.ends[:0]
-        self.times = np.append(self.times, at)[-SAMPLES:]
+        """One more sample, at so many seconds since 1970."""
+        self.times = np.append(self.times, at * 1000)[-SAMPLES:]
         self.ends = np.vstack((self.ends, end))[-SAMPLES:]
 
-    def lag_seconds(self, rows: Ints, committed: Longs, now: float) -> Floats:
-        """(R,) how long ago the first unread message was written; 0 where all is read, NaN where nothing is known.
+    def rows(self, numbers: Longs) -> Ints | None:
+        """Where partitions stand among the columns; None where one of them is not there."""
+        if len(numbers) == len(self.number) and np.array_equal(numbers, self.number):
+            return np.arange(len(numbers))
+        rows = np.searchsorted(self.number, numbers)
+        if (rows == len(self.number)).any() or (self.number[rows] != numbers).any():
+            return None
+        return rows
 
-        rows
-            (R,) positions in ``number``.
-        committed
-            (R,) the next offset to read; -1 none.
-        """
-        seconds = np.full(len(rows), np.nan)
-        if not len(self.times):
-            return seconds
-        ends = self.ends[:, rows]
-        known = (committed != UNKNOWN) & (ends[-1] != UNKNOWN)
-        read = known & (committed >= ends[-1])
-        seconds[read] = 0.0
-        behind = np.flatnonzero(known & ~read)
-        if not len(behind):
-            return seconds
-        mine, offset = ends[:, behind], committed[behind]
-        # The message at ``offset`` was there in the first sample whose end is beyond it.
-        after = (mine > offset).argmax(axis=0)
-        first = after == 0
-        before = np.maximum(after - 1, 0)
-        columns = np.arange(len(behind))
-        low, high = mine[before, columns], mine[after, columns]
-        share = np.where(high > low, (offset - low) / np.maximum(high - low, 1), 1.0)
-        written = self.times[before] + share * (self.times[after] - self.times[before])
-        seconds[behind] = now - np.where(first | (low == UNKNOWN), self.times[after], written)
-        return np.asarray(np.maximum(seconds, 0.0), dtype=np.float64)  # NaN stays NaN
 
-    def rate(self, rows: Ints, since: float) -> Floats:
-        """(R,) messages written a second from the first sample at or after a moment; NaN before there are two."""
-        first = int(np.searchsorted(self.times, since))
-        if len(self.times) - first < 2 or self.times[-1] <= self.times[first]:
-            return np.full(len(rows), np.nan)
-        grown = np.where(self.ends[first, rows] == UNKNOWN, 0, self.ends[-1, rows] - self.ends[first, rows])
-        pace: Floats = grown / (self.times[-1] - self.times[first])
-        return pace
+class AllEnds:
+    """The log ends of all topics of a round, as columns one after the other."""
+
+    def __init__(self, ends: Mapping[str, EndTimes]) -> None:
+        self._ends = ends
+        names = sorted(ends)
+        widths = np.cumsum([0, *(len(ends[name].number) for name in names)]).tolist()
+        self._first = dict(zip(names, widths, strict=False))
+        self.samples = Samples.joined([Samples.of_table(ends[name].times, ends[name].ends) for name in names])
+
+    def columns(self, group: Group) -> Ints:
+        """(P,) the column of each partition; -1 where its topic is not known as the group has it."""
+        columns = np.full(group.P, -1)
+        for t, topic in enumerate(group.topics):
+            mine, table = group.partitions(t), self._ends.get(topic)
+            rows = None if table is None else table.rows(group.number[mine])
+            if rows is not None:
+                columns[mine] = self._first[topic] + rows
+        return columns
+
+    def of(self, group: Group) -> Samples:
+        """A group's partitions."""
+        return self.samples.of_columns(self.columns(group))
+
+
+@dataclass(frozen=True, eq=False)
+class Commits:
+    """What a group had committed at the last rounds.
+
+    at
+        (S,) milliseconds since 1970.
+    offsets
+        (S, P); -1 nothing.
+    """
+
+    at: Floats
+    offsets: Longs
+
+    @staticmethod
+    def none(partitions: int) -> Commits:
+        """Before the first round."""
+        return Commits(np.empty(0), np.empty((0, partitions), dtype=np.int64))
+
+    def then(self, at: float, committed: Longs) -> Commits:
+        """With one more round, at so many seconds since 1970."""
+        return Commits(
+            np.append(self.at, at * 1000)[-SAMPLES:], np.concatenate((self.offsets, committed[None]))[-SAMPLES:]
+        )

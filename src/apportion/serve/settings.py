@@ -44,11 +44,6 @@ class Settings:
     otlp_endpoint: str | None = None
 
     @property
-    def caught_up_s(self) -> float:
-        """Age of the first unread message up to which a group is not behind: readers commit every few seconds."""
-        return max(15.0, 2 * self.interval_s)
-
-    @property
     def stale_s(self) -> float:
         """Age from which on what was known is no longer given as a metric."""
         return max(60.0, 3 * self.interval_s)

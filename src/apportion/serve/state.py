@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Floats, Longs
+from apportion.history.lag_time import LagTime, LagTimes
 from apportion.inputs.cluster_round import TopicLog
 from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.report.describing import ShownGroup
 from apportion.report.pages import verdict
+from apportion.serve.end_times import Commits
 from apportion.serve.past import GroupPast
 
 
@@ -38,37 +40,34 @@ class GroupState:
 
     shown
         The group with what its source told; client ids and hosts only where they may be shown.
-    seconds
-        (P,) how long ago each partition's first unread message was written; NaN unknown.
+    times, whole
+        Lag in time of each partition, and of the group as a whole; what is committed at each round tells the paces.
     seen
         Seconds since 1970, when it was last looked at.
     why_unknown
         Why nothing newer is known, as the end of a sentence; "" while it is.
-    catch_up_s
-        Seconds until the slowest member has read what it is behind, at the pace of the last rounds; 0 where nobody is
-        behind, infinite where the lag does not shrink, None where the pace is not known.
     advised_members
         Members that the group's work needs; None where nobody told what a member takes.
     commits
-        When, and the committed offsets (P,) then, of the last rounds with the same members and partitions.
+        What it had committed at the last rounds with the same partitions.
     gone
         It was not listed any more since ``unknown_since``.
     """
 
     shown: ShownGroup
-    seconds: Floats
+    times: LagTimes
+    whole: LagTime
     seen: float
     past: GroupPast
     distance: Distance | None = None
     concentration: float | None = None
-    catch_up_s: float | None = None
     advised_members: int | None = None
     unknown_since: float | None = None
     why_unknown: str = ""
     gone: bool = False
     key: Any = None
     says: tuple[str, ...] = field(default=())
-    commits: tuple[tuple[float, Longs], ...] = ()
+    commits: Commits = field(default_factory=lambda: Commits.none(0))
 
     @property
     def group(self) -> Group:
@@ -79,6 +78,16 @@ class GroupState:
     def name(self) -> str:
         """The group's name."""
         return self.shown.group.name
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """(P,) age of each first unread message, or what it is at least; NaN unknown."""
+        return np.where(np.isnan(self.times.seconds), self.times.at_least, self.times.seconds)
+
+    @property
+    def catch_up_s(self) -> float | None:
+        """Seconds until the slowest member has read what it is behind; infinite for never, None unknown."""
+        return self.whole.catch_up_s
 
     @cached_property
     def odd(self) -> list[str]:

@@ -6,17 +6,20 @@ of groups few change in ten seconds, while all commit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Floats, Longs
+from apportion.arrays import NOBODY, UNKNOWN, Longs
 from apportion.assignors import Assignor, find
 from apportion.errors import ApportionError
 from apportion.history.fold import OTHERS
+from apportion.history.lag_time import WINDOW_S, LagTime, LagTimes, Samples, lag_times, of_groups, rates
+from apportion.history.measured import unread_of
 from apportion.history.rebalances import LEAST
 from apportion.inputs import live
 from apportion.inputs.cluster_round import SeenGroup, TopicLog
@@ -25,15 +28,12 @@ from apportion.model.group import Group, Offsets
 from apportion.model.measures import loads, measure
 from apportion.planning import plan
 from apportion.report.describing import ShownGroup
-from apportion.serve.end_times import EndTimes
+from apportion.serve.end_times import AllEnds, Commits
 from apportion.serve.names import nameless, nameless_seats, nameless_text, shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings
 from apportion.serve.state import Distance, GroupState
 from apportion.sizing.size import size
-
-PACE_ROUNDS: Final = 12
-"""Rounds over which the pace of reading and writing is taken."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def group_state(
     at: float,
     past: GroupPast,
     old: GroupState | None,
-    ends: Mapping[str, EndTimes],
+    times: tuple[LagTimes, LagTime],
+    commits: Commits,
     settings: Settings,
     says: tuple[str, ...],
 ) -> GroupState:
@@ -129,18 +130,14 @@ def group_state(
     # How fair it is, a consumer's strategy cannot tell of tasks that move whole, nor of what is shared.
     judged = description["kind"] not in OTHERS
     same = old is not None and old.key is not None and old.key[0] == key
-    seconds = lag_seconds(group, ends, at)
-    commits = old.commits if same and old is not None else ()
-    if group.offsets is not None:
-        commits = (*commits, (at, group.offsets.committed))[-PACE_ROUNDS:]
     return GroupState(
         shown=shown,
-        seconds=seconds,
+        times=times[0],
+        whole=times[1],
         seen=at,
         past=past,
         distance=(old.distance if same and old is not None else distance(group)) if judged else None,
         concentration=old.concentration if same and old is not None else concentration(group),
-        catch_up_s=catch_up(group, seconds, commits, ends, settings.caught_up_s),
         advised_members=old.advised_members if old is not None else None,
         key=(key, group, ids),
         says=says,
@@ -151,77 +148,65 @@ def group_state(
 def renewed(name: str, past: GroupPast, at: float) -> GroupState:
     """A group of which nothing is known but that it is listed."""
     empty = build({"group": name, "topics": {}, "members": {}})
-    return GroupState(ShownGroup(empty, {}, ()), np.empty(0), at, past)
+    ((times, whole),) = lag_times_of([(empty, Commits.none(0))], AllEnds({}), at)
+    return GroupState(ShownGroup(empty, {}, ()), times, whole, at, past)
 
 
-def lag_seconds(group: Group, ends: Mapping[str, EndTimes], now: float) -> Floats:
-    """(P,) how long ago each partition's first unread message was written; NaN unknown."""
-    seconds = np.full(group.P, np.nan)
-    if group.offsets is None:
-        return seconds
-    for t, topic in enumerate(group.topics):
-        table, mine = ends.get(topic), group.partitions(t)
-        if table is None:
-            continue
-        rows = np.searchsorted(table.number, group.number[mine])
-        if len(rows) and (rows < len(table.number)).all() and (table.number[rows] == group.number[mine]).all():
-            seconds[mine] = table.lag_seconds(rows, group.offsets.committed[mine], now)
-    return seconds
+def _same_partitions(one: Group, other: Group) -> bool:
+    return (
+        one.topics == other.topics
+        and np.array_equal(one.start, other.start)
+        and np.array_equal(one.number, other.number)
+    )
 
 
-def paces(group: Group, ends: Mapping[str, EndTimes], since: float) -> Floats:
-    """(P,) messages written a second since a moment; NaN unknown."""
-    pace = np.full(group.P, np.nan)
-    for t, topic in enumerate(group.topics):
-        table, mine = ends.get(topic), group.partitions(t)
-        if table is not None and len(table.number):
-            rows = np.minimum(np.searchsorted(table.number, group.number[mine]), len(table.number) - 1)
-            pace[mine] = np.where(table.number[rows] == group.number[mine], table.rate(rows, since), np.nan)
-    return pace
+ROWS_AT_ONCE: Final = 10_000
+"""Partitions whose samples are laid side by side at one time: some megabytes."""
 
 
-def catch_up(
-    group: Group,
-    seconds: Floats,
-    commits: tuple[tuple[float, Longs], ...],
-    ends: Mapping[str, EndTimes],
-    caught_up_s: float,
-) -> float | None:
-    """Seconds until the slowest member has read what it is behind; see ``GroupState.catch_up_s``.
-
-    caught_up_s
-        A partition whose first unread message is not older is not behind: a reader commits now and then.
-
-    A member reads its partitions with one pace: what all of them together are read faster than written.
-    """
-    behind = (group.lag > 0) & (seconds > caught_up_s) & group.lag_known
-    if not group.P or np.isnan(seconds).all():
-        return None
-    if not behind.any():
-        return 0.0
-    if (behind & (group.owner == NOBODY)).any():
-        return float("inf")
-    if len(commits) < 2:
-        return None
-    (first_at, first), (last_at, last) = commits[0], commits[-1]
-    written = paces(group, ends, first_at)
-    known = (first != UNKNOWN) & (last != UNKNOWN) & ~np.isnan(written)
-    read = np.where(known, (last - first) / max(last_at - first_at, 1e-3), 0.0)
-    gain = np.where(known, read - np.nan_to_num(written), 0.0)
-    mine = group.owner != NOBODY
-    members = np.bincount(group.owner[mine], weights=gain[mine], minlength=group.M)
-    left = np.bincount(group.owner[behind], weights=group.lag[behind].astype(np.float64), minlength=group.M)
-    late = left > 0
-    if (members[late] <= 0).any():
-        return float("inf")
-    return float((left[late] / members[late]).max())
+def lag_times_of(
+    groups: Sequence[tuple[Group, Commits]], ends: AllEnds, now: float
+) -> Iterator[tuple[LagTimes, LagTime]]:
+    """Lag in time of each group's partitions, and of each as a whole, by the one rule; many groups in one pass."""
+    some: list[tuple[Group, Commits]] = []
+    rows = 0
+    for one in groups:
+        some.append(one)
+        rows += one[0].P
+        if rows >= ROWS_AT_ONCE:
+            yield from _lag_times_of(some, ends, now * 1000)
+            some, rows = [], 0
+    if some:
+        yield from _lag_times_of(some, ends, now * 1000)
 
 
-def advised(state: GroupState, ends: Mapping[str, EndTimes], capacity: float) -> int | None:
+def _lag_times_of(
+    groups: Sequence[tuple[Group, Commits]], ends: AllEnds, now_ms: float
+) -> Iterator[tuple[LagTimes, LagTime]]:
+    start = np.cumsum([0, *(group.P for group, _ in groups)])
+    columns = np.concatenate([ends.columns(group) for group, _ in groups])
+    committed = Samples.joined([Samples.of_table(commits.at, commits.offsets) for _, commits in groups])
+    sides = [unread_of(group) for group, _ in groups]
+    unread, lag = (np.concatenate([side[i] for side in sides]) for i in range(2))
+    times = lag_times(ends.samples.of_columns(columns), committed, unread, lag, now_ms, now_ms - WINDOW_S * 1000)
+    owner = np.concatenate([group.owner for group, _ in groups])
+    whole = of_groups(times, owner, np.array([group.M for group, _ in groups]), start)
+    for i, (first, behind) in enumerate(pairwise(start.tolist())):
+        yield times.part(first, behind), whole.row(i)
+
+
+def commits_then(group: Group, at: float, old: GroupState | None) -> Commits:
+    """What the group had committed at the last rounds, this one included."""
+    known = old is not None and _same_partitions(old.group, group)
+    commits = old.commits if known and old is not None else Commits.none(group.P)
+    return commits if group.offsets is None else commits.then(at, np.maximum(group.offsets.committed, UNKNOWN))
+
+
+def advised(state: GroupState, ends: AllEnds, capacity: float) -> int | None:
     """Members that the group's work needs, where a member takes so many messages a second; None where it is unknown."""
-    if not state.group.M or len(state.commits) < 2:
+    if not state.group.M:
         return None
-    written = paces(state.group, ends, state.commits[0][0])
+    written = rates(ends.of(state.group), (state.seen - WINDOW_S) * 1000)
     if np.isnan(written).all() or not loads(state.group.owner, state.group.M).any():
         return None
     try:

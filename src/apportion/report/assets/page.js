@@ -110,10 +110,10 @@ function overview(groups) {
   box.refresh();
 }
 
-// What the members of a streams or share group run, keep or share: a group of another kind has none.
-function roles(told) {
-  return element("figure", { class: "wide", id: "picture-roles", "aria-labelledby": "title-roles" },
-    element("figcaption", {}, element("h3", { id: "title-roles" }, told.title)), table(told.head, told.rows, told.title));
+// A table among the pictures: what members of a streams or share group run or share, or how old their lag is.
+function inTable(name, told) {
+  return element("figure", { class: "wide", id: `picture-${name}`, "aria-labelledby": `title-${name}` },
+    element("figcaption", {}, element("h3", { id: `title-${name}` }, told.title)), table(told.head, told.rows, told.title));
 }
 
 // Seconds until all is read; null where the lag does not shrink.
@@ -128,9 +128,10 @@ function drawGroup(group) {
   const box = element("div", { class: "figures" }), figures = [], past = group.history.rebalances;
   const some = group.members.length && group.number.length, planned = some && group.plans.length;
   if (planned) figures.push(strategies(group));
-  if (group.roles) figures.push(roles(group.roles));
+  if (group.roles) figures.push(inTable("roles", group.roles));
   if (some && group.switch) figures.push(...switchFigures(group));
   if (some) figures.push(lagBars(group));
+  if (group.times) figures.push(inTable("times", group.times));
   if (planned) figures.push(tradeOff(group), crossRack(group));
   if (past.length > 1 && group.history.rows.length) figures.push(handOver(group));
   if (past.length) figures.push(timeline(group));
@@ -146,6 +147,7 @@ function drawGroup(group) {
       ...(group.catch_up_s === undefined ? [] : [fact("Caught up", inTime(group.catch_up_s))]),
       ...(group.advised_members === undefined ? [] : [fact("Members needed", number(group.advised_members))])),
     ...(group.why.length ? [element("ul", { class: "odd" }, ...group.why.map((sentence) => element("li", {}, sentence)))] : []),
+    group.lag_in_time ? element("p", { class: "lag-in-time" }, group.lag_in_time) : "",
     some ? "" : element("p", {}, nothing), box);
   box.append(...drawn);
   for (const f of drawn) f.refresh?.();
