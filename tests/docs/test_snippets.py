@@ -138,3 +138,12 @@ def test_every_link_between_pages_leads_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             if not re.match(r"[a-z]+:", target):
                 assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_every_public_class_and_function_has_an_example_on_the_page_of_python() -> None:
+    """The strategies' classes too; the test above runs them all."""
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    code = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    public = [name for name in dir(apportion) if name != "__version__"]
+    assert {"Plan", "LagAware", "BrokerUniform", "Comparison"} <= set(public)
+    assert [name for name in public if not re.search(rf"\bapportion\.{name}\b", code)] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -101,11 +102,32 @@ def test_the_wheel_carries_the_dump_the_schemas_the_page_and_the_java_sources(bu
     assert not [name for name in names if not name.startswith("apportion")]
 
 
-def test_the_sdist_carries_the_tests_and_the_docs(built: Path) -> None:
+def test_the_sdist_can_be_installed_and_passes_its_own_tests(built: Path, tmp_path: Path) -> None:
+    """What is installed is built from it alone; so are the tests that are run, some hundreds."""
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
-        names = sdist.getnames()
-    for part in ("tests/conftest.py", "docs/index.md", "Makefile", "constraints.txt", "LICENSE"):
-        assert any(name.endswith(part) for name in names), part
+        sdist.extractall(tmp_path, filter="data")
+    (root,) = tmp_path.iterdir()
+    for part in ("tests/conftest.py", "docs/index.md", "Makefile", "constraints.txt", "LICENSE", "BENCHMARKS.md"):
+        assert (root / part).exists(), part
+    site = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", site]
+    installed = run(*pip, next(built.glob("*.tar.gz")))
+    assert installed.returncode == 0, installed.stderr
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    tests = ("tests/model", "tests/test_cases.py", "tests/cli/test_formats.py", "tests/cli/test_schemas.py")
+    where = "import apportion; print(apportion.__file__)"
+    for program in (["-c", where], ["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]):
+        done = subprocess.run(
+            [sys.executable, *program],
+            cwd=root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        assert program[0] != "-c" or done.stdout.startswith(str(site))
 
 
 OUTSIDE = """

@@ -133,13 +133,6 @@ def test_the_same_data_gives_the_same_page() -> None:
     assert first == second
 
 
-def test_two_thousand_groups_stay_under_three_megabytes() -> None:
-    group = read_group(one_group("g", partitions=5, members=2))
-    plans = [apportion.plan(group, name) for name in apportion.known()]
-    text = page.render([group_data(group, plans) for _ in range(2000)], title="t", source="s", at="")
-    assert len(text.encode()) < 3_000_000
-
-
 def test_a_long_history_shows_the_partitions_that_moved_first() -> None:
     owners = [{("t", p): "a" if g == 0 or p % 2 else "b" for p in range(2 * MOST_ROWS)} for g in range(2)]
     group = read_group(one_group("g"))
