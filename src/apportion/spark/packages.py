@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 SPARK: Final = "4.2.0"
-"""The version that the jars below are of."""
+"""The version that the jars below are of; they serve every 4.2."""
 
 _AWS: Final = "2.35.4"
 _AWS_PARTS: Final = (
@@ -36,8 +36,9 @@ class JarSet:
     jars
         Every jar that Spark has not, as ``group:artifact:version``; copied one by one, without what they name in turn.
     packages
-        What a Spark that resolves by itself is told; ``{spark}``, ``{minor}`` and ``{hadoop}`` stand for the versions
-        of the PySpark that is installed and of the Hadoop in it.
+        What a Spark that resolves by itself is told; ``{minor}`` and ``{hadoop}`` stand for the versions of the PySpark
+        that is installed and of the Hadoop in it, ``{spark}`` for ``SPARK`` under a PySpark of the same minor version:
+        not every repository has the connector of each patch.
     """
 
     name: str
@@ -116,8 +117,11 @@ def settings(sets: Iterable[JarSet]) -> dict[str, str]:
 
 
 def _filled(coordinate: str) -> str:
-    spark = _pyspark()
-    return coordinate.format(spark=spark, minor=".".join(spark.split(".")[:2]), hadoop=_hadoop())
+    installed = _pyspark()
+    minor = ".".join(installed.split(".")[:2])
+    return coordinate.format(
+        spark=SPARK if SPARK.startswith(f"{minor}.") else installed, minor=minor, hadoop=_hadoop()
+    )  # fmt: skip
 
 
 def _pyspark() -> str:

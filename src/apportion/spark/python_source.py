@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 
 from apportion.inputs import cluster
 from apportion.inputs.properties import Properties
@@ -19,12 +20,6 @@ from apportion.spark import schemas
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # PySpark 4.1: one batch takes all that there is
-    ReadAllAvailable = ReadLimit = ReadMaxRows = None  # type: ignore[assignment, misc]
-    SupportsTriggerAvailableNow = object  # type: ignore[assignment, misc]
 
 NAME: Final = "apportion_offsets"
 Position = dict[str, int]
@@ -80,7 +75,7 @@ class OffsetsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The last stable offsets, or as far towards them as the limit lets."""
         # A partition without a leader just now stays where it is: forgotten, it would be read anew from its start.
         target = {**(start or {}), **(self.target or self._stable())}
-        if start is None or ReadMaxRows is None or not isinstance(limit, ReadMaxRows):
+        if start is None or not isinstance(limit, ReadMaxRows):
             return target
         return towards(start, target, limit.max_rows)
 

@@ -8,7 +8,7 @@ Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``
 revoked and when it leaves, too), ``work_ms`` (0: how long it works on a record after it has read it; confluent's member
 ignores it), ``poll_ms`` (100), ``pause_ms`` (between polls), ``client`` ("kafka-python", "aiokafka", "confluent"),
 ``plain`` (true: the client's own strategies of those names), ``consumer`` (more of the client's own arguments), ``lag``
-(true: a lag feed), ``admin`` (the feed's arguments).
+(true: a lag feed), ``admin`` (the feed's arguments), ``plans`` (true: ``planned`` tells the ``assignment`` too).
 
 Lines out: ``{"at": seconds, "event": ..., "member": name, ...}`` with the events
 

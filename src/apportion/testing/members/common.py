@@ -135,9 +135,14 @@ def options(config: Config, tell: Teller) -> dict[str, Any]:
         "lag": lag,
         "rack": config.get("rack"),
         "priority": config.get("priority"),
-        "on_plan": lambda rebalance: tell("planned", **rebalance.to_dict()),
+        "on_plan": lambda rebalance: tell("planned", **rebalance.to_dict(), **_shares(config, rebalance)),
         **config.get("settings", {}),
     }
+
+
+def _shares(config: Config, rebalance: Any) -> dict[str, Any]:
+    """What each member is given this round, where the test asks for it."""
+    return {"assignment": rebalance.plan.assignment} if config.get("plans") and rebalance.plan is not None else {}
 
 
 def strategies(config: Config, tell: Teller, adapter: str, plain: Iterable[Any]) -> list[Any]:
