@@ -1,6 +1,6 @@
 # Bare `make` explains every target.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test check broker record bench chaos thorough mutants faults docs wheel clean
+.PHONY: help setup jars demo test lowest newest check broker record bench chaos thorough mutants faults docs wheel clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -27,6 +27,15 @@ demo: $(STAMP) ## a recorded real cluster: every group, its lag, its rebalances,
 
 test: setup check ## every check and every test, with a real broker and real Spark
 	@$(PY) -m pytest -n 2 --dist loadfile  # brokers are mostly waited for: two at a time
+
+PYTHON ?= python3
+QUICK ?=
+
+lowest: setup ## the tests with the lowest version of everything that the ranges allow: PYTHON=python3.12 QUICK=--quick
+	@$(PY) -m tools.ranges lowest --python $(PYTHON) $(QUICK)
+
+newest: setup ## the same with the newest versions that there are today
+	@$(PY) -m tools.ranges newest --python $(PYTHON) $(QUICK)
 
 check: $(STAMP) ## format, lint, types and the stairs
 	@$(VENV)/bin/ruff format --check .

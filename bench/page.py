@@ -78,7 +78,7 @@ def page(rows: Sequence[Row], extras: Mapping[str, Sequence[Mapping[str, Any]]],
     lines = ["# Benchmarks", "", *_opening(repeat), "", "## The leader's call, from bytes to bytes", "", LEADER, ""]
     lines += [*_leader(rows), "", "## Kafka's own matrix: names in, names out", "", NAMES, "", *_matrix(rows)]
     for name, found in extras.items():
-        lines += ["", f"## {SECTIONS[name]}", "", TEXTS[name], "", *_table(found)]
+        lines += ["", f"## {SECTIONS[name]}", "", TEXTS[name], "", *_table(found), *_missed_rows(found)]
     return "\n".join([*lines, ""])
 
 
@@ -115,14 +115,17 @@ def _leader_summary(rows: Sequence[Row]) -> list[str]:
     """Who was ahead of whom in how many cells."""
     lines = []
     for client in next((row.leader for row in rows), {}):
+        # First calls are compared with first calls, warm ones with warm ones.
         against = {
-            "Java's first call": [(row, row.told["Java with bytes"].first) for row in rows],
-            "Java warm": [(row, row.told["Java with bytes"].warm) for row in rows],
-            "franz-go": [(row, _whole(row.told["franz-go"])) for row in rows],
+            "Java's first call, by its own first": [(row, 0, row.told["Java with bytes"].first) for row in rows],
+            "Java warm": [(row, 1, row.told["Java with bytes"].warm) for row in rows],
+            "franz-go": [(row, 1, _whole(row.told["franz-go"])) for row in rows],
         }
         for name, pairs in against.items():
-            known = [(row, other) for row, other in pairs if other is not None]
-            behind = [row.cell.name for row, other in known if row.leader[client][1] > other]
+            known = [
+                (row.cell.name, row.leader[client][call], other) for row, call, other in pairs if other is not None
+            ]
+            behind = [cell for cell, ours, other in known if ours > other]
             where = f"; behind on {', '.join(behind)}" if behind else ""
             ahead = f"{len(known) - len(behind)} of {len(known)}"
             lines.append(f"- {client} with apportion is ahead of {name} on {ahead}{where}.")
@@ -176,7 +179,6 @@ def _wired(told: Told) -> float | None:
 def _summary(rows: Sequence[Row]) -> list[str]:
     """Who was ahead of whom in how many cells, and which cells are slow, by name."""
     against = {
-        "Java's first call": [(row, row.told["Java"].first) for row in rows],
         "Java warm": [(row, row.told["Java"].warm) for row in rows],
         "franz-go with reading bytes": [(row, _wired(row.told["franz-go"])) for row in rows],
         "franz-go without": [(row, row.told["franz-go"].warm) for row in rows],
@@ -188,11 +190,16 @@ def _summary(rows: Sequence[Row]) -> list[str]:
         behind = [row.cell.name for row, other in known if row.cpu > other]
         where = f"; behind on {', '.join(behind)}" if behind else ""
         lines.append(f"- Ahead of {name} on {len(known) - len(behind)} of {len(known)} cells{where}.")
-    slow = [row.cell.name for row in rows if row.cell.goal_ms and row.cpu > 1.5 * row.cell.goal_ms]
-    lines.append(f"- Above 1.5 times the goal: {', '.join(slow) or 'none'}.")
+    lines.append(_missed([(row.cell.name, row.cpu, row.cell.goal_ms) for row in rows if row.cell.goal_ms]))
     worse = [row.cell.name for row in rows if row.quality["apportion"] > min(row.quality.values())]
     lines.append(f"- Another's plan is better (balance, then racks, then moves): {', '.join(worse) or 'nowhere'}.")
     return lines
+
+
+def _missed(aims: Sequence[tuple[str, float, float]]) -> str:
+    """How many goals are missed, each with what was measured as a share of it; aims are name, measured, goal."""
+    missed = [f"{name} ({measured / goal:.2f})" for name, measured, goal in aims if measured > goal]
+    return f"- Goals missed: {len(missed)} of {len(aims)}{': ' + ', '.join(missed) if missed else ''}."
 
 
 def _pair(first: float | None, second: float | None, why: str) -> str:
@@ -207,6 +214,15 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     heads = list(dict.fromkeys(name for row in rows for name in row))
     lines = ["| " + " | ".join(name.replace("_", " ") for name in heads) + " |", "|---" * len(heads) + "|"]
     return [*lines, *("| " + " | ".join(_text(row.get(name, "")) for name in heads) + " |" for row in rows)]
+
+
+def _missed_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The same for a table whose last column is the goal of one before it, in the same unit; else nothing."""
+    for measured, goal in (("us", "goal_us"), ("wall_ms", "goal_ms")):
+        aims = [(str(next(iter(row.values()))), row[measured], row[goal]) for row in rows if goal in row]
+        if aims:
+            return ["", _missed(aims)]
+    return []
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,6 @@ with ``--quick`` the ones of QUICK: a few minutes. The last line says the versio
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SHIPPED = tuple(name for name in PROJECT["optional-dependencies"] if name not in ("all", "dev"))
+UV = (sys.executable, "-m", "uv")
 FROM_SOURCE = ("pyspark",)
 """Packages of which there is no wheel."""
 
@@ -29,14 +29,12 @@ NO_TESTS = ("import-linter", "mutmut", "ruff")
 """Tools that no test calls; two of them narrow the range of rich."""
 
 QUICK = (
-    "tests/model", "tests/tables", "tests/inputs", "tests/report/test_notebook.py", "tests/cli/test_formats.py",
-    "tests/cli/test_process.py", "tests/solvers", "tests/assignors/test_contract.py", "tests/assignors/test_sticky.py",
-    "tests/clients/test_adapter.py", "tests/clients/test_joined_group.py", "tests/clients/test_confluent.py",
-    "tests/clients/test_strategies_live.py", "tests/serve/test_metrics.py", "tests/serve/test_on_a_broker.py",
-    "tests/serve/test_hostile.py", "tests/spark/test_job.py", "tests/spark/test_batches.py",
-    "tests/spark/test_sinks.py", "tests/spark/test_rows.py",
+    "tests/model", "tests/tables", "tests/test_cases.py", "tests/inputs", "tests/report/test_notebook.py",
+    "tests/cli/test_formats.py", "tests/clients/test_adapter.py", "tests/clients/test_joined_group.py",
+    "tests/clients/test_confluent.py", "tests/serve/test_metrics.py", "tests/serve/test_on_a_broker.py",
+    "tests/spark/test_gold_demo.py", "tests/spark/test_location.py",
 )  # fmt: skip
-"""One test file or more for each thing that a library is asked for, with a broker and with Spark."""
+"""A test file or more for each thing that a library is asked for, some with a broker and with Spark."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,8 +46,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="a few test files alone")
     chosen = parser.parse_args(own.split())
     python = environment(chosen.end, chosen.python)
-    if Path("/proc/self").exists() and not os.environ.get("APPORTION_JARS"):
-        run(str(python), "-m", "apportion.testing.jars")
     tests = [*QUICK] if chosen.quick else []
     command = [str(python), "-m", "pytest", "-p", "no:cacheprovider", "-q", *tests, *extra.split()]
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
@@ -62,16 +58,16 @@ def environment(end: str, python: str) -> Path:
     asked = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     minor = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
     folder = ROOT / "build" / "ranges" / f"{end}-{minor}"
-    run("uv", "venv", "--quiet", "--clear", "--python", python, str(folder))
+    run(*UV, "venv", "--quiet", "--clear", "--python", python, str(folder))
     inside = folder / "bin" / "python"
     pins = folder / "pins.txt"
     resolution = "lowest-direct" if end == "lowest" else "highest"
     extras = [word for name in SHIPPED for word in ("--extra", name)]
     wheels = [word for name in named() if name not in FROM_SOURCE for word in ("--only-binary", name)]
-    run("uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--resolution", resolution, *extras, *wheels,
+    run(*UV, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--resolution", resolution, *extras, *wheels,
         "--python", str(inside), "-o", str(pins), "pyproject.toml")  # fmt: skip
     for_tests = [one for one in PROJECT["optional-dependencies"]["dev"] if key(one) not in NO_TESTS]
-    run("uv", "pip", "install", "--quiet", "--python", str(inside), "--constraint", str(pins), "--constraint",
+    run(*UV, "pip", "install", "--quiet", "--python", str(inside), "--constraint", str(pins), "--constraint",
         str(tools_pinned(folder, pins)), "--editable", f".[{','.join(SHIPPED)}]", *for_tests)  # fmt: skip
     return inside
 

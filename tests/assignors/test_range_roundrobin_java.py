@@ -1,4 +1,4 @@
-"""Range and round robin give what Kafka's own assignors give, member by member, on ten thousand random groups."""
+"""Range and round robin give what Kafka's own assignors give, member by member, on five thousand random groups each."""
 
 from __future__ import annotations
 

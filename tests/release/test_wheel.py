@@ -71,7 +71,6 @@ EXTRAS = [
     ("kafka-python", "from apportion.clients.kafka_python import assignor; assignor('sticky')"),
     ("aiokafka", "from apportion.clients.aio_kafka import assignor; assignor('sticky')"),
     ("confluent", "from apportion.clients.confluent import GroupConsumer"),
-    ("report", "from apportion.report import page"),
     ("serve", "from apportion.serve import server, app; server.read_listen(':0')"),
     ("otlp", "from apportion.serve import otlp; from opentelemetry.sdk.metrics import MeterProvider"),
 ]
