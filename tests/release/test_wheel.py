@@ -109,8 +109,8 @@ def test_the_sdist_can_be_installed_and_passes_its_own_tests(built: Path, tmp_pa
     for part in ("tests/conftest.py", "docs/index.md", "Makefile", "constraints.txt", "LICENSE", "BENCHMARKS.md"):
         assert (root / part).exists(), part
     site = tmp_path / "site"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", site]
-    installed = run(*pip, next(built.glob("*.tar.gz")))
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
+    installed = run(*pip, site, next(built.glob("*.tar.gz")))
     assert installed.returncode == 0, installed.stderr
     environment = {**os.environ, "PYTHONPATH": str(site)}
     tests = ("tests/model", "tests/test_cases.py", "tests/cli/test_formats.py", "tests/cli/test_schemas.py")
