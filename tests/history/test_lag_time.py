@@ -54,6 +54,8 @@ def test_the_bounds_hold_the_true_age_whatever_the_log_did_between_samples(
 
 def test_an_end_that_went_back_is_another_log() -> None:
     assert age([(0, 500), (1000, 10), (2000, 20)], 15, 3000).seconds == 1.5
+    older = age([(0, 0), (1000, 500), (2000, 10), (3000, 20)], 5, 4000)
+    assert (older.seconds, older.at_least, older.at_most) == (None, 2, None)
 
 
 def test_a_growing_lag_has_no_end_and_no_negative_time() -> None:
@@ -66,6 +68,11 @@ def test_a_growing_lag_has_no_end_and_no_negative_time() -> None:
     assert (stands.in_words, stands.catch_up_s) == ("standing", inf)
     assert lag_time(Series([(0, 5)], [(0, 5)]), 10).in_words == "caught up"
     assert lag_time(Series([(0, 9)], [(0, 5)]), 10).in_words == "unknown"
+
+
+def test_without_a_commit_or_an_end_no_lag_is_told() -> None:
+    for series in (Series([(0, 5), (10, 9)]), Series((), [(0, 5), (10, 9)]), Series()):
+        assert (lag_time(series, 20).lag, lag_time(series, 20).in_words) == (None, "unknown")
 
 
 def test_who_is_a_few_seconds_behind_keeps_up_whatever_the_rates_say() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from apportion.history.fold import Present
+from apportion.history.fold import Present, fold, of_other_kind
 from apportion.history.records import GenerationMember, GroupRecord
+from apportion.history.replay_totals import totals_of
 from apportion.history.rows import events
 from apportion.history.share_groups import ShareRecords
+from apportion.history.steps import steps
 from apportion.history.stored import group_json_of, present_of
 from apportion.wire.coordinator import EpochRecord, GroupGeneration, Member
+
+from .made import classic, epoch, joined, member
 
 MEMBER: dict[str, Any] = {
     "member_id": "m-1", "instance_id": "i", "client_id": "c", "host": "/h", "rebalance_timeout_ms": 7,
@@ -130,3 +134,31 @@ def test_members_of_a_share_group_share_by_the_topics_names_where_they_are_known
         GenerationMember("m", ("t", "u"), {}, None, "c", "/h", "r", roles=shared),
         GenerationMember("n", (), {}, None, None, None, None, roles={"shared": {}, "target": {}}),
     )
+
+
+def test_totals_of_a_replay_are_kept_by_the_offset_of_each_record() -> None:
+    walked = {
+        "total": {"moves": 3, "moves_then": 5},
+        "generations": [
+            {"source_offset": 7, "moves": 1, "moves_then": 2},
+            {"source_offset": 9, "moves": 2, "moves_then": 3},
+        ],
+    }
+    assert totals_of(walked) == {"moves": 3, "moves_then": 5, "by_offset": {7: 1, 9: 2}, "then": {7: 2, 9: 3}}
+
+
+def test_where_members_are_is_kept_in_each_kind_of_group() -> None:
+    seen = fold([
+        epoch(1, 3, {"epoch": 1}), epoch(2, 5, joined(rackId="r"), "m"), epoch(3, 5, joined(rackId=""), "n"),
+    ]).present  # fmt: skip
+    assert [(seat.member_id, seat.rack, seat.host, seat.client_id) for seat in seen.members] == [
+        ("m", "r", "/10.0.0.1", "client"), ("n", None, "/10.0.0.1", "client"),
+    ]  # fmt: skip
+    generations = fold([classic(1, 1, member("a", {"t": [0]}))]).generations
+    (first,) = steps("g", generations, None)
+    assert (first.group.hosts, first.group.client_ids) == (("/10.0.0.1",), ("client",))
+
+
+def test_a_group_whose_records_were_not_read_is_no_plan_s_business() -> None:
+    assert of_other_kind("share", 4, 2) == Present("share", "Stable", None, 4, (), False)
+    assert of_other_kind("streams", None, 0) == Present("streams", "Empty", None, None, (), False)

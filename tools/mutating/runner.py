@@ -105,7 +105,7 @@ class Loop:
             wall = time.monotonic()
             if tracer:
                 tracer.switch_context(item.nodeid)
-            signal.setitimer(signal.ITIMER_PROF, 3 * self.request["test_seconds"])
+            signal.setitimer(signal.ITIMER_PROF, 1.5 * self.request["test_seconds"])
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             signal.setitimer(signal.ITIMER_PROF, 0)
             seconds[item.nodeid] = max(_spent() - begun, (time.monotonic() - wall) / 4)
