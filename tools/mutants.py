@@ -153,7 +153,8 @@ def run(name: str, seed: int, most: int, word: str, earlier: Mapping[str, Any] |
     alive = [mutants[n] for n in usable if state[n] in ("survived", "no test")]
     known = reasons.read(REASONS)
     survivors = [survivor(mutant, known) for mutant in sorted(alive, key=lambda each: (each.file, each.line))]
-    tries = earlier["mutants"] if earlier else len(usable)
+    # A survivor whose line is no longer there is no mutant any more, and nobody has killed it.
+    tries = earlier["mutants"] - (len(earlier["survivors"]) - len(usable)) if earlier else len(usable)
     return {
         "at": datetime.now(UTC).strftime("%Y-%m-%d"),
         "seed": earlier["seed"] if earlier else seed,
