@@ -191,6 +191,7 @@ def test_without_ortools_and_with_it_for_every_network_plans_are_best(
     else:
         pytest.importorskip("ortools", reason="OR-tools is not installed")
         monkeypatch.setattr(network, "OWN_ARCS_MAX", -1)
+        monkeypatch.setattr(network, "OWN_SEARCHES", 1)
     for seed in range(solver == "none", GROUPS, 4):
         raw, order = some(seed)
         made = plan(raw, order)

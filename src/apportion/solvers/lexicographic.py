@@ -109,6 +109,12 @@ def _keep(problem: Problem, bounds: OptimalFace) -> Ints:
     claims = np.flatnonzero((problem.claim != NOBODY) & (problem.row >= 0))
     if bounds.eligible.size > 1:
         claims = claims[bounds.eligible[problem.row[claims], column[problem.claim[claims]]]]
+    owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
+    if not len(claims):
+        return owner
+    owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
+    if not len(claims):
+        return owner
     member, row = problem.claim[claims], problem.row[claims]
     own = np.bincount(member, minlength=len(column))
     supply = _supply(problem)
@@ -123,7 +129,6 @@ def _keep(problem: Problem, bounds: OptimalFace) -> Ints:
     stays = first_ones(member, cap, order)
     if not _fits(supply, row[stays], member[stays], bounds) or (bounds.cost is not None and not stays.all()):
         stays = _keep_by_flow(problem, bounds, claims, order)
-    owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     owner[claims[stays]] = member[stays]
     return owner
 
@@ -283,8 +288,9 @@ def _fewest(supply: Ints, low: Ints, high: Ints, eligible: Bools, miss: Bools) -
     first = np.concatenate([miss[i, j], np.zeros(columns)]).astype(np.int64)
     begin = np.where(np.arange(sink + 1) < rows, FAR, 0)  # paths begin in columns and the sink, so prices are unique
     cost = Cost(first, np.zeros_like(first))
-    network.minimize(cost, begin)
     potential = network.minimize(cost, begin)
+    if (network.flow[: len(i)] != table[i, j]).any():
+        potential = network.minimize(cost, begin)
     table[i, j] = network.flow[: len(i)]
     return table, potential[sink] - potential[rows:sink]
 

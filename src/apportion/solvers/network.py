@@ -38,7 +38,8 @@ WIDE = 1 << 62
 """Sums of costs that may pass this are made of Python's integers."""
 NO_ARC = -1
 OWN_ARCS_MAX = 2_000
-"""From so many arcs with plain prices on OR-tools is faster than cycles of our own, its import included."""
+"""From so many arcs with plain prices on OR-tools is faster, if a few searches for cycles were not enough."""
+OWN_SEARCHES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,18 +85,17 @@ class Network:
         """
         cost = self._exact(cost)
         distance = np.zeros(self.nodes, dtype=cost.first.dtype) if potential is None else potential
-        if (
-            len(self.tail) > OWN_ARCS_MAX
-            and not cost.slope.any()
-            and cost.first.any()
-            and min_cost_flow.solver() is not None
-        ):
-            self.flow = self.low + self._by_ortools(cost.first)
+        searches = 0
         while True:
             tail, head, price, arc = self._residual(cost)
             distance, cycles = shortest_distances(tail, head, price, distance)
             if not cycles:
                 return distance
+            searches += 1
+            large = searches == OWN_SEARCHES and len(self.tail) > OWN_ARCS_MAX and not cost.slope.any()
+            if large and min_cost_flow.solver() is not None:
+                self.flow = self.low + self._by_ortools(cost.first)
+                continue
             for cycle in cycles:
                 self._cancel(arc[cycle], self.tail[arc[cycle]] == tail[cycle], cost)
 
