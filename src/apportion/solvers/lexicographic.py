@@ -112,9 +112,6 @@ def _keep(problem: Problem, bounds: OptimalFace) -> Ints:
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     if not len(claims):
         return owner
-    owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
-    if not len(claims):
-        return owner
     member, row = problem.claim[claims], problem.row[claims]
     own = np.bincount(member, minlength=len(column))
     supply = _supply(problem)

@@ -62,12 +62,11 @@ def _plan(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     alone = equal and len(group.subscriptions) == 1 and "racks" not in order and order[:1] == ("balance",)
     if alone and ("moves" not in order or not len(group.claims.member)):
         return _one_deal(group), proof
-    if equal and "spread" not in order:
+    small = alone and group.P <= LISTS_MAX_PARTITIONS
+    # Lists of claims are made for small groups alone: for large ones they take as long as the whole plan.
+    if equal and "spread" not in order and (small or group.P * group.M <= LISTS_MAX_CELLS):
         claims = _claims_told(group) if "moves" in order else (None, None)
-        if alone and group.P <= LISTS_MAX_PARTITIONS:
-            return plan_uniform(group, *claims), proof
-        if group.P * group.M <= LISTS_MAX_CELLS:
-            return plan_by_paths(group, order, *claims), proof
+        return plan_uniform(group, *claims) if small else plan_by_paths(group, order, *claims), proof
     if len(group.subscriptions) * group.T > CELLS:
         return plan_by_topic(group, units(group.capacity), order)
     return _with_spread(group, order) if "spread" in order else _solve(group, order)
