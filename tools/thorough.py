@@ -32,6 +32,7 @@ SIZES = {
     "20,000 random groups under every order of four goals": ("tests/assignors/test_four_goals.py",),
     "10,000 groups through Kafka's own client assignors": ("tests/assignors/test_against_java.py",),
     "10,000 groups of each kind through Kafka's own group coordinator": ("tests/assignors/test_broker_java.py",),
+    "10,000 streams groups through Kafka's own task assignor": ("tests/tasks/test_broker_sticky_java.py",),
     "3,000 random topologies whose members want different topics": ("tests/tasks/test_subscriptions.py",),
     "120,000 records of share and streams groups, good and mangled, judged by Kafka's own classes": (
         "tests/wire/test_share_streams.py",

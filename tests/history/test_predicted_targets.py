@@ -6,10 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import apportion
 from apportion.history.group_history import GroupHistories
 from apportion.history.predicted_targets import Score, score
+from apportion.history.records import CONSUMER
+from apportion.history.steps import Step, follow, steps, without_past
 from apportion.inputs.load_history import load_histories
+from apportion.planning import plan
 from apportion.server_side.timeline import Timeline
 from apportion.wire.coordinator import EpochRecord
 
@@ -56,3 +61,24 @@ def test_a_table_of_members_is_walked_slot_by_slot_and_each_slot_backwards() -> 
     table.remove("BBAa")
     assert "BBAa" not in table
     assert len(table.members()) == 43
+
+
+def test_what_a_group_json_tells_is_enough_for_the_recorded_cluster_too() -> None:
+    """From ids and previous targets alone, as ``plan`` has them: all but the target that the upgrade itself wrote."""
+    histories = load_histories(DEMO)
+    right: dict[str, list[bool]] = {}
+    for name in scores(histories):
+        group = histories.groups[name]
+        generations = [one for one in group.folded.generations if one.kind == CONSUMER]
+        earlier: Step | None = None
+        for now in steps(name, generations, histories.world.topics, histories.world.ids):
+            past = without_past(now) if earlier is None else follow(earlier, earlier.group.owner, now)
+            planned = plan(past, f"broker-{now.generation.protocol}")
+            right.setdefault(name, []).append(bool(np.array_equal(planned.owner, now.group.owner)))
+            earlier = now
+    assert right == {
+        "gone-kip848": [True],
+        "profiles-kip848": [True] * 5,
+        "routes-kip848-regex": [True] * 2,
+        "upgraded-live": [False, True],  # the first is the classic assignment as it stood
+    }
