@@ -126,6 +126,14 @@ def test_programs_get_a_row_a_group(run: Runner, form: str) -> None:
         assert out.splitlines()[0].startswith("group,protocol,assignor,upgradable")
 
 
+def test_the_report_has_the_section_where_it_is_wanted(run: Runner, tmp_path: Path) -> None:
+    page = run("report", str(dump()), "--group", "ads-range", "--group", "stock-static", "--switch", "-o", "-").out
+    assert page.replace(" ", "").count('"switch":{"online":') == 2
+    assert '"switch":{"online":' not in run("report", str(dump()), "--group", "ads-range", "-o", "-").out
+    (tmp_path / "g.json").write_text(json.dumps(even_group(2)))
+    assert '"switch":{"online":' in run("report", str(tmp_path / "g.json"), "--switch", "-o", "-").out
+
+
 def test_the_page_carries_both_pictures_data(run: Runner) -> None:
     page = run("switch", str(dump()), "--group", "ads-range", "-o", "html").out
     assert '"switch":' in page.replace(" ", "")

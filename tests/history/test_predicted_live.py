@@ -52,7 +52,7 @@ def shares(partitions: int, members: int) -> list[int]:
 
 @pytest.mark.broker
 def test_a_living_groups_targets_are_all_predicted_from_its_log(broker: Broker) -> None:
-    topics, group = [new_name("t") for _ in range(10)], new_name("predicted")
+    topics, group = [new_name("one-of-ten") for _ in range(10)], new_name("predicted")
     for topic in topics:
         broker.create_topic(topic, 12)
     with connect(broker.bootstrap) as cluster:

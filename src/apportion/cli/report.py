@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from apportion.cli import source
 from apportion.cli.output import emit, tell
 from apportion.cli.parser import PICTURES, Parser, Usage
 from apportion.errors import BadInput
 from apportion.wording import count
+
+if TYPE_CHECKING:
+    from apportion.inputs.described_group import Observed
 
 DETAILS = (
     "INPUT is anything that describe reads. From a dump or the pipeline's tables the page has the history too: who\n"
@@ -28,6 +31,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="INPUT", nargs="?", help="the groups; - is standard input")
     source.add_group_choice(parser)
     parser.add_argument("--all-groups", action="store_true", help="every group of the live cluster")
+    parser.add_argument(
+        "--switch", action="store_true", help="also what a move to the broker's protocol would do to each group"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", default="apportion.html", help="default: apportion.html")
     parser.add_argument("--title", metavar="TEXT", help="the page's title")
 
@@ -57,14 +63,28 @@ def _groups(args: argparse.Namespace, folder: str | None) -> list[dict[str, Any]
 
     if folder is not None:
         source.choose(args)
-        return of_folder(folder, args.groups)
-    return [pages.of_observed(observed) for observed in source.many(args)]
+        return of_folder(folder, args.groups, args.switch)
+    many = source.many(args)
+    return [_switched(observed) if args.switch else pages.of_observed(observed) for observed in many]
 
 
-def of_folder(path: str, names: list[str]) -> list[dict[str, Any]]:
-    """The groups of a dump or of tables, with their histories."""
+def _switched(observed: Observed) -> dict[str, Any]:
+    """A group as it stands, and what a switch would do, where it is one of consumers with members."""
+    from apportion.history.switching import GroupFacts, switch
+    from apportion.model.build import build
+    from apportion.report import pages
+
+    if not observed.raw["members"] or observed.kind not in (None, "classic", "consumer"):
+        return pages.of_observed(observed)
+    facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
+    return pages.with_switch(observed, switch(build(observed.raw), facts))
+
+
+def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[str, Any]]:
+    """The groups of a dump or of tables, with their histories; and with what a switch would do, if that is wanted."""
     from apportion.history.lag_time import WINDOW_S
     from apportion.history.measured import group_time
+    from apportion.history.switching import concerns, facts_of, scored, switch
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
     from apportion.inputs.series import FolderSeries
@@ -76,11 +96,15 @@ def of_folder(path: str, names: list[str]) -> list[dict[str, Any]]:
     if not chosen:
         raise BadInput(path, "no group", "records of at least one group")
     over_time = FolderSeries(path, {group.name for group in chosen}, WINDOW_S)
+    score = scored(memory) if switched else None
     shown = []
     for group in chosen:
         seen, times = observed(group), None
         if over_time.known:
             arrays = build(seen.raw)
             times = group_time(arrays, over_time.of(arrays), WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
-        shown.append(pages.of_remembered(group, seen, times))
+        drawn = pages.of_remembered(group, seen, times)
+        if switched and concerns(group):
+            drawn |= pages.switch_data(switch(build(group.raw), facts_of(group), group, score))
+        shown.append(drawn)
     return shown

@@ -101,7 +101,7 @@ def _live_score(args: argparse.Namespace, groups: list[Observed]) -> Score | Non
 
 def _of_folder(path: str, names: list[str]) -> list[Looked]:
     """Groups with their histories, and with the score on all of the cluster's."""
-    from apportion.history.switching import facts_of, scored, switch
+    from apportion.history.switching import concerns, facts_of, scored, switch
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
     from apportion.model.build import build
@@ -111,8 +111,7 @@ def _of_folder(path: str, names: list[str]) -> list[Looked]:
     score = scored(histories)
     looked: list[Looked] = []
     for group in chosen:
-        present = group.present
-        if present and present.type in ("classic", "consumer") and present.members and present.readable:
+        if concerns(group):
             arrays = build(group.raw)
             if names:  # of each named group all commits are read once more
                 arrays = with_rates(path, arrays)

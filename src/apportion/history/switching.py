@@ -147,6 +147,12 @@ def switch(group: Group, facts: GroupFacts, past: GroupHistory | None = None, sc
     return replace(seen, advice=switch_advice.advice(seen))
 
 
+def concerns(past: GroupHistory) -> bool:
+    """Whether a recorded group is one of consumers, with members whose subscriptions can be read."""
+    present = past.present
+    return bool(present and present.type in ("classic", CONSUMER) and present.members and present.readable)
+
+
 def facts_of(past: GroupHistory) -> GroupFacts:
     """What a recorded group tells beside its members."""
     present = past.present

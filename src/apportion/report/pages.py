@@ -62,14 +62,20 @@ def of_replay(remembered: GroupHistory, observed: Observed, walked: Mapping[str,
 def with_switch(observed: Observed, switch: Switch, past: GroupHistory | None = None) -> dict[str, Any]:
     """One group with what a switch to the new protocol does to it."""
     drawn = of_observed(observed) if past is None else of_remembered(past, observed)
-    switched = {
-        "online": switch.online.owner.tolist(),
-        "fresh": switch.fresh.owner.tolist(),
-        "advice": list(switch.advice),
-        "traps": list(switch.traps),
-        "history": None if switch.history is None else dict(switch.history),
+    return drawn | switch_data(switch)
+
+
+def switch_data(switch: Switch) -> dict[str, Any]:
+    """What a switch to the new protocol does to a group, as one more field of its data."""
+    return {
+        "switch": {
+            "online": switch.online.owner.tolist(),
+            "fresh": switch.fresh.owner.tolist(),
+            "advice": list(switch.advice),
+            "traps": list(switch.traps),
+            "history": None if switch.history is None else dict(switch.history),
+        }
     }
-    return {**drawn, "switch": switched}
 
 
 def of_group(group: Group, observed: Observed, past: Past, names: Mapping[str, str] | None = None) -> dict[str, Any]:
