@@ -393,7 +393,7 @@ def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_a_capture_into_an_object_store_that_is_killed_goes_on_where_it_was(
     kafka: Broker, spark: Any, tmp_path: Path
 ) -> None:
@@ -423,7 +423,7 @@ def test_a_capture_into_an_object_store_that_is_killed_goes_on_where_it_was(
             child.kill()
             child.wait()
             child.stdout.close()
-        job.capture(kafka.bootstrap, place, source="connector", rows_a_batch=40, spark=spark)
+        job.capture(kafka.bootstrap, place, source="connector", rows_a_batch=100, spark=spark)
         commit(kafka, "further", 5)
         last = job.capture(kafka.bootstrap, place, spark=spark)
         job.capture(kafka.bootstrap, tmp_path / "calm", source="python", spark=spark)

@@ -212,13 +212,15 @@ def test_a_driver_that_is_killed_at_any_stage_leaves_whole_tables_and_the_next_b
     before = published(here, s3, place)
     assert before != expected
     child = start(BUILD, s3.environment, "s3a://lake/dump", f"s3a://lake/{place}")
-    left = []
-    for number in range(len(schemas.TABLES)):
-        line = lines_until(child, "making ")[-1]
-        time.sleep(random.Random(number).uniform(0, 1))
+    left: list[str] = []
+    while len(left) < len(schemas.TABLES):
+        stage = lines_until(child, "making ")[-1].removeprefix("making ")
+        if stage not in schemas.TABLES:
+            continue
+        time.sleep(random.Random(stage).uniform(0, 1))
         os.killpg(child.pid, signal.SIGSTOP)
         time.sleep(0.5)  # the server ends what it was sent
-        left.append(copied(s3, place, f"killed-{line.split()[1].replace('/', '-')}"))
+        left.append(copied(s3, place, f"killed-{stage.replace('/', '-')}"))
         os.killpg(child.pid, signal.SIGCONT)
     os.killpg(child.pid, signal.SIGKILL)
     processes.end(child)

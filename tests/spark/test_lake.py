@@ -11,7 +11,7 @@ from tests.spark import made
 from tests.spark.conftest import rows_of
 
 from apportion.errors import BadInput, Unavailable
-from apportion.spark import job, lake, lock, packages, schemas, shelves
+from apportion.spark import job, lake, lock, packages, schemas, shelves, sources
 from apportion.spark.location import locate
 from apportion.testing.s3 import S3Server
 
@@ -121,6 +121,18 @@ def test_the_lock_of_an_object_store_is_made_by_one_alone(spark: Any, s3: S3Serv
     assert other.read("a") is None
     with lock.held(one, "s3a://lake/locks"), pytest.raises(Unavailable, match="another build"):
         lock._acquire(other, "s3a://lake/locks", 60, lambda line: None)
+
+
+def test_a_task_that_reads_a_dump_first_can_write_to_the_store_afterwards(
+    spark: Any, s3: S3Server, tmp_path: Path
+) -> None:
+    """The driver of a store is made once a process, with the settings of who comes first: on executors often a read."""
+    s3.upload(made.write_dump(tmp_path / "dump", RECORDS), "read-first")
+    source = sources.open_dump(spark, locate("s3a://lake/read-first"))
+    spark._jvm.org.apache.hadoop.fs.FileSystem.closeAll()
+    rows = source.records.collect()
+    spark.createDataFrame(rows, source.records.schema).write.parquet("s3a://lake/written")
+    assert spark.read.parquet("s3a://lake/written").count() == len(rows) == len(RECORDS)
 
 
 def test_changes_of_a_table_on_s3_are_one_commit_each(spark: Any, s3: S3Server, monkeypatch: Any) -> None:
