@@ -160,7 +160,7 @@ def _same_partitions(one: Group, other: Group) -> bool:
     )
 
 
-ROWS_AT_ONCE: Final = 10_000
+ROWS_AT_ONCE: Final = 2_500
 """Partitions whose samples are laid side by side at one time: some megabytes."""
 
 
