@@ -8,7 +8,7 @@ from typing import Any
 from apportion.arrays import NOBODY, Ints
 from apportion.errors import BadInput
 from apportion.model.group import Group
-from apportion.model.measures import lag_held, measure
+from apportion.model.measures import lag_held, loads, measure
 from apportion.model.plan import Plan
 from apportion.model.plan_json import SavedPlan
 
@@ -33,6 +33,9 @@ def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
         share = int(lag_held(group, owner).max()) / total if total > 0 else 0.0
     unowned = int((group.wanted & (owner == NOBODY)).sum())
     facts = {**_of_measures(m), "max-lag-share": share, "max-unowned": unowned}
+    if group.has_capacities:
+        relative = loads(owner, group.M) / group.capacity  # unequal loads are what capacities ask for
+        facts["max-skew"] = float(relative.max() - relative.min())
     if group.racks is None or not group.racks.known:
         facts["max-cross-rack"] = None  # where no rack is known nobody can tell that none is crossed
     return facts
@@ -50,6 +53,8 @@ def _of_measures(m: Mapping[str, int]) -> dict[str, Any]:
 def facts_of_saved(saved: SavedPlan) -> dict[str, Any]:
     """The figures of a saved plan; a limit on what it does not tell is an error when it is asked for."""
     facts = {**_of_measures(saved.measures), "require-proof": _unproved(saved.proof)}
+    if "load_cost" in saved.measures:
+        facts["max-skew"] = None  # a plan does not tell the capacities that its loads are to be held against
     if "racks" not in saved.proof and not saved.measures["rack_misses"]:
         facts["max-cross-rack"] = None  # no misses where racks are unknown means nothing
     return facts
@@ -69,7 +74,7 @@ def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
             raise BadInput(
                 f"--{policy}",
                 "an input that does not tell it",
-                "a group that tells it: lag, or racks",
+                "a group that tells it: lag, racks, or capacities",
             )
         if policy == "require-proof":
             if fact:

@@ -70,7 +70,7 @@ def test_what_nobody_can_tell_is_an_error_and_not_a_pass() -> None:
     bare = read_group({"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}}})
     facts = facts_of_owners(bare)
     for policy in ("max-lag", "max-lag-share", "max-cross-rack"):
-        with pytest.raises(BadInput, match=f"--{policy}.*does not tell it.*lag, or racks"):
+        with pytest.raises(BadInput, match=f"--{policy}.*does not tell it.*lag, racks, or capacities"):
             breaches({policy: 1}, facts)
 
 
@@ -102,3 +102,24 @@ def test_a_saved_plan_is_judged_by_what_it_tells(racks: dict[str, str]) -> None:
     crossed = replace(saved, measures={**saved.measures, "rack_misses": 1}, proof={"balance": "heuristic"})
     assert facts_of_saved(crossed)["max-cross-rack"] == 1
     assert facts_of_saved(crossed)["require-proof"] == ["balance heuristic"]
+
+
+def test_where_members_have_capacities_loads_are_held_against_them() -> None:
+    """A member of four times the capacity may have four times as much; a saved plan does not tell the capacities."""
+    raw: dict[str, Any] = {
+        "topics": {"t": 10},
+        "members": {"a": {"topics": ["t"], "capacity": 4}, "b": {"topics": ["t"]}},
+    }
+    even = apportion.plan(raw, "sticky")
+    assert (even.measures["load_min"], even.measures["load_max"]) == (2, 8)
+    assert facts_of_plan(even)["max-skew"] == 0
+    raw["members"]["b"]["capacity"] = 4
+    raw["members"]["a"]["capacity"] = 1
+    held = {
+        name: {**member, "owned": even.assignment[name], "generation": 1} for name, member in raw["members"].items()
+    }
+    facts = facts_of_owners(read_group({**raw, "members": held}))
+    assert facts["max-skew"] == 7.5
+    assert breaches({"max-skew": 7}, facts) == [{"policy": "max-skew", "limit": 7, "found": 7.5}]
+    with pytest.raises(BadInput, match="capacities"):
+        breaches({"max-skew": 1}, facts_of_saved(read_plan(even.to_dict())))

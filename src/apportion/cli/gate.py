@@ -28,7 +28,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="a plan or a group; - is standard input")
     limits = parser.add_argument_group("limits")
     limits.add_argument("--max-moves", metavar="N", type=whole(), help="partitions that change owner")
-    limits.add_argument("--max-skew", metavar="N", type=whole(), help="most loaded member minus least loaded")
+    limits.add_argument(
+        "--max-skew", metavar="N", type=whole(), help="most loaded member minus least loaded, per capacity"
+    )
     limits.add_argument("--max-lag", metavar="N", type=whole(), help="messages of the heaviest member")
     limits.add_argument("--max-lag-share", metavar="X", type=_share, help="of all lag, on one member: 0 to 1")
     limits.add_argument("--max-cross-rack", metavar="N", type=whole(), help="partitions read across racks")
