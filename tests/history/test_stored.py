@@ -155,6 +155,7 @@ def test_where_members_are_is_kept_in_each_kind_of_group() -> None:
         ("m", "r", "/10.0.0.1", "client"), ("n", None, "/10.0.0.1", "client"),
     ]  # fmt: skip
     generations = fold([classic(1, 1, member("a", {"t": [0]}))]).generations
+    assert fold([classic(1, 1, member("a", {"t": [0]}))]).present.state == "Stable"
     (first,) = steps("g", generations, None)
     assert (first.group.hosts, first.group.client_ids) == (("/10.0.0.1",), ("client",))
 
