@@ -37,6 +37,8 @@ def test_a_group_of_many_topics_is_warned_of_whole_topics_on_one_member() -> Non
     assert "in a group that starts anew, 17% after an online upgrade" in found.advice[1]
     assert found.to_dict()["upgradable"] is True
     assert found.online.measures["moves"] == 0
+    document = found.to_dict()
+    assert document["fresh"] == found.fresh.to_dict() != document["online"] == found.online.to_dict()
     # Equal numbers meet now, and in a fresh group of uniform none does.
     assert (found.together["of"], found.together["now"], found.together["online"]) == (12, 12, 12)
     assert found.together["fresh"] == 0

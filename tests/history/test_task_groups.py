@@ -212,6 +212,10 @@ def test_what_if_of_a_streams_group_asks_our_assignor_and_the_brokers(recorded: 
     assert {row.error for row in rows} == {None}
     assert {row.moves_then for row in rows if row.scenario == "replay"} == {13}
     assert recorded.groups["workers"].what_if() == []
+    asked = recorded.groups["enrich"].what_if(["streams"])
+    assert asked
+    assert asked == rows
+    assert recorded.groups["enrich"].what_if(["range"]) == []
     moves = {(row.assignor, row.scenario): row.moves for row in rows}
     assert moves["broker-sticky num_standby_replicas=1", "as-is"] == 0, "its own target stands"
     assert {load.load_max - load.load_min for load in rows if load.load_max and load.load_min} <= {0, 1}
@@ -287,3 +291,8 @@ def test_topics_by_pattern_are_said_not_to_be_known() -> None:
     assert present.says[0].startswith("Sub-topology 0 reads topics by the pattern 'clicks-0.*': no record names them")
     assert present.says[-1] == "So with 2 more patterns."
     assert all(map(is_note, present.says)), "nothing is wrong with that"
+
+
+def test_every_generation_of_a_streams_group_is_of_its_kind(recorded: GroupHistories) -> None:
+    kinds = {generation.kind for generation in recorded.groups["enrich"].folded.generations}
+    assert kinds == {"streams"}
