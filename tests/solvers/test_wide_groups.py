@@ -103,4 +103,6 @@ def test_a_tiny_group_has_the_least_lag_of_all_counts_that_its_skew_allows(skew:
             for owners in itertools.product(range(size), repeat=len(lags))
             if max(map(owners.count, range(size))) - min(map(owners.count, range(size))) <= 1 + skew
         )
-        assert apportion.plan(group, "lag-aware", {"scope": "group", "max_skew": skew}).measures["lag_max"] == best, lags
+        assert apportion.plan(group, "lag-aware", {"scope": "group", "max_skew": skew}).measures["lag_max"] == best, (
+            lags
+        )
