@@ -12,6 +12,7 @@ import apportion
 from apportion.model.group_json import read_group
 from apportion.model.measures import loads, measure
 from apportion.solvers import greedy_by_topic, solve
+from apportion.solvers.problem import units
 from apportion.testing.groups import many_groups
 
 ORDER = ("balance", "racks", "moves")
@@ -23,7 +24,7 @@ def test_a_plan_topic_by_topic_is_legal_and_promises_only_what_it_keeps() -> Non
         group = read_group(raw)
         if not group.P or not len(group.members):
             continue
-        unit = solve.units(group.capacity)
+        unit = units(group.capacity)
         owner, proof = greedy_by_topic.plan_by_topic(group, unit, ORDER)
         assert ((owner >= 0) == group.wanted).all()
         held = np.flatnonzero(owner >= 0)
@@ -46,7 +47,7 @@ def test_a_plan_topic_by_topic_is_legal_and_promises_only_what_it_keeps() -> Non
 
 def test_spread_is_left_out_of_promises_topic_by_topic() -> None:
     group = read_group({"topics": {"t": 2}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}})
-    _, proof = greedy_by_topic.plan_by_topic(group, solve.units(group.capacity), ("balance", "spread", "moves"))
+    _, proof = greedy_by_topic.plan_by_topic(group, units(group.capacity), ("balance", "spread", "moves"))
     assert proof == {"balance": "heuristic", "spread": "heuristic", "moves": "heuristic"}
 
 
