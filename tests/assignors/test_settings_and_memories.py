@@ -8,6 +8,7 @@ import pytest
 
 import apportion
 from apportion.assignors.failover import Priority
+from apportion.assignors.lag_aware import LagAware
 from apportion.assignors.sticky_stream_join import StreamJoin
 from apportion.errors import BadInput
 from apportion.user_data import Holding
@@ -58,3 +59,8 @@ def test_by_capacity_the_goal_is_called_by_its_scope() -> None:
     assert "topic-balance" in proofs["topic"]
     assert "topic-balance" not in proofs["group"]
     assert "balance" in proofs["group"]
+
+
+def test_a_strategy_made_in_python_has_the_same_bounds() -> None:
+    with pytest.raises(BadInput, match="one of topic, group"):
+        LagAware(scope="world")  # type: ignore[arg-type]
