@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,3 +150,46 @@ def test_a_feed_without_rights_says_so_in_one_sentence(
     assert "\n" not in missing
     for text in (missing, caplog.text, repr(feed), repr(fetch)):
         assert secret not in text
+
+
+def test_describe_and_watch_work_over_tls_and_scram(secured: tuple[Broker, Path], tmp_path: Path):
+    """The group as its members have it, by the properties file that Kafka's own tools take; no secret is printed."""
+    broker, ca = secured
+    login_module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.jaas.config": f'{login_module} required username="ann" password="{SECRETS["ann"]}";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(ca),
+    }
+    file, wrong = tmp_path / "ann.properties", tmp_path / "wrong.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    wrong.write_text(file.read_text().replace(SECRETS["ann"], "wrong-hunter4"))
+    there = ["--bootstrap-server", address(broker), "--command-config"]
+    with Members(broker, GROUP, [TOPIC], tmp_path) as group:
+        config = {"bootstrap": address(broker), "consumer": login(ca, "ann", SECRETS["ann"])}
+        members = [group.python("kafka-python", "sticky", **config) for _ in range(2)]
+        settle(members, {TOPIC: 4})
+        described = command_line("describe", *there, str(file), "--group", GROUP, "-o", "json")
+        watched = command_line("watch", *there, str(file), "--group", GROUP, "--once")
+        everything = command_line("describe", *there, str(file), "--all-groups", "-o", "json")
+        refused = command_line("describe", *there, str(wrong), "--group", GROUP)
+        mine = [owned(member) for member in members]
+    for done in (described, watched, everything):
+        assert (done.returncode, done.stderr) == (0, "")
+        assert SECRETS["ann"] not in done.stdout
+    (shown,) = json.loads(described.stdout)["groups"]
+    by_name = {fields["client_id"]: fields["owned"] for fields in shown["members"].values()}
+    assert [by_name[member.name] for member in members] == mine
+    assert [one["group"] for one in json.loads(everything.stdout)["groups"]] == [GROUP]
+    assert all(member.name in watched.stdout for member in members)
+    assert "4 partitions" in watched.stdout
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert "wrong-hunter4" not in refused.stderr
+
+
+def command_line(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "apportion", *words], capture_output=True, text=True, timeout=120, check=False
+    )
