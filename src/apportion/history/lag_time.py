@@ -1,6 +1,6 @@
 """Lag in time: how old the first unread message is, whether the lag grows, and when it will be worked off. One rule.
 
-``describe --time``, the page and the live view all call ``lag_times``: the same samples give
+``describe --time``, the table ``gold/lag``, the page and the live view all call ``lag_times``: the same samples give
 the same answer everywhere.
 
 The message at the committed offset was written when the log's end passed that offset. Between two samples a log is

@@ -32,7 +32,9 @@ def steps(
         "gold/commits": lambda t: commits.newest(t["silver/commits"]),
         "gold/groups": lambda t: groups.groups(once.present(t)),
         "gold/rebalances": lambda t: groups.rebalances_of(once.folded(t)),
-        "gold/lag": lambda t: lag.lag(t["gold/commits"], groups.wanted(once.present(t)), once.ends(t)),
+        "gold/lag": lambda t: lag.lag(
+            t["gold/commits"], groups.wanted(once.present(t)), once.ends(t), t["silver/commits"]
+        ),
         "gold/group_state": lambda t: groups.group_state(
             once.present(t), t["gold/commits"], once.ever_wanted(t), lag.topic_rows(once.ends(t))
         ),

@@ -213,11 +213,10 @@ class Update:
         ends = _kept(lag.ends_now(self.table("silver/ends"), self.table("silver/topics")))
         some = None if moved else touched
         standing, living = _of(self.table("gold/commits"), some), _of(present, some)
-        self._gold("gold/lag", lag.lag(standing, groups.wanted(living), ends), some)
+        recent = _of(self.table("silver/commits"), some)
+        self._gold("gold/lag", lag.lag(standing, groups.wanted(living), ends, recent), some)
         self._gold("gold/group_state", self._group_state(living, some, ends), some)
-        judged = verdicts.verdicts(
-            _of(self.table("silver/commits"), some), _of(self.table("gold/lag"), some), ends, allowed_lag
-        )
+        judged = verdicts.verdicts(recent, _of(self.table("gold/lag"), some), ends, allowed_lag)
         self._gold("gold/verdicts", judged, some)
         self._whatif(recorded, touched, some, state_before, assignors)
 

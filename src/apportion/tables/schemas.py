@@ -332,12 +332,25 @@ LAG: Final = Table(
             column(
                 "seconds",
                 "double",
-                "how long ago the log end was where the commit is",
-                "under two samples, or older",
+                "age of the first unread message when log ends were last sampled",
+                "unknown, or older than the first sample",
             ),
             column("lost", _LONG, "messages that retention deleted unread", "unknown"),
             column("commit_time", _TIME, "when it was committed", "never committed"),
             column("sampled_at", _TIME, "when the log ends were sampled", "unknown topic"),
+            column("seconds_least", "double", "what `seconds` is at least", "unknown"),
+            column("seconds_most", "double", "what `seconds` is at most", "unknown, or older than the first sample"),
+            column("written", "double", "messages a second that the log grew by in the last 600 s", "too few samples"),
+            column("read", "double", "messages a second that were committed in the last 600 s", "too few commits"),
+            column(
+                "trend", "double", "messages a second by which the lag grows, `written - read`", "either is unknown"
+            ),
+            column(
+                "in_words",
+                _STRING,
+                "caught up, keeping up (nothing unread is older than 15 s), growing, standing, shrinking, unknown",
+            ),
+            column("catch_up_s", "double", "seconds until the lag is gone at these rates", "never, or unknown"),
         ]
     ),
     ("group", "topic", "partition"),
