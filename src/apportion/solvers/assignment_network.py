@@ -23,7 +23,7 @@ from itertools import pairwise
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints, distinct
-from apportion.solvers.dealing import interleave
+from apportion.solvers.dealing import claimed_last, interleave
 from apportion.solvers.network import Cost, Network
 from apportion.solvers.problem import Numbers, Problem
 from apportion.solvers.retention import first_ones
@@ -235,23 +235,15 @@ def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home
 
 
 def complete_on_network(problem: Problem, order: tuple[str, ...], owner: Ints) -> Ints:
-    """(P,) owners with the rest handed out as well as can be around what is fixed.
+    """(P,) owners with the rest handed out as well as can be around what is fixed."""
 
-    What somebody claims goes last: so a second round, in which it alone is free, hands it out in the same way.
-    """
-    rest = np.flatnonzero((owner == NOBODY) & (problem.row >= 0))
-    if problem.contested is not None and "moves" in order:
-        last = problem.contested[rest]
-        if last.any() and not last.all():
-            owner = _hand_out(problem, order, owner, rest)
-            rest = rest[last]
-            owner[rest] = NOBODY
-    return _hand_out(problem, order, owner, rest)
+    def hand_out(owner: Ints, rest: Ints) -> Ints:
+        return _hand_out(problem, order, owner, rest)
+
+    return claimed_last(owner, problem.row >= 0, problem.contested if "moves" in order else None, hand_out)
 
 
 def _hand_out(problem: Problem, order: tuple[str, ...], owner: Ints, rest: Ints) -> Ints:
-    if not len(rest):
-        return owner
     nobody = np.full(len(rest), NOBODY, dtype=np.int64)
     start = _dealt_in_laps(problem, owner, rest)
     network = AssignmentNetwork(problem, owner, rest, start, nobody, nobody, spread=True)  # it names members

@@ -1,10 +1,49 @@
-"""Hand out in laps: the next partition to the next member that still needs one."""
+"""Hand out in laps: the next partition to the next member that still needs one.
+
+The problem: a table says how many partitions of each row go to each column, and each member's load is known. Which
+partition goes to which member is free then as far as balance, racks and moves are concerned. It is chosen so that each
+topic is spread over its members, and that the same group always gives the same plan.
+
+Why laps: topics come one after the other, so a topic of n partitions dealt round m like members gives each n / m of
+them or one more, as long as all are served. Members that hold fewest are served first, so laps end level. Where a row
+goes to several columns, its k-th unit of n in a column comes at (k - 1/2) / n: the order of Sainte-Laguë's divisors in
+apportionment, and of due dates in level schedules (Inman and Bulfin, "Sequencing JIT mixed-model assembly lines",
+1991). The price is a few sorts of the partitions that are dealt. ``deal_by_topic`` tries harder, member by member, and
+takes a step for each partition: a good try where members hold something already, and no promise.
+
+What somebody claims goes last (``claimed_last``): then cooperative groups end in their second round where they were
+sent in the first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from apportion.arrays import Ints
+from apportion.arrays import NOBODY, Bools, Ints
+
+
+def claimed_last(owner: Ints, wanted: Bools, contested: Bools | None, hand_out: Callable[[Ints, Ints], Ints]) -> Ints:
+    """(P,) owners with all wanted partitions handed out, what somebody claims anew after all others.
+
+    owner
+        (P,) what is fixed; -1 elsewhere.
+    contested
+        (P,) whether anybody claims the partition; None where that does not count.
+    hand_out
+        Gives (P,) owners from those that are fixed and the partitions (F,) to hand out.
+
+    In a second cooperative round just these partitions are free, around all others: it hands them out in the same way.
+    """
+    rest = np.flatnonzero((owner == NOBODY) & wanted)
+    if contested is not None:
+        last = contested[rest]
+        if last.any() and not last.all():
+            owner = hand_out(owner, rest)
+            rest = rest[last]
+            owner[rest] = NOBODY
+    return hand_out(owner, rest) if len(rest) else owner
 
 
 def laps(need: Ints, column: Ints, load: Ints) -> Ints:

@@ -1,4 +1,19 @@
-"""A plan for groups too wide for one table: topic by topic, then single hand-overs; valid and even, little is shown."""
+"""A plan for groups too wide for one table: topic by topic, then single hand-overs; valid and even, little is shown.
+
+The problem: with thousands of different subscriptions to thousands of topics, the table of subscriptions by topics
+alone passes ``CELLS``, and every exact way here needs it. So there are lists only: each topic's members, each member's
+load.
+
+Why the plan is valid and even: a partition is only ever given to a subscriber of its topic. Topics that few want are
+handed out first, each to the subscribers with the least loads (``fair_loads.dealt_cheapest``). Then single partitions
+are handed over wherever that makes the sum of load^2 / capacity less. It falls with each step, so this ends, where no
+single hand-over makes it less; a chain of them still could (``semi_matching`` follows chains), so it need not be the
+least. Claims that gave way are handed out anew after the others, and evened out again, ``PASSES`` times at most. Racks
+count for nothing. A goal is called optimal only where the plan meets a bound of all plans: loads that differ by one at
+most, no rack missed, no claim lost, each after the goals before it.
+
+The price: a look at every wish and every partition in each pass over the topics, and at one topic for each hand-over.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.solvers.assignment_network import AssignmentNetwork
-from apportion.solvers.dealing import deal, deal_by_topic
+from apportion.solvers.dealing import claimed_last, deal, deal_by_topic
 from apportion.solvers.fair_loads import fair_loads
 from apportion.solvers.max_flow import feasible_flow, release
 from apportion.solvers.network import Cost, Network
@@ -223,24 +223,16 @@ def _fits(supply: Ints, row: Ints, member: Ints, bounds: OptimalFace) -> bool:
 
 
 def _finish(problem: Problem, owner: Ints, bounds: OptimalFace | None) -> Ints:
-    """Owners (P,) with the rest handed out; ``bounds`` None: after what is owned, as evenly as can be.
+    """Owners (P,) with the rest handed out; ``bounds`` None: after what is owned, as evenly as can be."""
 
-    What somebody claims goes last. So a second round, in which it alone is free, hands it out in the same way.
-    """
-    rest = np.flatnonzero((owner == NOBODY) & (problem.row >= 0))
-    if problem.contested is not None:
-        last = problem.contested[rest]
-        if last.any() and not last.all():
-            owner = _complete(problem, owner, rest, bounds)
-            rest = rest[last]
-            owner[rest] = NOBODY
-    return _complete(problem, owner, rest, bounds)
+    def hand_out(owner: Ints, rest: Ints) -> Ints:
+        return _complete(problem, owner, rest, bounds)
+
+    return claimed_last(owner, problem.row >= 0, problem.contested, hand_out)
 
 
 def _complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | None) -> Ints:
     """Owners (P,) with the partitions ``rest`` handed out, none of the others touched."""
-    if not len(rest):
-        return owner
     held = load = np.bincount(owner[owner != NOBODY], minlength=len(problem.column))
     if bounds is None:
         bounds = _bounds_above(problem, rest, load)

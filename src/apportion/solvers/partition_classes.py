@@ -1,4 +1,18 @@
-"""A group's like partitions as rows and like members as columns: size hardly matters to what works on those."""
+"""A group's like partitions as rows and like members as columns: size hardly matters to what works on those.
+
+The problem: a plan of P partitions and M members has P x M places, too many to look at one by one in a large group.
+
+Why classes are enough. Partitions that the same members want and whose replicas stand in the same racks can be
+exchanged in any plan without a change of loads and misses; so can members that want the same, in one rack, with one
+capacity. So for balance and racks a plan is the table of how many partitions of each row go to each column, and the
+loads of each column's members; any such table is dealt out at once (``dealing``). Claims do tell partitions apart: they
+stay arrays by partition, and a row and a member give their number where they count (``retention``,
+``assignment_network``).
+
+The price: a sort of T rows of K bits, for T topics and K subscriptions, and a few passes over partitions and members.
+There are as many rows as sets of subscribers x sets of racks that occur. Where telling racks apart makes more than
+``CELLS`` cells, the table is made without racks, and says so.
+"""
 
 from __future__ import annotations
 

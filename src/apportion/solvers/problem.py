@@ -1,4 +1,17 @@
-"""What is asked of the exact solver, and between what bounds the answer must stay."""
+"""What is asked of the exact solver, and between what bounds the answer must stay.
+
+The problem: goals in an order of importance, each a sum of convex costs on a table of rows by columns
+(``partition_classes``) and on the members' loads. There are two ways to keep the order, and both are described here.
+
+Goal after goal: the best plans of one goal form a face of all plans, and complementary slackness writes it as cells
+that stay empty and loads that stay between two bounds (Ahuja, Magnanti and Orlin, "Network Flows", chapter 9). So an
+``OptimalFace`` is as small as the problem itself, and the next goal is sought within it (``lexicographic``).
+
+All goals at once: a unit of each goal weighs more than all later goals together can gain by one exchange; then a plan
+is best in the order exactly if it is best in the weighted sum (Sherali, "Equivalent weights for lexicographic
+multi-objective programs", 1982). ``weights`` gives these weights. They grow by multiplication and can pass 64 bits;
+tiny groups are solved with them (``shortest_paths``), and certificates write a plan's prices in them (``dual_prices``).
+"""
 
 from __future__ import annotations
 
