@@ -16,8 +16,8 @@ from apportion.tables.schemas import BRONZE, TABLES, Column, Kind, Many, Struct,
 HEAD: Final = """# Tables
 
 Every table and column of the [pipeline](pipeline.md). Also as a data contract (Open Data Contract Standard 3.1),
-[odcs.yaml](tables/odcs.yaml), and as dbt's sources with paths for dbt-duckdb, [sources.yml](tables/sources.yml). All are
-generated from `src/apportion/tables/schemas.py` by `python -m apportion.tables.documents docs`; do not edit.
+[odcs.yaml](tables/odcs.yaml), and as dbt's sources with paths for dbt-duckdb, [sources.yml](tables/sources.yml). All
+are generated from `src/apportion/tables/schemas.py` by `python -m apportion.tables.documents docs`; do not edit.
 
 Each table is a folder of Parquet files. Times are UTC, `int` has 32 bits, `bigint` 64. A file named
 `2026-11-21-00000.parquet` holds the rows of one UTC day (by the column named under "a file a day"): read a day
