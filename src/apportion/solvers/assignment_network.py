@@ -229,18 +229,15 @@ def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home
         stays = first_ones(network.kind[kinds_known], stay, keys)
         owner[free[kinds_known[stays]]] = claim[kinds_known[stays]]
         left = kinds_known[~stays]
-        comes = first_ones(network.kind[left], come, (problem.topic[free[left]], problem.number[free[left]]))
+        comes = first_ones(network.kind[left], come, (keys[0][~stays], keys[1][~stays]))
         owner[free[left[comes]]] = back[left[comes]]
     return owner
 
 
 def complete_on_network(problem: Problem, order: tuple[str, ...], owner: Ints) -> Ints:
     """(P,) owners with the rest handed out as well as can be around what is fixed."""
-
-    def hand_out(owner: Ints, rest: Ints) -> Ints:
-        return _hand_out(problem, order, owner, rest)
-
-    return claimed_last(owner, problem.row >= 0, problem.contested if "moves" in order else None, hand_out)
+    contested = problem.contested if "moves" in order else None
+    return claimed_last(owner, problem.row >= 0, contested, lambda owner, rest: _hand_out(problem, order, owner, rest))
 
 
 def _hand_out(problem: Problem, order: tuple[str, ...], owner: Ints, rest: Ints) -> Ints:

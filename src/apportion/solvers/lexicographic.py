@@ -224,11 +224,9 @@ def _fits(supply: Ints, row: Ints, member: Ints, bounds: OptimalFace) -> bool:
 
 def _finish(problem: Problem, owner: Ints, bounds: OptimalFace | None) -> Ints:
     """Owners (P,) with the rest handed out; ``bounds`` None: after what is owned, as evenly as can be."""
-
-    def hand_out(owner: Ints, rest: Ints) -> Ints:
-        return _complete(problem, owner, rest, bounds)
-
-    return claimed_last(owner, problem.row >= 0, problem.contested, hand_out)
+    return claimed_last(
+        owner, problem.row >= 0, problem.contested, lambda owner, rest: _complete(problem, owner, rest, bounds)
+    )
 
 
 def _complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | None) -> Ints:
@@ -245,7 +243,7 @@ def _complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | N
         table, _ = _fewest(supply, low, high, bounds.eligible, bounds.cost)
     need = np.maximum(bounds.low - load, 0)
     room = np.flatnonzero(bounds.high - load > need)
-    need[_first_in_column(room, bounds.column, table.sum(axis=0) - low)] += 1
+    need[room[first_ones(bounds.column[room], table.sum(axis=0) - low, ())]] += 1
     owner = owner.copy()
     fixed = np.flatnonzero(owner != NOBODY)
     # One deal to all alike spreads topics by itself, and is what a second round without any claim gives.
@@ -267,15 +265,6 @@ def _bounds_above(problem: Problem, rest: Ints, load: Ints) -> OptimalFace:
     fair = fair_loads(supply, problem.eligible[:, of], np.bincount(column), base, _units(problem, column))
     cost = None if problem.miss is None else problem.miss[:, of]
     return OptimalFace(column, fair.low[column], fair.high[column], fair.eligible, cost, fair.part)
-
-
-def _first_in_column(members: Ints, column: Ints, count: Ints) -> Ints:
-    """Of the given members, ascending, the first ``count`` (J,) of each column."""
-    if len(count) == 1:
-        return members[: int(count[0])]
-    members = members[np.argsort(column[members], kind="stable")]
-    rank = np.arange(len(members)) - np.searchsorted(column[members], column[members])
-    return members[rank < count[column[members]]]
 
 
 def _units(problem: Problem, column: Ints) -> NDArray[Any] | None:

@@ -30,10 +30,7 @@ def capped(own: Ints, low: Ints, high: Ints, part: Ints, spare: Ints, worth: Int
     eager = np.flatnonzero((own > low) & (high > low))
     if not len(eager):
         return cap
-    eager = eager[np.lexsort((eager, worth[eager], part[eager]))]
-    rank = np.arange(len(eager)) - np.searchsorted(part[eager], part[eager])
-    winners = eager[rank < spare[part[eager]]]
-    cap[winners] += 1
+    cap[eager[first_ones(part[eager], spare, (worth[eager],))]] += 1
     return cap
 
 
@@ -69,7 +66,7 @@ def first_ones(kind: Ints, cap: Ints, order: tuple[Ints, ...]) -> Bools:
     kind
         (C,) the kind of each claim: its member, for example. cap (kinds,) how many stay.
     order
-        Keys (C,), the most important last as in ``np.lexsort``.
+        Keys (C,), the most important last as in ``np.lexsort``; equal ones as they come.
 
     Only kinds that must give something up are looked at.
     """
