@@ -17,6 +17,7 @@ SCHEMAS = {
     path.name: json.loads(path.read_text(encoding="utf-8"))
     for path in (Path(str(files("apportion"))) / "schemas").glob("*.json")
 }
+TASK_GROUPS = Path(__file__).parents[1] / "data" / "task_groups"
 REGISTRY: Registry[Any] = Registry().with_resources(
     [(name, Resource.from_contents(schema)) for name, schema in SCHEMAS.items()]
 )
@@ -33,6 +34,7 @@ REGISTRY: Registry[Any] = Registry().with_resources(
         ("what-if", ["what-if", "group.json", "--join", "2", "--lag", "clicks:0=4"]),
         ("size", ["size", "group.json", "--by", "partitions", "--capacity", "2"]),
         ("what-if", ["what-if", "group.json", "--rolling", "--protocol", "consumer", "--scale", "3"]),
+        ("what-if", ["what-if", str(TASK_GROUPS), "--group", "enrich", "--join", "1", "--leave", "new-1"]),
         ("gate", ["gate", "group.json", "--max-moves", "0", "--max-lag-share", "0", "--require-proof", "-A", "range"]),
         ("switch", ["switch", "DUMP"]), ("switch", ["switch", "group.json"]),
         ("switch", ["switch", str(PASTED / "offsets.txt")]),

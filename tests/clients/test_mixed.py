@@ -9,6 +9,9 @@ from threading import Lock
 import pytest
 
 import apportion
+from apportion.inputs import live
+from apportion.inputs.config import Connection
+from apportion.inputs.properties import Properties
 from apportion.testing.broker import Broker
 from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaAssignors, JavaMember
@@ -58,11 +61,12 @@ def mixed_group(
     """One cell of the matrix."""
     with Members(broker, new_name(f"mixed-{strategy}"), [topic], logs) as group:
         clients = ["java", client, client] if leader == "java" else [client, "java", client]
-        members = [group.member(clients[0], strategy)]
+        members = [one_member(group, clients[0], strategy)]
         settle(members, {topic: SIZE}, calm_s=0.2)
-        members += [group.member(kind, strategy) for kind in clients[1:]]
+        members += [one_member(group, kind, strategy) for kind in clients[1:]]
         settle(members, {topic: SIZE})
         check_plan(members, topic, strategy, kafka)
+        check_leaders_words(group, members, by_python=leader == "python")
         python_leads = any(leads(m) for m in members if isinstance(m, PythonMember))
         assert python_leads == (leader == "python")
         *rest, third = members
@@ -70,6 +74,7 @@ def mixed_group(
         third.leave()
         settle(rest, {topic: SIZE})
         check_plan(rest, topic, strategy, kafka)
+        check_leaders_words(group, rest, by_python=leader == "python")
         if "sticky" in strategy:
             check_kept(rest, before, cooperative=strategy.startswith("coop"), leader=leader, client=client)
 
@@ -85,6 +90,22 @@ def check_plan(members: list[PythonMember | JavaMember], topic: str, strategy: s
         assert shares == apportion.plan(group, strategy).assignment
     loads = sorted(len(share.get(topic, [])) for share in shares.values())
     assert loads[-1] - loads[0] <= 1
+
+
+def one_member(group: Members, kind: str, strategy: str) -> PythonMember | JavaMember:
+    """A member in Java, or in a client of Python that tells its plans where it leads."""
+    return group.java(strategy) if kind == "java" else group.python(kind, strategy, plans=True)
+
+
+def check_leaders_words(group: Members, members: list[PythonMember | JavaMember], *, by_python: bool) -> None:
+    """Everybody has exactly what the leader wrote: as the broker keeps it, and as a leader of ours planned it."""
+    shares = {member.member_id: owned(member) for member in members}
+    (kept,) = live.groups(Connection(group.broker.bootstrap, Properties()), [group.group])
+    assert {name: fields.get("owned", {}) for name, fields in kept.raw["members"].items()} == shares
+    plans = [plan for one in members if isinstance(one, PythonMember) for plan in one.of("planned")]
+    # A member whose partitions stay is not told of every generation, so the newest plan counts.
+    newest = sorted(plans, key=lambda plan: plan["generation"])[-1:]
+    assert [plan["assignment"] for plan in newest] == ([shares] if by_python else [])
 
 
 def check_kept(

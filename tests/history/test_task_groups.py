@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from apportion.errors import BadInput
+from apportion.errors import BadInput, UnknownName
 from apportion.history.broker_tasks import BrokerSticky, score_tasks, standbys_of, task_strategy
 from apportion.history.fold import fold
-from apportion.history.group_history import GroupHistories
+from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.history.patterns import is_note
 from apportion.history.predicted_targets import Score
 from apportion.history.records import Generation, GenerationMember, GroupRecord
-from apportion.history.task_replay import MEASURES, VARIANTS, replay_tasks, replay_to_dict
+from apportion.history.task_layouts import VARIANTS
+from apportion.history.task_replay import MEASURES, replay_tasks, replay_to_dict
 from apportion.inputs import dump
 from apportion.tasks.settings import TaskSettings
 from apportion.wire.coordinator import EpochRecord
@@ -219,6 +221,55 @@ def test_what_if_of_a_streams_group_asks_our_assignor_and_the_brokers(recorded: 
     moves = {(row.assignor, row.scenario): row.moves for row in rows}
     assert moves["broker-sticky num_standby_replicas=1", "as-is"] == 0, "its own target stands"
     assert {load.load_max - load.load_min for load in rows if load.load_max and load.load_min} <= {0, 1}
+
+
+def test_steps_of_a_streams_group_do_what_its_scenarios_do(recorded: GroupHistories) -> None:
+    """The busiest process goes, or one comes, under every assignor; what came goes again, and every task is run."""
+    group = recorded.groups["enrich"]
+    rows = {(row.assignor, row.scenario): (row.moves, row.load_min, row.load_max) for row in group.what_if()}
+    assert group.present is not None
+    busiest = max(sorted({str(member.process_id) for member in group.present.members}), key=partial(running, group))
+    for scenario, step in (("join", "join 1"), ("leave", f"leave {busiest}")):
+        (now, *stages) = group.what_if_tasks([step])
+        assert (now.assignor, now.step, now.measures["moves"], now.tasks) == ("broker", "(now)", 0, 18)
+        assert [stage.assignor for stage in stages] == [*VARIANTS]
+        for stage in stages:
+            numbers = tuple(stage.measures[name] for name in ("moves", "load_min", "load_max"))
+            assert numbers == rows[stage.assignor, scenario]
+    _, came, gone = group.what_if_tasks(["join 1", "leave new-1"], "broker-sticky", {"num_standby_replicas": "1"})
+    assert (came.processes - 1, came.members - 1, came.tasks) == (gone.processes, gone.members, gone.tasks)
+    assert gone.measures["cold"] == 0, "its copies took over"
+
+
+def running(group: GroupHistory, process: str) -> int:
+    """Active tasks of a process."""
+    assert group.present is not None
+    mine = [member.roles["active"] for member in group.present.members if member.process_id == process]
+    return sum(len(ids) for active in mine for ids in active.values())
+
+
+@pytest.mark.parametrize(
+    ("step", "refusal"),
+    [
+        ("join 0", "how many processes"), ("join 1_0", "how many processes"), ("join 99999", "from 1 to 10,000"),
+        ("leave nobody", "no process or member is named 'nobody'"), ("grow a:2", "no meaning for tasks"),
+    ],
+)  # fmt: skip
+def test_a_step_that_tasks_do_not_know_is_refused(recorded: GroupHistories, step: str, refusal: str) -> None:
+    with pytest.raises((BadInput, UnknownName), match=refusal):
+        recorded.groups["enrich"].what_if_tasks([step])
+    with pytest.raises(BadInput, match="whose tasks move whole"):
+        recorded.groups["enrich"].what_if_tasks(["join 1"], "sticky")
+    with pytest.raises(BadInput, match="a streams group without members"):
+        recorded.groups["workers"].what_if_tasks(["join 1"])
+
+
+def test_the_last_process_cannot_leave(recorded: GroupHistories) -> None:
+    group = recorded.groups["enrich"]
+    assert group.present is not None
+    processes = dict.fromkeys(member.process_id for member in group.present.members)
+    with pytest.raises(BadInput, match="nobody left"):
+        group.what_if_tasks([f"leave {process}" for process in processes])
 
 
 def test_hostile_topologies_and_task_numbers_take_no_memory_beyond_the_record() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from apportion.history.task_replay import VARIANTS
+from apportion.history.task_layouts import VARIANTS
 from apportion.inputs import dump, tables
 from apportion.spark import job
 

@@ -19,6 +19,7 @@ from apportion.cli.parser import Parser, Usage
 from apportion.errors import BadInput, MissingExtra, Unavailable
 
 if TYPE_CHECKING:
+    from apportion.history.group_history import GroupHistory
     from apportion.inputs.config import Connection
     from apportion.inputs.described_group import Observed
     from apportion.inputs.series import AllSeries
@@ -59,6 +60,16 @@ def one(args: argparse.Namespace) -> Observed:
     from apportion.inputs import sniff
 
     return sniff.the_one(many(args), called(args.file or "-"))
+
+
+def streams_group(args: argparse.Namespace) -> GroupHistory | None:
+    """The history of the one group that is meant, where it is a streams group of a dump or of tables; else None."""
+    if args.file is None or len(args.groups) != 1 or not _is_folder(path := _path(args)):
+        return None
+    from apportion.inputs.load_history import load_histories
+
+    history = load_histories(path).groups.get(args.groups[0])
+    return history if history is not None and history.runs_tasks else None
 
 
 def series(args: argparse.Namespace, group: str, window_s: float | None) -> tuple[AllSeries, float, int | None] | None:

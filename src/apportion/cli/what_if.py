@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, amount, one_of, settings_of
 
+if TYPE_CHECKING:
+    from apportion.history.group_history import GroupHistory
+
 DETAILS = (
     "Steps may be given in any order and as often as needed; they happen in that order. Between two steps the group\n"
     "settles: each step finds the assignment that the one before ended in. --rolling and --scale show all generations\n"
-    "of a rollout: what members that stay must let go, lose and read anew, and how long partitions stand still."
+    "of a rollout: what members that stay must let go, lose and read anew, and how long partitions stand still.\n"
+    "A streams group of a dump or of tables takes --join and --leave, and its tasks are planned: by streams and by\n"
+    "broker-sticky, the broker's own task assignor, with no, one and two standbys each, or as -A says."
 )
 EXAMPLES = (
     ("a member leaves, then two come", "apportion what-if group.json --leave consumer-2-91aa --join 2"),
@@ -87,6 +92,9 @@ def run(args: argparse.Namespace) -> int:
     if not texts:
         needed = "give --join, --leave, --grow, --lose-rack, --lag, --capacity, --rolling or --scale"
         raise Usage("apportion what-if", f"no step: {needed}")
+    tasks = source.streams_group(args)
+    if tasks is not None:
+        return _of_tasks(tasks, texts, args)
     observed = source.one(args)
     shown = getattr(args, "rollout", False) or args.static or args.protocol is not None
     name = args.assignor or (None if args.protocol else "cooperative-sticky")
@@ -110,4 +118,25 @@ def run(args: argparse.Namespace) -> int:
 
         planned = [(stage.step, stage.plan) for stage in stages]
         emit_tables([comparing.steps(observed.group, planned)], args.output, comparing.step_notes(planned))
+    return 0
+
+
+def _of_tasks(group: GroupHistory, steps: Sequence[str], args: argparse.Namespace) -> int:
+    """A streams group's steps, under the assignor that is asked for or all that give tasks."""
+    from apportion.report import task_steps
+
+    verbs = {text.partition(" ")[0] for text in steps} - {"join", "leave"}
+    if verbs or args.static or args.protocol is not None:
+        asked = f"--{min(verbs)}" if verbs else "--static" if args.static else "--protocol"
+        sentence = f"{asked} has no meaning for {group.name!r}, a streams group, whose tasks move whole"
+        raise Usage("apportion what-if", f"{sentence}: give --join N or --leave NAME (a process or a member)")
+    if args.output == "html":
+        raise Usage(
+            "apportion what-if", "a streams group's steps have no page: take -o table, wide, json, ndjson or csv"
+        )
+    stages = group.what_if_tasks(steps, args.assignor, settings_of(args))
+    if args.output == "json":
+        emit_json({"version": 1, "group": group.name, "steps": [stage.to_dict() for stage in stages]})
+    else:
+        emit_tables([task_steps.table(stages)], args.output, task_steps.notes(stages))
     return 0

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from apportion.assignors import Assignor
 from apportion.errors import BadInput, UnknownName
-from apportion.history import task_replay
+from apportion.history import task_replay, task_what_if
 from apportion.history.broker_tasks import BrokerSticky, score_tasks, task_strategy
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import OTHERS, Folded, Present, fold
@@ -20,6 +20,7 @@ from apportion.history.records import STREAMS, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import ScenarioResult, what_if
 from apportion.history.steps import TopicEntries
+from apportion.history.task_layouts import TaskStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,23 @@ class GroupHistory:
         """Whether it is, or was at last, a streams group: its tasks move whole, and assignors of tasks replay it."""
         return bool(self.folded.generations) and self.folded.generations[-1].kind == STREAMS
 
-    def replay(self, assignor: str | Assignor | task_replay.TaskStrategy) -> dict[str, Any]:
+    def what_if_tasks(
+        self, steps: Sequence[str], assignor: str | None = None, settings: Mapping[str, str] | None = None
+    ) -> list[task_what_if.TaskStage]:
+        """What steps would do to the tasks of a streams group, under ``assignor`` or all that give tasks.
+
+        Raises
+            BadInput: a strategy that gives partitions; else as ``task_what_if.task_stages``.
+        """
+        if assignor is None:
+            return task_what_if.task_stages(self.folded.generations, steps)
+        strategy = task_strategy(assignor, settings or {})
+        if not isinstance(strategy, TaskStrategy):
+            raise BadInput("assignor", repr(assignor), _needed(self.name))
+        name = " ".join([assignor, *(f"{key}={value}" for key, value in (settings or {}).items())])
+        return task_what_if.task_stages(self.folded.generations, steps, {name: strategy})
+
+    def replay(self, assignor: str | Assignor | TaskStrategy) -> dict[str, Any]:
         """The JSON of ``apportion replay``.
 
         Raises
@@ -126,9 +143,8 @@ class GroupHistory:
         strategy = task_strategy(assignor, {}) if isinstance(assignor, str) else assignor
         name: str = getattr(strategy, "name", "streams")
         if self.runs_tasks:
-            if not isinstance(strategy, task_replay.TaskStrategy):
-                needed = f"streams or broker-sticky: {self.name!r} is a streams group, whose tasks move whole"
-                raise BadInput("assignor", repr(name), needed)
+            if not isinstance(strategy, TaskStrategy):
+                raise BadInput("assignor", repr(name), _needed(self.name))
             walked = task_replay.replay_tasks(self.folded.generations, strategy)
             return task_replay.replay_to_dict(self.name, name, walked, score_tasks(self.events))
         if isinstance(strategy, BrokerSticky):
@@ -139,7 +155,9 @@ class GroupHistory:
 
     def what_if(self, assignors: Sequence[str] | None = None) -> list[ScenarioResult]:
         """Every strategy on the history and on the present under each scenario."""
-        tasks = task_replay.task_results(self.folded.generations) if assignors is None or "streams" in assignors else []
+        tasks = (
+            task_what_if.task_results(self.folded.generations) if assignors is None or "streams" in assignors else []
+        )
         return [*self._what_if(assignors), *tasks]
 
     def _what_if(self, assignors: Sequence[str] | None) -> list[ScenarioResult]:
@@ -212,3 +230,7 @@ class GroupHistories:
     def living(self) -> list[GroupHistory]:
         """Groups that are not gone, by name."""
         return [self.groups[name] for name in sorted(self.groups) if self.groups[name].present is not None]
+
+
+def _needed(name: str) -> str:
+    return f"streams or broker-sticky: {name!r} is a streams group, whose tasks move whole"

@@ -9,7 +9,7 @@ from apportion.assignors import Assignor, known
 from apportion.errors import ApportionError
 from apportion.history.fold import Folded
 from apportion.history.rebalances import Rebalance
-from apportion.history.task_replay import VARIANTS, TaskStrategy
+from apportion.history.task_layouts import VARIANTS, TaskStrategy
 
 
 class Past(Protocol):

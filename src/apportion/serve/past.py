@@ -17,7 +17,7 @@ from apportion.history.rebalances import Rebalance, rebalances
 from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.steps import TopicEntries
-from apportion.history.task_replay import TaskStrategy
+from apportion.history.task_layouts import TaskStrategy
 from apportion.wire.coordinator import EpochRecord
 
 WINDOW: Final = 60

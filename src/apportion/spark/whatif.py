@@ -21,7 +21,7 @@ from apportion.history.shared_plans import KEPT_PARTITIONS, GroupsAlike, SharedP
 from apportion.history.steps import TopicEntries
 from apportion.history.stored import group_json_of
 from apportion.history.structure import Structure
-from apportion.history.task_replay import task_results
+from apportion.history.task_what_if import task_results
 from apportion.spark import schemas
 from apportion.spark.alike import Batch, Likeness, Pattern
 from apportion.spark.batches import pieces

@@ -1,0 +1,36 @@
+"""Steps of a streams group as a table and in words: what each assignor of tasks would do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from apportion.history.task_what_if import TaskStage
+from apportion.report.text import Cell, Table
+from apportion.wording import count
+
+
+def table(stages: Sequence[TaskStage]) -> Table:
+    """A row for what stands now, and one for each step of each assignor."""
+    rows: list[tuple[Cell, ...]] = []
+    for stage in stages:
+        low, high = stage.measures["load_min"], stage.measures["load_max"]
+        load = str(low) if low == high else f"{low}-{high}"
+        counts = [stage.measures[name] for name in ("moves", "cold", "restored", "standbys")]
+        rows.append((stage.assignor, stage.step, stage.members, stage.tasks, load, *counts, stage.rounds))
+    columns = ("ASSIGNOR", "STEP", "#MEMBERS", "#TASKS", "LOAD", "MOVES", "COLD", "RESTORED", "STANDBYS", "ROUNDS")
+    return Table(columns, rows)
+
+
+def notes(stages: Sequence[TaskStage]) -> list[str]:
+    """What each assignor costs in all, and what the words of the table mean."""
+    sentences = []
+    for name in dict.fromkeys(stage.assignor for stage in stages[1:]):
+        moves, cold, restored = (
+            sum(stage.measures[measure] for stage in stages if stage.assignor == name)
+            for measure in ("moves", "cold", "restored")
+        )
+        begun = f"{count(cold, 'task')} begun without state, {count(restored, 'copy', 'copies')} restored"
+        sentences.append(f"{name}: {count(moves, 'move')}, {begun}.")
+    sentences.append("COLD: active tasks with state that begin where there is no copy, and wait until it is restored.")
+    sentences.append("Each step begins where the same assignor ended the one before; ROUNDS are rebalances until then.")
+    return sentences
