@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from apportion.arrays import NOBODY, Bools, Ints
 from apportion.model.claims import STANDS
 from apportion.model.group import Group
 from apportion.model.plan import Plan
+from apportion.model.to_names import Assignment, owners_to_names
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class PlannedRebalance:
     ms
         Time from the members' words to the answer, in milliseconds, this process's share alone.
     plan
-        None where the broker assigned.
+        None where the broker assigned. Its ``assignment`` withholds every claim of somebody else; a group gets
+        ``assignment``, since nobody waits for a member that has let go already (all eager clients, and aiokafka).
     foreign
         True in the one record that a member gets when its group turns to the new protocol: its strategy is no longer
         asked, and all counts are 0.
@@ -55,6 +58,14 @@ class PlannedRebalance:
     ms: float
     plan: Plan | None = field(repr=False, compare=False)
     foreign: bool = False
+    owner: Ints | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """Member to topic to partition ids: what this round gave; empty where the broker assigned."""
+        if self.plan is None or self.owner is None:
+            return {}
+        return owners_to_names(self.plan.group, self.owner)
 
     @classmethod
     def of_broker(cls, group: str, generation: int | None, assignor: str) -> PlannedRebalance:
@@ -63,9 +74,9 @@ class PlannedRebalance:
         return cls(group, generation, assignor, 0, 0, 0, 0, 0, 0, 0, why, {}, 0.0, None, foreign=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields but the plan, ready for JSON."""
-        fields = {name: value for name, value in vars(self).items() if name != "plan"}
-        return {**fields, "proof": dict(self.proof), "ms": round(self.ms, 3)}
+        """All numbers and words, ready for JSON: not the plan, nor who owns what."""
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("plan", "owner")}
+        return {**values, "proof": dict(self.proof), "ms": round(self.ms, 3)}
 
     def line(self) -> str:
         """``rebalance group="ads" generation=7 ...``: names and JSON values, for people and for log readers."""
@@ -100,6 +111,7 @@ def record(plan: Plan, withheld: Bools, generation: int | None, why: str, ms: fl
         proof=plan.proof,
         ms=ms,
         plan=plan,
+        owner=np.where(withheld, NOBODY, owner) if withheld.any() else owner,
     )
 
 

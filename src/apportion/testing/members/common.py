@@ -142,7 +142,7 @@ def options(config: Config, tell: Teller) -> dict[str, Any]:
 
 def _shares(config: Config, rebalance: Any) -> dict[str, Any]:
     """What each member is given this round, where the test asks for it."""
-    return {"assignment": rebalance.plan.assignment} if config.get("plans") and rebalance.plan is not None else {}
+    return {"assignment": rebalance.assignment} if config.get("plans") and rebalance.plan is not None else {}
 
 
 def strategies(config: Config, tell: Teller, adapter: str, plain: Iterable[Any]) -> list[Any]:
