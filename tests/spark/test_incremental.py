@@ -88,7 +88,7 @@ def sources(tmp: Path) -> list[Path]:
     return [recorded, generated]
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", [pytest.param(0, marks=pytest.mark.thorough), 1])
 @pytest.mark.parametrize("seed", range(4 if THOROUGH else 1))
 def test_random_cuts_give_the_rows_of_a_full_build(which: int, seed: int, tmp_path: Path, spark: Any) -> None:
     growing = Growing(sources(tmp_path)[which], tmp_path / "dump", seed)
