@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import apportion
 from apportion.errors import BadInput
 from apportion.sizing.bounds import least_members, lightest_set
+from apportion.sizing.packing import Packing
 from apportion.sizing.problem import Problem, in_units
 from apportion.sizing.size import Sizing
 
@@ -231,3 +232,26 @@ def test_without_weights_it_must_be_said_what_is_counted() -> None:
     with pytest.raises(BadInput, match="no partition's weight is known"):
         apportion.size(raw, capacity=1)
     assert apportion.size(raw, capacity=1, by="partitions").advised.members == 3
+
+
+def test_a_group_of_ten_thousand_partitions_takes_a_bounded_number_of_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a look costs grows with the partitions of a member, so that fuller members may be looked at less often."""
+    topics = {f"t{i}": [{"partition": p, "weight": (p * 37 + i) % 101} for p in range(500)] for i in range(20)}
+    raw: dict[str, Any] = {
+        "group": "g",
+        "topics": topics,
+        "members": {f"m{m}": {"topics": [*topics]} for m in range(100)},
+    }
+    for member, owned in apportion.plan(raw, "roundrobin").assignment.items():
+        raw["members"][member] |= {"owned": owned, "generation": 1}
+    looked_at, ahead = [0], Packing.ahead
+
+    def counted(packing: Packing, m: int, without: int = -1, plus: int = -1) -> float:
+        looked_at[0] += len(packing.items[m])
+        return ahead(packing, m, without, plus)
+
+    monkeypatch.setattr(Packing, "ahead", counted)
+    sizing = apportion.size(raw, capacity=7000, by="weight")
+    shown = sizing.to_dict()
+    assert min(one["members"] for one in shown["frontier"]) == shown["bound"] == 72
+    assert 0 < looked_at[0] < 6_000_000

@@ -154,7 +154,7 @@ class Packing:
         """Weight that the member may be expected to lose at the next change, less what its room is worth."""
         if not self._deviation:
             return 0.0
-        self.effort -= 1
+        self.effort -= 1 + len(self.items[m]) // 8  # a look takes as long as its member is full
         weights = [self.weight[p] for p in self.items[m] if p != without]
         if plus >= 0:
             weights.append(self.weight[plus])

@@ -22,7 +22,8 @@ MEMBERS_LOOKED_AT: Final = 128
 ROUNDS: Final = 6
 RUINS: Final = 150
 EFFORT: Final = 200_000
-"""Looks ahead that the first repair may take, and all plans for fewer members together; a microsecond or two each."""
+"""Looks ahead that the first repair may take, and all plans for fewer members together, at a member of few partitions: a
+microsecond or two each; one of many costs more of them."""
 EJECTIONS: Final = 12
 """How often, for each partition that has no place, others are moved to make one."""
 _NOISE: Final = 1e-9
@@ -254,6 +255,8 @@ def _better_place(packing: Packing, p: int, noise: float) -> bool:
     home = packing.problem.previous_owner[p]
     others = packing.by_room(MEMBERS_LOOKED_AT)
     for b in others if home in others or home not in packing.items else [*others, home]:
+        if packing.effort < 0:
+            break
         if b != a and packing.problem.may_own(p, b) and b not in packing.reserved:
             best = min(best, _swap(packing, p, b, before))
     change, b, q = best
