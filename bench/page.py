@@ -111,6 +111,10 @@ def _leader(rows: Sequence[Row]) -> list[str]:
     return [*heads, *lines, "", *_leader_summary(rows)]
 
 
+FLOOR = """Where franz-go is ahead, groups are small: hundreds of calls of NumPy of a microsecond or more each, the log
+record and the client's own part of the call are there whatever the size. That is the floor of this way of working."""
+
+
 def _leader_summary(rows: Sequence[Row]) -> list[str]:
     """Who was ahead of whom in how many cells."""
     lines = []
@@ -131,7 +135,7 @@ def _leader_summary(rows: Sequence[Row]) -> list[str]:
             lines.append(f"- {client} with apportion is ahead of {name} on {ahead}{where}.")
     slow = [row.cell.name for row in rows if row.public > 2.5 * row.cpu]
     lines.append(f"- `plan(dict)` above 2.5 times names to names: {', '.join(slow) or 'nowhere'}.")
-    return lines
+    return [*lines, "", FLOOR]
 
 
 def _whole(told: Told) -> float | None:
