@@ -22,8 +22,8 @@ MEMBERS_LOOKED_AT: Final = 128
 ROUNDS: Final = 6
 RUINS: Final = 150
 EFFORT: Final = 200_000
-"""Looks ahead that the first repair may take, and all plans for fewer members together, at a member of few partitions: a
-microsecond or two each; one of many costs more of them."""
+"""Looks ahead that the first repair may take, and all plans for fewer members together, at a member of few partitions:
+a microsecond or two each; one of many costs more of them."""
 EJECTIONS: Final = 12
 """How often, for each partition that has no place, others are moved to make one."""
 _NOISE: Final = 1e-9
