@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import rows_of
+from tests.spark.stores import reach
 
 from apportion.errors import BadInput, Unavailable
 from apportion.inputs import cluster
@@ -408,8 +409,7 @@ def test_a_capture_into_an_object_store_that_is_killed_goes_on_where_it_was(
     rng = random.Random()
     place = "s3a://lake/dump"
     with server as s3:
-        for name, value in s3.hadoop.items():
-            spark.sparkContext._jsc.hadoopConfiguration().set(name, value)
+        reach(spark, s3)
         for _ in range(5 if THOROUGH else 1):
             child = subprocess.Popen(
                 [sys.executable, "-c", CHILD, kafka.bootstrap, place, "connector"], stdout=subprocess.PIPE, text=True,

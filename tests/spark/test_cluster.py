@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
+from tests.spark.stores import reach
 
 from apportion.errors import Unavailable
 from apportion.spark import job, lake, packages, schemas, sinks, sources
@@ -80,8 +81,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture(scope="module")
 def here(spark: Any, s3: S3Server) -> Any:
     """The local session of all tests, which reaches the store."""
-    for name, value in s3.hadoop.items():
-        spark.sparkContext._jsc.hadoopConfiguration().set(name, value)
+    reach(spark, s3)
     return spark
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
+from tests.spark.stores import reach
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import job, lake, lock, packages, schemas, shelves, sources
@@ -31,9 +32,7 @@ def s3(spark: Any) -> Iterator[S3Server]:
     except Unavailable as missing:
         pytest.skip(str(missing))
     with server:
-        settings = spark.sparkContext._jsc.hadoopConfiguration()
-        for name, value in server.hadoop.items():
-            settings.set(name, value)
+        reach(spark, server)
         yield server
 
 
