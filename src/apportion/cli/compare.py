@@ -50,25 +50,27 @@ def run(args: argparse.Namespace) -> int:
     from apportion.comparison import advice, compare
     from apportion.report import comparing
 
+    if args.speeds and args.output not in ("table", "wide", "json"):
+        raise Usage("apportion compare", f"-o {args.output} has no place for --speeds: take table, wide or json")
     observed = source.one(args)
     saved = source.saved_plan(args.saved) if args.saved else None
     comparison = compare(observed.group, args.assignors, saved)
-    told = _speeds(args, observed) if args.speeds else None
+    speeds = _speeds(args, observed) if args.speeds else None
     if args.output == "html":
         from apportion.report import pages
 
         emit_page([pages.of_plans(observed, comparison.plans)], source.input_name(args))
     elif args.output == "json":
-        emit_json({**comparison.to_dict(), **({"speeds": told[0]} if told else {})})
+        emit_json({**comparison.to_dict(), **({"speeds": speeds[0]} if speeds else {})})
     else:
         table = comparing.comparison_table(comparison, marks=args.output in ("table", "wide"))
-        shown, notes = ([told[1]], told[2]) if told else ([], [])
+        shown, notes = ([speeds[1]], speeds[2]) if speeds else ([], [])
         emit_tables([table, *shown], args.output, [*advice(comparison), *notes])
     return 0
 
 
 def _speeds(args: argparse.Namespace, observed: Observed) -> tuple[dict[str, Any], Table, list[str]]:
-    """Each member's speed as data, as a table, and in sentences."""
+    """Each member's speed as fields, as a table, and in sentences."""
     from dataclasses import asdict
 
     from apportion.history import measured
@@ -81,5 +83,5 @@ def _speeds(args: argparse.Namespace, observed: Observed) -> tuple[dict[str, Any
     now = measured.newest(series)
     since = max(round(now - window_s * 1000), held_since_ms or 0)
     speed_of = measured.speeds(observed.group, series, since, now)
-    data = {name: asdict(speed) for name, speed in speed_of.items()}
-    return data, lag_times.speeds(observed.group, speed_of), lag_times.speed_notes(speed_of, window_s)
+    fields = {name: asdict(speed) for name, speed in speed_of.items()}
+    return fields, lag_times.speeds(observed.group, speed_of), lag_times.speed_notes(speed_of, window_s)

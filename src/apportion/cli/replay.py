@@ -40,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     if args.group not in memory.groups and not memory.groups:
         raise Usage("apportion replay", f"{args.folder!r} holds no group")
     group = memory.group(args.group)
+    if group.present is not None:
+        source.refuse_share(group.name, group.present.type)
     document = group.replay(strategy)
     if args.output == "json":
         emit_json(document)

@@ -56,20 +56,35 @@ def many(args: argparse.Namespace) -> list[Observed]:
 
 
 def one(args: argparse.Namespace) -> Observed:
-    """The one group that the arguments mean."""
+    """The one group that the arguments mean, to be planned; a share group is none that can be."""
     from apportion.inputs import sniff
 
-    return sniff.the_one(many(args), called(args.file or "-"))
+    observed = sniff.the_one(many(args), called(args.file or "-"))
+    refuse_share(observed.name, observed.kind)
+    return observed
 
 
-def streams_group(args: argparse.Namespace) -> GroupHistory | None:
-    """The history of the one group that is meant, where it is a streams group of a dump or of tables; else None."""
-    if args.file is None or len(args.groups) != 1 or not _is_folder(path := _path(args)):
+def refuse_share(group: str, kind: str | None) -> None:
+    """Nobody owns a partition of a share group, so that there is nothing to plan."""
+    from apportion.history.records import SHARE
+
+    if kind == SHARE:
+        raise BadInput("group", f"{group!r}, a share group, whose partitions nobody owns", "another kind of group")
+
+
+def folder(args: argparse.Namespace) -> str | None:
+    """The dump or the tables that are the input, on this machine; None where it is another."""
+    return path if args.file is not None and _is_folder(path := _path(args)) else None
+
+
+def history(args: argparse.Namespace, group: str) -> GroupHistory | None:
+    """What a dump or tables remember of a group; None where the input is another, which knows the present alone."""
+    path = folder(args)
+    if path is None:
         return None
     from apportion.inputs.load_history import load_histories
 
-    history = load_histories(path).groups.get(args.groups[0])
-    return history if history is not None and history.runs_tasks else None
+    return load_histories(path).group(group)
 
 
 def series(args: argparse.Namespace, group: str, window_s: float | None) -> tuple[AllSeries, float, int | None] | None:
@@ -84,11 +99,11 @@ def series(args: argparse.Namespace, group: str, window_s: float | None) -> tupl
         window_s = window_s or 10
         tell(f"looking at the group for {window_s:g} s")
         return over_time.of_cluster(connection(args), group, window_s), window_s, None
-    if args.file is None or not _is_folder(path := _path(args)):
+    path = folder(args)
+    if path is None:
         return None
-    from apportion.inputs.load_history import load_histories
-
-    generations = load_histories(path).group(group).folded.generations
+    past = history(args, group)
+    generations = past.folded.generations if past else ()
     held_since_ms = generations[-1].at if generations else None
     return over_time.of_folder(path, group), window_s or WINDOW_S, held_since_ms
 
@@ -131,8 +146,11 @@ def saved_plan(path: str) -> SavedPlan:
 
 
 def _path(args: argparse.Namespace) -> str:
-    choose(args)
-    return at_hand(args.file, args.groups) if args.file is not None else _standard_input()
+    """Where the input is on this machine; what is far away is copied once, however often the command asks."""
+    if getattr(args, "path_at_hand", None) is None:
+        choose(args)
+        args.path_at_hand = at_hand(args.file, args.groups) if args.file is not None else _standard_input()
+    return str(args.path_at_hand)
 
 
 def at_hand(path: str, groups: Sequence[str] = ()) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -66,9 +65,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _switches(args: argparse.Namespace) -> list[Looked]:
     """Every group that has members whose subscriptions can be read."""
-    if args.file is not None and args.file != "-" and os.path.isdir(args.file):
-        source.choose(args)
-        return _of_folder(args.file, args.groups)
+    folder = source.folder(args)
+    if folder is not None:
+        return _of_folder(folder, args.groups)
     from apportion.history.switching import GroupFacts, switch
     from apportion.model.build import build
 

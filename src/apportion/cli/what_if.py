@@ -87,15 +87,16 @@ def run(args: argparse.Namespace) -> int:
     """Plan step by step, and show what each does."""
     from apportion import rollouts
     from apportion.assignors import find
+    from apportion.history.records import STREAMS
 
     texts = getattr(args, "steps", None)
     if not texts:
         needed = "give --join, --leave, --grow, --lose-rack, --lag, --capacity, --rolling or --scale"
         raise Usage("apportion what-if", f"no step: {needed}")
-    tasks = source.streams_group(args)
+    observed = source.one(args)
+    tasks = source.history(args, observed.name) if observed.kind == STREAMS else None
     if tasks is not None:
         return _of_tasks(tasks, texts, args)
-    observed = source.one(args)
     shown = getattr(args, "rollout", False) or args.static or args.protocol is not None
     name = args.assignor or (None if args.protocol else "cooperative-sticky")
     protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))

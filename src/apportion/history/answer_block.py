@@ -57,11 +57,11 @@ class AnswerBlock:
         return twin
 
     def word(self, text: str | None) -> int:
-        """The place of a text."""
-        place = self._place.setdefault(text, len(self.words))
-        if place == len(self.words):
+        """The number of a text."""
+        number = self._place.setdefault(text, len(self.words))
+        if number == len(self.words):
             self.words.append(text)
-        return place
+        return number
 
     def changed(self, column: str) -> NDArray[np.int64]:
         """A column to be written into."""
@@ -87,7 +87,7 @@ class AnswerBlock:
         columns: Columns = {}
         for name in COLUMNS:
             if name in self.texts:
-                columns[name] = [self.words[place] for place in self.texts[name][group].tolist()]
+                columns[name] = [self.words[number] for number in self.texts[name][group].tolist()]
             else:
                 columns[name] = [None if value == NOTHING else value for value in self.numbers[name][group].tolist()]
         return columns

@@ -119,9 +119,9 @@ def _of_broker(
     if not records.stands:
         return None
     state = "Stable" if members else "Empty"
-    said = patterns.of_topology(records.subtopologies) if isinstance(records, StreamsRecords) else ()
+    notes = patterns.of_topology(records.subtopologies) if isinstance(records, StreamsRecords) else ()
     protocol = protocol if members else None
-    return Present(kind, state, protocol, records.epoch, members, readable=kind == STREAMS, says=said)
+    return Present(kind, state, protocol, records.epoch, members, readable=kind == STREAMS, says=notes)
 
 
 @dataclass

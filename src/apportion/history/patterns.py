@@ -26,24 +26,24 @@ def of_members(patterns: Iterable[str | None]) -> tuple[str, ...]:
     "2 members subscribe by the pattern 'clicks-.*', which the"
     """
     used = Counter(pattern for pattern in patterns if pattern)
-    said = [
+    sentences = [
         f"{count(members, 'member')} {'subscribes' if members == 1 else 'subscribe'} by the pattern "
         f"{shorten(pattern, NARROW)!r}, which the broker resolves: shown are the topics that members with it hold or "
         "are to hold, and no others that it may match."
         for pattern, members in sorted(used.items())[:MOST_SAID]
     ]
-    return (*said, *_more(len(used)))
+    return (*sentences, *_more(len(used)))
 
 
 def of_topology(subtopologies: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """The same of the sub-topologies of a streams group that read topics by regular expressions (KIP-1071)."""
     used = [(one["subtopologyId"], pattern) for one in subtopologies for pattern in one.get("sourceTopicRegex") or ()]
-    said = [
+    sentences = [
         f"Sub-topology {name} reads topics by the pattern {shorten(pattern, NARROW)!r}: no record names them, so its "
         "tasks are shown and what they read of these topics is not."
         for name, pattern in used[:MOST_SAID]
     ]
-    return (*said, *_more(len(used)))
+    return (*sentences, *_more(len(used)))
 
 
 def _more(patterns: int) -> tuple[str, ...]:

@@ -87,19 +87,19 @@ def as_static(walk: Sequence[Step], session_ms: int = SESSION_MS) -> list[Step] 
     if all(all(one.group.instance_ids) for one in walk):
         return None
     names = [_by_client(one) for one in walk]
-    told = [name for name in names if name is not None]
-    if len(told) < len(walk):
+    identities = [name for name in names if name is not None]
+    if len(identities) < len(walk):
         return None
     kept: list[Step] = []
     before: set[str] = set()
     first: Step | None = None
     for i, one in enumerate(walk):
         first = first or one
-        missing = before - set(told[i]) if one.follows else set()
-        if any(_is_back(walk, told, i, name, session_ms) for name in missing):
+        missing = before - set(identities[i]) if one.follows else set()
+        if any(_is_back(walk, identities, i, name, session_ms) for name in missing):
             continue
-        kept.append(replace(one, identities=told[i], follows=first.follows))
-        before, first = set(told[i]), None
+        kept.append(replace(one, identities=identities[i], follows=first.follows))
+        before, first = set(identities[i]), None
     return kept
 
 
@@ -152,13 +152,13 @@ def as_dynamic(
 def sentences(history: Mapping[str, int], strategy: str = "broker-uniform") -> Iterable[str]:
     """What static ids and batching would have made of it, where that is known and differs."""
     plain = history[strategy]
-    told = {
+    meaning = {
         "static": "with static ids, which keep a member's place while it restarts",
         "dynamic": "without the static ids that there are",
         "batched": "with what comes within a second taken as one change (KIP-1263)",
     }
-    changed = {name: history[f"{strategy}-{name}"] for name in told if f"{strategy}-{name}" in history}
-    parts = [f"{n:,} {told[name]}" for name, n in changed.items() if n != plain]
+    changed = {name: history[f"{strategy}-{name}"] for name in meaning if f"{strategy}-{name}" in history}
+    parts = [f"{n:,} {meaning[name]}" for name, n in changed.items() if n != plain]
     if parts:
         yield f"Of these {plain:,} under uniform it would be {', and '.join(parts)}."
     same = [word for name, word in (("static", "static ids"), ("batched", "batching")) if changed.get(name) == plain]

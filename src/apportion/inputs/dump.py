@@ -64,13 +64,8 @@ def load_histories(path: str | Path) -> GroupHistories:
     return GroupHistories({name: drafts[name].done(name, world) for name in sorted(drafts)}, world)
 
 
-def commits_of(path: str | Path, group: str) -> Iterator[tuple[tuple[str, int], int, int]]:
-    """Every commit of a group as (topic, partition), commit time (ms) and offset, in the order of the records."""
-    return ((place, at, offset) for name, place, at, offset in every_commit(path) if name == group)
-
-
 def every_commit(path: str | Path) -> Iterator[tuple[str, tuple[str, int], int, int]]:
-    """The same of all groups, each with its group before it."""
+    """Every commit as group, (topic, partition), commit time (ms) and offset, in the order of the records."""
     for raw in _records(dump_files.find(path).records):
         try:
             record = decode(raw.key, raw.value)

@@ -18,7 +18,8 @@ AllSeries = Mapping[Place, Series]
 def of_folder(path: str, group: str) -> AllSeries:
     """(topic, partition) to what is known of it over time."""
     source = _source(path)
-    return _joined(source.commits_of(path, group), source.end_samples(path))
+    commits = ((where, at, offset) for name, where, at, offset in source.every_commit(path) if name == group)
+    return _joined(commits, source.end_samples(path))
 
 
 class FolderSeries:
@@ -40,22 +41,22 @@ class FolderSeries:
 
     def _read(self, commits: Iterable[tuple[str, Place, int, int]], groups: set[str], since_ms: int) -> None:
         """Those in the window, and of each partition the last before it."""
-        for group, place, at, offset in commits:
+        for group, where, at, offset in commits:
             if group not in groups:
                 continue
             if at < since_ms:
-                self._before[group, place] = max(self._before.get((group, place), (at, offset)), (at, offset))
+                self._before[group, where] = max(self._before.get((group, where), (at, offset)), (at, offset))
                 continue
-            samples = self._commits.setdefault(group, {}).setdefault(place, {})
+            samples = self._commits.setdefault(group, {}).setdefault(where, {})
             samples[at] = max(samples.get(at, offset), offset)
-        for (group, place), (at, offset) in self._before.items():
-            self._commits.setdefault(group, {}).setdefault(place, {})[at] = offset
+        for (group, where), (at, offset) in self._before.items():
+            self._commits.setdefault(group, {}).setdefault(where, {})[at] = offset
 
     def of(self, group: Group) -> AllSeries:
         """(topic, partition) to what is known over time of a group's partitions."""
         commits = _ordered(self._commits.get(group.name, {}))
         places = [group.name_of(p) for p in range(group.P)]
-        return {place: Series(self._ends.get(place, ()), commits.get(place, ())) for place in places}
+        return {where: Series(self._ends.get(where, ()), commits.get(where, ())) for where in places}
 
 
 def _source(path: str) -> Any:
@@ -94,18 +95,18 @@ def _joined(commits: Iterable[tuple[Place, int, int]], ends: Iterable[tuple[Plac
     """The newest samples of each, by time; of one moment the furthest offset."""
     by_side = [_ordered(_sampled(rows)) for rows in (ends, commits)]
     places = set(by_side[0]) | set(by_side[1])
-    return {place: Series(by_side[0].get(place, ()), by_side[1].get(place, ())) for place in places}
+    return {where: Series(by_side[0].get(where, ()), by_side[1].get(where, ())) for where in places}
 
 
 def _sampled(rows: Iterable[tuple[Place, int, int]]) -> dict[Place, dict[int, int]]:
     side: dict[Place, dict[int, int]] = {}
-    for place, at, offset in rows:
-        samples = side.setdefault(place, {})
+    for where, at, offset in rows:
+        samples = side.setdefault(where, {})
         samples[at] = max(samples.get(at, offset), offset)
         if len(samples) > 2 * SAMPLES_MAX:
-            side[place] = dict(sorted(samples.items())[-SAMPLES_MAX:])
+            side[where] = dict(sorted(samples.items())[-SAMPLES_MAX:])
     return side
 
 
 def _ordered(side: Mapping[Place, Mapping[int, int]]) -> dict[Place, list[tuple[int, int]]]:
-    return {place: sorted(samples.items())[-SAMPLES_MAX:] for place, samples in side.items()}
+    return {where: sorted(samples.items())[-SAMPLES_MAX:] for where, samples in side.items()}

@@ -73,13 +73,8 @@ def load_histories(path: str | Path) -> GroupHistories:
     return GroupHistories(groups, world)
 
 
-def commits_of(path: str | Path, group: str) -> Iterator[tuple[tuple[str, int], int, int]]:
-    """Every commit of a group as (topic, partition), commit time (ms) and offset."""
-    return ((place, at, offset) for name, place, at, offset in every_commit(path) if name == group)
-
-
 def every_commit(path: str | Path) -> Iterator[tuple[str, tuple[str, int], int, int]]:
-    """The same of all groups, each with its group before it."""
+    """Every commit as group, (topic, partition), commit time (ms) and offset."""
     for row in _rows(Path(path), "silver/commits", COMMITS):
         if not row["tombstone"] and row["commit_time"] is not None:
             yield row["group"], (row["topic"], row["partition"]), row["commit_time"], row["committed"]

@@ -77,8 +77,8 @@ def page_data(observed: Observed, before: Group, stages: Sequence[Stage]) -> dic
     at = {identity: m for m, identity in enumerate(identities(after))}
     held = owners(before, before.owner)
     present = ints([at.get(held.get(after.name_of(p), ""), NOBODY) for p in range(after.P)])
-    data = group_data(after, [stages[-1].plan], facts=facts, history=rows)
-    return {**data, "owner": present.tolist(), "now": summary("now", after, present, {})}
+    drawn = group_data(after, [stages[-1].plan], facts=facts, history=rows)
+    return {**drawn, "owner": present.tolist(), "now": summary("now", after, present, {})}
 
 
 def _label(identity: str) -> str:

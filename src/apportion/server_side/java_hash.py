@@ -68,8 +68,8 @@ def string_hashes(texts: Sequence[str]) -> NDArray[np.uint32]:
     powers[0] = 1
     powers = np.cumprod(powers, dtype=np.uint32)
     behind = np.repeat(ends, lengths) - np.arange(len(units)) - 1
-    told = np.flatnonzero(lengths)
-    hashes[told] = np.add.reduceat(units * powers[behind], (ends - lengths)[told], dtype=np.uint32)
+    filled = np.flatnonzero(lengths)
+    hashes[filled] = np.add.reduceat(units * powers[behind], (ends - lengths)[filled], dtype=np.uint32)
     return hashes
 
 

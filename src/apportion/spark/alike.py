@@ -164,8 +164,8 @@ class Batch:
         self._commits_at, fields = commits.at, Structs(commits.values)
         self._commit_topic = fields.words("topic")
         self._commit_partition = fields.numbers("partition")[0].astype(np.int32)
-        self.committed, told = fields.numbers("committed")
-        self._strange_commits = ~told | (self.committed < 0)
+        self.committed, known = fields.numbers("committed")
+        self._strange_commits = ~known | (self.committed < 0)
 
     def _topics(self, topics: Lists) -> None:
         self._topics_at, fields = topics.at, Structs(topics.values)
@@ -255,12 +255,12 @@ class Pattern:
         """Of the first group; ``committed`` tells whether commits count, as they do where the group stands."""
         self.template = template
         entries, commits = batch.places(row)
-        commit_of = {place: n for n, place in enumerate(commits)} if committed else {}
-        self._commit = np.array([commit_of.get(place, len(commits)) for place in entries], dtype=np.int64)
-        entry_of = {place: n for n, place in enumerate(entries)}
+        commit_of = {where: n for n, where in enumerate(commits)} if committed else {}
+        self._commit = np.array([commit_of.get(where, len(commits)) for where in entries], dtype=np.int64)
+        entry_of = {where: n for n, where in enumerate(entries)}
         self._entry: Ints | None = None
         if alike.places.keys() <= entry_of.keys():
-            self._entry = np.array([entry_of[place] for place in alike.places], dtype=np.int64)
+            self._entry = np.array([entry_of[where] for where in alike.places], dtype=np.int64)
         topic_of = {topic: n for n, topic in enumerate(row.topics)}
         self._topic = [topic_of[topic] for topic in alike.topics]
         self.right = (
@@ -273,9 +273,9 @@ class Pattern:
         """(G, places) of groups of the key."""
         begin = np.stack([batch.begin[row.entries] for row in rows])
         end = np.stack([batch.end[row.entries] for row in rows])
-        told = np.stack([batch.committed[row.commits] for row in rows])
+        offsets = np.stack([batch.committed[row.commits] for row in rows])
         none = np.full((len(rows), 1), UNKNOWN, dtype=np.int64)
-        committed = np.concatenate([told, none], axis=1)[:, self._commit]
+        committed = np.concatenate([offsets, none], axis=1)[:, self._commit]
         lag: Longs = lag_of(begin, end, committed, "latest")[:, self._entry]
         return lag
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.arrays import UNKNOWN, Longs
@@ -78,13 +79,13 @@ def lag(newest: DataFrame, wanted: DataFrame, ends_now: DataFrame, commits: Data
         .select("group", *_PLACE, "commit.committed", "commit.commit_time", F.col("commit.topic_id").alias("said_id"))
     )
     logs = ends_now.withColumns({"at_ms": F.col("samples.at_ms"), "ends": F.col("samples.end")})
-    told = (
+    joined = (
         rows.join(logs, [*_PLACE], "left")
         .join(wanted, "group", "left")
         .join(recent_commits(commits, now), ["group", *_PLACE], "left")
         .crossJoin(F.broadcast(now))
     )
-    return _in_time(told.select(*_columns()))
+    return _in_time(joined.select(*_columns()))
 
 
 def _columns() -> list[Column]:
@@ -171,7 +172,7 @@ def _with_times(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     known = ~np.asarray(batch.column("committed").is_null())
     unread = np.where(known, np.maximum(committed, begin), UNKNOWN)
     lag = np.where(known, lag, UNKNOWN)
-    now_ms = float(max(batch.column("now_ms").to_pylist(), default=0) or 0)
+    now_ms = float(pc.max(batch.column("now_ms")).as_py() or 0)
     ends, commits = (_samples(batch, *names) for names in (("at_ms", "ends"), ("commit_at", "commit_offset")))
     times = lag_times(ends, commits, unread, lag, now_ms, now_ms - WINDOW_S * 1000)
     columns = {
