@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from apportion.server_side.java_hash import string_hash
-from apportion.server_side.sticky_tasks import MemberTasks, Subtopology, TaskMember, hinges_on_bins, sticky_tasks
+from apportion.server_side.sticky_tasks import MemberTasks, Subtopology, TaskMember, sticky_tasks
 from apportion.server_side.timeline import Timeline
 from apportion.testing import jars
 from apportion.testing.plugin import needs_java
@@ -25,6 +26,16 @@ GROUPS = 10_000 if os.environ.get("APPORTION_THOROUGH") == "1" else 800
 SOURCE = Path(__file__).with_name("TaskCoordinator.java")
 NAMES = ("0", "1", "2", "10", "a", "Größe", chr(0xFF5E), chr(0x1F6D2))
 Json = dict[str, Any]
+
+
+def hinges_on_bins(members: Sequence[TaskMember], subtopologies: Sequence[Subtopology], standbys: int = 0) -> bool:
+    """Whether another order inside the hash bins gives another answer: then the ids alone do not determine it.
+
+    Asked with the members the other way round, and with their halves exchanged.
+    """
+    there, half = sticky_tasks(members, subtopologies, standbys), len(members) // 2
+    others = (members[::-1], [*members[half:], *members[:half]])
+    return any(sticky_tasks(other, subtopologies, standbys) != there for other in others)
 
 
 @pytest.fixture(scope="module")

@@ -72,16 +72,6 @@ def sticky_tasks(
     return _Sharing(members, tuple(subtopologies), standbys).share()
 
 
-def hinges_on_bins(members: Sequence[TaskMember], subtopologies: Sequence[Subtopology], standbys: int = 0) -> bool:
-    """Whether another order inside the hash bins gives another answer: then the ids alone do not determine it.
-
-    Asked with the members the other way round, and with their halves exchanged.
-    """
-    there, half = sticky_tasks(members, subtopologies, standbys), len(members) // 2
-    others = (members[::-1], [*members[half:], *members[:half]])
-    return any(sticky_tasks(other, subtopologies, standbys) != there for other in others)
-
-
 def _by_partition(task: TaskId) -> tuple[int, bytes]:
     return task[1], java_order(task[0])
 
