@@ -80,10 +80,10 @@ def test_the_rights_that_are_listed_suffice_and_a_missing_one_is_a_sentence(guar
             with serving(*options, bootstrap=address) as server:
                 until(lambda server=server: server.ask("/readyz")[0] == 200)
                 until(lambda server=server: server.value("kafka_consumergroup_members", consumergroup=GROUP) == 2)
+                until(lambda s=server, tail=tail: s.value("apportion_tail_up") == tail)
                 state = until(lambda s=server: (t := s.json(f"/api/v1/groups/{GROUP}"))["state"] == "Stable" and t)
                 assert (state["kind"], state["protocol"]) == ("consumer", "uniform")
                 assert sorted(p for m in state["members"].values() for p in m["owned"][TOPIC]) == [0, 1, 2, 3]
-                assert server.value("apportion_tail_up") == tail
                 notes = " ".join(state["notes"])
                 assert ("Rebalances are seen at each round alone" in notes) == (not tail)
                 assert ("it needs the ACLs Describe and Read" in notes) == (not tail)
