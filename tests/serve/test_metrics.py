@@ -23,7 +23,8 @@ from apportion.model.group_json import read_group
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
-from apportion.serve.metrics import BY_NAME, CAUSES, EMPTY, Renderer, chosen
+from apportion.serve.exposition import EMPTY
+from apportion.serve.metrics import BY_NAME, CAUSES, Renderer, chosen
 from apportion.serve.names import shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings

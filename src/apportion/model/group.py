@@ -180,6 +180,15 @@ class Group:
     def __repr__(self) -> str:
         return f"Group({self.name!r}, topics={self.T}, partitions={self.P}, members={self.M})"
 
+    def with_offsets(self, offsets: Offsets) -> Group:
+        """The same group with other offsets; what was worked out from members and partitions alone is kept."""
+        fresh = object.__new__(type(self))
+        fresh.__dict__.update(self.__dict__)
+        for name in ("lag", "lag_known"):
+            fresh.__dict__.pop(name, None)
+        fresh.__dict__["offsets"] = offsets
+        return fresh
+
     # The letters are the names here: see apportion.arrays.
     @property
     def P(self) -> int:

@@ -18,7 +18,8 @@ from apportion.model.group_json import group_to_dict
 from apportion.report import lag_times, page, pages
 from apportion.report.oddities import member_labels
 from apportion.serve.collector import Collector
-from apportion.serve.metrics import EMPTY, Rendered, Renderer
+from apportion.serve.exposition import EMPTY, Rendered
+from apportion.serve.metrics import Renderer
 from apportion.serve.names import shown_ids
 from apportion.serve.own_metrics import OwnMetrics
 from apportion.serve.state import GroupState, Snapshot
@@ -37,6 +38,7 @@ class Answers:
         self.collector, self.settings = collector, collector.settings
         self.rendered: Rendered = EMPTY
         self.summaries: Summaries = {}
+        self._kept: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self.snapshot = collector.snapshot
         self._connections: Callable[[], int] = int
         self.own = OwnMetrics(lambda: self.snapshot, lambda: self.rendered, lambda: self._connections())
@@ -52,13 +54,23 @@ class Answers:
 
     def _take(self, snapshot: Snapshot) -> None:
         """A new round, in the collector's thread."""
-        summaries = {name: summary(state) for name, state in sorted(snapshot.groups.items())}
+        summaries = {name: self._summary(name, state) for name, state in sorted(snapshot.groups.items())}
+        self._kept = {name: self._kept[name] for name in summaries}
         rendered = self._renderer.render(snapshot, time.time())
         with self._lock:
             before, self.rendered = self.rendered, rendered
             self.snapshot, self.summaries = snapshot, summaries
         if rendered.left_out and not before.left_out:
             log.warning("%s", self._beyond())
+
+    def _summary(self, name: str, state: GroupState) -> dict[str, Any]:
+        """A group's row, worked out again where something of it has changed."""
+        # The shown group is the same object from round to round as long as nothing changes.
+        made_of = (state.shown, state.says, state.gone, state.past, state.past.version)
+        kept = self._kept.get(name)
+        if kept is None or kept[0][0] is not state.shown or kept[0][1:] != made_of[1:]:
+            kept = self._kept[name] = (made_of, summary(state))
+        return kept[1]
 
     def _beyond(self) -> str:
         bound, left_out = self.settings.most_series, self.rendered.left_out

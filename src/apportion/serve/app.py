@@ -104,9 +104,7 @@ class Server:
         own = self.answers.own.text()
         rendered = self.answers.rendered
         if _takes_gzip(request):
-            # Two members of gzip are one file of gzip.
-            body = rendered.packed + gzip.compress(own, 1, mtime=0)
-            return _pieces(body, CONTENT_TYPE, {"content-encoding": "gzip", "vary": "accept-encoding"})
+            return _pieces(rendered.gzipped(own), CONTENT_TYPE, {"content-encoding": "gzip", "vary": "accept-encoding"})
 
         async def plain() -> AsyncIterator[bytes]:
             for piece in rendered.pieces():

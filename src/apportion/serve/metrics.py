@@ -1,27 +1,29 @@
 """A snapshot as Prometheus reads it: the names that dashboards know already, and ours.
 
-A scrape must not wait for 300,000 lines to be written, so they are written once a round and kept packed. Names, labels
-and values are those of kafka-lag-exporter, kafka_exporter and KMinion, as their own pages and dashboards have them.
+A scrape must not wait for 300,000 lines to be written, so they are written once a round and kept packed; those of
+groups of which nothing changed are not written again. Names, labels and values are those of kafka-lag-exporter,
+kafka_exporter and KMinion, as their own pages and dashboards have them.
 Source of the format: Prometheus, "Exposition formats", text 0.0.4.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN
+from apportion.arrays import NOBODY, UNKNOWN, Bools
 from apportion.errors import UnknownName
 from apportion.history import cause
+from apportion.model.group import Group
+from apportion.serve.exposition import Block, Rendered, block
 from apportion.serve.settings import Settings
 from apportion.serve.state import GroupState, Snapshot
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-PIECE: Final = 1 << 18
 CAUSES: Final = (cause.JOIN, cause.LEAVE, cause.CRASH, cause.STATIC, cause.SUBSCRIPTION, cause.GREW, cause.HAND_OVER,
                  cause.GONE, cause.UNKNOWN)  # fmt: skip
 Row = tuple[str, str]
@@ -116,46 +118,80 @@ def chosen(names: str) -> list[Family]:
     return [family for family in FAMILIES if family.name in kept]
 
 
-@dataclass(frozen=True)
-class Rendered:
-    """The lines of one round, packed; ``left_out`` series were beyond the bound."""
-
-    packed: bytes
-    series: int
-    left_out: int
-    size: int
-
-    def pieces(self) -> Iterator[bytes]:
-        """The text unpacked, piece by piece: nobody who asks for plain text makes a second copy of all of it."""
-        unpacker = zlib.decompressobj(31)
-        rest = self.packed
-        while rest:
-            yield unpacker.decompress(rest, PIECE)
-            rest = unpacker.unconsumed_tail
-        yield unpacker.flush()
-
-
-EMPTY: Final = Rendered(zlib.compress(b"", wbits=31), 0, 0, 0)
-
-
-@dataclass
 class Labels:
-    """Label texts of one group that stay from round to round, as long as its members and partitions do."""
+    """Label texts of one group that stay from round to round, as long as its members and partitions do.
 
-    group: str
-    key: Any
-    lag: list[str] = field(default_factory=list)
-    exporter: list[str] = field(default_factory=list)
-    kminion: list[str] = field(default_factory=list)
+    group
+        The group's labels alone, by the kind of family: ``lag`` with the cluster's name, ``exporter``, ``kminion``.
+    serial
+        A number that no other labels have.
+    """
+
+    MOST_TEMPLATES: Final = 8
+
+    def __init__(self, state: GroupState, cluster: str, key: Any, personal: bool, serial: int) -> None:
+        name = escape(state.name)
+        self.key, self.serial = key, serial
+        self.group = {
+            "lag": f'cluster_name="{cluster}",group="{name}"',
+            "exporter": f'consumergroup="{name}"',
+            "kminion": f'group_id="{name}"',
+        }
+        self.topics = [escape(topic) for topic in state.group.topics]
+        self._who = _owners(state.group, personal)
+        self._templates: dict[tuple[str, bytes], str] = {}
+
+    def template(self, kind: str, group: Group, known: Bools) -> str:
+        """A line for each known partition, with two places to fill: the family's name, and the value."""
+        key = (kind, known.tobytes())
+        if key not in self._templates:
+            if len(self._templates) >= self.MOST_TEMPLATES:
+                self._templates.clear()
+            lines = (labels.replace("%", "%%") for labels in self._lines(kind, group, known))
+            self._templates[key] = "".join([f"%s{{{labels}}} %s\n" for labels in lines])
+        return self._templates[key]
+
+    def _lines(self, kind: str, group: Group, known: Bools) -> Iterator[str]:
+        rows = group.topic_of[known].tolist(), group.number[known].tolist(), group.owner[known].tolist()
+        of, topics = self.group[kind], self.topics
+        for t, p, m in zip(*rows, strict=True):
+            if kind == "kminion":
+                yield f'{of},topic_name="{topics[t]}",partition_id="{p}"'
+            elif kind == "exporter":
+                yield f'{of},topic="{topics[t]}",partition="{p}"'
+            else:
+                yield f'{of},topic="{topics[t]}",partition="{p}",{self._who[m]}'
+
+
+def _owners(group: Group, personal: bool) -> list[str]:
+    """The labels that name a partition's owner, by member; the last is that of nobody."""
+    nobody = 'member_host="",consumer_id="",client_id=""'
+    if not personal:
+        return [nobody] * (group.M + 1)
+    owners = []
+    for m in range(group.M):
+        host = (group.hosts[m] if group.hosts else "") or ""
+        client = (group.client_ids[m] if group.client_ids else "") or ""
+        member = escape(group.members[m])
+        owners.append(f'member_host="{escape(host)}",consumer_id="{member}",client_id="{escape(client)}"')
+    return [*owners, nobody]
 
 
 class Renderer:
-    """Writes snapshots; it keeps label texts of groups between rounds."""
+    """Writes snapshots; label texts and blocks of text stay from one round to the next, and only what changed is
+    written anew.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.families = chosen(settings.names)
         self._settings = settings
         self._labels: dict[str, Labels] = {}
+        self._serial = 0
+        self._heads = {
+            family.name: block(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n".encode())
+            for family in self.families
+        }
+        self._blocks: dict[str, dict[str, tuple[Any, Block]]] = {}
 
     def render(self, snapshot: Snapshot, now: float) -> Rendered:
         """All lines of a snapshot; of what is too old nothing is said."""
@@ -163,25 +199,44 @@ class Renderer:
         groups = [g for g in snapshot.living if now - g.seen <= fresh] if now - snapshot.at <= fresh else []
         topics = snapshot.topics if now - snapshot.at <= fresh else {}
         view = _View(self, snapshot, groups, topics)
-        rows: dict[str, Sequence[Row] | Iterable[Row]] = {}
-        room, left_out, series = self._settings.most_series, 0, 0
+        blocks: dict[str, list[Block]] = {}
+        room, left_out = self._settings.most_series, 0
         for family in sorted(self.families, key=lambda family: ORDER.index(family.level)):
-            lines = list(view.rows(family))
-            left_out += max(0, len(lines) - room)
-            lines = lines[:room]
-            room -= len(lines)
-            series += len(lines)
-            rows[family.name] = lines
+            mine = blocks[family.name] = [self._heads[family.name]]
+            for one in self._family(family, view):
+                kept = _cut(one, room)
+                left_out += one.series - kept.series
+                room -= kept.series
+                mine.append(kept)
         self._labels = {g.name: self._labels[g.name] for g in groups if g.name in self._labels}
-        return _pack(self.families, rows, series, left_out)
+        return Rendered.of((one for family in self.families for one in blocks[family.name]), left_out)
+
+    def _family(self, family: Family, view: _View) -> Iterable[Block]:
+        """The blocks of one family: those of the round before, where the text would be the same."""
+        before = self._blocks.get(family.name, {})
+        now: dict[str, tuple[Any, Block]] = {}
+        if family.level == "partition":
+            for name, groups in view.runs:
+                values = view.values_key(family.name, groups)
+                known = before.get(name)
+                if known is not None and known[0] == values:
+                    now[name] = known
+                else:
+                    now[name] = values, block(*view.partitions(family.name, groups))
+        else:
+            old = before.get("", (None, None))[1]
+            now[""] = None, _same_or_new(old, *_text(family, view.rows(family)))
+        self._blocks[family.name] = now
+        return [one for _, one in now.values()]
 
     def labels(self, state: GroupState, cluster: str) -> Labels:
         """Label texts of a group's partitions."""
         key = (state.key[0] if state.key else None, cluster)
         known = self._labels.get(state.name)
-        if known is not None and known.key is not None and _same_key(known.key, key):
+        if known is not None and known.key[0] is not None and _same_key(known.key, key):
             return known
-        labels = self._labels[state.name] = _labels(state, cluster, key, self._settings.personal)
+        self._serial += 1
+        labels = self._labels[state.name] = Labels(state, cluster, key, self._settings.personal, self._serial)
         return labels
 
 
@@ -189,25 +244,22 @@ def _same_key(one: Any, other: Any) -> bool:
     return one[1] == other[1] and (one[0] is other[0] or one[0] == other[0])
 
 
-def _labels(state: GroupState, cluster: str, key: Any, personal: bool) -> Labels:
-    group, name = state.group, escape(state.name)
-    topics = [escape(topic) for topic in group.topics]
-    nobody = 'member_host="",consumer_id="",client_id=""'
-    who = [nobody] * (group.M + 1)
-    if personal:
-        for m in range(group.M):
-            host = (group.hosts[m] if group.hosts else "") or ""
-            client = (group.client_ids[m] if group.client_ids else "") or ""
-            member = escape(group.members[m])
-            who[m] = f'member_host="{escape(host)}",consumer_id="{member}",client_id="{escape(client)}"'
-    labels = Labels(state.name, key)
-    for t, p, m in zip(group.topic_of.tolist(), group.number.tolist(), group.owner.tolist(), strict=True):
-        pair = f'topic="{topics[t]}",partition="{p}"'
-        owner = nobody if m == NOBODY else who[m]
-        labels.lag.append(f'cluster_name="{cluster}",group="{name}",{pair},{owner}')
-        labels.exporter.append(f'consumergroup="{name}",{pair}')
-        labels.kminion.append(f'group_id="{name}",topic_name="{topics[t]}",partition_id="{p}"')
-    return labels
+def _text(family: Family, rows: Iterable[Row]) -> tuple[bytes, int]:
+    name = family.name
+    lines = [f"{name}{{{labels}}} {value}\n" if labels else f"{name} {value}\n" for labels, value in rows]
+    return "".join(lines).encode("utf-8", "replace"), len(lines)
+
+
+def _same_or_new(old: Block | None, text: bytes, series: int) -> Block:
+    return old if old is not None and old.holds(text) else block(text, series)
+
+
+def _cut(one: Block, most: int) -> Block:
+    """A block's first series, where there is not room for all."""
+    if one.series <= most:
+        return one
+    lines = one.text().split(b"\n", most)[:most]
+    return block(b"".join(line + b"\n" for line in lines), len(lines))
 
 
 def escape(text: str) -> str:
@@ -221,20 +273,6 @@ def escape(text: str) -> str:
     return text
 
 
-def _pack(families: Iterable[Family], rows: Mapping[str, Iterable[Row]], series: int, left_out: int) -> Rendered:
-    packer = zlib.compressobj(1, wbits=31)
-    packed, size = [], 0
-    for family in families:
-        text = [f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"]
-        text += [f"{family.name}{{{labels}}} {value}\n" if labels else f"{family.name} {value}\n"
-                 for labels, value in rows[family.name]]  # fmt: skip
-        block = "".join(text).encode("utf-8", "replace")
-        size += len(block)
-        packed.append(packer.compress(block))
-    packed.append(packer.flush())
-    return Rendered(b"".join(packed), series, left_out, size)
-
-
 def number_text(value: float) -> str:
     """A number as Prometheus writes it; whole ones without a point."""
     if value != value:
@@ -244,93 +282,125 @@ def number_text(value: float) -> str:
     return str(int(value)) if value == int(value) else f"{value:.6g}"
 
 
+class _Shown:
+    """One group while it is written: its labels, and what families of partitions and topics tell of it."""
+
+    def __init__(self, state: GroupState, labels: Labels) -> None:
+        group = state.group
+        self.state, self.group, self.labels = state, group, labels
+        nothing = np.full(group.P, UNKNOWN, dtype=np.int64)
+        self.lag = state.lag
+        self.offsets = group.offsets.committed if group.offsets is not None else nothing
+        self.seconds = state.seconds
+        self.keys = {
+            "lag": self.lag.tobytes(), "offsets": self.offsets.tobytes(), "seconds": self.seconds.tobytes()
+        }  # fmt: skip
+
+    def sums(self, which: str) -> list[int | None]:
+        """Of each topic, the sum of what is known; None where nothing is."""
+        group, values = self.group, self.offsets if which == "offsets" else self.lag
+        sums: list[int | None] = []
+        for t in range(len(group.topics)):
+            mine = values[group.partitions(t)]
+            known = mine[mine != UNKNOWN]
+            sums.append(int(known.sum()) if len(known) else None)
+        return sums
+
+
+_PARTITIONS: Final[Mapping[str, tuple[str, str, bool]]] = {
+    f"{_LAG}_lag": ("lag", "lag", False),
+    f"{_LAG}_lag_seconds": ("lag", "seconds", False),
+    f"{_LAG}_offset": ("lag", "offsets", False),
+    f"{_KAFKA}_lag": ("exporter", "lag", True),
+    f"{_KAFKA}_current_offset": ("exporter", "offsets", True),
+    f"{_MINION}_topic_partition_lag": ("kminion", "lag", False),
+}
+"""Of each family of partitions: its labels, its values, and whether what is unknown is told, as -1."""
+_RUN: Final = 32
+"""Groups in one block, about."""
+
+
+def _runs(groups: Sequence[_Shown]) -> list[tuple[str, list[_Shown]]]:
+    """Groups in runs; where one begins follows from names alone, so that a group that comes or goes changes one."""
+    runs: list[tuple[str, list[_Shown]]] = []
+    for one in groups:
+        name = one.group.name
+        if not runs or crc32(name.encode("utf-8", "replace")) % _RUN == 0:
+            runs.append((name, []))
+        runs[-1][1].append(one)
+    return runs
+
+
 class _View:
     """One snapshot while it is written, family by family."""
 
     def __init__(
         self, renderer: Renderer, snapshot: Snapshot, groups: Sequence[GroupState], topics: Mapping[str, Any]
     ) -> None:
-        self.snapshot, self.groups, self.topics = snapshot, groups, topics
+        self.snapshot, self.topics = snapshot, topics
         self.cluster = escape(renderer._settings.cluster_name or snapshot.cluster_id or "")
-        self.labels = {g.name: renderer.labels(g, self.cluster) for g in groups}
+        self.groups = [_Shown(state, renderer.labels(state, self.cluster)) for state in groups]
+        self.runs = _runs(self.groups)
+        self._sums: dict[str, list[list[int | None]]] = {}
 
     def rows(self, family: Family) -> Iterable[Row]:
-        """The series of one family."""
+        """The series of one family that has fewer than one for each partition of a group."""
         writers: Mapping[str, Callable[[str], Iterable[Row]]] = {
-            "partition": self._partitions, "topic": self._topics, "group": self._groups,
-            "topic-partition": self._logs, "cluster": self._cluster,
+            "topic": self._topics, "group": self._groups, "topic-partition": self._logs, "cluster": self._cluster,
         }  # fmt: skip
         return writers[family.level](family.name)
 
     # -- a series a partition of a group ----------------------------------------------------------------------------
 
-    def _partitions(self, name: str) -> Iterator[Row]:
-        for state in self.groups:
-            labels, group = self.labels[state.name], state.group
-            lag = state.lag.tolist()
-            if name == f"{_KAFKA}_lag":
-                yield from zip(labels.exporter, map(str, lag), strict=True)
-                continue
-            if name == f"{_LAG}_lag_seconds":
-                known = zip(labels.lag, state.seconds.tolist(), strict=True)
-                yield from ((text, number_text(value)) for text, value in known if value == value)
-                continue
-            offsets = group.offsets.committed.tolist() if group.offsets is not None else [UNKNOWN] * group.P
-            if name == f"{_KAFKA}_current_offset":
-                yield from zip(labels.exporter, map(str, offsets), strict=True)
-                continue
-            texts = labels.kminion if name.startswith("kminion") else labels.lag
-            values = offsets if name == f"{_LAG}_offset" else lag
-            yield from ((text, str(value)) for text, value in zip(texts, values, strict=True) if value != UNKNOWN)
+    def values_key(self, name: str, groups: Sequence[_Shown]) -> Any:
+        """What the text of some groups' partitions follows from."""
+        _, values, _ = _PARTITIONS[name]
+        return [(one.labels.serial, one.keys[values]) for one in groups]
+
+    def partitions(self, name: str, groups: Sequence[_Shown]) -> tuple[bytes, int]:
+        """The text of some groups' partitions, and how many series it has."""
+        kind, which, all_known = _PARTITIONS[name]
+        texts, series = [], 0
+        for one in groups:
+            values: Any = getattr(one, which)
+            known = np.ones(len(values), dtype=bool) if all_known else values != UNKNOWN
+            if which == "seconds":
+                known = ~np.isnan(values)
+            listed = (values if known.all() else values[known]).tolist()
+            fill: list[Any] = [name] * (2 * len(listed))
+            fill[1::2] = map(number_text, listed) if which == "seconds" else listed
+            texts.append(one.labels.template(kind, one.group, known) % tuple(fill))
+            series += len(listed)
+        return "".join(texts).encode("utf-8", "replace"), series
 
     # -- a series a topic of a group --------------------------------------------------------------------------------
 
     def _topics(self, name: str) -> Iterator[Row]:
-        offsets = name.endswith(("offset_sum",))
-        for state in self.groups:
-            group, label = state.group, escape(state.name)
-            values = group.offsets.committed if offsets and group.offsets is not None else state.lag
-            for t, topic in enumerate(group.topics):
-                mine = values[group.partitions(t)]
-                mine = mine[mine != UNKNOWN]
-                if not len(mine):
-                    continue
-                where = escape(topic)
-                if name.startswith("kminion"):
-                    text = f'group_id="{label}",topic_name="{where}"'
-                elif name.startswith(_LAG):
-                    text = f'cluster_name="{self.cluster}",group="{label}",topic="{where}"'
-                else:
-                    text = f'consumergroup="{label}",topic="{where}"'
-                yield text, str(int(mine.sum()))
+        which = "offsets" if name.endswith("offset_sum") else "lag"
+        if which not in self._sums:
+            self._sums[which] = [one.sums(which) for one in self.groups]
+        kind, label = ("kminion", "topic_name") if name.startswith("kminion") else ("exporter", "topic")
+        if name.startswith(_LAG):
+            kind = "lag"
+        for one, sums in zip(self.groups, self._sums[which], strict=True):
+            for topic, total in zip(one.labels.topics, sums, strict=True):
+                if total is not None:
+                    yield f'{one.labels.group[kind]},{label}="{topic}"', str(total)
 
     # -- a series a group -------------------------------------------------------------------------------------------
 
     def _groups(self, name: str) -> Iterator[Row]:
-        for state in self.groups:
-            label = escape(state.name)
-            ours = f'cluster_name="{self.cluster}",group="{label}"'
+        kind = "kminion" if name.startswith("kminion") else "exporter" if name == f"{_KAFKA}_members" else "lag"
+        for one in self.groups:
+            text, state = one.labels.group[kind], one.state
             if name == "apportion_group_rebalances_total":
-                counted = state.past.causes.copy()
-                # With zeros, so that the first of a cause is an increase too.
-                for why, n in sorted({**dict.fromkeys(CAUSES if state.group.M else (), 0), **counted}.items()):
-                    yield f'{ours},cause="{escape(why)}"', str(n)
-                continue
-            if name == f"{_MINION}_info":
-                facts = state.shown.facts
-                states = {"protocol": facts.get("protocol"), "protocol_type": facts.get("kind")}
-                states["state"] = facts.get("state")
-                texts = (f'{key}="{escape(str(value or ""))}"' for key, value in states.items())
-                yield f'group_id="{label}",{",".join(texts)}', "1" if facts.get("state") == "Stable" else "0"
-                continue
-            value = self._of_group(name, state)
-            if value is None:
-                continue
-            if name.startswith("kminion"):
-                ours = f'group_id="{label}"'
-            elif name == f"{_KAFKA}_members":
-                ours = f'consumergroup="{label}"'
-            yield ours, number_text(value)
+                yield from _by_cause(text, state)
+            elif name == f"{_MINION}_info":
+                yield _info(text, state)
+            else:
+                value = self._of_group(name, state)
+                if value is not None:
+                    yield text, number_text(value)
 
     def _of_group(self, name: str, state: GroupState) -> float | None:
         group = state.group
@@ -367,6 +437,20 @@ class _View:
                 yield f'topic="{escape(topic)}"', str(len(log.number))
             elif (log.end != UNKNOWN).all():
                 yield f'topic_name="{escape(topic)}"', str(int(log.end.sum()))
+
+
+def _by_cause(text: str, state: GroupState) -> Iterator[Row]:
+    counted = state.past.causes.copy()
+    # With zeros, so that the first of a cause is an increase too.
+    for why, n in sorted({**dict.fromkeys(CAUSES if state.group.M else (), 0), **counted}.items()):
+        yield f'{text},cause="{escape(why)}"', str(n)
+
+
+def _info(text: str, state: GroupState) -> Row:
+    facts = state.shown.facts
+    states = {"protocol": facts.get("protocol"), "protocol_type": facts.get("kind"), "state": facts.get("state")}
+    more = (f'{key}="{escape(str(value or ""))}"' for key, value in states.items())
+    return f"{text},{','.join(more)}", "1" if facts.get("state") == "Stable" else "0"
 
 
 def _expired(state: GroupState) -> int:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from apportion.serve.metrics import Rendered
+from apportion.serve.exposition import Rendered
 from apportion.serve.state import Snapshot
 
 

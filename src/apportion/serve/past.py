@@ -51,6 +51,7 @@ class GroupPast:
         self._read = self._seeded = False
         self._waiting: deque[GroupRecord] = deque(maxlen=MOST_WAITING)
         self._described_epoch = -1
+        self._described: tuple[Generation, Mapping[str, Any]] | None = None
         self.topics: TopicEntries = {}
 
     # -- what comes in ----------------------------------------------------------------------------------------------
@@ -105,6 +106,9 @@ class GroupPast:
         last = self.generations[-1] if self.generations else None
         if read:
             return
+        known = self._described
+        if known is not None and known[0] is last and known[1] == facts["members"]:
+            return
         number = facts["generation"] if facts["generation"] is not None else (last.number + 1 if last else 0)
         now = Generation(
             offset=at_ms, at=at_ms, kind=kind, number=number,
@@ -113,6 +117,7 @@ class GroupPast:
             holes=0 if last is None else last.holes + 1,
         )  # fmt: skip
         if last is not None and _same(last, now):
+            self._described = (last, facts["members"])
             return
         if following and kind == CLASSIC:
             self.generations = [now]  # its record comes down the topic

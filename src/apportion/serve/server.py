@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import ssl
+import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from apportion.serve.settings import Settings
 KEEP_ALIVE_S: Final = 20
 HANDSHAKE_S: Final = 5.0
 FILES: Final = 4096
+SWITCH_S: Final = 0.0005
+"""For how long one thread may compute while another waits: a round must not hold up a scrape at each of its steps."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ def run(settings: Settings, connection: Connection, listen: Listen, access: Acce
         Unavailable: the address cannot be listened on, or a certificate not read.
     """
     _more_files()
+    sys.setswitchinterval(SWITCH_S)
     collector = Collector(settings, connection)
     answers = Answers(collector)
     server = Server(answers, access, local=not access.asked and is_loopback(listen.host))

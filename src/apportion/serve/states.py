@@ -79,8 +79,9 @@ def group_with_offsets(
     shapes = tuple((log.topic_id, log.number.tobytes(), log.racks) if log is not None else None for log in logs)
     key = (one.description["members"], topics, shapes, frozenset(one.committed))
     if old is not None and old.key is not None and old.key[0] == key and not old.gone:
-        _, real, ids = old.key
-        return replace(real, offsets=_offsets(real, one.committed, entries.logs)), key, ids
+        # The same object again, so that whoever compares it later is done at once.
+        key, real, ids = old.key
+        return real.with_offsets(_offsets(real, one.committed, entries.logs)), key, ids
     observed = live.observed_group(one.name, one.description, one.committed, entries.by_number, entries.ids)
     return build(observed.raw), key, shown_ids(one.description["members"])
 
@@ -121,17 +122,18 @@ def group_state(
     if facts["generation"] is None and past.generations and description["kind"] == "classic":
         facts["generation"] = past.read_generation
     seats = description.get("seats", ())
+    same = old is not None and old.key is not None and old.key[0] == key
     shown = ShownGroup(
-        group if settings.personal else nameless(group, ids),
+        _shown_group(group, ids, old if same else None, settings),
         {**facts, "coordinator": one.coordinator},
         spoken,
         seats if settings.personal else nameless_seats(seats, ids),
     )
     # How fair it is, a consumer's strategy cannot tell of tasks that move whole, nor of what is shared.
     judged = description["kind"] not in OTHERS
-    same = old is not None and old.key is not None and old.key[0] == key
     return GroupState(
-        shown=shown,
+        # The same object where all is as before: what was worked out of it holds.
+        shown=old.shown if same and old is not None and _as_before(old.shown, shown) else shown,
         times=times[0],
         whole=times[1],
         seen=at,
@@ -142,6 +144,33 @@ def group_state(
         key=(key, group, ids),
         says=says,
         commits=commits,
+    )
+
+
+def _shown_group(group: Group, ids: Mapping[str, str], same: GroupState | None, settings: Settings) -> Group:
+    """The group as it may be shown.
+
+    same
+        Its state of before, where it had the same members and partitions.
+    """
+    if settings.personal:
+        return group
+    if same is not None and group.offsets is not None:
+        return same.group.with_offsets(group.offsets)
+    return nameless(group, ids)
+
+
+def _as_before(old: ShownGroup, new: ShownGroup) -> bool:
+    """Whether nothing has changed of a group with the same members and partitions."""
+    one, other = old.group.offsets, new.group.offsets
+    return (
+        one is not None
+        and other is not None
+        and np.array_equal(one.committed, other.committed)
+        and np.array_equal(one.end, other.end)
+        and np.array_equal(one.begin, other.begin)
+        and old.facts == new.facts
+        and (old.says, old.members) == (new.says, new.members)
     )
 
 
