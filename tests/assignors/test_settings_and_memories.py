@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import apportion
+from apportion import assignors
+from apportion.arrays import Ints
 from apportion.assignors.failover import Priority
 from apportion.assignors.lag_aware import LagAware
 from apportion.assignors.sticky_stream_join import StreamJoin
 from apportion.errors import BadInput
+from apportion.model.group import Group
 from apportion.user_data import Holding
 from apportion.wire.subscription import Subscription
 
@@ -64,3 +70,56 @@ def test_by_capacity_the_goal_is_called_by_its_scope() -> None:
 def test_a_strategy_made_in_python_has_the_same_bounds() -> None:
     with pytest.raises(BadInput, match="one of topic, group"):
         LagAware(scope="world")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A strategy of somebody else with a limit that may be left out."""
+
+    limit: int | None = 3
+    name: ClassVar[str] = "at-most"
+    goals: ClassVar[tuple[str, ...]] = ("balance",)
+
+    def assign(self, group: Group) -> Ints:
+        return np.full(group.P, -1, dtype=np.int64)
+
+
+def test_a_setting_that_may_be_left_out_is_read_from_texts_and_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignors, "known", lambda: {"at-most": AtMost})
+    read = [assignors.find("at-most", {"limit": value}) for value in (None, "5", 7)]
+    assert read == [AtMost(None), AtMost(5), AtMost(7)]
+    with pytest.raises(BadInput, match="an integer"):
+        assignors.find("at-most", {"limit": "many"})
+
+
+def test_weights_are_summed_to_the_last_bit_whatever_their_sizes() -> None:
+    """0.1 is a whole number of 2**-55; 300 of these do not fit into 64 bits."""
+    topic = [{"partition": p, "weight": weight} for p, weight in enumerate([0.1, 300.0, 300.0])]
+    plan = apportion.plan({"topics": {"t": topic}, "members": {"a": {"topics": ["t"]}}}, "lag-aware", {"by": "weight"})
+    certificate = plan.answer.certificate
+    assert plan.measures["weight_max"] == 600.1
+    assert certificate is not None
+    assert certificate.heaviest == Fraction(0.1) * 2**55 + 600 * 2**55
+    assert isinstance(certificate.heaviest, int)
+
+
+def test_members_of_one_host_share_their_state_so_that_its_standby_is_elsewhere() -> None:
+    members = {f"m{m}": {"topics": ["words"], "host": f"/10.0.0.{m % 2}"} for m in range(4)}
+    settings = {"process": "host", "num_standby_replicas": 1}
+    tasks = apportion.plan({"topics": {"words": 4}, "members": members}, "streams", settings).to_dict()["tasks"]
+    assert {host: sorted(threads) for host, threads in tasks["active"].items()} == {
+        "/10.0.0.0": ["m0", "m2"], "/10.0.0.1": ["m1", "m3"],
+    }  # fmt: skip
+    for host, threads in tasks["standby"].items():
+        copies = {task for mine in threads.values() for task in mine}
+        runs = {task for mine in tasks["active"][host].values() for task in mine}
+        assert copies | runs == {"0_0", "0_1", "0_2", "0_3"}
+        assert not copies & runs
+
+
+def test_tasks_are_run_where_their_partitions_have_a_replica_if_racks_are_asked_for() -> None:
+    topic = [{"partition": p, "racks": ["north" if p % 2 else "south"]} for p in range(4)]
+    members = {rack: {"topics": ["words"], "rack": rack} for rack in ("north", "south")}
+    settings = {"rack_aware_assignment_strategy": "min_traffic"}
+    plan = apportion.plan({"topics": {"words": topic}, "members": members}, "streams", settings)
+    assert plan.assignment == {"north": {"words": [1, 3]}, "south": {"words": [0, 2]}}

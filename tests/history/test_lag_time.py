@@ -169,6 +169,11 @@ def test_samples_taken_together_are_those_of_each(table: list[list[int]]) -> Non
     )  # fmt: skip
     halves = Samples.joined([Samples.of(pairs[:1]), Samples.of(pairs[1:])])
     assert (halves.offset.tolist(), halves.start.tolist()) == (other.offset.tolist(), other.start.tolist())
+    chosen = one.of_columns(np.array([2, -1, 0, 2]))
+    again = Samples.of([pairs[2], [], pairs[0], pairs[2]])
+    assert (chosen.at.tolist(), chosen.offset.tolist(), chosen.start.tolist()) == (
+        again.at.tolist(), again.offset.tolist(), again.start.tolist(),
+    )  # fmt: skip
 
 
 def test_a_speed_is_told_from_busy_intervals_alone_and_only_from_enough() -> None:

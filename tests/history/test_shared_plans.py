@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pytest
 
+from apportion.arrays import Ints
 from apportion.assignors import known
+from apportion.history import scenarios, shared_plans
 from apportion.history.records import CLASSIC, Generation, GenerationMember
-from apportion.history.scenarios import what_if
-from apportion.history.shared_plans import SharedPlans
+from apportion.history.scenarios import ScenarioResult, outcomes, what_if
+from apportion.history.shared_plans import GroupsAlike, SharedPlans, lay_on
 from apportion.history.structure import structure
+from apportion.model.group import Group
 
 Question = tuple[str, list[Generation], "dict[str, Any] | None", dict[str, list[dict[str, Any]]]]
 
@@ -123,41 +128,96 @@ def test_a_name_that_an_order_does_not_tell_all_of_makes_a_group_a_case_of_its_o
     )
 
 
-def test_a_strategy_of_somebody_else_is_asked_for_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may look at names: this one gives all to the member whose id is longest."""
-    import numpy as np
+class Longest:
+    """A strategy that looks at names: all goes to the member whose id is longest."""
 
-    from apportion.history import scenarios, shared_plans
+    name = "longest"
+    goals = ("balance",)
 
-    class Longest:
-        name = "longest"
+    def assign(self, group: Group) -> Ints:
+        best = max(range(group.M), key=lambda m: (len(group.members[m]), -m))
+        wants = group.may_own(np.full(group.P, best), np.arange(group.P))
+        return np.where(wants, best, -1)
 
-        def assign(self, group: Any) -> Any:
-            best = max(range(group.M), key=lambda m: (len(group.members[m]), -m))
-            wants = group.may_own(np.full(group.P, best), np.arange(group.P))
-            return np.where(wants, best, -1)
 
-    from apportion.assignors import find as own
-
+@pytest.fixture
+def longest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """``longest`` is known beside our own strategies."""
+    own = scenarios.find
     for module in (scenarios, shared_plans):
         monkeypatch.setattr(module, "find", lambda name, *rest: Longest() if name == "longest" else own(name, *rest))
     scenarios._strategy.cache_clear()
-    seed = next(s for s in range(50) if (p := question(s)[2]) and len(p["members"]) > 2 and len(question(s)[1]) > 1)
-    plans = SharedPlans(["range", "longest"])
-    for longer in ("m0", "m1"):
-        asked = question(seed)
-        assert asked[2] is not None
-        asked[2]["members"] = {
-            ("m0-the-longest" if name == longer == "m0" else "m1-the-longest" if name == longer else name): fields
-            for name, fields in asked[2]["members"].items()
-        }
-        assert plans.answers(*asked) == what_if(*asked, ["range", "longest"])
+    yield
     scenarios._strategy.cache_clear()
 
 
-def test_plans_that_were_not_asked_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    from apportion.history import shared_plans
+def lengthened(asked: Question, longer: str) -> Question:
+    """The same group, past and present, with a longer name for one member."""
+    name, generations, present, topics = asked
 
+    def called(member: str) -> str:
+        return f"{member}-the-longest" if member == longer else member
+
+    past = [
+        replace(one, members=tuple(replace(member, member_id=called(member.member_id)) for member in one.members))
+        for one in generations
+    ]
+    assert present is not None
+    members = {called(member): fields for member, fields in present["members"].items()}
+    return name, past, {**present, "members": members}, topics
+
+
+def several_members() -> int:
+    """A seed whose group has a past, and three members or more at present."""
+    return next(s for s in range(50) if (p := question(s)[2]) and len(p["members"]) > 2 and len(question(s)[1]) > 1)
+
+
+@pytest.mark.usefixtures("longest")
+def test_a_strategy_of_somebody_else_is_asked_for_each_group() -> None:
+    """It may look at names, which groups of one structure need not share."""
+    both = [lengthened(question(several_members()), longer) for longer in ("m0", "m1")]
+    first, second = (structure(*asked[1:]) for asked in both)
+    assert first is not None
+    assert second is not None
+    assert first.key == second.key, "the two are of one structure"
+    plans = SharedPlans(["range", "longest"])
+    for asked in both:
+        assert plans.answers(*asked) == what_if(*asked, ["range", "longest"])
+
+
+@pytest.mark.usefixtures("longest")
+def test_groups_that_are_laid_on_one_plan_together_each_get_what_the_foreign_strategy_answers_them() -> None:
+    both = [lengthened(question(several_members()), longer) for longer in ("m0", "m1")]
+    _, alike, template = SharedPlans(["range", "longest"]).planned(*both[0])
+    assert alike is not None
+    assert template is not None
+    theirs = [structure(*asked[1:]) for asked in both]
+    groups = GroupsAlike(
+        np.stack([one.lag for one in theirs if one]), [one.members for one in theirs if one],
+        [one.topics for one in theirs if one], [lambda few, asked=asked: outcomes(*asked, few) for asked in both],
+    )  # fmt: skip
+    ((block, left),) = lay_on([(template, groups)])
+    assert left == []
+    for g, asked in enumerate(both):
+        rows = [ScenarioResult(*row) for row in zip(*block.columns(g).values(), strict=True)]
+        assert rows == what_if(*asked, ["range", "longest"])
+
+
+def test_the_brokers_strategy_is_asked_for_each_group_of_more_members_than_one_order_of_hashes_tells() -> None:
+    """Nine members: the table of their hash map may have grown, so the order is not looked up."""
+
+    def nine(prefix: str) -> Question:
+        members = {f"{prefix}{m}": {"topics": ["t"]} for m in range(9)}
+        topics = {"t": [{"partition": p, "begin": 0, "end": 5 + p, "committed": 3} for p in range(11)]}
+        return "g", [], {"version": 1, "group": "g", "topics": topics, "members": members}, topics
+
+    plans = SharedPlans(["broker-uniform"])
+    for asked in (nine("m"), nine("named-otherwise-"), nine("q")):
+        assert plans.answers(*asked) == what_if(*asked, ["broker-uniform"])
+    assert len(plans._kept) == 1, "they are of one structure"
+
+
+def test_plans_that_were_not_asked_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_plans, "KEPT_PARTITIONS", 60)
     plans = SharedPlans(["range"])
     for seed in range(40):

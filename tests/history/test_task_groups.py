@@ -344,6 +344,6 @@ def test_topics_by_pattern_are_said_not_to_be_known() -> None:
     assert all(map(is_note, present.says)), "nothing is wrong with that"
 
 
-def test_every_generation_of_a_streams_group_is_of_its_kind(recorded: GroupHistories) -> None:
-    kinds = {generation.kind for generation in recorded.groups["enrich"].folded.generations}
+def test_every_generation_of_a_streams_group_is_of_its_kind() -> None:
+    kinds = {generation.kind for generation in dump.load_histories(DUMP).groups["enrich"].folded.generations}
     assert kinds == {"streams"}

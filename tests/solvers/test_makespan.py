@@ -88,11 +88,24 @@ def test_skewed_counts_stay_within_the_skew_and_lag_is_then_the_least() -> None:
     rng = random.Random(3)
     for _ in range(80):
         skew = rng.randint(1, 3)
-        group = random_group(rng, True, rng.randint(1, 7), rng.randint(2, 3))
+        group = random_group(rng, True, rng.randint(1, 7), rng.randint(2, 3), past=rng.choice((0.3, 0.8)))
         plan, best = apportion.plan(group, LagAware("group", max_skew=skew)), exhaustive(group, skew)
         assert plan.measures["load_max"] - plan.measures["load_min"] <= 1 + skew
         assert plan.measures["lag_max"] == best.heaviest
         assert plan.measures["lag_bound"] <= best.heaviest
+        if plan.proof["moves"] == "optimal" and plan.proof["lag"] == "optimal":
+            assert plan.measures["moves"] == best.moves
+
+
+def test_skewed_counts_keep_what_fair_ones_would_have_to_move() -> None:
+    """Counts 2 and 4 are as light as 3 and 3, and one partition less moves."""
+    topic = [{"partition": p, "lag": lag} for p, lag in enumerate([3, 6, 0, 2, 4, 1])]
+    held = {"a": [1, 5], "b": [0, 2, 4]}
+    members = {name: {"topics": ["t"], "owned": {"t": ids}, "generation": 1} for name, ids in held.items()}
+    group = apportion.read_group({"topics": {"t": topic}, "members": members})
+    plan, best = apportion.plan(group, LagAware("group", max_skew=1)), exhaustive(group, 1)
+    assert (plan.measures["lag_max"], plan.measures["moves"]) == (best.heaviest, best.moves) == (8, 1)
+    assert (plan.measures["load_min"], plan.measures["load_max"]) == (2, 4)
 
 
 def test_leave_to_skew_counts_makes_no_plan_heavier() -> None:
