@@ -29,13 +29,13 @@ test: setup check ## every check and every test, with a real broker and real Spa
 	@$(PY) -m pytest -n 2 --dist loadfile  # brokers are mostly waited for: two at a time
 
 PYTHON ?= python3
-QUICK ?=
+SIZE ?=
 
-lowest: setup ## the tests with the lowest version of everything that the ranges allow: PYTHON=python3.12 QUICK=--quick
-	@$(PY) -m tools.ranges lowest --python $(PYTHON) $(QUICK)
+lowest: setup ## the tests with the lowest version of everything that the ranges allow: PYTHON=python3.12 SIZE=--quick or --live
+	@$(PY) -m tools.ranges lowest --python $(PYTHON) $(SIZE)
 
 newest: setup ## the same with the newest versions that there are today
-	@$(PY) -m tools.ranges newest --python $(PYTHON) $(QUICK)
+	@$(PY) -m tools.ranges newest --python $(PYTHON) $(SIZE)
 
 check: $(STAMP) ## format, lint, types and the stairs
 	@$(VENV)/bin/ruff format --check .

@@ -5,9 +5,11 @@ python -m tools.mutants [--seed N] [--most N] [--again] [--word WORD] [ROOM ...]
 mutmut says what may be changed: one operator, number, name, constant or argument at a time. From each room a sample
 is drawn (all of a small room), and the room's quick tests are run on each mutant, those that reach the changed
 statement. A mutant is killed where a test fails, or runs on without end. What came of it stands in tests/mutants.json,
-survivors by file and line, each with its reason from tests/mutants-reasons.txt where it has one. ``--again`` tries only
-the survivors that the file lists and writes down those that are left; ``--word`` only functions with the word in
-``file function``, and only prints. Tests with a broker, Spark or a JVM are left out: too slow to be run on each mutant.
+each seed's sample by itself, survivors by file and line, each with its reason from tests/mutants-reasons.txt where it
+has one. ``--again`` tries only the survivors of that seed and writes down those that are left, beside what was killed
+when the sample was first drawn: that is the figure to believe, since tests are written for survivors. ``--word`` tries
+only functions with the word in ``file function``, and only prints. Tests with a broker, Spark or a JVM are left out:
+too slow to be run on each mutant.
 """
 
 from __future__ import annotations
@@ -120,12 +122,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--word", default="")
     options = parser.parse_args(arguments)
     for name in options.rooms or ROOMS:
-        earlier = written_down().get(name) if options.again else None
+        sample = f"seed {options.seed}"
+        earlier = written_down().get(name, {}).get(sample) if options.again else None
+        if options.again and not earlier:
+            raise SystemExit(f"{FIGURES.name} has no sample of {name} with {sample}: draw it first, without --again")
         figures = run(name, options.seed, options.most, options.word, earlier)
         say(name, figures)
         if not options.word:
-            figures = {**written_down(), name: figures}
-            FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            rooms = written_down()
+            rooms[name] = {**rooms.get(name, {}), sample: figures}
+            FIGURES.write_text(json.dumps(rooms, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return 0
 
 
@@ -155,13 +161,14 @@ def run(name: str, seed: int, most: int, word: str, earlier: Mapping[str, Any] |
     survivors = [survivor(mutant, known) for mutant in sorted(alive, key=lambda each: (each.file, each.line))]
     # A survivor whose line is no longer there is no mutant any more, and nobody has killed it.
     tries = earlier["mutants"] - (len(earlier["survivors"]) - len(usable)) if earlier else len(usable)
+    percent = round(100 * (tries - len(alive)) / max(tries, 1), 1)
     return {
         "at": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "seed": earlier["seed"] if earlier else seed,
         "sites": count,
         "mutants": tries,
         "killed": tries - len(alive),
-        "percent": round(100 * (tries - len(alive)) / max(tries, 1), 1),
+        "percent": percent,
+        "percent at first": earlier.get("percent at first") if earlier else percent,
         "tests": about_tests["tests"],
         "tests not run": sorted({*about_tests["failed"], *about_tests["too slow"]}),
         "survivors": survivors,

@@ -25,7 +25,7 @@ EXAMPLES = [line for _, line in command("pipeline").EXAMPLES if " pipeline run "
 def test_every_example_of_the_pipeline_works_one_after_the_other(broker: Broker, run: Runner, folder: Path) -> None:
     broker.create_topic("piped", 4)
     with JavaMember(broker.bootstrap, "piped-group", ["piped"]) as member:
-        member.wait_until(lambda one: one.assignment, patience_s=60)
+        member.wait_until(lambda one: one.assignment, patience_s=90)
         for line in EXAMPLES:
             done = in_shell(folder, line.replace("localhost:9092", broker.bootstrap))
             assert done.returncode == 0, (line, done.stderr[-2000:])

@@ -133,7 +133,7 @@ def test_ctrl_c_ends_quietly_with_130() -> None:
         process.stdout.readline()  # it is at work
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, b"")
 
 

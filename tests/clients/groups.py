@@ -85,7 +85,7 @@ def settle(
     members: Iterable[PythonMember | JavaMember],
     sizes: Mapping[str, int],
     *,
-    patience_s: float = 60,
+    patience_s: float = 120,
     calm_s: float = 0.5,
 ) -> None:
     """Wait until the group is settled and stays so for a moment."""

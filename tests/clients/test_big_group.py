@@ -17,7 +17,7 @@ from apportion.testing.broker import Broker
 from .groups import new_name
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
-MEMBERS, PARTITIONS, PATIENCE_S = 40, 400, 120
+MEMBERS, PARTITIONS, PATIENCE_S = 40, 400, 240
 
 
 def test_forty_members_settle_and_keep_what_they_have(broker: Broker, capsys: pytest.CaptureFixture[str]):

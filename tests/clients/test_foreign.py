@@ -69,7 +69,7 @@ class Newcomer:
             self._consumer.close()
 
 
-def until(true: Callable[[], object], patience_s: float = 30) -> None:
+def until(true: Callable[[], object], patience_s: float = 90) -> None:
     """Wait until something holds, and fail where it does not."""
     end = time.monotonic() + patience_s
     while not true():

@@ -120,7 +120,7 @@ def test_a_missing_right_to_the_group_is_one_sentence(secured: tuple[Broker, Pat
     with Members(broker, group_id, [TOPIC], tmp_path) as group:
         settings = login(ca, "bob", SECRETS["bob"])
         member = group.python(client, "sticky", bootstrap=address(broker), consumer=settings)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 90
         while not (told := [e["why"] for e in member.of("error") if "no right" in e["why"]]):
             assert time.monotonic() < until, member.events
             time.sleep(0.1)

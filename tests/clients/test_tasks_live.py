@@ -81,7 +81,7 @@ class App:
                     runner.state(task).put(record.value, str(record.offset).encode())
             runner.commit()
 
-    def until(self, what: str, true: Callable[[], bool], patience_s: float = 40) -> None:
+    def until(self, what: str, true: Callable[[], bool], patience_s: float = 90) -> None:
         end = time.monotonic() + patience_s
         while not true():
             assert time.monotonic() < end, f"{what}: {self.shape()} {self.heard}"
@@ -293,7 +293,7 @@ def test_two_consumers_of_one_process_share_its_folder_and_hand_tasks_over(
 def test_a_folder_that_another_process_has_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "lock").open("a") as lock:
         command = "import fcntl, sys; fcntl.flock(0, fcntl.LOCK_EX); print('locked', flush=True); "
-        command += "import time; time.sleep(30)"
+        command += "import time; time.sleep(300)"
         other = subprocess.Popen([sys.executable, "-c", command], stdin=lock, stdout=subprocess.PIPE)
     try:
         assert other.stdout is not None
@@ -359,4 +359,4 @@ def test_a_broker_that_is_killed_and_comes_back_finds_everything_as_it_was(tmp_p
                 one.turn()
         own.start()
         one.write(120)
-        one.until("120 are stored", lambda: len(one.stored()) == 120, patience_s=60)
+        one.until("120 are stored", lambda: len(one.stored()) == 120, patience_s=120)

@@ -57,7 +57,7 @@ class Rollout:
         """A member says good-bye."""
         self.consumers.pop(name).close()
 
-    def settled(self, patience_s: float = 60) -> Owners:
+    def settled(self, patience_s: float = 120) -> Owners:
         """Who owns what by the consumers' own word, once each partition has one owner and it stays so for a second."""
         before: Owners = {}
         since = until = time.monotonic()

@@ -88,7 +88,7 @@ class Client:
 
         return KafkaAdminClient(bootstrap_servers=self.bootstrap.split(","))
 
-    def tool(self, main_class: str, *args: str, patience_s: float = 60) -> str:
+    def tool(self, main_class: str, *args: str, patience_s: float = 120) -> str:
         """Run one of Kafka's command-line classes against these brokers and return what it printed.
 
         ``tool("org.apache.kafka.tools.TopicCommand", "--list")``; ``--bootstrap-server`` is added.
@@ -299,7 +299,7 @@ class BrokerCluster(Client):
         self.close()
 
 
-def java(main_class: str, *args: str, patience_s: float = 60, text: str | None = None) -> str:
+def java(main_class: str, *args: str, patience_s: float = 120, text: str | None = None) -> str:
     """Run a Java class of Kafka's or ours to its end and return its standard output.
 
     text

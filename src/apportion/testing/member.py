@@ -96,7 +96,7 @@ class PythonMember:
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
 
-    def leave(self, patience_s: float = 15) -> None:
+    def leave(self, patience_s: float = 60) -> None:
         """Close the consumer in good order and end."""
         try:
             self.say("leave")

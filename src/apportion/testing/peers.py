@@ -237,7 +237,7 @@ class JavaMember(Peer):
         return str(self._last("member", ""))
 
     def wait_for(
-        self, event: str, *, where: Callable[[Json], object] = bool, since: int = 0, patience_s: float = 30
+        self, event: str, *, where: Callable[[Json], object] = bool, since: int = 0, patience_s: float = 90
     ) -> Json:
         """The first event of that kind for which ``where`` is true, from the ``since``-th event on; waits for it."""
         hits: list[Json] = []
@@ -249,7 +249,7 @@ class JavaMember(Peer):
         self.wait_until(there, patience_s)
         return hits[0]
 
-    def wait_until(self, true: Callable[[JavaMember], object], patience_s: float = 30) -> None:
+    def wait_until(self, true: Callable[[JavaMember], object], patience_s: float = 90) -> None:
         """Wait until something is true of this member; a member that ended is not waited for."""
         until = time.monotonic() + patience_s
         with self._news:
@@ -280,7 +280,7 @@ class JavaMember(Peer):
         """Read on, or stop reading."""
         self.do({"do": "read", "read": wanted})
 
-    def do(self, line: Mapping[str, Any], patience_s: float = 30) -> None:
+    def do(self, line: Mapping[str, Any], patience_s: float = 90) -> None:
         """Give one command and wait until it is done."""
         self.tell(line)
         try:
@@ -293,7 +293,7 @@ class JavaMember(Peer):
     def leave(self) -> None:
         """Close the consumer in good order: it leaves the group."""
         self.do({"do": "close"})
-        self.process.wait(10)
+        self.process.wait(60)
 
     def kill(self) -> None:
         """Kill -9: the group finds out when the session is over."""
