@@ -96,11 +96,10 @@ def test_weights_are_summed_to_the_last_bit_whatever_their_sizes() -> None:
     """0.1 is a whole number of 2**-55; 300 of these do not fit into 64 bits."""
     topic = [{"partition": p, "weight": weight} for p, weight in enumerate([0.1, 300.0, 300.0])]
     plan = apportion.plan({"topics": {"t": topic}, "members": {"a": {"topics": ["t"]}}}, "lag-aware", {"by": "weight"})
-    certificate = plan.answer.certificate
     assert plan.measures["weight_max"] == 600.1
-    assert certificate is not None
-    assert certificate.heaviest == Fraction(0.1) * 2**55 + 600 * 2**55
-    assert isinstance(certificate.heaviest, int)
+    heaviest = getattr(plan.answer.certificate, "heaviest", None)
+    assert isinstance(heaviest, int)
+    assert heaviest == Fraction(0.1) * 2**55 + 600 * 2**55
 
 
 def test_members_of_one_host_share_their_state_so_that_its_standby_is_elsewhere() -> None:

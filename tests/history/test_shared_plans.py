@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from apportion.arrays import Ints
+from apportion.assignors import find as own
 from apportion.assignors import known
 from apportion.history import scenarios, shared_plans
 from apportion.history.records import CLASSIC, Generation, GenerationMember
@@ -143,7 +144,6 @@ class Longest:
 @pytest.fixture
 def longest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """``longest`` is known beside our own strategies."""
-    own = scenarios.find
     for module in (scenarios, shared_plans):
         monkeypatch.setattr(module, "find", lambda name, *rest: Longest() if name == "longest" else own(name, *rest))
     scenarios._strategy.cache_clear()
@@ -194,7 +194,7 @@ def test_groups_that_are_laid_on_one_plan_together_each_get_what_the_foreign_str
     theirs = [structure(*asked[1:]) for asked in both]
     groups = GroupsAlike(
         np.stack([one.lag for one in theirs if one]), [one.members for one in theirs if one],
-        [one.topics for one in theirs if one], [lambda few, asked=asked: outcomes(*asked, few) for asked in both],
+        [one.topics for one in theirs if one], [lambda few, q=q: outcomes(q[0], q[1], q[2], q[3], few) for q in both],
     )  # fmt: skip
     ((block, left),) = lay_on([(template, groups)])
     assert left == []
