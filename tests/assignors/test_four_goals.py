@@ -116,7 +116,7 @@ def test_the_short_cuts_are_as_good_as_the_network() -> None:
         known = tuple(goal for goal in order if goal != "racks" or (group.racks is not None and group.racks.known))
         short, _ = solve._plan(group, known)
         problem = partition_classes.problem_of(group, "racks" in known, by_topic=True)
-        general = solve_on_network(problem, known, short, None)
+        general = solve_on_network(problem, known, short, solve._fair_start(group, known))
         names = list(raw["members"])
         values_of = []
         for owner in (short, general):

@@ -22,8 +22,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Ints, distinct
-from apportion.solvers.dealing import claimed_last, interleave
+from apportion.arrays import NOBODY, Ints
+from apportion.solvers.dealing import HandOut, claimed_last, interleave
 from apportion.solvers.network import Cost, Network
 from apportion.solvers.problem import Numbers, Problem
 from apportion.solvers.retention import first_ones
@@ -201,16 +201,15 @@ class AssignmentNetwork:
         return owner
 
 
-def solve_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home: Ints | None) -> Ints:
+def solve_on_network(problem: Problem, order: tuple[str, ...], start: Ints, hand_out: HandOut) -> Ints:
     """(P,) owners of a plan that is best for the goals in their order, whatever they are.
 
     start
         (P,) some plan, -1 where nobody wants the partition; a good one saves time.
-    home
-        (P,) to whom each partition would come home, where as many as can shall do so after all goals; else None.
+    hand_out
+        As in ``complete_on_network``.
     """
-    owner = fixed_on_network(problem, order, start, home)
-    return complete_on_network(problem, order, owner)
+    return complete_on_network(problem, order, fixed_on_network(problem, order, start, None), hand_out)
 
 
 def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home: Ints | None) -> Ints:
@@ -234,41 +233,23 @@ def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home
     return owner
 
 
-def complete_on_network(problem: Problem, order: tuple[str, ...], owner: Ints) -> Ints:
-    """(P,) owners with the rest handed out as well as can be around what is fixed."""
-    contested = problem.contested if "moves" in order else None
-    return claimed_last(owner, problem.row >= 0, contested, lambda owner, rest: _hand_out(problem, order, owner, rest))
+def complete_on_network(problem: Problem, order: tuple[str, ...], owner: Ints, hand_out: HandOut) -> Ints:
+    """(P,) owners with the rest handed out as well as can be around what is fixed.
 
-
-def _hand_out(problem: Problem, order: tuple[str, ...], owner: Ints, rest: Ints) -> Ints:
-    nobody = np.full(len(rest), NOBODY, dtype=np.int64)
-    start = _dealt_in_laps(problem, owner, rest)
-    network = AssignmentNetwork(problem, owner, rest, start, nobody, nobody, spread=True)  # it names members
+    hand_out
+        Some plan to begin with: (P,) owners from those that are fixed and the partitions (F,) to hand out. With fair
+        loads it saves most: a chain of hand-overs that evens out two loads passes the sink, so a search finds but one.
+    """
     goals = tuple(goal for goal in order if goal != "moves")
-    network.optimize(goals if "balance" in goals else (*goals, "balance"))
-    owner = owner.copy()
-    owner[rest] = network.dealt(problem.row[rest])
-    return owner
+    goals = goals if "balance" in goals else (*goals, "balance")
 
+    def best_around(owner: Ints, rest: Ints) -> Ints:
+        nobody = np.full(len(rest), NOBODY, dtype=np.int64)
+        start = hand_out(owner, rest)[rest]
+        network = AssignmentNetwork(problem, owner, rest, start, nobody, nobody, spread=True)  # it names members
+        network.optimize(goals)
+        owner = owner.copy()
+        owner[rest] = network.dealt(problem.row[rest])
+        return owner
 
-def _dealt_in_laps(problem: Problem, owner: Ints, rest: Ints) -> Ints:
-    """(F,) a plan to begin with: each row to those that hold least of its topic, then least."""
-    members = len(problem.column)
-    fixed = np.flatnonzero(owner != NOBODY)
-    load = np.bincount(owner[fixed], minlength=members)
-    held: dict[int, Ints] = {}
-    for t in distinct(problem.topic[rest]).tolist():
-        mine = fixed[problem.topic[fixed] == t]
-        held[t] = np.bincount(owner[mine], minlength=members)
-    start = np.empty(len(rest), dtype=np.int64)
-    row = problem.row[rest]
-    by_row = np.argsort(row, kind="stable")
-    for run in np.split(by_row, np.flatnonzero(np.diff(row[by_row])) + 1):
-        takers = np.flatnonzero(problem.eligible[row[run[0]]][problem.column])
-        of_topic = held[int(problem.topic[rest[run[0]]])]
-        turn = takers[np.lexsort((load[takers] / problem.capacity[takers], of_topic[takers]))]
-        start[run] = np.resize(turn, len(run))
-        more = np.bincount(start[run], minlength=members)
-        load += more
-        of_topic += more
-    return start
+    return claimed_last(owner, problem.row >= 0, problem.contested if "moves" in order else None, best_around)

@@ -23,16 +23,17 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
 
+HandOut = Callable[[Ints, Ints], Ints]
+"""Gives (P,) owners from those that are fixed and the partitions (F,) to hand out."""
 
-def claimed_last(owner: Ints, wanted: Bools, contested: Bools | None, hand_out: Callable[[Ints, Ints], Ints]) -> Ints:
+
+def claimed_last(owner: Ints, wanted: Bools, contested: Bools | None, hand_out: HandOut) -> Ints:
     """(P,) owners with all wanted partitions handed out, what somebody claims anew after all others.
 
     owner
         (P,) what is fixed; -1 elsewhere.
     contested
         (P,) whether anybody claims the partition; None where that does not count.
-    hand_out
-        Gives (P,) owners from those that are fixed and the partitions (F,) to hand out.
 
     In a second cooperative round just these partitions are free, around all others: it hands them out in the same way.
     """

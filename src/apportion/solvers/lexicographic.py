@@ -225,11 +225,11 @@ def _fits(supply: Ints, row: Ints, member: Ints, bounds: OptimalFace) -> bool:
 def _finish(problem: Problem, owner: Ints, bounds: OptimalFace | None) -> Ints:
     """Owners (P,) with the rest handed out; ``bounds`` None: after what is owned, as evenly as can be."""
     return claimed_last(
-        owner, problem.row >= 0, problem.contested, lambda owner, rest: _complete(problem, owner, rest, bounds)
+        owner, problem.row >= 0, problem.contested, lambda owner, rest: complete(problem, owner, rest, bounds)
     )
 
 
-def _complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | None) -> Ints:
+def complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | None = None) -> Ints:
     """Owners (P,) with the partitions ``rest`` handed out, none of the others touched."""
     held = load = np.bincount(owner[owner != NOBODY], minlength=len(problem.column))
     if bounds is None:

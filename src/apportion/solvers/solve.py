@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -19,8 +20,9 @@ from apportion.solvers.assignment_network import (
     solve_on_network,
 )
 from apportion.solvers.certificate import Exactness
+from apportion.solvers.dealing import HandOut
 from apportion.solvers.greedy_by_topic import plan_by_topic
-from apportion.solvers.lexicographic import solve
+from apportion.solvers.lexicographic import complete, solve
 from apportion.solvers.partition_classes import problem_of
 from apportion.solvers.problem import units
 from apportion.solvers.shortest_paths import LISTS_MAX_CELLS, plan_by_paths
@@ -83,12 +85,13 @@ def _with_spread(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, 
     if arcs_of(problem) > ARCS_MAX or not problem.racks_told:
         before = order[: order.index("spread")]  # nothing is shown from there on
         return owner, {goal: shown[goal] if goal in before else "heuristic" for goal in order}
-    owner = solve_on_network(problem, order, owner, None)
+    owner = solve_on_network(problem, order, owner, _fair_start(group, order))
     # A second cooperative round may find a quick plan where the first did not: then it is the target from the start.
-    later = _later(group, owner)
-    again, shown = _solve(later, without, spread=group.T * group.M <= CELLS)
-    if "moves" in order and _is_quick(later, again, shown):
-        return again, proof
+    if "moves" in order and problem.equal:
+        later = _later(group, owner)
+        again, shown = _solve(later, without, spread=group.T * group.M <= CELLS)
+        if _is_quick(later, again, shown):
+            return again, proof
     return owner, proof
 
 
@@ -118,10 +121,18 @@ def _home(group: Group, order: tuple[str, ...], cooperative: bool) -> tuple[Ints
     if spread and arcs_of(problem) > ARCS_MAX:
         return owner, proof
     fixed = fixed_on_network(problem, order, owner, group.home)
-    returned = complete_on_network(problem, order, fixed) if spread else solve(problem, order, fixed)[0]
+    if spread:
+        returned = complete_on_network(problem, order, fixed, _fair_start(group, order))
+    else:
+        returned = solve(problem, order, fixed)[0]
     if cooperative and (_plan(_later(group, returned), order)[0] != returned).any():
         return owner, proof
     return returned, proof
+
+
+def _fair_start(group: Group, order: tuple[str, ...]) -> HandOut:
+    """Hands out with fair loads, topics spread by a good try: few cycles are left to cancel for the network."""
+    return partial(complete, replace(problem_of(group, "racks" in order), spread=group.T * group.M <= CELLS))
 
 
 def _later(group: Group, owner: Ints) -> Group:
