@@ -99,6 +99,26 @@ def test_the_browser_shows_the_numbers_of_the_json(
         assert f'id="picture-{figure}"' in document
 
 
+def test_the_page_shows_what_each_member_holds_for_its_capacity(tmp_path: Path) -> None:
+    raw = one_group("g")
+    raw["members"]["consumer-0"]["capacity"] = 4
+    group = read_group(raw)
+    data = group_data(group, [apportion.plan(group, name) for name in ("roundrobin", "sticky")])
+    assert data["capacity"] == [4, 1, 1]
+    path = tmp_path / "page.html"
+    path.write_text(page.render([data], title="t", source="s", at=""), encoding="utf-8")
+    document, log = in_browser(path, tmp_path / "profile")
+    assert "CONSOLE" not in log, log
+    texts = [html.unescape(text) for text in re.findall(r">([^<>]+)<", document)]
+    assert "Load² / capacity" in texts
+    assert [text for text in texts if " / 1)" in text or " / 4)" in text] == ["2 (2 / 1)", "2 (2 / 1)", "0.5 (2 / 4)"]
+    # 2²/4 + 2² + 2² with round robin, 4²/4 + 1 + 1 with sticky: the star is at the smaller one.
+    rows = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>.*?</tr>", document)]
+    starred = {row[0]: "6 *" in " ".join(row) for row in rows if row[:1] in (["roundrobin"], ["sticky"])}
+    assert starred == {"roundrobin": False, "sticky": True}
+    assert group_data(read_group(one_group("g")), [])["capacity"] is None
+
+
 def test_every_picture_has_its_words_for_a_screen_reader(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(page.render([page_data("g")], title="t", source="s", at=""), encoding="utf-8")

@@ -59,6 +59,7 @@ def group_data(
         "lag": lag.tolist(),
         "lag_known": bool(group.lag_known.any()),
         "owner": group.owner.tolist(),
+        "capacity": group.capacity.tolist() if group.has_capacities else None,
         "now": summary("now", group, group.owner, {}),
         "plans": [summary(plan_label(plan), group, plan.owner, plan.proof, plan.measures) for plan in plans],
         "history": _history(history),

@@ -179,7 +179,9 @@ class AssignmentNetwork:
         """Make the goals best, one after the other."""
         for goal in order:
             cost = self.cost(goal)
-            self.network.narrow(cost, self.network.minimize(cost))
+            potential = self.network.minimize(cost)
+            if goal != order[-1]:
+                self.network.narrow(cost, potential)
 
     def kept(self) -> tuple[Ints, Ints]:
         """(classes,) how many partitions of each claimed class stay, and how many come home."""

@@ -130,7 +130,7 @@ function drawGroup(group) {
   if (planned) figures.push(strategies(group));
   if (group.roles) figures.push(inTable("roles", group.roles));
   if (some && group.switch) figures.push(...switchFigures(group));
-  if (some) figures.push(lagBars(group));
+  if (some) figures.push(lagBars(group), capacities(group));
   if (group.times) figures.push(inTable("times", group.times));
   if (planned) figures.push(tradeOff(group), crossRack(group));
   if (past.length > 1 && group.history.rows.length) figures.push(handOver(group));

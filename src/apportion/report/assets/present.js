@@ -4,15 +4,19 @@ const weighted = (group) => group.lag_known && sum(group.lag) > 0;
 // Plans that give out as many partitions as any: others look light by leaving work undone.
 const complete = (group) => { const most = Math.max(...group.plans.map((plan) => plan.assigned)); return group.plans.filter((plan) => plan.assigned === most); };
 
+const ratio = (fraction) => { const [above, below = 1] = fraction.split("/"); return above / below; };
+
 function strategies(group) {
   const whole = complete(group), racks = group.plans.some((plan) => plan.rack_misses !== null), lag = weighted(group);
   const wanted = Math.max(group.now.assigned, ...group.plans.map((plan) => plan.assigned));
-  const of = { load: (p) => p.measures.load_squares, moves: (p) => p.measures.moves, lag: (p) => p.measures.lag_max ?? null, racks: (p) => p.rack_misses };
+  const cost = (p) => p.measures.load_cost ?? null; // a fraction in text: members have capacities
+  const of = { load: (p) => cost(p) === null ? p.measures.load_squares : ratio(cost(p)), moves: (p) => p.measures.moves, lag: (p) => p.measures.lag_max ?? null, racks: (p) => p.rack_misses };
   const least = Object.fromEntries(Object.entries(of).map(([name, value]) => [name, Math.min(...whole.map((p) => value(p) ?? Infinity))]));
   const marked = (plan, name, text) => ({ text, best: whole.includes(plan) && of[name](plan) === least[name] });
   const columns = [
     ["Strategy", (p) => p.assignor],
     ["Partitions each", (p) => marked(p, "load", p.measures.load_min === p.measures.load_max ? number(p.measures.load_min) : `${number(p.measures.load_min)} to ${number(p.measures.load_max)}`)],
+    group.capacity ? ["Load² / capacity", (p) => marked(p, "load", Number(ratio(cost(p)).toFixed(2)))] : null,
     ["Moved", (p) => marked(p, "moves", p.measures.moves)],
     ["Kept", (p) => p.measures.kept],
     group.plans.some((p) => p.assigned < wanted) ? ["Without owner", (p) => wanted - p.assigned] : null,
@@ -171,6 +175,25 @@ function rowsOfBars(width, rows, label, paint) {
     picture.append(words(names + amount * scale + 6, y + 13, text, { class: "soft" }));
   });
   return picture;
+}
+// Members of different capacity: what counts as balanced is not the load but the load for each unit of capacity.
+function capacities(group) {
+  if (!group.capacity) return null;
+  const plans = [group.now, ...group.plans], held = plans.map((plan) => perMember(group, plan.owner, () => 1));
+  let chosen = plans.length > 1 ? 1 : 0;
+  const each = (i, m) => Number((held[i][m] / group.capacity[m]).toFixed(2));
+  const members = () => group.members.map((_, m) => m).sort((a, b) => each(chosen, b) - each(chosen, a) || a - b).slice(0, MOST_MEMBERS);
+  const box = figure({
+    id: "capacities", title: "Load for each unit of capacity",
+    says: () => `Partitions held over the member's capacity, ${chosen ? "as planned by " + plans[chosen].assignor : "now"}; even is balanced.`
+      + (group.members.length > MOST_MEMBERS ? ` The ${MOST_MEMBERS} highest of ${number(group.members.length)} members.` : ""),
+    draw: (width) => rowsOfBars(width, members().map((m) => [group.members[m], each(chosen, m), `${number(each(chosen, m))} (${number(held[chosen][m])} / ${number(group.capacity[m])})`]),
+      "Partitions over capacity of each member", () => chosen ? colour(1) : colour(0)),
+    tools: plans.length > 1 ? [selection("Loads of", plans.map((plan, i) => [i, plan.assignor]), chosen, (i) => { chosen = i; box.refresh(); })] : [],
+    head: () => ["Member", "Capacity", ...plans.flatMap((plan) => [plan.assignor, `${plan.assignor} / capacity`])],
+    rows: () => group.members.map((label, m) => [label, group.capacity[m], ...plans.flatMap((_, i) => [held[i][m], each(i, m)])]),
+  });
+  return box;
 }
 function crossRack(group) {
   const plans = [group.now, ...group.plans].filter((plan) => plan.rack_misses !== null);
