@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tests.history import kafka_says
 
@@ -81,6 +84,63 @@ def test_every_generation_that_a_member_logged_has_the_same_owners(memory: Group
             seen["consumer"] += held in epochs[key]
     assert seen["classic"] > 120
     assert seen["consumer"] >= 5
+
+
+Owners = dict[str, dict[str, list[int]]]
+
+
+def targets_as_kafka_reads_them() -> dict[tuple[str, int], tuple[int, Owners]]:
+    """(group, offset of the record that completes an epoch) to the epoch and what each member was given.
+
+    From the records as Kafka's own deserializer printed them: a target stands until its member's next one.
+    """
+    topics = pq.read_table(DUMP / "topics.parquet", columns=["topic_id", "topic"])
+    names = dict(zip(*(column.to_pylist() for column in topics.columns), strict=True))
+    with gzip.open(TRUTH / "records.ndjson.gz", "rt", encoding="utf-8") as file:
+        records = sorted((json.loads(line) for line in file), key=lambda r: (r["partition"], r["offset"]))
+    members: dict[str, set[str]] = {}
+    targets: dict[str, Owners] = {}
+    epochs = {}
+    for record in records:
+        group, value = record["key"].get("groupId", ""), record["value"]
+        living, given = members.setdefault(group, set()), targets.setdefault(group, {})
+        member = record["key"].get("memberId", "")
+        if record["type"] == 5:
+            (living.discard if value is None else living.add)(member)
+        elif record["type"] == 7 and value is None:
+            given.pop(member, None)
+        elif record["type"] == 7:
+            given[member] = {
+                names[entry["topicId"]]: sorted(entry["partitions"])
+                for entry in value["topicPartitions"]
+                if entry["topicId"] in names
+            }
+        elif value is not None and (record["type"] == 6 or (record["type"] == 3 and not living)):
+            number = value["assignmentEpoch" if record["type"] == 6 else "epoch"]
+            epochs[group, record["offset"]] = (number, {m: given.get(m, {}) for m in living})
+    return epochs
+
+
+def owners(row: dict[str, Any]) -> Owners:
+    return {m["member_id"]: {h["topic"]: h["partitions"] for h in m["assigned"]} for m in row["members"]}
+
+
+def test_each_epoch_has_the_owners_that_kafka_reads_in_its_records(memory: GroupHistories) -> None:
+    rows = [row for group in memory.groups.values() for row in group.epochs]
+    ours = {(row["group"], row["source_offset"]): (row["epoch"], owners(row)) for row in rows}
+    theirs = targets_as_kafka_reads_them()
+    assert ours == theirs
+    assert len(ours) >= 11
+    assert {group for group, _ in ours} == {"gone-kip848", "profiles-kip848", "routes-kip848-regex", "upgraded-live"}
+
+
+def test_the_last_epoch_s_owners_are_those_that_the_tool_names(memory: GroupHistories) -> None:
+    theirs = kafka_says.their_owners(said("offsets.txt"))
+    for name in ("profiles-kip848", "routes-kip848-regex", "upgraded-live"):
+        held = owners(memory.groups[name].epochs[-1])
+        ours = {(name, t, str(p)): m for m, topics in held.items() for t, ids in topics.items() for p in ids}
+        assert ours
+        assert ours == {place: owner for place, owner in theirs.items() if place[0] == name}
 
 
 def places(held: dict[str, list[int]]) -> list[tuple[str, int]]:

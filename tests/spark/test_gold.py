@@ -123,6 +123,23 @@ def test_a_consumer_member_has_what_it_holds_now(made: Made) -> None:
     assert {m["rack"] for m in row["members"]} == {"rack-b"}
 
 
+def test_each_epoch_has_its_owners(made: Made) -> None:
+    rows = sorted(made.rows("gold/epochs"), key=lambda row: row["source_offset"])
+    told = [
+        (
+            row["group"], row["epoch"], row["kind"], row["protocol"],
+            {m["member_id"]: {h["topic"]: h["partitions"] for h in m["assigned"]} for m in row["members"]},
+        )
+        for row in rows
+    ]  # fmt: skip
+    assert told == [
+        ("new", 2, "consumer", "uniform", {"x": {"clicks": [0, 1]}}),
+        ("new", 3, "consumer", "uniform", {"x": {"clicks": [0]}, "y": {"clicks": [1]}}),
+    ]
+    joined = {row["source_offset"]: row for row in made.rows("gold/rebalances", kind="consumer")}
+    assert rows[1]["source_offset"] in joined, "a rebalance is the epoch that completes it"
+
+
 def test_rebalances_say_what_is_hidden_and_what_was_needless(made: Made) -> None:
     rows = made.rows("gold/rebalances", group="gaps")
     rows.sort(key=lambda row: row["source_offset"])

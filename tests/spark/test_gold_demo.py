@@ -12,6 +12,7 @@ import pytest
 import apportion.demo
 from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.inputs import dump, tables
+from apportion.spark import schemas
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 DUMP = Path(apportion.demo.__file__).parent / "dump"
@@ -52,6 +53,23 @@ def test_rebalances_are_the_same_row_for_row(out: Path, memory: GroupHistories) 
         for row in found:
             row["at"] = round(row["at"].timestamp() * 1000)
     assert rows == {name: told(group) for name, group in memory.groups.items() if group.rebalances}
+
+
+def test_epochs_have_the_same_owners_row_for_row(out: Path, memory: GroupHistories) -> None:
+    rows = by_group(out, "gold/epochs", "source_offset")
+    for found in rows.values():
+        for row in found:
+            row["at_ms"] = round(row.pop("at").timestamp() * 1000)
+    names = schemas.GROUP_MEMBER.names
+    ours = {
+        name: [{**row, "members": [{n: member[n] for n in names} for member in row["members"]]} for row in group.epochs]
+        for name, group in memory.groups.items()
+        if group.epochs
+    }
+    for epochs in ours.values():
+        for row in epochs:
+            del row["group"]
+    assert rows == ours
 
 
 def told(group: GroupHistory) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from tests.spark.conftest import rows_of
 from tests.spark.stores import reach
 
 from apportion.errors import BadInput, Unavailable
-from apportion.spark import job, lake, lock, packages, schemas, shelves, sources
+from apportion.spark import incremental, job, lake, lock, packages, schemas, shelves, sources
 from apportion.spark.location import locate
 from apportion.testing.s3 import S3Server
 
@@ -105,6 +107,51 @@ def test_delta_in_a_local_folder_holds_the_same_rows(spark: Any, local: Path, tm
         assert rows_of(rows) == rows_of(local / "tables" / name), name
     with pytest.raises(BadInput, match="Delta tables"):
         job.build(local / "dump", out, spark=spark)
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_tables_of_an_older_version_are_made_anew_without_being_asked(spark: Any, local: Path, form: str) -> None:
+    """A table that was not there, a column that was not there: the build says why it begins again, and all is there."""
+    out = local / f"older-{form}"
+    shutil.copytree(local / "tables", out)
+    if form == "delta":
+        shutil.rmtree(out)
+        job.build(local / "dump", out, form=form, assignors=ASSIGNORS, spark=spark)
+    before = json.loads(_aged(out, form, spark))
+    lines: list[str] = []
+    built = job.build(local / "dump", out, form=form, assignors=ASSIGNORS, spark=spark, progress=lines.append)
+    assert built.whole == f"another version made them: {before['version']}, this is {incremental.version()}"
+    assert f"making everything anew: {built.whole}" in lines
+    for name in schemas.TABLES:
+        rows = spark.read.format(form).load(str(out / name)).toArrow()
+        assert rows_of(rows) == rows_of(local / "tables" / name), name
+    assert job.build(local / "dump", out, form=form, assignors=ASSIGNORS, spark=spark).written == ()
+
+
+def _aged(out: Path, form: str, spark: Any) -> str:
+    """Make of tables what a version left that had no gold/epochs, and a column less in gold/whatif; its build.json."""
+    older = spark.read.format(form).load(str(out / "gold/whatif")).drop("lag_max_then").persist()
+    assert older.count() > 0
+    if form == "parquet":
+        text = (out / incremental.STATE).read_text()
+    else:
+        tables = lake.tables_of(locate(out), form)
+        manifest = lake.Manifest.read(spark, tables)
+        text = manifest.texts[incremental.STATE]
+    text = json.dumps({**json.loads(text), "version": "0.0.9, 1"})
+    shutil.rmtree(out / "gold/epochs")
+    if form == "parquet":
+        shutil.rmtree(out / "gold/whatif")
+        older.write.parquet(str(out / "gold/whatif"))
+        (out / incremental.STATE).write_text(text)
+    else:
+        tables.overwrite("gold/whatif", older)
+        del manifest.versions["gold/epochs"]
+        manifest.versions["gold/whatif"] = lake.newest_version(spark, tables, "gold/whatif")
+        manifest.texts[incremental.STATE] = text
+        manifest.write(spark, tables)
+    older.unpersist()
+    return text
 
 
 def test_the_lock_of_an_object_store_is_made_by_one_alone(spark: Any, s3: S3Server) -> None:

@@ -67,6 +67,33 @@ def test_epochs_are_rebalances_of_tasks_and_every_variant_has_its_rows(out: Path
     epochs = sorted(rows(out, "gold/rebalances", "enrich"), key=lambda row: row["source_offset"])
     assert {row["kind"] for row in epochs} == {"streams"}
     assert [row["cause"] for row in epochs][:4] == ["join", "topics", "join", "settings"]
+    told = rows(out, "gold/epochs", "enrich")
+    assert {row["source_offset"] for row in epochs} < {row["source_offset"] for row in told}
+    generations = dump.load_histories(DUMP).groups["enrich"].folded.generations
+    assert [
+        {
+            (m["member_id"], role["role"], role["of"]): tuple(role["numbers"])
+            for m in row["members"]
+            for role in m["roles"]
+        }
+        for row in sorted(told, key=lambda row: row["source_offset"])
+    ] == [
+        {
+            (seat.member_id, role, of): ids
+            for seat in g.members
+            for role, held in seat.roles.items()
+            for of, ids in held.items()
+        }
+        for g in generations
+    ]
+    reads = {
+        (m["member_id"], h["topic"]): h["partitions"] for row in told for m in row["members"] for h in m["assigned"]
+    }
+    assert reads
+    assert {topic for _, topic in reads}.isdisjoint(
+        role["of"] for row in told for m in row["members"] for role in m["roles"]
+    )
+    assert rows(out, "gold/epochs", "workers") == []
     whatif = {(row["assignor"], row["scenario"]): row for row in rows(out, "gold/whatif", "enrich")}
     assert set(whatif) == {(name, scenario) for name in VARIANTS for scenario in ("replay", "as-is", "join", "leave")}
     assert {row["error"] for row in whatif.values()} == {None}

@@ -12,6 +12,7 @@ from apportion.errors import BadInput, UnknownName
 from apportion.history import task_replay, task_what_if
 from apportion.history.broker_tasks import BrokerSticky, score_tasks, task_strategy
 from apportion.history.cause import CommitCadence, CommitInterval
+from apportion.history.epochs import epoch_rows
 from apportion.history.fold import OTHERS, Folded, Present, fold
 from apportion.history.lags import lag_of_commit
 from apportion.history.present import group_json
@@ -102,6 +103,11 @@ class GroupHistory:
     def rebalances(self) -> list[Rebalance]:
         """What each rebalance changed."""
         return rebalances(self.folded.generations, CommitCadence(self.habits))
+
+    @property
+    def epochs(self) -> list[dict[str, Any]]:
+        """Rows of ``gold/epochs``: what each epoch of a KIP-848 or streams group gave its members."""
+        return list(epoch_rows(self.name, self.folded.generations))
 
     @cached_property
     def raw(self) -> dict[str, Any]:

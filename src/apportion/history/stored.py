@@ -1,4 +1,4 @@
-"""Rows of ``gold/group_state`` back into group.json."""
+"""Members as rows of the gold tables, and rows of ``gold/group_state`` back into group.json."""
 
 from __future__ import annotations
 
@@ -8,6 +8,26 @@ from typing import Any
 from apportion.history.fold import Present
 from apportion.history.present import group_json
 from apportion.history.records import GenerationMember
+
+
+def member_row(seat: GenerationMember) -> dict[str, Any]:
+    """A member as ``gold/group_state`` has it; ``gold/groups`` and ``gold/epochs`` take some of its columns."""
+    return {
+        "member_id": seat.member_id,
+        "instance_id": seat.instance_id,
+        "client_id": seat.client_id,
+        "host": seat.host,
+        "rack": seat.rack,
+        "assigned": [{"topic": t, "partitions": sorted(ids)} for t, ids in sorted(seat.assigned.items())],
+        "topics": sorted(seat.topics),
+        "session_timeout_ms": seat.session_timeout_ms,
+        "process_id": seat.process_id,
+        "roles": [
+            {"role": role, "of": of, "numbers": list(ids)}
+            for role, held in seat.roles.items()
+            for of, ids in held.items()
+        ],
+    }
 
 
 def present_of(row: Mapping[str, Any]) -> Present:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from apportion.spark import commits, groups, histories, lag, verdicts, whatif
+from apportion.spark import commits, epochs, groups, histories, lag, verdicts, whatif
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,6 +32,7 @@ def steps(
         "gold/commits": lambda t: commits.newest(t["silver/commits"]),
         "gold/groups": lambda t: groups.groups(once.present(t)),
         "gold/rebalances": lambda t: groups.rebalances_of(once.folded(t)),
+        "gold/epochs": lambda t: epochs.epochs(once.histories(t)),
         "gold/lag": lambda t: lag.lag(
             t["gold/commits"], groups.wanted(once.present(t)), once.ends(t), t["silver/commits"]
         ),

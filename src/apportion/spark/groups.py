@@ -13,8 +13,9 @@ from apportion.history import rows
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import Folded, fold
 from apportion.history.rebalances import rebalances
-from apportion.history.records import CLASSIC, CONSUMER, GenerationMember
+from apportion.history.records import CLASSIC, CONSUMER
 from apportion.history.scenarios import sentence
+from apportion.history.stored import member_row
 from apportion.spark import schemas
 from apportion.spark.batches import map_groups
 
@@ -66,7 +67,7 @@ def _fold_one(row: Row) -> Row:
         "protocol": present.protocol if present else None,
         "generation": present.generation if present else None,
         "readable": present.readable if present else None,
-        "members": list(map(_member, present.members)) if present else [],
+        "members": list(map(member_row, present.members)) if present else [],
         "rebalances": changes,
     }
 
@@ -74,25 +75,6 @@ def _fold_one(row: Row) -> Row:
 def folded_of(row: Row) -> Folded:
     """A row of ``histories`` as generations and present."""
     return fold(rows.events(row["group"], row["generations"], row["epochs"]), row["names"] or {})
-
-
-def _member(seat: GenerationMember) -> Row:
-    return {
-        "member_id": seat.member_id,
-        "instance_id": seat.instance_id,
-        "client_id": seat.client_id,
-        "host": seat.host,
-        "rack": seat.rack,
-        "assigned": [{"topic": t, "partitions": sorted(ids)} for t, ids in sorted(seat.assigned.items())],
-        "topics": sorted(seat.topics),
-        "session_timeout_ms": seat.session_timeout_ms,
-        "process_id": seat.process_id,
-        "roles": [
-            {"role": role, "of": of, "numbers": list(ids)}
-            for role, held in seat.roles.items()
-            for of, ids in held.items()
-        ],
-    }
 
 
 def present(folded: DataFrame, newest: DataFrame) -> DataFrame:

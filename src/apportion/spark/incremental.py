@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from apportion import __version__
 from apportion.spark import commits as newest_commits
-from apportion.spark import decode, groups, histories, lag, session, verdicts, whatif
+from apportion.spark import decode, epochs, groups, histories, lag, session, verdicts, whatif
 from apportion.spark.schemas import TABLES
+from apportion.tables.schemas import fingerprint
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 STATE: Final = "build.json"
 """The text that a build keeps for the next one."""
 
-RULES: Final = 1
+RULES: Final = 2
 """Raised whenever a table gets other rows from the same records: then everything is made anew."""
 
 SILVER: Final = ("silver/commits", "silver/generations", "silver/epochs", "silver/rejects")
@@ -38,6 +40,11 @@ FEW_TASKS: Final = 2
 """A core: pieces of ``gold/whatif`` in an incremental build."""
 
 Progress = Callable[[str], None]
+
+
+def version() -> str:
+    """What made the tables, as a build keeps it: our version, that of the rules, and the tables' columns."""
+    return f"{__version__}, {RULES}, {fingerprint()}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,8 @@ def look(source: Dump, asked: State, before: State | None) -> tuple[State, News 
     """
     if before is None:
         return _all(source, asked), None, "the last build left no word of what it had read"
-    for name, reason in (("version", "another version made them"), ("settings", "the settings changed"),
+    other = f"another version made them: {before.version}, this is {asked.version}"
+    for name, reason in (("version", other), ("settings", "the settings changed"),
                        ("dump", "they were made from another dump")):  # fmt: skip
         if getattr(before, name) != getattr(asked, name):
             return _all(source, asked), None, reason
@@ -205,8 +213,10 @@ class Update:
             return
         self.progress(f"{self.touched_groups} groups have something new")
         self._newest(committed)
-        folded = _kept(groups.folded(self._histories(recorded)))
+        left = self._histories(recorded)
+        folded = _kept(groups.folded(left))
         self._replace("gold/rebalances", groups.rebalances_of(folded), recorded)
+        self._replace("gold/epochs", epochs.epochs(left), recorded)
         state_before = self.table("gold/group_state")
         present = _kept(self._present(folded, recorded, state_before))
         self._replace("gold/groups", groups.groups(_of(present, touched)), touched)

@@ -343,13 +343,12 @@ def _build(
     progress: Progress,
 ) -> Built:
     """Every table, or what is new of each, and what the next build must know."""
-    from apportion import __version__
     from apportion.assignors import known
     from apportion.inputs import tables
     from apportion.spark import incremental
 
     strategies = sorted(known()) if rules.get("assignors") is None else rules["assignors"]
-    asked = incremental.State(f"{__version__}, {incremental.RULES}", {**rules, "assignors": strategies}, dump_json)
+    asked = incremental.State(incremental.version(), {**rules, "assignors": strategies}, dump_json)
     before = incremental.State.from_text(sink.text(incremental.STATE))
     state, news, why = incremental.look(source, asked, before)
     if full:

@@ -78,6 +78,7 @@ COMMITS, GENERATIONS, EPOCHS = TABLES["silver/commits"], TABLES["silver/generati
 REJECTS, COUNTS, GAPS = TABLES["silver/rejects"], TABLES["silver/counts"], TABLES["silver/gaps"]
 NEWEST, LAG, GROUPS = TABLES["gold/commits"], TABLES["gold/lag"], TABLES["gold/groups"]
 REBALANCES, GROUP_STATE = TABLES["gold/rebalances"], TABLES["gold/group_state"]
+GOLD_EPOCHS = TABLES["gold/epochs"]
 VERDICTS, WHATIF = TABLES["gold/verdicts"], TABLES["gold/whatif"]
 
 MEMBER, GROUP_MEMBER, STATE_MEMBER = map(_struct, (schemas.MEMBER, schemas.GROUP_MEMBER, schemas.STATE_MEMBER))

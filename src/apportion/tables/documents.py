@@ -25,7 +25,7 @@ with `2026-11-21-*.parquet`, delete it with `rm`. Rows are sorted by the columns
 `+` in its name was added by an incremental build, and is sorted by itself.
 """
 
-VERSION: Final = "1.1.0"
+VERSION: Final = "1.2.0"
 """Of the contract: its second number rises with a new column or table."""
 
 MADE_FROM: Final = "Made from src/apportion/tables/schemas.py by python -m apportion.tables.documents; do not edit."

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -75,6 +76,21 @@ class Table:
 def column(name: str, kind: Kind, comment: str, null: str = "") -> Column:
     """A column with its meaning, and when it is null ("" for never)."""
     return Column(name, kind, comment, null)
+
+
+def fingerprint() -> str:
+    """A few letters that differ where any table has other columns: a build goes on only from tables of its own form."""
+    form = {name: (_named_kinds(table.columns), table.order, table.day) for name, table in TABLES.items()}
+    return sha256(repr(form).encode()).hexdigest()[:12]
+
+
+def _named_kinds(kind: Kind) -> object:
+    """Names and types alone, without what they mean."""
+    if isinstance(kind, Many):
+        return [_named_kinds(kind.element)]
+    if isinstance(kind, Struct):
+        return [(one.name, _named_kinds(one.kind)) for one in kind.columns]
+    return kind
 
 
 def arrow_schema(table: Table) -> pa.Schema:
@@ -460,6 +476,23 @@ REBALANCES: Final = Table(
     "at",
 )
 
+GOLD_EPOCHS: Final = Table(
+    "an epoch of a group whose broker assigns (KIP-848, streams) with its owners; classic ones: silver/generations",
+    Struct(
+        [
+            column("group", _STRING, "group"),
+            column("source_offset", _LONG, "offset of the record that completes it, as in gold/rebalances"),
+            column("epoch", _INT, "epoch"),
+            column("kind", _STRING, "consumer or streams"),
+            column("protocol", _STRING, "the broker's strategy", "no members"),
+            column("members", Many(GROUP_MEMBER), "its members; `assigned` is what the epoch gives them, their target"),
+            _AT,
+        ]
+    ),
+    ("group", "source_offset"),
+    "at",
+)
+
 WHATIF: Final = Table(
     "what a strategy would have done with a group, under a scenario",
     Struct(
@@ -559,6 +592,7 @@ TABLES: Final[dict[str, Table]] = {
     "gold/lag": LAG,
     "gold/groups": GROUPS,
     "gold/rebalances": REBALANCES,
+    "gold/epochs": GOLD_EPOCHS,
     "gold/group_state": GROUP_STATE,
     "gold/verdicts": VERDICTS,
     "gold/whatif": WHATIF,
