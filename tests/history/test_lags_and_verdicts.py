@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
 import pytest
 
-from apportion.history.lags import lag_of_commit
+from apportion.arrays import Bools
+from apportion.history.lags import STATUSES, Known, Lags, lags
 from apportion.history.verdicts import CommitSample, verdict, worst
+
+Numbers = Sequence[int | None]
 
 
 @pytest.mark.parametrize(
@@ -27,7 +35,68 @@ from apportion.history.verdicts import CommitSample, verdict, worst
     ],
 )
 def test_the_first_status_that_fits_counts(committed, begin, end, fields, expected) -> None:  # type: ignore[no-untyped-def]
-    assert lag_of_commit(committed, begin, end, **fields) == expected
+    same, wanted = (np.array([fields.get(name, True)]) for name in ("same_topic", "wanted"))
+    row = on_columns([committed], [begin], [end], [end], same, wanted)
+    assert (*row.raw.to_list(), *row.lag.to_list(), *row.words()) == expected
+
+
+def test_partitions_without_a_commit_and_readers_of_committed_messages() -> None:
+    committed = [None, 5, 5, 5, 60]
+    begin, end, last_stable = [0, 0, 10, 0, 0], [50, 50, 50, None, 50], [40, 40, 40, 40, None]
+    rows = on_columns(committed, begin, end, last_stable, np.ones(5, np.bool_), np.ones(5, np.bool_))
+    assert rows.words() == ["never_committed", "ok", "expired_data", "unknown_topic", "ahead"]
+    assert rows.stable.to_list() == [None, 35, 30, None, 0]
+    assert rows.lost.to_list() == [None, 0, 5, None, 0]
+    assert rows.begin.to_list() == [0, 0, 10, None, 0], "half a log is none"
+    assert rows.last_stable.to_list() == [40, 40, 40, None, None]
+
+
+def on_columns(
+    committed: Numbers, begin: Numbers, end: Numbers, last_stable: Numbers, same: Bools, wanted: Bools
+) -> Lags:
+    return lags(Known.of(committed), Known.of(begin), Known.of(end), Known.of(last_stable), same, wanted)
+
+
+INT64 = range(-(2**63), 2**63)
+EDGES = [None, -(2**63), -(2**63) + 1, -(2**62), -1, 0, 1, 5, 9, 10, 2**62, 2**63 - 2, 2**63 - 1]
+
+
+def told(numbers: tuple[int | None, ...], same: bool, wanted: bool) -> tuple[Any, ...]:
+    """The rule in numbers without bounds: raw lag, lag, stable lag, lost, status; None where 64 bits hold no answer."""
+
+    def held(number: int) -> int | None:
+        return number if number in INT64 else None
+
+    committed, begin, end, last_stable = numbers
+    if committed is None:
+        return None, None, None, None, "never_committed"
+    if begin is None or end is None:
+        return None, None, None, None, "unknown_topic"
+    stop = max(begin, end if last_stable is None else min(end, last_stable))
+    lag, stable = (held(min(max(last - committed, 0), max(last - begin, 0))) for last in (end, stop))
+    fits = [
+        (not same, "invalid"), (committed > end, "ahead"), (committed < begin, "expired_data"),
+        (not wanted, "unsubscribed"), (True, "ok"),
+    ]  # fmt: skip
+    return held(end - committed), lag, stable, held(max(0, begin - committed)), next(s for fit, s in fits if fit)
+
+
+def test_columns_say_what_numbers_without_bounds_say() -> None:
+    """Every combination of four numbers at the edges of 64 bits and around each other, with every flag."""
+    flags = [(True, True), (True, False), (False, True)]
+    numbers = list(product(EDGES, repeat=4))
+    same, wanted = (np.array([flags[i % 3][k] for i in range(len(numbers))]) for k in (0, 1))
+    committed, begin, end, last_stable = ([row[k] for row in numbers] for k in range(4))
+    rows = on_columns(committed, begin, end, last_stable, same, wanted)
+    columns = [column.to_list() for column in (rows.raw, rows.lag, rows.stable, rows.lost)]
+    ours = list(zip(*columns, rows.words(), strict=True))
+    assert ours == [told(row, *flags[i % 3]) for i, row in enumerate(numbers)]
+    assert set(rows.words()) == set(STATUSES)
+
+
+def test_no_rows_are_no_rows() -> None:
+    nothing = np.zeros(0, np.bool_)
+    assert on_columns([], [], [], [], nothing, nothing).words() == []
 
 
 def window(*offsets: int, lags: list[int | None] | None = None) -> list[CommitSample]:

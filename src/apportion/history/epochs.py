@@ -1,7 +1,8 @@
 """The epochs of a group whose broker assigns, each with what its members were given: rows of ``gold/epochs``.
 
 What an epoch gives is its target. A member takes it over one heartbeat after another, and the rest only when its last
-owner has let go, so that it may hold less for a while; what it holds at the end stands in ``gold/groups``.
+owner has let go, so that it may hold less for a while; what it holds at the end stands in ``gold/groups``. A static
+member that restarts gets what its instance had without an epoch: another id, the same ``instance_id``.
 """
 
 from __future__ import annotations

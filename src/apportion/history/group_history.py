@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
+import numpy as np
+
 from apportion.assignors import Assignor
 from apportion.errors import BadInput, UnknownName
 from apportion.history import task_replay, task_what_if
@@ -14,7 +16,7 @@ from apportion.history.broker_tasks import BrokerSticky, score_tasks, task_strat
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.epochs import epoch_rows
 from apportion.history.fold import OTHERS, Folded, Present, fold
-from apportion.history.lags import lag_of_commit
+from apportion.history.lags import Known, lags
 from apportion.history.present import group_json
 from apportion.history.rebalances import Rebalance, rebalances
 from apportion.history.records import STREAMS, GroupRecord
@@ -35,7 +37,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """One row of ``gold/lag``; see ``lag_of_commit``."""
+    """One row of ``gold/lag``; see ``lags.Lags``."""
 
     topic: str
     partition: int
@@ -46,6 +48,8 @@ class Lag:
     raw_lag: int | None
     lag: int | None
     status: str
+    stable_lag: int | None
+    lost: int | None
 
 
 @dataclass(frozen=True)
@@ -196,27 +200,31 @@ class GroupHistory:
     @cached_property
     def lags(self) -> list[Lag]:
         """A row for each standing commit, and for wanted partitions without one; by topic and partition."""
-        rows = []
-        entries = {topic: {e["partition"]: e for e in self.world.topics.get(topic, ())} for topic in self._lag_topics}
-        for (topic, p), standing in self.commits.items():
-            entry = entries[topic].get(p, {})
-            begin, end = entry.get("begin"), entry.get("end")
-            same = standing.topic_id is None or standing.topic_id == self.world.ids.get(topic, standing.topic_id)
-            wanted = self.wanted is None or topic in self.wanted
-            raw, lag, status = lag_of_commit(standing.committed, begin, end, same_topic=same, wanted=wanted)
-            known = end is not None and begin is not None
-            logs = (begin, end, entry.get("last_stable")) if known else (None, None, None)
-            rows.append(Lag(topic, p, standing.committed, *logs, raw, lag, status))
-        for topic in self.wanted or ():
-            for p, entry in entries[topic].items():
-                if (topic, p) not in self.commits and entry.get("end") is not None:
-                    logs = (entry.get("begin"), entry["end"], entry.get("last_stable"))
-                    rows.append(Lag(topic, p, None, *logs, None, None, "never_committed"))
-        return sorted(rows, key=lambda row: (row.topic, row.partition))
-
-    @property
-    def _lag_topics(self) -> set[str]:
-        return {topic for topic, _ in self.commits} | set(self.wanted or ())
+        wanted = self.wanted
+        topics = sorted({topic for topic, _ in self.commits} | set(wanted or ()))
+        logs = {topic: {e["partition"]: e for e in self.world.topics.get(topic, ())} for topic in topics}
+        never = {(topic, p) for topic in wanted or () for p, entry in logs[topic].items() if "end" in entry}
+        places = sorted({*self.commits, *never})
+        entries = [logs[topic].get(p, {}) for topic, p in places]
+        standing = [self.commits.get(place) for place in places]
+        same = [
+            commit is None or commit.topic_id in (None, self.world.ids.get(topic, commit.topic_id))
+            for (topic, _), commit in zip(places, standing, strict=True)
+        ]
+        known = lags(
+            Known.of(None if commit is None else commit.committed for commit in standing),
+            Known.of(entry.get("begin") for entry in entries),
+            Known.of(entry.get("end") for entry in entries),
+            Known.of(entry.get("last_stable") for entry in entries),
+            np.array(same, dtype=np.bool_),
+            np.array([wanted is None or topic in wanted for topic, _ in places], dtype=np.bool_),
+        )
+        committed = [None if commit is None else commit.committed for commit in standing]
+        ends = (column.to_list() for column in (known.begin, known.end, known.last_stable))
+        behind = (column.to_list() for column in (known.raw, known.lag))
+        more = (column.to_list() for column in (known.stable, known.lost))
+        columns = zip(places, committed, *ends, *behind, known.words(), *more, strict=True)
+        return [Lag(*place, *row) for place, *row in columns]
 
 
 @dataclass(frozen=True)

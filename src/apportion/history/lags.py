@@ -1,40 +1,142 @@
-"""How far behind a commit is, and whether that can be said at all: the rules of ``gold/lag`` for one partition."""
+"""How far behind commits are, and whether that can be said at all: the rule of ``gold/lag``, on columns.
+
+The tables that Spark makes, and the reader that needs no Spark, both call ``lags``: a row a partition of a group, all
+rows at once. What is not known is no number: a ``Known`` has the values, and which of them count.
+
+Offsets are any 64 bits, for hostile records hold what no broker writes. A difference that 64 bits cannot hold is not
+known, unless the rule needs only its sign.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
-_INT64: Final = 2**63 - 1
+import numpy as np
+
+from apportion.arrays import Bools, Ints, Longs
+
 STATUSES: Final = ("unknown_topic", "invalid", "ahead", "expired_data", "unsubscribed", "ok", "never_committed")
+"""In the order of the codes in ``Lags.status``."""
+UNKNOWN_TOPIC, INVALID, AHEAD, EXPIRED_DATA, UNSUBSCRIBED, OK, NEVER_COMMITTED = range(7)
+_MOST: Final = 2**63 - 1
+_LEAST: Final = -(2**63)
 
 
-def lag_of_commit(
-    committed: int, begin: int | None, end: int | None, *, same_topic: bool = True, wanted: bool = True
-) -> tuple[int | None, int | None, str]:
-    """Raw lag, readable lag and status of one standing commit.
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Numbers of which some are not known.
 
-    begin, end
-        Log start and end offset; None where no log is known.
-    same_topic
-        False where the commit names another topic id than the topic has: it was deleted and made anew.
-    wanted
-        False where the group has living members and none of them names the topic.
-    Returns
-        ``end - committed`` with its sign, None where 64 bits cannot hold it (a commit far below 0); the messages that
-        can still be read, 0 to end - begin; the first status that fits of unknown_topic, invalid, ahead, expired_data,
-        unsubscribed, ok. Both lags are None where no log is known.
-
-    >>> lag_of_commit(10, 20, 50)
-    (40, 30, 'expired_data')
+    value
+        (N,) any number where it is not known.
+    there
+        (N,) whether it is.
     """
-    if begin is None or end is None:
-        return None, None, "unknown_topic"
-    raw = end - committed if end - committed <= _INT64 else None
-    readable = min(max(end - committed, 0), max(end - begin, 0))
-    if not same_topic:
-        return raw, readable, "invalid"
-    if committed > end:
-        return raw, readable, "ahead"
-    if committed < begin:
-        return raw, readable, "expired_data"
-    return raw, readable, "ok" if wanted else "unsubscribed"
+
+    value: Longs
+    there: Bools
+
+    @classmethod
+    def of(cls, numbers: Iterable[int | None]) -> Known:
+        """From numbers and None."""
+        listed = list(numbers)
+        there = np.array([number is not None for number in listed], dtype=np.bool_)
+        return cls(np.array([0 if number is None else number for number in listed], dtype=np.int64), there)
+
+    def to_list(self) -> list[int | None]:
+        """The numbers, None where they are not known."""
+        return [value if there else None for value, there in zip(self.value.tolist(), self.there.tolist(), strict=True)]
+
+    def where(self, these: Bools) -> Known:
+        """Known in these rows only."""
+        return Known(self.value, self.there & these)
+
+
+@dataclass(frozen=True, eq=False)
+class Lags:
+    """The columns of ``gold/lag`` that follow from a commit and its log's ends, (N,) each.
+
+    begin, end, last_stable
+        Those of the log; not known where either of the first two is not.
+    raw
+        ``end - committed`` with its sign.
+    lag
+        Messages that can still be read: 0 to end - begin.
+    stable
+        The same for a reader of committed messages, who stops at the last stable offset.
+    lost
+        Messages that retention deleted unread.
+    status
+        Code into ``STATUSES``: the first that fits.
+    """
+
+    begin: Known
+    end: Known
+    last_stable: Known
+    raw: Known
+    lag: Known
+    stable: Known
+    lost: Known
+    status: Ints
+
+    def words(self) -> list[str]:
+        """Each row's status."""
+        return [STATUSES[code] for code in self.status.tolist()]
+
+
+def lags(committed: Known, begin: Known, end: Known, last_stable: Known, same_topic: Bools, wanted: Bools) -> Lags:
+    """Lag and status of commits, a row a partition of a group.
+
+    committed
+        The commit that stands; not known where there is none: ``never_committed``.
+    begin, end, last_stable
+        Log start, high watermark and last stable offset; no last stable offset: as if it were the end.
+    same_topic
+        (N,) False where the commit names another topic id than the topic has: it was deleted and made anew.
+    wanted
+        (N,) False where the group has living members and none of them names the topic.
+
+    >>> rows = lags(*map(Known.of, ([10, 60], [20, None], [50, None], [45, None])), np.ones(2, bool), np.ones(2, bool))
+    >>> rows.raw.to_list(), rows.lag.to_list(), rows.stable.to_list(), rows.lost.to_list(), rows.words()
+    ([40, None], [30, None], [25, None], [10, None], ['expired_data', 'unknown_topic'])
+    """
+    known = begin.there & end.there
+    begin, end, last_stable = begin.where(known), end.where(known), last_stable.where(known)
+    both = known & committed.there
+    c, b, e = committed.value, begin.value, end.value
+    raw, behind = _difference(e, c)
+    lost, expired = _difference(b, c), c < b
+    stop = np.maximum(np.where(last_stable.there, np.minimum(last_stable.value, e), e), b)
+    status = np.select(
+        [~committed.there, ~known, ~same_topic, c > e, expired, ~wanted],
+        [NEVER_COMMITTED, UNKNOWN_TOPIC, INVALID, AHEAD, EXPIRED_DATA, UNSUBSCRIBED],
+        OK,
+    )
+    return Lags(
+        begin, end, last_stable,
+        Known(raw, both & behind),
+        _readable(c, b, e).where(both),
+        _readable(c, b, stop).where(both),
+        Known(np.where(expired, lost[0], 0), both & (~expired | lost[1])),
+        status,
+    )  # fmt: skip
+
+
+def _difference(a: Longs, b: Longs) -> tuple[Longs, Bools]:
+    """(N,) a - b, and whether 64 bits hold it; where not, the nearest that they hold."""
+    with np.errstate(over="ignore"):
+        wrapped = a - b
+    held = ((a ^ b) & (a ^ wrapped)) >= 0
+    return np.where(held, wrapped, np.where(a > b, _MOST, _LEAST)), held
+
+
+def _readable(committed: Longs, begin: Longs, end: Longs) -> Known:
+    """Messages from the commit, or the log's start if that is later, to ``end``.
+
+    A commit far below 0 has a lag although no 64 bits hold its raw one, if the log's length is held.
+    """
+    behind, behind_held = _difference(end, committed)
+    whole, whole_held = _difference(end, begin)
+    least = np.minimum(np.maximum(behind, 0), np.maximum(whole, 0))
+    return Known(least, (least < _MOST) | behind_held | whole_held)

@@ -12,15 +12,17 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.arrays import UNKNOWN, Longs
 from apportion.history.lag_time import SAMPLES_MAX, WINDOW_S, Samples, lag_times
+from apportion.history.lags import Known, Lags, lags
 from apportion.spark import schemas
 from apportion.spark.histories import millis
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 AT_ONCE: Final = 2_000
 """Rows whose samples are in memory at one time."""
 _PLACE: Final = ("topic", "partition")
+_BESIDE: Final = ("at_ms", "ends", "now_ms", "commit_at", "commit_offset")
 
 
 def ends_now(ends: DataFrame, topics: DataFrame) -> DataFrame:
@@ -85,44 +87,10 @@ def lag(newest: DataFrame, wanted: DataFrame, ends_now: DataFrame, commits: Data
         .join(recent_commits(commits, now), ["group", *_PLACE], "left")
         .crossJoin(F.broadcast(now))
     )
-    return _in_time(joined.select(*_columns()))
-
-
-def _columns() -> list[Column]:
-    begin, end, committed = F.col("begin"), F.col("end"), F.col("committed")
-    status = (
-        F.when(committed.isNull(), "never_committed")
-        .when(end.isNull() | begin.isNull(), "unknown_topic")
-        .when(F.col("said_id") != F.col("topic_id"), "invalid")
-        .when(committed > end, "ahead")
-        .when(committed < begin, "expired_data")
-        .when(~F.array_contains("wants", F.col("topic")), "unsubscribed")
-        .otherwise("ok")
-    )
-    lost = F.when(committed < begin, F.try_subtract(begin, committed)).when(
-        committed.isNotNull() & begin.isNotNull(), 0
-    )
-    return [
-        F.col("group"), *[F.col(name) for name in _PLACE], committed, begin, end, F.col("last_stable"),
-        F.try_subtract(end, committed).alias("raw_lag"),
-        _readable(end).alias("lag"),
-        status.alias("status"),
-        _readable(F.greatest(F.least("last_stable", "end"), "begin")).alias("stable_lag"),
-        lost.cast("bigint").alias("lost"),
-        F.col("commit_time"), F.col("sampled_at"), F.col("at_ms"), F.col("ends"), F.col("now_ms"),
-        F.col("commit_at"), F.col("commit_offset"),
-    ]  # fmt: skip
-
-
-def _readable(end: Column) -> Column:
-    """Messages from the commit, or the log's start if that is later, to ``end``; the rule of ``history.lags``."""
-    committed, begin, none = F.col("committed"), F.col("begin"), F.lit(0).cast("bigint")
-    whole = F.try_subtract(end, begin)
-    # From the log's start on, so that a commit far below 0 has a lag although no 64 bits hold its raw one.
-    behind = F.when(committed <= begin, whole).otherwise(F.try_subtract(end, committed))
-    return F.when(behind.isNull() | whole.isNull(), None).otherwise(
-        F.least(F.greatest(behind, none), F.greatest(whole, none))
-    )
+    same = F.coalesce(F.col("said_id") == F.col("topic_id"), F.lit(True)).alias("same_topic")
+    wants = F.coalesce(F.array_contains("wants", F.col("topic")), F.lit(True)).alias("wanted")
+    asked = ("committed", "begin", "end", "last_stable", "commit_time", "sampled_at", *_BESIDE)
+    return _by_rule(joined.select("group", *_PLACE, *asked, same, wants))
 
 
 def recent_commits(commits: DataFrame, now: DataFrame) -> DataFrame:
@@ -152,8 +120,8 @@ def recent_commits(commits: DataFrame, now: DataFrame) -> DataFrame:
     )
 
 
-def _in_time(rows: DataFrame) -> DataFrame:
-    """``gold/lag`` from its rows with samples beside them; the rule is ``history.lag_time``'s, some rows at a time."""
+def _by_rule(rows: DataFrame) -> DataFrame:
+    """``gold/lag`` from commits with log ends and samples beside them, by ``history``'s rules, some rows at a time."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     arrow = to_arrow_schema(schemas.LAG.schema, timezone="UTC")
@@ -161,17 +129,38 @@ def _in_time(rows: DataFrame) -> DataFrame:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for first in range(0, batch.num_rows, AT_ONCE):
-                yield _with_times(batch.slice(first, AT_ONCE), arrow)
+                yield _judged(batch.slice(first, AT_ONCE), arrow)
 
     return rows.mapInArrow(run, schemas.LAG.schema)
 
 
-def _with_times(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Some rows with their columns of time."""
-    committed, begin, lag = (_longs(batch.column(name)) for name in ("committed", "begin", "lag"))
-    known = ~np.asarray(batch.column("committed").is_null())
-    unread = np.where(known, np.maximum(committed, begin), UNKNOWN)
-    lag = np.where(known, lag, UNKNOWN)
+def _judged(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Some rows with all columns of ``gold/lag``."""
+    committed, begin, end, last_stable = (
+        _known(batch.column(name)) for name in ("committed", "begin", "end", "last_stable")
+    )
+    same, wanted = (np.asarray(batch.column(name)) for name in ("same_topic", "wanted"))
+    behind = lags(committed, begin, end, last_stable, same, wanted)
+    columns = {
+        "begin": behind.begin, "end": behind.end, "last_stable": behind.last_stable, "raw_lag": behind.raw,
+        "lag": behind.lag, "stable_lag": behind.stable, "lost": behind.lost,
+    }  # fmt: skip
+    answers = {name: pa.array(one.value, mask=~one.there) for name, one in columns.items()}
+    answers["status"] = pa.array(behind.words())
+    answers |= _times(batch, committed, behind)
+    return pa.RecordBatch.from_arrays(
+        [
+            answers[field.name] if field.name in answers else batch.column(field.name).cast(field.type)
+            for field in schema
+        ],
+        schema=schema,
+    )
+
+
+def _times(batch: pa.RecordBatch, committed: Known, behind: Lags) -> dict[str, pa.Array]:
+    """The columns of time."""
+    begin, lag = (np.where(one.there, one.value, UNKNOWN) for one in (behind.begin, behind.lag))
+    unread = np.where(committed.there, np.maximum(committed.value, begin), UNKNOWN)
     now_ms = float(pc.max(batch.column("now_ms")).as_py() or 0)
     ends, commits = (_samples(batch, *names) for names in (("at_ms", "ends"), ("commit_at", "commit_offset")))
     times = lag_times(ends, commits, unread, lag, now_ms, now_ms - WINDOW_S * 1000)
@@ -181,14 +170,11 @@ def _with_times(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         "catch_up_s": np.where(np.isinf(times.catch_up_s), np.nan, times.catch_up_s),
     }  # fmt: skip
     answers = {name: pa.array(values, from_pandas=True) for name, values in columns.items()}
-    answers["in_words"] = pa.array(times.words())
-    return pa.RecordBatch.from_arrays(
-        [
-            answers[field.name] if field.name in answers else batch.column(field.name).cast(field.type)
-            for field in schema
-        ],
-        schema=schema,
-    )
+    return {**answers, "in_words": pa.array(times.words())}
+
+
+def _known(column: pa.Array) -> Known:
+    return Known(_longs(column), ~np.asarray(column.is_null()))
 
 
 def _longs(column: pa.Array) -> Longs:

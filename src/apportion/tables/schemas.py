@@ -485,7 +485,11 @@ GOLD_EPOCHS: Final = Table(
             column("epoch", _INT, "epoch"),
             column("kind", _STRING, "consumer or streams"),
             column("protocol", _STRING, "the broker's strategy", "no members"),
-            column("members", Many(GROUP_MEMBER), "its members; `assigned` is what the epoch gives them, their target"),
+            column(
+                "members",
+                Many(GROUP_MEMBER),
+                "its members; `assigned`: what the epoch gives them. A static one may restart in it, as another id",
+            ),
             _AT,
         ]
     ),
