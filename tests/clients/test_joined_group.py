@@ -180,7 +180,7 @@ def test_both_ways_give_one_group_and_name_the_same_members(
         joined = JoinedGroup(ids, instances, raws)
         memories = joined.memories(codec)
         racks = any(joined.subscriptions.rack)
-        topics = [topic for topic in joined.topics() if topic in TOPICS]
+        topics = [topic for topic in joined.topics if topic in TOPICS]
         described, replicas = describe_topics(ClientMetadata(cluster, "replicas"), topics, racks=racks)
         group, place = build_columns("g", joined.columns(memories), described, replicas)
         assert fields(group) == fields(expected)
@@ -201,7 +201,7 @@ def test_a_leader_plans_around_bytes_that_are_no_subscription(caplog: pytest.Log
     with caplog.at_level(logging.INFO, "apportion.clients"):
         joined = JoinedGroup(["a", "b"], [None, None], [good, broken])
         answers = bridge.lead(joined, ClientMetadata(Cluster(random.Random(1)), "replicas"), "g", 4)
-    assert joined.topics() == ["clicks"]
+    assert joined.topics == ["clicks"]
     assert len(answers["a"]) > len(answers["b"]) == len(b"\0\3" + b"\0\0\0\0" + b"\xff\xff\xff\xff")
     assert "member b sent no subscription that anyone can read" in caplog.text
     assert "partitions=6" in caplog.text

@@ -114,7 +114,7 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
             [(member[1] or None) if len(member) > 2 else None for member in members],
             [bytes(member[-1]) for member in members],
         )
-        topics = set(joined.topics())
+        topics = set(joined.topics)
         coordinator._group_subscription = topics
         if not coordinator._subscription.subscribed_pattern:
             coordinator._client.set_topics(topics)

@@ -191,7 +191,7 @@ class Bridge:
         self, joined: JoinedGroup, memories: Memories, cluster: ClusterMetadata, group: str
     ) -> tuple[Group, Ints]:
         """The group, and the place among ``joined`` of each of its members."""
-        wanted = joined.topics()
+        wanted = joined.topics
         described, replicas = describe_topics(cluster, wanted, racks=any(joined.subscriptions.rack))
         if len(described) < len(wanted):
             missing = sorted(set(wanted) - set(described))

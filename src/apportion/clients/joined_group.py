@@ -51,12 +51,10 @@ class JoinedGroup:
     def __init__(self, ids: Sequence[str], instance_ids: Sequence[str | None], sent: Sequence[bytes]) -> None:
         self.ids, self.instance_ids = ids, instance_ids
         self.subscriptions: Subscriptions = read_subscriptions(sent)
+        self.topics = self.subscriptions.topics()
+        """What anybody wants."""
         for m, reason in self.subscriptions.refused.items():
             log.warning("member %s sent no subscription that anyone can read (%s); it gets nothing", ids[m], reason)
-
-    def topics(self) -> list[str]:
-        """What anybody wants."""
-        return self.subscriptions.topics()
 
     def columns(self, memories: Memories) -> MemberColumns:
         """The members as a group is built of them."""

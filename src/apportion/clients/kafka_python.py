@@ -12,7 +12,7 @@ import operator
 import re
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -118,7 +118,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         return ConsumerProtocolSubscription.decode(write_subscription(subscription))
 
     def lead(self, joined: JoinedGroup, began: float) -> None:
-        """As leader: plan the group that ``joined`` when the client calls ``assign`` next, on its stand-in.
+        """As leader: plan the group that ``joined`` when the client calls ``assign`` next.
 
         began
             ``time.perf_counter()`` at which the members' bytes came.
@@ -129,7 +129,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         """As leader: every member's share. It does no I/O; the client calls it on its IO thread.
 
         members
-            A stand-in after ``lead``; else members as the client decoded what they sent.
+            A stand-in or nobody after ``lead``; else members as the client decoded what they sent.
         """
         coordinator = self.coordinator
         group, generation = "", None
@@ -325,7 +325,7 @@ def _say_why(coordinator: Any) -> None:
             [bytes(member.metadata) for member in members],
         )
         strategy.lead(joined, began)
-        return perform(c, leader_id, protocol, [_stand_in(leader_id, joined)])
+        return perform(c, leader_id, protocol, _stand_ins(leader_id, joined, c._subscription.group_subscription()))
 
     coordinator._handle_find_coordinator_response = find_coordinator
     coordinator._perform_assignment = perform_assignment
@@ -345,13 +345,16 @@ async def _refusal(coordinator: Any) -> str:
         return refused(coordinator.group_id, mine, "", [], "")
 
 
-def _stand_in(leader_id: str, joined: JoinedGroup) -> Any:
-    """One member that wants what anybody wants: all that the client looks at before it asks the strategy.
+def _stand_ins(leader_id: str, joined: JoinedGroup, watched: Container[str]) -> list[Any]:
+    """One member that wants what the client does not watch yet, if anything: all it looks at before it asks.
 
     A name that no topic can have stays out, since the client would fail at it.
     """
-    sent = joined.subscriptions.wish_for(set(filter(_TOPIC.fullmatch, joined.topics())))
-    return SimpleNamespace(member_id=leader_id, group_instance_id=None, metadata=sent)
+    fresh = {topic for topic in joined.topics if topic not in watched and _TOPIC.fullmatch(topic)}
+    if not fresh:
+        return []
+    sent = joined.subscriptions.wish_for(fresh)
+    return [SimpleNamespace(member_id=leader_id, group_instance_id=None, metadata=sent)]
 
 
 def _readable(member: str, raw: bytes) -> bytes:

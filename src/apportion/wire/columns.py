@@ -25,10 +25,13 @@ _PAD: Final = 8
 """Bytes behind the buffer, so that every window of a number begins inside."""
 _FEW: Final = 48
 """Lists; below, a step in NumPy costs more than the parts one by one."""
+_FOUR: Final = np.int64(4)
 _MIX: Final = tuple(
     np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 )
 """Odd multipliers that spread names over a table, one for each try."""
+_FIRST_BYTES: Final = np.array([(1 << 8 * n) - 1 for n in range(9)], dtype=np.uint64)
+"""What leaves the first n bytes of a word."""
 
 
 class Buffer:
@@ -96,7 +99,7 @@ def read_held_lists(buffer: Buffer, begin: Ints, end: Ints) -> HeldLists:
     room = end - begin - 4
     count = buffer.int32s(begin)
     # A part takes six bytes at least: an int16 length and an int32 count.
-    refused = (room < 0) | (count < 0) | (6 * count > room)
+    refused = (count < 0) | (6 * count > room)
     if refused.any():
         count = np.where(refused, 0, count)
     first = np.zeros(len(begin) + 1, dtype=np.int64)
@@ -126,7 +129,16 @@ class _Walk:
 
     def all(self, lists: Ints, first: Ints, count: Ints, stop: Ints, end: Ints) -> None:
         """Read the lists whose numbers are given; ``stop`` (N,) is where each goes on, at last where it ends."""
+        if len(lists) > _FEW:
+            order = np.argsort(-count[lists], kind="stable")  # those that end first stand last
+            lists = lists[order]
         at, slot, last, bound = stop[lists], first[lists], first[lists] + count[lists], end[lists]
+        fits: Bools | None
+        if len(lists) > _FEW and (fitting := self._believed(at, last - slot, slot, bound)) is not None:
+            at, slot = fitting
+            stop[lists] = at
+            more = np.flatnonzero(slot != last)
+            lists, at, slot, last, bound = lists[more], at[more], slot[more], last[more], bound[more]
         while len(lists) > _FEW:
             at, good = self._step(at, slot, bound)
             slot = slot + 1
@@ -139,6 +151,47 @@ class _Walk:
         places = (lists, at, slot, last, bound)
         for number, *span in zip(*(column.tolist() for column in places), strict=True):
             stop[number] = self._one(*span)
+
+    def _believed(self, at: Ints, count: Ints, slot: Ints, bound: Ints) -> tuple[Ints, Ints] | None:
+        """Read steps of all lists, longest first, and judge afterwards; None where anything does not fit.
+
+        Lengths that are not negative only lead forward. So where no length is negative and each list's last part ends
+        inside its bound, all its parts do, and every number was read where it stands.
+        Returns where each list goes on, in bytes and in parts.
+        """
+        steps = np.arange(int(count[0]))
+        active = len(at) - np.searchsorted(count[::-1], steps, side="right")
+        active = active[active > _FEW]
+        uint16, int32 = self.buffer.uint16, self.buffer.int32[2:]
+        places, sizes, ids, ended = [], [], [], []
+        try:
+            for n in active.tolist():
+                if n < len(at):
+                    ended.append(at[n:])
+                    at = at[:n]
+                size = uint16[at]
+                ids_at = at + size
+                several = int32[ids_at]
+                places.append(at)
+                sizes.append(size)
+                ids.append(several)
+                at = several * _FOUR
+                at += ids_at
+                at += 6
+        except IndexError:
+            return None
+        if not places:
+            return at, slot
+        size, several = np.concatenate(sizes).astype(np.int64), np.concatenate(ids).astype(np.int64)
+        reached = np.concatenate([at, *ended[::-1]])
+        if int(size.max()) > MAX_STRING or int(several.min()) < 0 or (reached > bound).any():
+            return None
+        lists = np.arange(len(size)) - np.repeat(np.cumsum(active) - active, active)
+        into = slot[lists] + np.repeat(steps[: len(active)], active)
+        self.name_at[into] = np.concatenate(places) + 2
+        self.name_size[into] = size
+        self.ids[into] = several
+        return reached, slot + np.minimum(count, len(active))
 
     def _step(self, at: Ints, slot: Ints, bound: Ints) -> tuple[Ints, Bools | None]:
         """One part of each list; where the next begins, and which of them fit (None: all)."""
@@ -189,17 +242,9 @@ def number_names(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int
     known
         Names as bytes to their numbers. A name that is no UTF-8 may be known in another spelling of the same text.
     """
-    numbers = np.full(len(at), NOBODY, dtype=np.int64)
     if not len(at):
-        return numbers
-    by_size: dict[int, list[tuple[bytes, int]]] = {}
-    for name, number in known.items():
-        by_size.setdefault(len(name), []).append((name, number))
-    sizes = np.flatnonzero(np.bincount(size)).tolist()
-    for n in sizes:
-        if n in by_size:
-            which = slice(None) if len(sizes) == 1 else np.flatnonzero(size == n)
-            numbers[which] = _of_one_size(buffer, at[which], n, by_size[n])
+        return np.empty(0, dtype=np.int64)
+    numbers = _of_known(buffer, at, size, known)
     unknown = np.flatnonzero(numbers == NOBODY)
     if len(unknown):
         as_text = {text(name): number for name, number in known.items()}
@@ -211,47 +256,64 @@ def number_names(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int
     return numbers
 
 
-def _of_one_size(buffer: Buffer, at: Ints, size: int, known: list[tuple[bytes, int]]) -> Ints:
-    """The numbers of names of one size: a table by hash, and the names that lost their place in another."""
-    sought = [_word(buffer, at + offset, size) for offset in _offsets(size)]
-    names = Buffer([name for name, _ in known])
-    where = np.arange(len(known)) * size
-    words = [_word(names, where + offset, size) for offset in _offsets(size)]
-    of_name = np.array([number for _, number in known], dtype=np.int64)
-    bits = max(6, (4 * len(known)).bit_length())
-    numbers, open_names, open_at = np.full(len(at), NOBODY, dtype=np.int64), np.arange(len(known)), np.arange(len(at))
+def _of_known(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int]) -> Ints:
+    """The numbers of names of the very bytes: a table by hash, and the names that lost their place in another."""
+    numbers = np.full(len(at), NOBODY, dtype=np.int64)
+    if not known:
+        return numbers
+    names = Buffer(known)
+    of_name = np.fromiter(known.values(), np.int64, len(known))
+    known_size = np.fromiter(map(len, known), np.int64, len(known))
+    known_at = np.cumsum(known_size) - known_size
+    most = int(known_size.max())
+    words, known_words = _words(buffer, at, size, most), _words(names, known_at, known_size, most)
+    bits = max(6, min(16, 2 * len(known).bit_length()), (4 * len(known)).bit_length())
+    open_names, open_at = np.arange(len(known)), np.arange(len(at))
     for mix in _MIX:
         table = np.zeros(1 << bits, dtype=np.int64)
-        slots = _slots([word[open_names] for word in words], mix, bits)
+        slots = _slots([word[open_names] for word in known_words], known_size[open_names], mix, bits)
         table[slots] = open_names
-        some = [word[open_at] for word in sought] if len(open_at) < len(at) else sought
-        candidate = table[_slots(some, mix, bits)]
-        same = np.ones(len(candidate), dtype=np.bool_)
-        for word, of_known in zip(some, words, strict=True):
+        all_open = len(open_at) == len(at)
+        some, its_size = (words, size) if all_open else ([word[open_at] for word in words], size[open_at])
+        candidate = table[_slots(some, its_size, mix, bits)]
+        same = known_size[candidate] == its_size
+        for word, of_known in zip(some, known_words, strict=True):
             same &= of_known[candidate] == word
+        if all_open and same.all():
+            return of_name[candidate]
         numbers[open_at[same]] = of_name[candidate[same]]
         open_at, open_names = open_at[~same], open_names[table[slots] != open_names]
-        if not len(open_at) or not len(open_names):
+        if not len(open_names):
             return numbers
-    rest = {known[n][0]: known[n][1] for n in open_names.tolist()}
-    numbers[open_at] = [rest.get(buffer.raw[a : a + size], NOBODY) for a in at[open_at].tolist()]
+    lost = list(known)
+    rest = {lost[n]: known[lost[n]] for n in open_names.tolist()}
+    numbers[open_at] = [
+        rest.get(buffer.raw[a : a + n], NOBODY)
+        for a, n in zip(at[open_at].tolist(), size[open_at].tolist(), strict=True)
+    ]
     return numbers
 
 
-def _offsets(size: int) -> list[int]:
-    """Where words of eight bytes begin that together are the whole name."""
-    return [*range(0, size - 7, 8), size - 8] if size > 8 and size % 8 else list(range(0, max(size, 1), 8))
+def _words(buffer: Buffer, at: Ints, size: Ints, most: int) -> list[NDArray[np.uint64]]:
+    """Words of eight bytes that together are the whole of each name up to ``most`` bytes, the last ones first.
+
+    A shorter name has one word, with zeros behind it, and repeats it.
+    """
+    last = np.maximum(size - 8, 0)
+    words: list[NDArray[np.uint64]] = [buffer.word[at + last].astype(np.uint64)]
+    short = size < 8
+    if short.any():
+        words[0] &= _FIRST_BYTES[np.minimum(size, 8)]
+    for offset in range(0, most - 8, 8):
+        word = buffer.word[at + np.minimum(last, offset)].astype(np.uint64)
+        words.append(np.where(short, words[0], word))
+    return words
 
 
-def _word(buffer: Buffer, at: Ints, size: int) -> NDArray[np.uint64]:
-    """Eight bytes at each place, or as many as a shorter name has."""
-    words: NDArray[np.uint64] = buffer.word[at].astype(np.uint64)
-    return words if size >= 8 else words & np.uint64((1 << 8 * size) - 1)
-
-
-def _slots(words: list[NDArray[np.uint64]], mix: np.uint64, bits: int) -> NDArray[np.int64]:
+def _slots(words: list[NDArray[np.uint64]], size: Ints, mix: np.uint64, bits: int) -> NDArray[np.int64]:
     """A place in the table for each name; sums and products wrap at 64 bits."""
-    mixed = words[0] * mix
+    mixed = words[0] + size.view(np.uint64)
+    mixed *= mix
     for word in words[1:]:
         mixed ^= mixed >> np.uint64(29)
         mixed += word

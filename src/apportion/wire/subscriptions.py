@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from operator import methodcaller
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,10 @@ from apportion.wire.subscription import Subscription, read_subscription
 
 _PREFIX: Final = 40
 """Bytes by which a head that was seen is found again."""
+_SHORT: Final = 64
+"""Bytes behind the topics up to which members are likely to say the same."""
+_FEW_KINDS: Final = 24
+"""Different rests that are read sooner one by one."""
 _SAME_PREFIX_MAX: Final = 8
 """Heads that are tried for one prefix; where members have lists of their own, reading is quicker than comparing."""
 
@@ -83,6 +88,9 @@ class Subscriptions:
         return number_names(self.buffer, lists.name_at, lists.name_size, known)
 
 
+_NO_HEAD: Final = (b"", 0)
+
+
 class _Heads:
     """Versions and lists of topics, each looked at once."""
 
@@ -93,6 +101,29 @@ class _Heads:
         self.lists: list[tuple[str, ...]] = [()]
         self.heads: list[tuple[int, int]] = [(0, 0)]
         """(version, list) of each head; the first is that of bytes that are no subscription."""
+
+    def split(self, sent: Sequence[bytes]) -> tuple[list[int], list[bytes]]:
+        """The number of each one's head, and what stands behind it; nothing behind bytes that are no subscription."""
+        head, number = self._find_or_refuse(sent[0]) if sent else (b"", 0)
+        begin = len(head)
+        if number and all(map(methodcaller("startswith", head), sent)):
+            return [number] * len(sent), [one[begin:] for one in sent]
+        head_of, rests = [], []
+        recent: dict[bytes, tuple[bytes, int]] = {}
+        for one in sent:
+            if not number or not one.startswith(head):
+                head, number = recent.get(one[:_PREFIX], _NO_HEAD)
+                if not number or not one.startswith(head):
+                    head, number = recent[one[:_PREFIX]] = self._find_or_refuse(one)
+            head_of.append(number)
+            rests.append(one[len(head) :])
+        return head_of, rests
+
+    def _find_or_refuse(self, sent: bytes) -> tuple[bytes, int]:
+        try:
+            return self.find(sent)
+        except UnreadableBytes:
+            return sent, 0
 
     def find(self, sent: bytes) -> tuple[bytes, int]:
         """The head of a subscription and its number.
@@ -140,39 +171,38 @@ def _names(sent: bytes) -> list[bytes]:
 
 def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
     """Read what every member sent, any version; nothing here raises, whatever the bytes."""
-    heads, head_of, rests = _Heads(), [], []
-    head, number = b"", 0
-    for one in sent:
-        if not number or not one.startswith(head):
-            try:
-                head, number = heads.find(one)
-            except UnreadableBytes:
-                head, number = one, 0
-        head_of.append(number)
-        rests.append(one[len(head) :])
-    buffer, size = Buffer(rests), ints(list(map(len, rests)))
-    end = np.cumsum(size)
-    version, list_of = (column[head_of] for column in np.array(heads.heads, dtype=np.int64).T)
-    fields = _Fields(buffer, end - size, end, version, ints(head_of) > 0)
-    lost = np.flatnonzero(~fields.good)
-    list_of[lost] = 0
-    is_used = np.bincount(list_of, minlength=len(heads.lists)) > 0
-    lists = tuple([names for names, used in zip(heads.lists, is_used.tolist(), strict=True) if used])
-    list_of = (np.cumsum(is_used) - 1)[list_of]
-    names = heads.names
+    heads = _Heads()
+    head_of, rests = heads.split(sent)
+    size = np.fromiter(map(len, rests), np.int64, len(rests))
+    buffer, end = Buffer(rests), np.cumsum(size)
+    version, list_of = ints(heads.heads).T[:, head_of]
+    begin = end - size
+    rest: _Rest | None = None
+    if len(rests) and min(head_of):
+        if int(size.max()) <= _SHORT:
+            rest = _few_kinds(begin, version, rests)
+        elif int(version.min()) >= 3:
+            rest = _all_fitting(buffer, begin, end)
+    if rest is None:
+        rest = _Fields(buffer, begin, end, version, ints(head_of) > 0).rest
+    lists, names, lost = tuple(heads.lists[1:]), heads.names, np.flatnonzero(~rest.good)
     if len(lost):
+        list_of[lost] = 0
+        is_used = np.bincount(list_of, minlength=len(heads.lists)) > 0
+        lists = tuple([names for names, used in zip(heads.lists, is_used.tolist(), strict=True) if used])
+        list_of = np.cumsum(is_used)[list_of]
         wanted = set[str]().union(*lists)
         names = {name: topic for name, topic in names.items() if topic in wanted}
     return Subscriptions(
         sent=sent,
         buffer=buffer,
         lists=lists,
-        list_of=list_of,
-        data_at=fields.data_at,
-        data_size=fields.data_size,
-        owned=fields.owned,
-        generation=fields.generation,
-        rack=fields.rack,
+        list_of=list_of - 1,
+        data_at=rest.data_at,
+        data_size=rest.data_size,
+        owned=rest.owned,
+        generation=rest.generation,
+        rack=rest.rack,
         refused={m: _reason(sent[m]) for m in lost.tolist()},
         names=names,
     )
@@ -187,6 +217,88 @@ def _reason(sent: bytes) -> str:
     return "no subscription"
 
 
+class _Rest(NamedTuple):
+    """What stands behind the topics, as in ``Subscriptions``; ``good`` (M,) tells whose bytes fitted."""
+
+    good: Bools
+    data_at: Ints
+    data_size: Ints
+    owned: HeldLists
+    generation: Ints
+    rack: tuple[str | None, ...]
+
+
+def _few_kinds(begin: Ints, version: Ints, rests: Sequence[bytes]) -> _Rest | None:
+    """The same where all members own nothing and say one of few things; None where not."""
+    kinds = {rest: number for number, rest in enumerate(dict.fromkeys(rests))}
+    newest = int(version[0])
+    if len(kinds) > _FEW_KINDS or (len(begin) > 1 and (version != newest).any()):
+        return None
+    read = [_without_owned(rest, newest) for rest in kinds]
+    if None in read:
+        return None
+    sizes, generations, racks = zip(*filter(None, read), strict=True)
+    which = list(map(kinds.__getitem__, rests))
+    size, nothing = ints(sizes)[which], np.zeros(0, dtype=np.int64)
+    data_at = begin + 4
+    first = np.zeros(len(begin) + 1, dtype=np.int64)
+    owned = HeldLists(first, nothing, nothing, nothing, data_at + np.maximum(size, 0) + 4 * (newest >= 1))
+    good = np.ones(len(begin), dtype=np.bool_)
+    return _Rest(good, data_at, size, owned, ints(generations)[which], tuple(map(racks.__getitem__, which)))
+
+
+def _without_owned(rest: bytes, version: int) -> tuple[int, int, str | None] | None:
+    """The size of the user data, the generation and the rack; None where something is owned, or does not fit."""
+    size = int.from_bytes(rest[:4], "big", signed=True)
+    at, generation, rack = 4 + max(size, 0), -1, None
+    if version >= 1:
+        if any(rest[at : at + 4]):
+            return None
+        at += 4
+    if version >= 2:
+        generation = max(int.from_bytes(rest[at : at + 4], "big", signed=True), -1)
+        at += 4
+    if version >= 3:
+        named = max(int.from_bytes(rest[at : at + 2], "big", signed=True), 0)
+        at += 2
+        rack = text(rest[at : at + named]) if named else None
+        at += named
+    return (max(size, -1), generation, rack) if at <= len(rest) else None
+
+
+def _all_fitting(buffer: Buffer, begin: Ints, end: Ints) -> _Rest | None:
+    """The same of members of version 3 or later; None where the bytes of any do not fit."""
+    size = buffer.int32s(begin)
+    data_at = begin + 4
+    owned_at = data_at + np.maximum(size, 0)
+    if (owned_at > end).any():
+        return None
+    owned = read_held_lists(buffer, owned_at, end)
+    at = owned.stop
+    if int(at.min()) < 0 or (at + 6 > end).any():
+        return None
+    generation = np.maximum(buffer.int32s(at), -1)
+    at = at + 4
+    named = buffer.uint16s(at)
+    named[named > MAX_STRING] = 0  # a negative length is null
+    rack: tuple[str | None, ...] = (None,) * len(at)
+    if named.any():
+        at += 2
+        if (at + named > end).any():
+            return None
+        rack = _racks(buffer.raw, at, named)
+    return _Rest(np.ones(len(at), dtype=np.bool_), data_at, np.maximum(size, -1), owned, generation, rack)
+
+
+def _racks(raw: bytes, at: Ints, size: Ints) -> tuple[str | None, ...]:
+    """(M,) the texts of ``size`` (M,) bytes at ``at`` (M,), each different one read once; None for no bytes."""
+    known: dict[bytes, str | None] = {b"": None}
+    racks = [raw[a : a + n] for a, n in zip(at.tolist(), size.tolist(), strict=True)]
+    for name in dict.fromkeys(racks):
+        known.setdefault(name, text(name))
+    return tuple(map(known.__getitem__, racks))
+
+
 class _Fields:
     """What stands behind the topics, field by field, for all members; ``good`` (M,) tells whose bytes fitted so far."""
 
@@ -198,6 +310,11 @@ class _Fields:
         self.rack = self._rack()
         if not self.good.all():
             self._forget_refused()
+
+    @property
+    def rest(self) -> _Rest:
+        """All fields."""
+        return _Rest(self.good, self.data_at, self.data_size, self.owned, self.generation, self.rack)
 
     def _user_data(self, begin: Ints) -> Ints:
         """Where the next field begins."""
@@ -240,14 +357,7 @@ class _Fields:
         size = np.where(here & self.good, self.buffer.uint16s(self.at), 0)
         size[size > MAX_STRING] = 0  # a negative length is null
         self._needs(~here | (self.at + 2 + size <= self.end))
-        rack: list[str | None] = [None] * len(size)
-        known: dict[bytes, str] = {}
-        raw = self.buffer.raw
-        some = np.flatnonzero((size > 0) & self.good)
-        for m, at, n in zip(some.tolist(), self.at[some].tolist(), size[some].tolist(), strict=True):
-            name = raw[at + 2 : at + 2 + n]
-            rack[m] = known.get(name) or known.setdefault(name, text(name))
-        return tuple(rack)
+        return _racks(self.buffer.raw, self.at + 2, np.where(self.good, size, 0))
 
     def _forget_refused(self) -> None:
         """A member whose bytes are no subscription said nothing."""
