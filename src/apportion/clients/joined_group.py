@@ -87,6 +87,8 @@ class JoinedGroup:
 def _capacities(sent: Subscriptions) -> Ints:
     """(M,) what ``read_capacity`` finds behind the bytes that Kafka's strategies read of each member's user data."""
     capacity = np.ones(len(sent.data_size), dtype=np.int64)
+    if int(sent.data_size.max(initial=0)) < CAPACITY_SIZE:
+        return capacity
     end = sent.data_at + sent.data_size
     long = np.flatnonzero(sent.data_size >= CAPACITY_SIZE)
     marked = long[sent.buffer.word[end[long] - CAPACITY_SIZE] == int.from_bytes(CAPACITY_MARK, "little")]
@@ -114,6 +116,8 @@ def _in_user_data(sent: Subscriptions) -> Memories:
 def _in_subscription(sent: Subscriptions) -> Memories:
     """``InSubscription``: owned in the subscription, the generation there or in four bytes, wishes behind them."""
     size = sent.data_size
+    if len(size) and int(size.min()) == 4 == int(size.max()) and int(sent.generation.min()) >= 0:
+        return Memories(sent.owned, sent.generation, sent.owned.count > 0)
     lost = {m: _reason(InSubscription(), sent, m) for m in np.flatnonzero((size > 0) & (size < 4)).tolist()}
     in_data = np.where(size >= 4, np.maximum(sent.buffer.int32s(sent.data_at), -1), -1)
     generation = np.where(sent.generation < 0, in_data, sent.generation)

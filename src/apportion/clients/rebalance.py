@@ -75,16 +75,17 @@ class PlannedRebalance:
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers and words, ready for JSON: not the plan, nor who owns what."""
-        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("plan", "owner")}
+        values = {name: getattr(self, name) for name in _TOLD}
         return {**values, "proof": dict(self.proof), "ms": round(self.ms, 3)}
 
     def line(self) -> str:
         """``rebalance group="ads" generation=7 ...``: names and JSON values, for people and for log readers."""
         values = self.to_dict()
         values["proof"] = ",".join(f"{goal}:{how}" for goal, how in self.proof.items())
-        return "rebalance " + " ".join([f"{k}={_json(v)}" for k, v in values.items()])
+        return "rebalance " + " ".join([f"{k}={v if type(v) is int else _json(v)}" for k, v in values.items()])
 
 
+_TOLD: Final = tuple(one.name for one in fields(PlannedRebalance) if one.name not in ("plan", "owner"))
 _json: Final = json.JSONEncoder(ensure_ascii=False).encode
 """Made once: to make an encoder takes longer than to write a number."""
 OnPlan = Callable[[PlannedRebalance], object]

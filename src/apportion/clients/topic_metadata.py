@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from apportion.model.build import ReplicaRacks
 
@@ -87,8 +87,14 @@ def describe_topics(
     cluster: ClusterMetadata, topics: Iterable[str], *, racks: bool
 ) -> tuple[dict[str, Topic], ReplicaRacks | None]:
     """The topics that are known: how many partitions, or entries; and the racks, where they are asked for apart."""
-    ids = cluster.partitions
-    counted = {topic: _counted(known) for topic in topics if (known := ids(topic)) is not None}
+    table = cluster.tables()[0].get if isinstance(cluster, ClientMetadata) else cluster.partitions
+    counted: dict[str, Topic] = {}
+    for topic in topics:
+        known = table(topic)
+        if known is not None:
+            # Different ids, none below 0: there is no smaller sum than that of 0 and so on, and no other way to it.
+            count = len(known) if hasattr(known, "__len__") else 0
+            counted[topic] = count if count and sum(known) == count * (count - 1) // 2 else _counted(known)
     if not racks:
         return counted, None
     if isinstance(cluster, ClientMetadata):
@@ -106,9 +112,5 @@ def describe_topics(
 
 def _counted(ids: Iterable[int]) -> Topic:
     """The number of the ids where they are 0 and so on; else an entry for each."""
-    known = cast(Collection[int], ids) if hasattr(ids, "__len__") else list(ids)
-    count = len(known)
-    # Different ids, none below 0: there is no smaller sum, and no other way to it.
-    if sum(known) == count * (count - 1) // 2:
-        return count
-    return [{"partition": p} for p in sorted(known)]
+    known = sorted(ids)
+    return len(known) if known == list(range(len(known))) else [{"partition": p} for p in known]

@@ -263,15 +263,20 @@ class _Entries(NamedTuple):
             return [row.get(field) for row in self.rows]
 
 
+_NO_ENTRIES: Final = _Entries(ints([]), [], set())
+
+
 def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _Entries]:
     """Where each topic's partitions begin (T + 1,), all ids (P,), and what was told of them."""
     whats = [described.get(topic, 0) for topic in topics]
+    counted = set(map(type, whats)) <= {int}
+    sizes = ints(whats if counted else [what if isinstance(what, int) else len(what) for what in whats])
     start = np.zeros(len(topics) + 1, dtype=np.int64)
-    np.cumsum(
-        [description if isinstance(description, int) else len(description) for description in whats], out=start[1:]
-    )
+    sizes.cumsum(out=start[1:])
     number = np.arange(start[-1])
-    number -= np.repeat(start[:-1], np.diff(start))
+    number -= start[:-1].repeat(sizes)
+    if counted:
+        return start, number, _NO_ENTRIES
     rows: list[Raw] = []
     at: list[Ints] = []
     for description, first in zip(whats, start.tolist(), strict=False):

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.arrays import Ints
+from apportion.arrays import Ints, ints
 from apportion.wire.assignment import NEWEST
 from apportion.wire.primitives import MAX_STRING
 
+_ONE = ints([1])
 _HEAD = 6
 """Bytes before a member's topics: the version and their number."""
 
@@ -37,64 +38,78 @@ def write_assignments(
     if not len(held):
         return []
     tail = b"\xff\xff\xff\xff" if user_data is None else len(user_data).to_bytes(4, "big") + user_data
-    member = np.repeat(np.arange(len(held)), held)
-    begins = np.ones(len(topic), dtype=np.bool_)
-    begins[1:] = (topic[1:] != topic[:-1]) | (member[1:] != member[:-1])
-    first = np.flatnonzero(begins)
-    of_topic, ids = topic[first], np.diff(first, append=len(topic))
+    first, part_end = _parts(topic, held)
+    of_topic = topic if len(first) == len(topic) else topic[first]
     names = _Names(topics, of_topic)
-    parts = np.bincount(member[first], minlength=len(held))
     size = names.size[of_topic]
-    stop = np.cumsum(size + 6 + 4 * ids) + (member[first] + 1) * _HEAD + member[first] * len(tail)
-    ids_at = stop - 4 * ids
-    # Where the last part of each member stops, its user data begin; a member without parts has a head alone.
-    sizes = np.concatenate([[0], np.cumsum(size + 6 + 4 * ids)])[np.cumsum(parts)]
-    tail_at = sizes + np.arange(1, len(held) + 1) * _HEAD + np.arange(len(held)) * len(tail)
-    ends = tail_at + len(tail)
+    ids = np.diff(first, append=len(topic)) if len(first) < len(topic) else _ONE
+    stop = np.zeros(len(first) + 1, dtype=np.int64)
+    (size + (6 + 4 * ids)).cumsum(out=stop[1:])
+    # Before a member's parts stand the heads of all so far, and the tails of those before.
+    around = np.arange(1, len(held) + 1) * (_HEAD + len(tail))
+    ends = stop[part_end] + around
+    parts = part_end.copy()
+    parts[1:] -= part_end[:-1]
+    ids_at = stop[1:] - 4 * ids
+    ids_at += (around - len(tail)).repeat(parts)
     out = np.empty(int(ends[-1]) + 8, dtype=np.uint8)
-    begin = np.concatenate([[0], ends[:-1]])
-    _window(out, ">i2", 2)[begin] = NEWEST
-    _window(out, ">i4", 4)[begin + 2] = parts
-    _window(out, f"V{len(tail)}", len(tail))[tail_at] = np.frombuffer(tail, dtype=f"V{len(tail)}")
-    names.write(out, ids_at - 6 - size, of_topic)
+    begin = np.zeros(len(held), dtype=np.int64)
+    begin[1:] = ends[:-1]
     int32 = _window(out, ">i4", 4)
+    _window(out, ">i2", 2)[begin] = NEWEST
+    int32[begin + 2] = parts
+    _window(out, f"V{len(tail)}", len(tail))[ends - len(tail)] = np.frombuffer(tail, dtype=f"V{len(tail)}")
+    names.write(out, ids_at - (size + 6), of_topic, size)
     int32[ids_at - 4] = ids
-    if len(first) == len(topic):
-        int32[ids_at] = number
-    else:
-        position = np.repeat(ids_at - 4 * first, ids)
-        position += 4 * np.arange(len(topic))
-        int32[position] = number
+    if len(first) < len(topic):
+        ids_at = (ids_at - 4 * first).repeat(ids)
+        ids_at += 4 * np.arange(len(topic))
+    int32[ids_at] = number
     raw = out.tobytes()
     return [raw[low:high] for low, high in pairwise([0, *ends.tolist()])]
+
+
+def _parts(topic: Ints, held: Ints) -> tuple[Ints, Ints]:
+    """Where each part begins (E,): a member's partitions of one topic; and how many there are up to each member."""
+    ends = held.cumsum()
+    begins = np.ones(len(topic) + 1, dtype=np.bool_)
+    np.not_equal(topic[1:], topic[:-1], out=begins[1:-1])
+    begins[ends] = True
+    first = begins[:-1].nonzero()[0]
+    return first, first.searchsorted(ends)
 
 
 class _Names:
     """The names that are written, with their int16 lengths before them."""
 
     def __init__(self, topics: Sequence[str], of_topic: Ints) -> None:
-        used = np.flatnonzero(np.bincount(of_topic, minlength=len(topics))).tolist()
-        names = [topics[t].encode() for t in used]
-        self.size = np.zeros(len(topics), dtype=np.int64)
-        self.size[used] = list(map(len, names))
-        self.rank = np.zeros(len(topics), dtype=np.int64)
-        """Each topic's place among the names of its size."""
+        every = range(len(topics))
+        used = every if len(topics) <= len(of_topic) else np.bincount(of_topic).nonzero()[0].tolist()
         self.alike: dict[int, list[bytes]] = {}
-        for t, name in zip(used, names, strict=True):
-            alike = self.alike.setdefault(len(name), [])
-            self.rank[t] = len(alike)
+        sizes, ranks = [0] * len(topics), [0] * len(topics)
+        for t in used:
+            name = topics[t].encode()
+            size = sizes[t] = len(name)
+            alike = self.alike.get(size)
+            if alike is None:
+                alike = self.alike[size] = []
+            ranks[t] = len(alike)
             alike.append(name)
-        if self.size.max(initial=0) > MAX_STRING:
-            raise ValueError(f"a topic's name of {self.size.max()} bytes; Kafka allows {MAX_STRING}")
+        self.size = ints(sizes)
+        self.rank = ints(ranks)
+        """Each topic's place among the names of its size."""
 
-    def write(self, out: NDArray[np.uint8], at: Ints, of_topic: Ints) -> None:
+    def write(self, out: NDArray[np.uint8], at: Ints, of_topic: Ints, size: Ints) -> None:
         """Put each part's name to its place, all names of one size together."""
-        size, position = self.size[of_topic], self.rank[of_topic]
+        if int(size.max(initial=0)) > MAX_STRING:
+            raise ValueError(f"a topic's name of {size.max()} bytes; Kafka allows {MAX_STRING}")
+        position = self.rank[of_topic]
         for n, alike in self.alike.items():
-            length = n.to_bytes(2, "big")
-            names = np.frombuffer(length + length.join(alike), dtype=f"V{n + 2}")
-            which: Any = slice(None) if len(self.alike) == 1 else np.flatnonzero(size == n)
-            _window(out, f"V{n + 2}", n + 2)[at[which]] = names[position[which]]
+            which: Any = slice(None) if len(self.alike) == 1 else (size == n).nonzero()[0]
+            if n <= MAX_STRING:
+                length = n.to_bytes(2, "big")
+                names = np.frombuffer(length + length.join(alike), dtype=f"V{n + 2}")
+                _window(out, f"V{n + 2}", n + 2)[at[which]] = names[position[which]]
 
 
 def _window(out: NDArray[np.uint8], kind: str, size: int) -> NDArray[Any]:
