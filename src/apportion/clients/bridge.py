@@ -244,10 +244,17 @@ def withheld(plan: Plan, holds: Bools) -> Bools:
         the strategy, but nobody needs to wait for them.
     """
     group = plan.group
+    moving = np.zeros(group.P, dtype=np.bool_)
     if not plan.cooperative or not holds.any():
-        return np.zeros(group.P, dtype=np.bool_)
-    hard = holds[group.claims.member]
-    member, partition = group.claims.member[hard], group.claims.partition[hard]
+        return moving
+    member, partition = group.claims.member, group.claims.partition
+    if not holds.all():
+        hard = holds[member]
+        member, partition = member[hard], partition[hard]
+    if not len(group.verdict.newest):  # nobody claims what another does
+        owner = plan.owner[partition]
+        moving[partition[(owner != member) & (owner != NOBODY)]] = True
+        return moving
     claimants = np.bincount(partition, minlength=group.P)
     mine = np.bincount(partition[plan.owner[partition] == member], minlength=group.P) > 0
     keeps = mine & (plan.owner == group.owner)

@@ -116,12 +116,13 @@ def _in_user_data(sent: Subscriptions) -> Memories:
 def _in_subscription(sent: Subscriptions) -> Memories:
     """``InSubscription``: owned in the subscription, the generation there or in four bytes, wishes behind them."""
     size = sent.data_size
-    if len(size) and int(size.min()) == 4 == int(size.max()) and int(sent.generation.min()) >= 0:
-        return Memories(sent.owned, sent.generation, sent.owned.count > 0)
+    held = sent.owned.count > 0
+    if len(size) and int(size.min()) == 4 == int(size.max()):
+        in_data = np.maximum(sent.buffer.int32s(sent.data_at), -1)
+        return Memories(sent.owned, np.where(sent.generation < 0, in_data, sent.generation), held)
     lost = {m: _reason(InSubscription(), sent, m) for m in np.flatnonzero((size > 0) & (size < 4)).tolist()}
     in_data = np.where(size >= 4, np.maximum(sent.buffer.int32s(sent.data_at), -1), -1)
     generation = np.where(sent.generation < 0, in_data, sent.generation)
-    held = sent.owned.count > 0
     wishing = ~held & (size > 4)
     if not wishing.any():
         return Memories(sent.owned, generation, held, lost)
@@ -209,6 +210,8 @@ def _claims(
 ) -> ClaimColumns:
     if not isinstance(owned, HeldLists):
         return _given_claims(owned, index)
+    if not len(owned.ids):
+        return ClaimColumns(owned.ids, owned.ids, owned.ids)
     owned = _with_ids(owned)
     topic = sent.topic_numbers(owned, index)
     unknown: dict[str, int] = {}

@@ -93,26 +93,32 @@ OnPlan = Callable[[PlannedRebalance], object]
 
 def record(plan: Plan, withheld: Bools, generation: int | None, why: str, ms: float) -> PlannedRebalance:
     """The record of one plan; ``withheld`` (P,) is what nobody gets this round."""
-    group, owner, past = plan.group, plan.owner, plan.group.owner
-    owned = past != NOBODY
-    kept = int(np.count_nonzero(owned & (past == owner)))
-    fell = int(np.count_nonzero(group.verdict.code != STANDS)) + len(group.claims.nonexistent)
+    group, owner = plan.group, plan.owner
+    given, kept, moved, fell = int(np.count_nonzero(owner != NOBODY)), 0, 0, len(group.claims.nonexistent)
+    if len(group.claims.member):
+        past = group.owner
+        owned = past != NOBODY
+        kept = int(np.count_nonzero(owned & (past == owner)))
+        both = int(np.count_nonzero(owned & (owner != NOBODY)))
+        moved, given = both - kept, given - both
+        fell += int(np.count_nonzero(group.verdict.code != STANDS))
+    held_back = int(np.count_nonzero(withheld))
     return PlannedRebalance(
         group=group.name,
         generation=generation,
         assignor=plan.assignor,
         members=group.M,
-        partitions=int(np.count_nonzero(group.wanted)),
-        moved=int(np.count_nonzero(owned & (owner != NOBODY))) - kept,
+        partitions=group.P if group.wanted_topic.all() else int(np.count_nonzero(group.wanted)),
+        moved=moved,
         kept=kept,
-        given=int(np.count_nonzero((owner != NOBODY) & ~owned)),
-        withheld=int(np.count_nonzero(withheld)),
+        given=given,
+        withheld=held_back,
         ignored=fell,
         why=why,
         proof=plan.proof,
         ms=ms,
         plan=plan,
-        owner=np.where(withheld, NOBODY, owner) if withheld.any() else owner,
+        owner=np.where(withheld, NOBODY, owner) if held_back else owner,
     )
 
 

@@ -87,14 +87,18 @@ def describe_topics(
     cluster: ClusterMetadata, topics: Iterable[str], *, racks: bool
 ) -> tuple[dict[str, Topic], ReplicaRacks | None]:
     """The topics that are known: how many partitions, or entries; and the racks, where they are asked for apart."""
-    table = cluster.tables()[0].get if isinstance(cluster, ClientMetadata) else cluster.partitions
+    ids_of: Callable[[str], Collection[int] | None] = (
+        cluster.tables()[0].get
+        if isinstance(cluster, ClientMetadata)
+        else lambda topic: None if (ids := cluster.partitions(topic)) is None else list(ids)
+    )
     counted: dict[str, Topic] = {}
     for topic in topics:
-        known = table(topic)
+        known = ids_of(topic)
         if known is not None:
             # Different ids, none below 0: there is no smaller sum than that of 0 and so on, and no other way to it.
-            count = len(known) if hasattr(known, "__len__") else 0
-            counted[topic] = count if count and sum(known) == count * (count - 1) // 2 else _counted(known)
+            count = len(known)
+            counted[topic] = count if 2 * sum(known) == count * (count - 1) else _entries(known)
     if not racks:
         return counted, None
     if isinstance(cluster, ClientMetadata):
@@ -110,7 +114,5 @@ def describe_topics(
     return described, None
 
 
-def _counted(ids: Iterable[int]) -> Topic:
-    """The number of the ids where they are 0 and so on; else an entry for each."""
-    known = sorted(ids)
-    return len(known) if known == list(range(len(known))) else [{"partition": p} for p in known]
+def _entries(ids: Iterable[int]) -> list[dict[str, Any]]:
+    return [{"partition": p} for p in sorted(ids)]

@@ -251,7 +251,7 @@ class Group:
             return np.ones(len(partition), dtype=np.bool_)
         k, t = self.subscription_of[member], self.topic_of[partition]
         if len(self.subscriptions) * self.T <= CELLS:
-            return self.wants[k, t]
+            return self.wants.ravel().take(k * self.T + t)
         if not len(self._wish_keys):
             return np.zeros(len(partition), dtype=np.bool_)
         at = np.searchsorted(self._wish_keys, k * self.T + t)

@@ -146,7 +146,10 @@ def _later(group: Group, owner: Ints) -> Group:
 def _one_deal(group: Group) -> Ints:
     """The wanted partitions round and round the members."""
     wanted = group.wanted
-    dealt = np.resize(np.arange(group.M), np.count_nonzero(wanted))
+    count = int(np.count_nonzero(wanted))
+    laps = np.empty((-(-count // group.M), group.M), dtype=np.int64)
+    laps[:] = np.arange(group.M)
+    dealt = laps.ravel()[:count]
     if len(dealt) == group.P:
         return dealt
     owner = np.full(group.P, NOBODY, dtype=np.int64)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import methodcaller
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
@@ -28,6 +29,7 @@ _SHORT: Final = 64
 """Bytes behind the topics up to which members are likely to say the same."""
 _FEW_KINDS: Final = 24
 """Different rests that are read sooner one by one."""
+_NOTHING: Final = np.zeros(0, dtype=np.int64)
 _SAME_PREFIX_MAX: Final = 8
 """Heads that are tried for one prefix; where members have lists of their own, reading is quicker than comparing."""
 
@@ -173,31 +175,33 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
     """Read what every member sent, any version; nothing here raises, whatever the bytes."""
     heads = _Heads()
     head_of, rests = heads.split(sent)
-    size = np.fromiter(map(len, rests), np.int64, len(rests))
-    buffer, end = Buffer(rests), np.cumsum(size)
-    version, list_of = ints(heads.heads).T[:, head_of]
-    begin = end - size
+    ends = list(accumulate(map(len, rests)))
+    buffer, end = Buffer(rests), ints(ends)
+    begin = ints([0, *ends[:-1]]) if ends else end
     rest: _Rest | None = None
-    if len(rests) and min(head_of):
-        if int(size.max()) <= _SHORT:
-            rest = _few_kinds(begin, version, rests)
-        elif int(version.min()) >= 3:
+    if all(head_of):
+        versions = {version for version, _ in heads.heads[1:]}
+        if len(versions) == 1 and max(map(len, rests)) <= _SHORT:
+            rest = _few_kinds(begin, versions.pop(), rests)
+        elif min(versions, default=0) >= 3:
             rest = _all_fitting(buffer, begin, end)
     if rest is None:
+        version = ints([heads.heads[number][0] for number in head_of])
         rest = _Fields(buffer, begin, end, version, ints(head_of) > 0).rest
-    lists, names, lost = tuple(heads.lists[1:]), heads.names, np.flatnonzero(~rest.good)
+    lists, names = tuple(heads.lists[1:]), cast(Mapping[bytes, str], heads.names)
+    lost = _NOTHING if rest.good is None else (~rest.good).nonzero()[0]
+    if len(heads.heads) == 2:
+        list_of = np.zeros(len(sent), dtype=np.int64)
+    else:
+        of_head = [which - 1 for _, which in heads.heads]
+        list_of = ints([of_head[number] for number in head_of])
     if len(lost):
-        list_of[lost] = 0
-        is_used = np.bincount(list_of, minlength=len(heads.lists)) > 0
-        lists = tuple([names for names, used in zip(heads.lists, is_used.tolist(), strict=True) if used])
-        list_of = np.cumsum(is_used)[list_of]
-        wanted = set[str]().union(*lists)
-        names = {name: topic for name, topic in names.items() if topic in wanted}
+        lists, list_of, names = _without_lost(lists, list_of, names, lost)
     return Subscriptions(
         sent=sent,
         buffer=buffer,
         lists=lists,
-        list_of=list_of - 1,
+        list_of=list_of,
         data_at=rest.data_at,
         data_size=rest.data_size,
         owned=rest.owned,
@@ -206,6 +210,19 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
         refused={m: _reason(sent[m]) for m in lost.tolist()},
         names=names,
     )
+
+
+def _without_lost(
+    lists: tuple[tuple[str, ...], ...], list_of: Ints, names: Mapping[bytes, str], lost: Ints
+) -> tuple[tuple[tuple[str, ...], ...], Ints, Mapping[bytes, str]]:
+    """Lists, whose they are, and names, where some members say nothing."""
+    list_of = list_of + 1
+    list_of[lost] = 0
+    is_used = np.bincount(list_of, minlength=len(lists) + 1) > 0
+    lists = tuple([one for one, used in zip([(), *lists], is_used.tolist(), strict=True) if used])
+    wanted = set[str]().union(*lists)
+    names = {name: topic for name, topic in names.items() if topic in wanted}
+    return lists, (np.cumsum(is_used) - 1)[list_of], names
 
 
 def _reason(sent: bytes) -> str:
@@ -218,9 +235,9 @@ def _reason(sent: bytes) -> str:
 
 
 class _Rest(NamedTuple):
-    """What stands behind the topics, as in ``Subscriptions``; ``good`` (M,) tells whose bytes fitted."""
+    """What stands behind the topics, as in ``Subscriptions``; ``good`` (M,) tells whose bytes fitted, None: all."""
 
-    good: Bools
+    good: Bools | None
     data_at: Ints
     data_size: Ints
     owned: HeldLists
@@ -228,23 +245,20 @@ class _Rest(NamedTuple):
     rack: tuple[str | None, ...]
 
 
-def _few_kinds(begin: Ints, version: Ints, rests: Sequence[bytes]) -> _Rest | None:
+def _few_kinds(begin: Ints, version: int, rests: Sequence[bytes]) -> _Rest | None:
     """The same where all members own nothing and say one of few things; None where not."""
     kinds = {rest: number for number, rest in enumerate(dict.fromkeys(rests))}
-    newest = int(version[0])
-    if len(kinds) > _FEW_KINDS or (len(begin) > 1 and (version != newest).any()):
+    if len(kinds) > _FEW_KINDS:
         return None
-    read = [_without_owned(rest, newest) for rest in kinds]
+    read = [_without_owned(rest, version) for rest in kinds]
     if None in read:
         return None
-    sizes, generations, racks = zip(*filter(None, read), strict=True)
     which = list(map(kinds.__getitem__, rests))
-    size, nothing = ints(sizes)[which], np.zeros(0, dtype=np.int64)
-    data_at = begin + 4
-    first = np.zeros(len(begin) + 1, dtype=np.int64)
-    owned = HeldLists(first, nothing, nothing, nothing, data_at + np.maximum(size, 0) + 4 * (newest >= 1))
-    good = np.ones(len(begin), dtype=np.bool_)
-    return _Rest(good, data_at, size, owned, ints(generations)[which], tuple(map(racks.__getitem__, which)))
+    sizes, generations, racks = zip(*filter(None, read), strict=True)
+    size, generation, rack = (list(map(column.__getitem__, which)) for column in (sizes, generations, racks))
+    data_at, data_size, first = begin + 4, ints(size), np.zeros(len(begin) + 1, dtype=np.int64)
+    owned = HeldLists(first, _NOTHING, _NOTHING, _NOTHING, data_at + 4 + np.maximum(data_size, 0))
+    return _Rest(None, data_at, data_size, owned, ints(generation), tuple(rack))
 
 
 def _without_owned(rest: bytes, version: int) -> tuple[int, int, str | None] | None:
@@ -287,7 +301,7 @@ def _all_fitting(buffer: Buffer, begin: Ints, end: Ints) -> _Rest | None:
         if (at + named > end).any():
             return None
         rack = _racks(buffer.raw, at, named)
-    return _Rest(np.ones(len(at), dtype=np.bool_), data_at, np.maximum(size, -1), owned, generation, rack)
+    return _Rest(None, data_at, np.maximum(size, -1), owned, generation, rack)
 
 
 def _racks(raw: bytes, at: Ints, size: Ints) -> tuple[str | None, ...]:
