@@ -90,7 +90,7 @@ def _capacities(sent: Subscriptions) -> Ints:
     if int(sent.data_size.max(initial=0)) < CAPACITY_SIZE:
         return capacity
     end = sent.data_at + sent.data_size
-    long = np.flatnonzero(sent.data_size >= CAPACITY_SIZE)
+    long = (sent.data_size >= CAPACITY_SIZE).nonzero()[0]
     marked = long[sent.buffer.word[end[long] - CAPACITY_SIZE] == int.from_bytes(CAPACITY_MARK, "little")]
     if len(marked):
         sent_capacity = sent.buffer.int32s(end[marked] - 4)
@@ -120,7 +120,7 @@ def _in_subscription(sent: Subscriptions) -> Memories:
     if len(size) and int(size.min()) == 4 == int(size.max()):
         in_data = np.maximum(sent.buffer.int32s(sent.data_at), -1)
         return Memories(sent.owned, np.where(sent.generation < 0, in_data, sent.generation), held)
-    lost = {m: _reason(InSubscription(), sent, m) for m in np.flatnonzero((size > 0) & (size < 4)).tolist()}
+    lost = {m: _reason(InSubscription(), sent, m) for m in ((size > 0) & (size < 4)).nonzero()[0].tolist()}
     in_data = np.where(size >= 4, np.maximum(sent.buffer.int32s(sent.data_at), -1), -1)
     generation = np.where(sent.generation < 0, in_data, sent.generation)
     wishing = ~held & (size > 4)
@@ -142,7 +142,7 @@ def _sticky(sent: Subscriptions, at: Ints, size: Ints) -> tuple[HeldLists, Ints,
     owned = read_held_lists(buffer, np.where(there, at, buffer.size), end)
     whole = there & (owned.stop >= 0) & (owned.stop + 4 <= end)
     generation = np.where(whole, np.maximum(buffer.int32s(np.where(whole, owned.stop, buffer.size)), -1), -1)
-    others = np.flatnonzero(owned.stop < 0)
+    others = (owned.stop < 0).nonzero()[0]
     if not len(others):
         return owned, generation, []
     begin, last = at[others] + 2, end[others]
@@ -156,10 +156,10 @@ def _sticky(sent: Subscriptions, at: Ints, size: Ints) -> tuple[HeldLists, Ints,
 
 def _placed(lists: HeldLists, good: Bools, order: Ints, size: int) -> HeldLists:
     """The good ones of the lists as those of the members at ``place``, of ``size`` members in all."""
-    keep = np.repeat(good, lists.count)
+    keep = good.repeat(lists.count)
     count = np.zeros(size, dtype=np.int64)
     count[order] = np.where(good, lists.count, 0)
-    first = np.concatenate([[0], np.cumsum(count)])
+    first = np.concatenate([[0], count.cumsum()])
     return HeldLists(first, lists.name_at[keep], lists.name_size[keep], lists.ids[keep], np.zeros(size, dtype=np.int64))
 
 
@@ -215,7 +215,7 @@ def _claims(
     owned = _with_ids(owned)
     topic = sent.topic_numbers(owned, index)
     unknown: dict[str, int] = {}
-    nowhere = np.flatnonzero(topic == NOBODY)
+    nowhere = (topic == NOBODY).nonzero()[0]
     if len(nowhere):
         raw = sent.buffer.raw
         places = zip(owned.name_at[nowhere].tolist(), owned.name_size[nowhere].tolist(), strict=True)
@@ -223,7 +223,7 @@ def _claims(
         topic[nowhere] = [unknown.setdefault(name, len(index) + len(unknown)) for name in names]
     numbers, member = owned.numbers(sent.buffer), owned.list_of
     if len(numbers) != len(topic):
-        member, topic = np.repeat(member, owned.ids), np.repeat(topic, owned.ids)
+        member, topic = member.repeat(owned.ids), topic.repeat(owned.ids)
     return ClaimColumns(member, topic, numbers, list(unknown))
 
 
@@ -232,7 +232,7 @@ def _with_ids(owned: HeldLists) -> HeldLists:
     some = owned.ids > 0
     if some.all():
         return owned
-    first = np.concatenate([[0], np.cumsum(some)])[owned.first]
+    first = np.concatenate([[0], some.cumsum()])[owned.first]
     return HeldLists(first, owned.name_at[some], owned.name_size[some], owned.ids[some], owned.stop)
 
 
@@ -242,7 +242,7 @@ def _given_claims(owned: Sequence[Mapping[str, Sequence[int]]], index: Mapping[s
     lists = list(chain.from_iterable([held.values() for held in owned]))
     count = np.fromiter(map(len, lists), np.int64, len(lists))
     number = np.fromiter(chain.from_iterable(lists), np.int64, int(count.sum()))
-    member = np.repeat(np.arange(len(owned)), ints(list(map(len, owned))))
+    member = np.arange(len(owned)).repeat(ints(list(map(len, owned))))
     unknown: dict[str, int] = {}
     of_topic = ints([index[t] if t in index else unknown.setdefault(t, len(index) + len(unknown)) for t in topics])
-    return ClaimColumns(np.repeat(member, count), np.repeat(of_topic, count), number, list(unknown))
+    return ClaimColumns(member.repeat(count), of_topic.repeat(count), number, list(unknown))

@@ -127,7 +127,7 @@ class _Seen:
 
     def __init__(self, group: Group, withheld: bool) -> None:
         self.withheld = withheld
-        self.topics, self.size = group.topics, np.diff(group.start)
+        self.topics, self.size = group.topics, group.start[1:] - group.start[:-1]
         self.members, self.instance_ids = group.members, group.instance_ids
         self.subscriptions, self.subscription_of = group.subscriptions, group.subscription_of
 
@@ -190,7 +190,7 @@ def _changed(before: _Seen, now: _Seen) -> list[str]:
     had = np.array(old, dtype=np.int64)[before.subscription_of]
     has = np.array(new, dtype=np.int64)[now.subscription_of]
     if before.label() == now.label():
-        return [now.label()[m] for m in np.flatnonzero(had != has).tolist()]
+        return [now.label()[m] for m in (had != has).nonzero()[0].tolist()]
     past = dict(zip(before.label(), had.tolist(), strict=True))
     return [label for label, k in zip(now.label(), has.tolist(), strict=True) if past.get(label, k) != k]
 

@@ -298,7 +298,7 @@ def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, 
     """
     topics = list(chain.from_iterable(filter(None, owned)))
     lists = list(chain.from_iterable([held.values() for held in owned if held]))
-    of_member = np.repeat(np.arange(len(owned)), [len(held) if held else 0 for held in owned])
+    of_member = np.arange(len(owned)).repeat([len(held) if held else 0 for held in owned])
     counts = np.fromiter(map(len, lists), np.int64, len(lists))
     claimed = np.fromiter(chain.from_iterable(lists), np.int64, int(counts.sum()))
     unknown: dict[str, int] = {}
@@ -309,7 +309,7 @@ def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, 
             if topic not in index:
                 unknown.setdefault(topic, len(index) + len(unknown))
         of_topic = ints([unknown[topic] if topic in unknown else index[topic] for topic in topics])
-    member, topic_of = np.repeat(of_member, counts), np.repeat(of_topic, counts)
+    member, topic_of = of_member.repeat(counts), of_topic.repeat(counts)
     claims, exact = _existing(member, topic_of, claimed, [*index, *unknown], start, number)
     # Only lists that say exactly what stands in the arrays may be handed on.
     whole = lists and exact and counts.all()
@@ -364,7 +364,7 @@ def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> In
         return at
     # A topic with gaps in its ids: look the others up by (topic, id).
     wide = np.int64(1) << 32
-    keys = np.repeat(np.arange(len(start) - 1), np.diff(start)) * wide + numbers
+    keys = np.arange(len(start) - 1).repeat(start[1:] - start[:-1]) * wide + numbers
     sought = topic * wide + number
     position = np.searchsorted(keys, sought)
     position[position == len(keys)] = 0
@@ -417,7 +417,7 @@ def _racks_of_columns(
         first = int(start[index[topic]])
         which[first : first + len(numbers)] = numbers
         known[first : first + len(numbers)] = True
-    return _rack_sets(lists, which[known], np.flatnonzero(known), len(which), of_member)
+    return _rack_sets(lists, which[known], known.nonzero()[0], len(which), of_member)
 
 
 def _rack_sets(

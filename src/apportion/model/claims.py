@@ -31,7 +31,7 @@ class Verdict:
 
     def reasons(self, member: Ints, partition: Ints, generation: Ints) -> Iterator[tuple[int, str]]:
         """Each claim that fell, with the reason in words."""
-        for claim in np.flatnonzero(self.code != STANDS):
+        for claim in (self.code != STANDS).nonzero()[0]:
             if self.code[claim] == NOT_SUBSCRIBED:
                 yield int(claim), "not subscribed"
                 continue

@@ -55,7 +55,7 @@ class NonexistentClaims(Sequence[tuple[int, str, int]]):
         """The first claim of each member that has any."""
         first = np.ones(len(self), dtype=np.bool_)
         first[1:] = self.member[1:] != self.member[:-1]
-        return [self[n] for n in np.flatnonzero(first).tolist()]
+        return [self[n] for n in first.nonzero()[0].tolist()]
 
 
 _NOBODYS: Final = np.empty(0, dtype=np.int64)
@@ -213,7 +213,7 @@ class Group:
     @cached_property
     def topic_of(self) -> Ints:
         """(P,) the topic of each partition."""
-        return np.repeat(np.arange(self.T), np.diff(self.start))
+        return np.arange(self.T).repeat(self.start[1:] - self.start[:-1])
 
     @cached_property
     def wanted_topic(self) -> Bools:
@@ -228,7 +228,7 @@ class Group:
         """(P,) whether some member subscribes to the partition's topic."""
         if self.wanted_topic.all():
             return np.ones(self.P, dtype=np.bool_)
-        return np.repeat(self.wanted_topic, np.diff(self.start))
+        return self.wanted_topic.repeat(self.start[1:] - self.start[:-1])
 
     @cached_property
     def wants(self) -> Bools:
@@ -275,7 +275,7 @@ class Group:
         Of members that still want the topic; of claims of one generation the first in member order counts; -1 nobody.
         """
         home = np.full(self.P, NOBODY, dtype=np.int64)
-        stale = np.flatnonzero(self.verdict.code == STALE)
+        stale = (self.verdict.code == STALE).nonzero()[0]
         if len(stale):
             stale = stale[self.may_own(self.claims.member[stale], self.claims.partition[stale])]
             member, partition = self.claims.member[stale], self.claims.partition[stale]
@@ -314,12 +314,12 @@ class Group:
         first, of_topic = self._subscriptions_with
         has = np.zeros(len(self.subscriptions), dtype=np.bool_)
         has[of_topic[first[topic] : first[topic + 1]]] = True
-        return np.flatnonzero(has[self.subscription_of])
+        return has[self.subscription_of].nonzero()[0]
 
     @cached_property
     def _subscriptions_with(self) -> tuple[Ints, Ints]:
         """Subscriptions that have topic t: entries ``first[t]:first[t + 1]`` of the second array."""
-        k = np.repeat(np.arange(len(self.subscriptions)), [len(topics) for topics in self.subscriptions])
+        k = np.arange(len(self.subscriptions)).repeat([len(topics) for topics in self.subscriptions])
         t = np.concatenate(self.subscriptions)
         return np.searchsorted(np.sort(t), np.arange(self.T + 1)), k[np.argsort(t, kind="stable")]
 

@@ -37,7 +37,7 @@ def claimed_last(owner: Ints, wanted: Bools, contested: Bools | None, hand_out: 
 
     In a second cooperative round just these partitions are free, around all others: it hands them out in the same way.
     """
-    rest = np.flatnonzero((owner == NOBODY) & wanted)
+    rest = ((owner == NOBODY) & wanted).nonzero()[0]
     if contested is not None:
         last = contested[rest]
         if last.any() and not last.all():
@@ -60,8 +60,8 @@ def laps(need: Ints, column: Ints, load: Ints) -> Ints:
     >>> laps(np.array([2, 1, 3]), np.array([0, 0, 0]), np.array([0, 1, 0]))
     array([0, 2, 0, 1, 2, 2])
     """
-    member = np.repeat(np.arange(len(need)), need)
-    level = np.arange(len(member)) + np.repeat(load - np.cumsum(need) + need, need)
+    member = np.arange(len(need)).repeat(need)
+    level = np.arange(len(member)) + np.repeat(load - need.cumsum() + need, need)
     key = column[member] * (int(level.max(initial=0)) + 1) + level
     return member[stable_order(key)]
 
@@ -102,7 +102,7 @@ def deal_by_topic(row: Ints, topic: Ints, table: Ints, need: Ints, column: Ints,
     for m in np.lexsort((np.arange(len(need)), -need)).tolist():
         lacks, j = int(need[m]), int(column[m])
         while lacks > 0:
-            free = np.flatnonzero((left > 0) & (budget[entry_row, j] > 0))
+            free = ((left > 0) & (budget[entry_row, j] > 0)).nonzero()[0]
             seen: set[int] = set()
             for e in free[np.lexsort((-left[free], held[entry_topic[free], m]))].tolist():
                 t, i = int(entry_topic[e]), int(entry_row[e])
@@ -126,7 +126,7 @@ def deal_by_topic(row: Ints, topic: Ints, table: Ints, need: Ints, column: Ints,
 
 def _exchange_topics(topic: Ints, member: Ints, column: Ints, held: Ints) -> None:
     """Exchange what two members of a column were dealt, where that spreads the two topics better; writes into both."""
-    for a in np.flatnonzero(held[topic, member] > 1).tolist():
+    for a in (held[topic, member] > 1).nonzero()[0].tolist():
         t, m = int(topic[a]), int(member[a])
         gain = held[t, m] - held[t, member] + held[topic, member] - held[topic, m] - 2
         gain[(column[member] != column[m]) | (topic == t) | (member == m)] = 0
@@ -153,10 +153,10 @@ def interleave(amounts: Ints) -> Ints:
     >>> interleave(np.array([2, 4]))
     array([1, 0, 1, 1, 0, 1])
     """
-    columns = np.flatnonzero(amounts)
+    columns = amounts.nonzero()[0]
     if len(columns) == 1:
-        return np.repeat(columns, amounts[columns])
+        return columns.repeat(amounts[columns])
     counts = amounts[columns]
-    label = np.repeat(columns, counts)
-    turn = np.arange(len(label)) - np.repeat(np.cumsum(counts) - counts, counts)
+    label = columns.repeat(counts)
+    turn = np.arange(len(label)) - np.repeat(counts.cumsum() - counts, counts)
     return label[np.argsort((turn + 0.5) / amounts[label], kind="stable")]

@@ -57,7 +57,7 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
     low, high = np.zeros(len(size), dtype=np.int64), np.zeros(len(size), dtype=np.int64)
     part = np.arange(len(size)) + len(size)
     row_part = np.full(len(supply), -1)
-    todo = [(np.flatnonzero(supply > 0), np.arange(len(size)))]
+    todo = [((supply > 0).nonzero()[0], np.arange(len(size)))]
     pieces = 0
     while todo:
         rows, columns = todo.pop()
@@ -136,7 +136,7 @@ def water_level(total: int, size: Ints, base: Ints) -> int:
     if not base.any():
         return total // int(size.sum())
     order = np.argsort(base, kind="stable")
-    base, width = base[order], np.cumsum(size[order])
+    base, width = base[order], size[order].cumsum()
     needed = np.concatenate([[0], np.cumsum(np.diff(base) * width[:-1])])
     last = int(np.searchsorted(needed, total, side="right")) - 1
     return int(base[last] + (total - needed[last]) // width[last])

@@ -75,7 +75,7 @@ def _narrow(problem: Problem, owner: Ints, goal: str) -> tuple[Problem, Ints]:
             return problem, owner
         local = problem.eligible & ~problem.miss
         return replace(problem, eligible=np.where(local.any(axis=1, keepdims=True), local, problem.eligible)), owner
-    claims = np.flatnonzero((problem.claim != NOBODY) & (problem.row >= 0))
+    claims = ((problem.claim != NOBODY) & (problem.row >= 0)).nonzero()[0]
     member = problem.claim[claims]
     stays = problem.eligible[problem.row[claims], problem.column[member]]
     owner[claims[stays]] = member[stays]
@@ -107,7 +107,7 @@ def _nearest(supply: Ints, size: Ints, low: Ints, high: Ints, eligible: Bools, m
 def _keep(problem: Problem, bounds: OptimalFace) -> Ints:
     """Owners (P,) of the claims that stay: as many as can."""
     column = bounds.column
-    claims = np.flatnonzero((problem.claim != NOBODY) & (problem.row >= 0))
+    claims = ((problem.claim != NOBODY) & (problem.row >= 0)).nonzero()[0]
     if bounds.eligible.size > 1:
         claims = claims[bounds.eligible[problem.row[claims], column[problem.claim[claims]]]]
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
@@ -151,14 +151,14 @@ def _keep_by_flow(problem: Problem, bounds: OptimalFace, claims: Ints, order: tu
     table = np.bincount(cell[stays], minlength=bounds.eligible.size).reshape(bounds.eligible.shape)
     sums = _sums(bounds, np.zeros(members, dtype=np.int64))
     keep, placed = release(table, _supply(problem), *sums, bounds.eligible)
-    chosen = np.flatnonzero(stays)
+    chosen = stays.nonzero()[0]
     stays[chosen] = first_ones(cell[chosen], keep.ravel(), tuple(key[chosen] for key in order))
     if bounds.cost is None and _keeps_most(keep, placed, *_keepable(row, member, bounds), sums, bounds.eligible):
         return stays
     start = np.full(len(problem.row), NOBODY, dtype=np.int64)
     claim = start.copy()
     start[claims[stays]], claim[claims] = member[stays], member
-    free = np.flatnonzero(problem.row >= 0)
+    free = (problem.row >= 0).nonzero()[0]
     plain = replace(problem, contested=None, spread=False)
     start = _finish(plain, start, replace(bounds, cost=None))
     among = replace(problem, column=bounds.column, eligible=bounds.eligible, miss=bounds.cost)
@@ -173,7 +173,7 @@ def _keepable(row: Ints, member: Ints, bounds: OptimalFace) -> tuple[Ints, Ints]
     """(I, J) how many of a cell's claims its members can keep by their loads; (J,) how many of all in a column."""
     own = np.bincount(member, minlength=len(bounds.column))
     cell = np.bincount(row * bounds.eligible.shape[1] + bounds.column[member], minlength=bounds.eligible.size)
-    pressed = np.flatnonzero((own > bounds.high)[member])  # few, so their claims are sorted and no others
+    pressed = ((own > bounds.high)[member]).nonzero()[0]  # few, so their claims are sorted and no others
     kind, count = np.unique(row[pressed] * len(own) + member[pressed], return_counts=True)
     i, m = np.divmod(kind, len(own))
     excess = np.maximum(count - bounds.high[m], 0)
@@ -242,10 +242,10 @@ def complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | No
     else:
         table, _ = _fewest(supply, low, high, bounds.eligible, bounds.cost)
     need = np.maximum(bounds.low - load, 0)
-    room = np.flatnonzero(bounds.high - load > need)
+    room = (bounds.high - load > need).nonzero()[0]
     need[room[first_ones(bounds.column[room], table.sum(axis=0) - low, ())]] += 1
     owner = owner.copy()
-    fixed = np.flatnonzero(owner != NOBODY)
+    fixed = (owner != NOBODY).nonzero()[0]
     # One deal to all alike spreads topics by itself, and is what a second round without any claim gives.
     if problem.spread and (len(fixed) or table.shape[1] > 1):
         topics = int(problem.topic.max()) + 1
@@ -290,7 +290,7 @@ def _sums(bounds: OptimalFace, load: Ints) -> tuple[Ints, Ints]:
 
 def _spare(supply: Ints, bounds: OptimalFace) -> Ints:
     """(pieces,) how many members of each piece get their greater load."""
-    used = np.flatnonzero(supply)
+    used = supply.nonzero()[0]
     pieces = int(bounds.part.max()) + 1
     total = np.bincount(bounds.part[bounds.eligible[used].argmax(axis=1)], supply[used], pieces)
     return (total - np.bincount(bounds.part[bounds.column], bounds.low, pieces)).astype(np.int64)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints
+from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints, ints
 from apportion.model.group import Group
 from apportion.solvers.problem import Problem
 
@@ -49,24 +49,28 @@ def problem_of(group: Group, with_racks: bool, by_topic: bool = False) -> Proble
 def _topic_rows(group: Group, by_topic: bool) -> tuple[Ints, Bools]:
     """(P,) rows of partitions whose topics the same members want, -1 nobody; (I, K) which subscriptions want them."""
     if by_topic:
-        number = np.cumsum(group.wanted_topic) - 1
+        number = group.wanted_topic.cumsum() - 1
         number[~group.wanted_topic] = -1
-        return np.repeat(number, np.diff(group.start)), group.wants.T[group.wanted_topic]
+        return number.repeat(group.start[1:] - group.start[:-1]), group.wants.T[group.wanted_topic]
     if len(group.subscriptions) == 1:
         row = np.zeros(group.P, dtype=np.int64)
         if not group.wanted_topic.all():
             row[~group.wanted] = -1
         return row, np.ones((1, 1), dtype=np.bool_)
     wants = group.wants.T
-    packed = np.ascontiguousarray(np.packbits(wants, axis=1))
-    _, first, kind = np.unique(
-        packed.view(np.dtype((np.void, packed.shape[1]))).ravel(), return_index=True, return_inverse=True
-    )
+    packed = np.packbits(wants, axis=1)
+    rows = packed.tobytes()
+    width = packed.shape[1]
+    keys = [rows[at : at + width] for at in range(0, len(rows), width)]
+    number_of = {key: number for number, key in enumerate(sorted(set(keys)))}
+    kind = ints([number_of[key] for key in keys])
+    first = np.empty(len(number_of), dtype=np.int64)
+    first[kind] = np.arange(len(kind))  # any topic of a kind will do
     eligible = wants[first]
     wanted = eligible.any(axis=1)
-    number = np.cumsum(wanted) - 1
+    number = wanted.cumsum() - 1
     number[~wanted] = -1
-    return np.repeat(number[kind], np.diff(group.start)), eligible[wanted]
+    return number[kind].repeat(group.start[1:] - group.start[:-1]), eligible[wanted]
 
 
 def _rack_cells(group: Group, row: Ints, column: Ints, eligible: Bools) -> tuple[Ints, Ints, Bools, Bools | None, bool]:
@@ -93,5 +97,5 @@ def _kinds(key: Ints) -> tuple[Ints, Ints]:
         return kinds[below:], kind - below
     present = np.zeros(int(key.max(initial=0)) + 1, dtype=np.bool_)
     present[key[key >= 0]] = True
-    number = np.append(np.cumsum(present) - 1, NOBODY)
-    return np.flatnonzero(present), number[key]
+    number = np.append(present.cumsum() - 1, NOBODY)
+    return present.nonzero()[0], number[key]

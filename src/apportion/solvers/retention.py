@@ -27,7 +27,7 @@ def capped(own: Ints, low: Ints, high: Ints, part: Ints, spare: Ints, worth: Int
     No plan keeps more: a member keeps its low and, if it gets the greater load, one more.
     """
     cap = np.minimum(own, low)
-    eager = np.flatnonzero((own > low) & (high > low))
+    eager = ((own > low) & (high > low)).nonzero()[0]
     if not len(eager):
         return cap
     cap[eager[first_ones(part[eager], spare, (worth[eager],))]] += 1
@@ -46,8 +46,8 @@ def given_up_in_turn(member: Ints, cap: Ints, topic: Ints, worth: Ints) -> Ints:
     given = np.zeros(int(topic.max(initial=0)) + 1, dtype=np.int64)
     own = np.bincount(member, minlength=len(cap))
     order = np.argsort(member, kind="stable")
-    begin = np.concatenate([[0], np.cumsum(own)])
-    for m in np.flatnonzero(own > cap).tolist():
+    begin = np.concatenate([[0], own.cumsum()])
+    for m in (own > cap).nonzero()[0].tolist():
         claims = order[begin[m] : begin[m + 1]]
         held = np.bincount(topic[claims], minlength=len(given))
         for _ in range(int(own[m] - cap[m])):

@@ -145,15 +145,15 @@ def _later(group: Group, owner: Ints) -> Group:
 
 def _one_deal(group: Group) -> Ints:
     """The wanted partitions round and round the members."""
-    wanted = group.wanted
-    count = int(np.count_nonzero(wanted))
+    everything = bool(group.wanted_topic.all())
+    count = group.P if everything else int(np.count_nonzero(group.wanted))
     laps = np.empty((-(-count // group.M), group.M), dtype=np.int64)
     laps[:] = np.arange(group.M)
     dealt = laps.ravel()[:count]
-    if len(dealt) == group.P:
+    if everything:
         return dealt
     owner = np.full(group.P, NOBODY, dtype=np.int64)
-    owner[wanted] = dealt
+    owner[group.wanted] = dealt
     return owner
 
 

@@ -42,7 +42,11 @@ def write_assignments(
     of_topic = topic if len(first) == len(topic) else topic[first]
     names = _Names(topics, of_topic)
     size = names.size[of_topic]
-    ids = np.diff(first, append=len(topic)) if len(first) < len(topic) else _ONE
+    ids = _ONE
+    if len(first) < len(topic):
+        ids = -first
+        ids[:-1] += first[1:]
+        ids[-1] += len(topic)
     stop = np.zeros(len(first) + 1, dtype=np.int64)
     (size + (6 + 4 * ids)).cumsum(out=stop[1:])
     # Before a member's parts stand the heads of all so far, and the tails of those before.

@@ -76,12 +76,12 @@ class HeldLists:
     @property
     def count(self) -> Ints:
         """(N,) parts of each list."""
-        return np.diff(self.first)
+        return self.first[1:] - self.first[:-1]
 
     @property
     def list_of(self) -> Ints:
         """(E,) the list of each part."""
-        return np.repeat(np.arange(len(self.stop)), self.count)
+        return np.arange(len(self.stop)).repeat(self.count)
 
     def numbers(self, buffer: Buffer) -> Ints:
         """(C,) all partition ids, part by part."""
@@ -89,7 +89,7 @@ class HeldLists:
         at += 4
         if len(at) and self.ids.min() == 1 == self.ids.max():
             return buffer.int32s(at)
-        at = np.repeat(at - 4 * (np.cumsum(self.ids) - self.ids), self.ids)
+        at = np.repeat(at - 4 * (self.ids.cumsum() - self.ids), self.ids)
         at += 4 * np.arange(len(at))
         return buffer.int32s(at)
 
@@ -103,10 +103,10 @@ def read_held_lists(buffer: Buffer, begin: Ints, end: Ints) -> HeldLists:
     if refused.any():
         count = np.where(refused, 0, count)
     first = np.zeros(len(begin) + 1, dtype=np.int64)
-    np.cumsum(count, out=first[1:])
+    count.cumsum(out=first[1:])
     walk = _Walk(buffer, int(first[-1]))
     stop = np.where(refused, -1, begin + 4)
-    walk.all(np.flatnonzero(count), first[:-1], count, stop, end)
+    walk.all(count.nonzero()[0], first[:-1], count, stop, end)
     lists = HeldLists(first, walk.name_at, walk.name_size, walk.ids, stop)
     return _without_refused(lists) if (stop < 0).any() else lists
 
@@ -116,7 +116,7 @@ def _without_refused(lists: HeldLists) -> HeldLists:
     counts = lists.count
     keep = np.repeat(lists.stop >= 0, counts)
     counts[lists.stop < 0] = 0
-    first = np.concatenate([[0], np.cumsum(counts)])
+    first = np.concatenate([[0], counts.cumsum()])
     return HeldLists(first, lists.name_at[keep], lists.name_size[keep], lists.ids[keep], lists.stop)
 
 
@@ -137,7 +137,7 @@ class _Walk:
         if len(lists) > _FEW and (fitting := self._believed(at, last - slot, slot, bound)) is not None:
             at, slot = fitting
             stop[lists] = at
-            more = np.flatnonzero(slot != last)
+            more = (slot != last).nonzero()[0]
             lists, at, slot, last, bound = lists[more], at[more], slot[more], last[more], bound[more]
         while len(lists) > _FEW:
             at, good = self._step(at, slot, bound)
@@ -186,8 +186,8 @@ class _Walk:
         reached = np.concatenate([at, *ended[::-1]])
         if int(size.max()) > MAX_STRING or int(several.min()) < 0 or (reached > bound).any():
             return None
-        lists = np.arange(len(size)) - np.repeat(np.cumsum(active) - active, active)
-        into = slot[lists] + np.repeat(steps[: len(active)], active)
+        lists = np.arange(len(size)) - np.repeat(active.cumsum() - active, active)
+        into = slot[lists] + steps[: len(active)].repeat(active)
         self.name_at[into] = np.concatenate(places) + 2
         self.name_size[into] = size
         self.ids[into] = several
@@ -245,7 +245,7 @@ def number_names(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int
     if not len(at):
         return np.empty(0, dtype=np.int64)
     numbers = _of_known(buffer, at, size, known)
-    unknown = np.flatnonzero(numbers == NOBODY)
+    unknown = (numbers == NOBODY).nonzero()[0]
     if len(unknown):
         as_text = {text(name): number for name, number in known.items()}
         raw = buffer.raw
@@ -264,7 +264,7 @@ def _of_known(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int]) 
     names = Buffer(known)
     of_name = np.fromiter(known.values(), np.int64, len(known))
     known_size = np.fromiter(map(len, known), np.int64, len(known))
-    known_at = np.cumsum(known_size) - known_size
+    known_at = known_size.cumsum() - known_size
     most = int(known_size.max())
     words, known_words = _words(buffer, at, size, most), _words(names, known_at, known_size, most)
     bits = max(6, min(16, 2 * len(known).bit_length()), (4 * len(known)).bit_length())

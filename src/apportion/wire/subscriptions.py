@@ -222,7 +222,7 @@ def _without_lost(
     lists = tuple([one for one, used in zip([(), *lists], is_used.tolist(), strict=True) if used])
     wanted = set[str]().union(*lists)
     names = {name: topic for name, topic in names.items() if topic in wanted}
-    return lists, (np.cumsum(is_used) - 1)[list_of], names
+    return lists, (is_used.cumsum() - 1)[list_of], names
 
 
 def _reason(sent: bytes) -> str:
@@ -379,9 +379,9 @@ class _Fields:
         self.data_size[lost] = -1
         self.generation[lost] = -1
         self.rack = tuple(rack if good else None for rack, good in zip(self.rack, self.good.tolist(), strict=True))
-        kept = np.repeat(self.good, self.owned.count)
+        kept = self.good.repeat(self.owned.count)
         counts = np.where(self.good, self.owned.count, 0)
-        first = np.concatenate([[0], np.cumsum(counts)])
+        first = np.concatenate([[0], counts.cumsum()])
         owned = self.owned
         stop = np.where(self.good, owned.stop, -1)
         self.owned = HeldLists(first, owned.name_at[kept], owned.name_size[kept], owned.ids[kept], stop)
