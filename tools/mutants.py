@@ -66,6 +66,7 @@ ROOMS = {
             "tests/clients/test_joined_group.py",
             "tests/clients/test_capacity.py",
             "tests/wire/test_readers.py",
+            "tests/wire/test_small_forms.py",
         ),
     ),
     "tasks": Room(("tasks/",), ("tests/tasks", "tests/test_cases.py")),
@@ -82,7 +83,7 @@ ROOMS = {
     ),
     "assignors": Room(
         ("assignors/",),
-        ("tests/assignors", "tests/test_cases.py"),
+        ("tests/assignors", "tests/test_cases.py", "tests/solvers/test_makespan.py", "tests/tasks/test_tasks.py"),
         ("tests/assignors/test_against_java.py", "tests/assignors/test_broker_java.py", LARGE_GROUPS),
     ),
     "solvers": Room(

@@ -29,6 +29,8 @@ from apportion.wire.subscription import Subscription
         ("failover", {"preempt": "perhaps"}, "preempt", ""),
         ("streams", {"process": "planet"}, "process", ""),
         ("streams", {"max_warmup_replicas": 0}, "streams", "values in bounds"),
+        ("streams", {"stateless": [5]}, "stateless", "a value of type str"),
+        ("lag-aware", {"tolerance": -1.0}, "setting tolerance of lag-aware", "0.1"),
     ],
 )
 def test_a_setting_that_cannot_be_says_which_and_what_would_be_right(
@@ -38,7 +40,10 @@ def test_a_setting_that_cannot_be_says_which_and_what_would_be_right(
         apportion.find(name, settings)
     assert where in refused.value.where
     assert needed in refused.value.needed
-    assert refused.value.found
+    told = refused.value.found.strip("'")
+    assert told == str(next(iter(settings.values()))).strip("[]") or (
+        name == "streams" and needed == "values in bounds"
+    )
     assert "None" not in f"{refused.value.where} {refused.value.needed}"
 
 
@@ -122,3 +127,70 @@ def test_tasks_are_run_where_their_partitions_have_a_replica_if_racks_are_asked_
     settings = {"rack_aware_assignment_strategy": "min_traffic"}
     plan = apportion.plan({"topics": {"words": topic}, "members": members}, "streams", settings)
     assert plan.assignment == {"north": {"words": [1, 3]}, "south": {"words": [0, 2]}}
+
+
+def test_a_plan_tells_the_settings_that_were_changed_as_json_has_them() -> None:
+    members = {"a": {"topics": ["t"]}}
+    plan = apportion.plan({"topics": {"t": 1}, "members": members}, "streams", {"stateless": "t,u"})
+    assert plan.to_dict()["settings"] == {"stateless": ["t", "u"]}
+    assert set(plan.to_dict()["tasks"]) == {"active", "standby", "warmup", "next_probing_rebalance_ms"}
+    assert [apportion.find("failover", {"preempt": text}) for text in ("true", "false", True)] == [
+        apportion.find("failover", {"preempt": wish}) for wish in (True, False, True)
+    ]
+
+
+def test_weights_that_nobody_told_are_not_weighed() -> None:
+    members = {m: {"topics": ["t"]} for m in "ab"}
+    plan = apportion.plan({"topics": {"t": 4}, "members": members}, "lag-aware", {"by": "weight"})
+    assert sorted(map(len, (plan.assignment["a"]["t"], plan.assignment["b"]["t"]))) == [2, 2]
+    assert not any(name.startswith("weight") for name in plan.measures)
+
+
+def test_a_group_of_capacities_without_partitions_has_a_plan() -> None:
+    members = {"a": {"topics": ["t"], "capacity": 2}, "b": {"topics": ["t"]}}
+    for topics in ({"t": 0}, {}):
+        assert apportion.plan({"topics": topics, "members": members}, "lag-aware").measures["load_max"] == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["range", "broker-range", "broker-uniform", "sticky", "sticky-stream-join", "failover", "lag-aware"]
+)
+def test_a_plan_gives_the_reasons_of_its_promises_and_promises_nothing_but_goals(name: str) -> None:
+    members = {m: {"topics": ["t"]} for m in "ab"}
+    plan = apportion.plan({"topics": {"t": 4}, "members": members}, name)
+    assert plan.proof
+    assert set(plan.proof) <= set(assignors.known()[name].goals)
+    assert plan.explain() != [f"{goal}: {word}." for goal, word in plan.proof.items()], "reasons, not words alone"
+
+
+def test_the_brokers_strategy_says_in_words_why_its_plan_is_known_in_shape_alone() -> None:
+    topics = {"t": 2, "u": 3, "v": 1}
+    members = {"a": {"topics": ["t", "u", "v"]}, "b": {"topics": ["u", "v"]}}
+
+    def explained(**more: Any) -> str:
+        return " ".join(apportion.plan({"topics": topics, "members": members, **more}, "broker-uniform").explain())
+
+    assert "Subscriptions differ: the broker evens out one topic after the other" in explained()
+    assert "the topic id of t and 2 more is not known, so loads and moves are the broker's" in explained()
+    ids = dict(zip("tu", ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"), strict=True))
+    assert "the topic id of v is not known, so" in explained(topic_ids=ids)
+
+
+def test_the_first_partition_of_two_topics_moves_whole_like_any() -> None:
+    """Task 0 is numbered 0: both of its partitions wait, though only one is held by another."""
+    held = {"topics": ["x", "y"], "owned": {"x": [0, 1], "y": [1]}, "generation": 1}
+    members = {"b": held, "a": {"topics": ["x", "y"]}}
+    settings = {"subtopologies": ["x+y"], "stateless": ["x"]}
+    plan = apportion.plan({"topics": {"x": 2, "y": 2}, "members": members}, "streams", settings).to_dict()
+    moved = {topic: ids for topic, ids in plan["target"]["a"].items() if ids}
+    assert moved == plan["withheld"]
+    assert {topic: len(ids) for topic, ids in moved.items()} == {"x": 1, "y": 1}
+
+
+def test_a_process_whose_rack_is_unknown_reads_nothing_from_afar() -> None:
+    """All replicas are in rack a. One of three tasks is too many for equal shares: who has no rack takes it."""
+    topic = [{"partition": p, "racks": ["a"]} for p in range(3)]
+    members = {"b": {"topics": ["t"], "rack": "c"}, "n": {"topics": ["t"]}}
+    settings = {"rack_aware_assignment_strategy": "min_traffic", "stateless": ["t"]}
+    plan = apportion.plan({"topics": {"t": topic}, "members": members}, "streams", settings)
+    assert len(plan.assignment["n"]["t"]) == 2

@@ -187,8 +187,11 @@ def test_both_ways_give_one_group_and_name_the_same_members(
         assert [ids[m] for m in place.tolist()] == list(group.members)
         assert memories.held.tolist() == [claim.held for claim in claims]
         assert dict(memories.lost) == {m: claim.lost for m, claim in enumerate(claims) if claim.lost}
-        named = [record.args[0] for record in caplog.records if "remembers nothing" in record.getMessage()]  # type: ignore[index]
-        assert len(named) == len(memories.lost)
+        told = [record.getMessage() for record in caplog.records if "remembers nothing" in record.getMessage()]
+        assert len(told) == len(memories.lost)
+        for line, (m, reason) in zip(told, memories.lost.items(), strict=True):
+            assert line.startswith(f"member {ids[m]}")
+            assert line.endswith(f": {reason}")
         refused = [record for record in caplog.records if "sent no subscription" in record.getMessage()]
         assert len(refused) == len(joined.subscriptions.refused)
 

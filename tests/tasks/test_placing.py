@@ -61,6 +61,24 @@ def test_no_placing_is_better_than_the_flows(kinds: bool) -> None:
         assert all(q in row for q, row in zip(owner.tolist(), choices, strict=True))
 
 
+def test_tasks_that_may_run_nowhere_take_nothing_from_the_spread_of_the_others() -> None:
+    pytest.importorskip("ortools")
+    r = Random(13)
+    for _ in range(40):
+        placing = drawn(r, kinds=True)
+        assert placing.kind is not None
+        processes = placing.eligible.shape[1]
+        nowhere = np.zeros((1, processes), dtype=np.bool_)
+        wider = Placing(
+            np.vstack([nowhere, placing.eligible]), np.vstack([np.zeros((1, processes), dtype=np.int64), placing.cost]),
+            placing.threads, placing.load, np.concatenate([[0], placing.kind]),
+        )  # fmt: skip
+        owner, proved = place(wider)
+        assert proved
+        assert owner[0] == -1
+        assert goals(placing, owner[1:].tolist()) == goals(placing, place(placing)[0].tolist())
+
+
 def test_counting_who_stays_at_home_is_as_good_as_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ortools")
     r = Random(12)
@@ -174,6 +192,47 @@ def test_traffic_is_a_reason_to_move_although_all_is_balanced() -> None:
         assert {
             q: sorted(chain.from_iterable(held.values())) for q, held in plan["warmup"].items() if any(held.values())
         } == warmed
+
+
+def test_what_moving_costs_is_held_against_the_traffic() -> None:
+    """Task 0 has its partitions in the other rack: it moves for dear traffic, not for cheap."""
+    racks = {(topic, p): frozenset("ba"[p // 2]) for topic in ("words", "counts-changelog") for p in range(4)}
+    tasks = STORE.tasks({"words": 4})
+    processes = [
+        Process(name, (f"{name}-0",), active=dict.fromkeys(tasks[2 * q : 2 * q + 2], f"{name}-0"), rack=name)
+        for q, name in enumerate("ab")
+    ]
+    for move_cost, warmups in ((1, 4), (1000, 0)):
+        settings = TaskSettings(
+            rack_aware_assignment_strategy="min_traffic", max_warmup_replicas=9,
+            rack_aware_assignment_non_overlap_cost=move_cost,
+        )  # fmt: skip
+        plan = plan_tasks(STORE, {"words": 4}, processes, settings, racks).to_dict()
+        assert sum(len(held) for one in plan["warmup"].values() for held in one.values()) == warmups
+
+
+def test_what_is_even_already_is_proved_to_stay() -> None:
+    tasks = STORE.tasks({"words": 4})
+    processes = [
+        Process(name, (f"{name}-0",), active=dict.fromkeys(tasks[2 * q : 2 * q + 2], f"{name}-0"))
+        for q, name in enumerate("ab")
+    ]
+    plan = plan_tasks(STORE, {"words": 4}, processes, TaskSettings())
+    assert set(plan.answer.proof.values()) == {"optimal"}
+    assert plan.measures["moves"] == 0
+
+
+def test_inside_a_process_each_consumer_keeps_its_very_tasks() -> None:
+    tasks = STORE.tasks({"words": 4})
+    before = dict(zip(tasks, ("a-1", "a-1", "a-0", "a-0"), strict=True))
+    plan = plan_tasks(STORE, {"words": 4}, [Process("a", ("a-0", "a-1"), active=before)], TaskSettings()).to_dict()
+    assert plan["active"]["a"] == {"a-0": ["0_2", "0_3"], "a-1": ["0_0", "0_1"]}
+
+
+def test_a_task_reads_the_topics_that_there_are() -> None:
+    both = Topology.of(("clicks", "views"))
+    assert both.partitions_of(Task(0, 1), {"clicks": 2}) == [("clicks", 1)]
+    assert both.counts({}) == Topology.of(()).counts({}) == [0]
 
 
 def test_a_consumer_that_names_no_topics_gets_no_task() -> None:

@@ -121,11 +121,29 @@ def test_every_truncation_is_left_to_the_plain_decoder() -> None:
         assert compare(pairs) == 0
 
 
+def test_a_topic_id_is_one_unless_all_of_it_is_zero() -> None:
+    key = commit_key("g", "t", 0)
+    ids = (bytes(8) + b"\x01" * 8, b"\x01" * 8 + bytes(8), bytes(16))
+    assert compare([(key, commit_value(1, version=4, topic_id=topic_id)) for topic_id in ids]) == 3
+
+
+def test_another_tag_is_left_to_the_plain_decoder_whatever_the_first_record_begins_with() -> None:
+    """An offset of 16 << 56 in version 0 begins as the tag of a topic's id does: 00 00 10."""
+    key, known = commit_key("g", "t", 0), commit_value(1, version=4, topic_id=bytes(range(16)))
+    other = known[:-18] + b"\x07\x10" + known[-16:]
+    assert compare([(key, commit_value(16 << 56, version=0)), (key, other)]) == 1
+
+
 def test_text_that_is_not_utf8_is_left_to_the_plain_decoder() -> None:
     good = commit_key("заказы", "広告", 200)
     bad = good.replace("заказы".encode(), "заказ".encode() + b"\xd1\x41")
     metadata = commit_value(1, metadata="abcd").replace(b"abcd", b"ab\xffd")
     assert compare([(good, commit_value(1)), (bad, commit_value(1)), (good, metadata)]) == 1
+
+
+def test_a_length_far_beyond_its_key_is_no_matter_beside_text_that_is_not_ascii() -> None:
+    long = b"\x00\x01\x7f\xff" + bytes(40)
+    assert compare([(commit_key("заказы", "t", 1), commit_value(1)), (long, commit_value(1))]) == 1
 
 
 def test_slices_pack_side_by_side_and_ids_print_as_kafkas() -> None:
