@@ -44,6 +44,31 @@ def test_a_group_of_many_topics_is_warned_of_whole_topics_on_one_member() -> Non
     assert found.together["fresh"] == 0
 
 
+def test_what_no_longer_meets_and_what_is_read_across_racks_is_counted() -> None:
+    """Range lines three numbers of two topics up; evening out four and two partitions parts one of them."""
+    held = {"a": [0, 1], "b": [2]}
+    lined_up = {
+        name: {"topics": ["t", "u"], "owned": {"t": ids, "u": ids}, "generation": 1} for name, ids in held.items()
+    }
+    found = looked({"topics": {"t": 3, "u": 3}, "members": lined_up}, strategy="range", assigned_data=())
+    assert (found.together["of"], found.together["now"], found.loses) == (3, 3, ["co-location"])
+    assert found.together["online"] < 3
+    said = " ".join(found.advice)
+    assert (
+        f"Of 6 partition numbers that meet on one member, {found.together['online']} would still meet after an online "
+        f"upgrade, {found.together['fresh']} in a group that starts anew."
+    ) in said
+    near = {"topics": {"t": [{"partition": p, "racks": ["ab"[p // 2]]} for p in range(4)]}, "group": "g"}
+    members = {
+        name: {"topics": ["t"], "rack": name, "owned": {"t": [n]}, "generation": 1} for n, name in enumerate("ab")
+    }
+    moved = looked({**near, "members": members}, assigned_data=())
+    across = [line for line in moved.advice if "across racks" in line]
+    now, online = moved.now["rack_misses"], moved.online.measures["rack_misses"]
+    assert bool(across) == (online > now)
+    assert all(line.startswith(f"{online} partition") and f"not {now}: the broker" in line for line in across)
+
+
 def test_user_data_in_assignments_blocks_an_online_upgrade_and_is_told_with_a_way_out() -> None:
     found = looked(even_group(2), strategy="sticky-stream-join", assigned_data=("m1", "m2"))
     document = found.to_dict()

@@ -108,6 +108,11 @@ def test_a_group_has_caught_up_when_its_last_member_has() -> None:
     members, whole = readers([slow, fast], [0, 0], 1)
     assert (members.lag.tolist(), members.read.tolist()) == ([2000], [110]), "one member shares its pace"
     assert members.catch_up_s.tolist() == whole.catch_up_s.tolist() == [pytest.approx(2000 / 110)]
+    members, _ = readers([slow, fast], [0, 1], 4)
+    assert members.lag.tolist() == [1000, 1000, -1, -1], "two read nothing"
+    assert members.lag.dtype == np.int64
+    first = members.part(0, 1)
+    assert [first.row(i) for i in range(len(first))] == [members.row(0)]
     _, whole = readers([slow, fast, part(5, 0)], [0, 1, -1], 2)
     assert whole.catch_up_s.tolist() == [inf], "what nobody reads is never read"
     assert whole.row(0).in_words == "shrinking"

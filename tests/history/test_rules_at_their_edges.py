@@ -16,6 +16,7 @@ from apportion.history.fold import fold
 from apportion.history.rebalances import Rebalance, rebalances
 from apportion.history.records import Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
+from apportion.history.verdicts import STOP, CommitSample, verdict
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 
@@ -109,3 +110,19 @@ def test_a_steady_member_crashed_when_it_is_silent_for_three_times_its_habit(sil
 def test_a_frequent_member_must_still_be_silent_for_two_thirds_of_a_session() -> None:
     assert not crashed(3_999, n=101, first=9_900)
     assert crashed(4_000, n=101, first=9_900)
+
+
+def test_a_reader_that_is_silent_for_longer_than_its_window_took_has_stopped() -> None:
+    """Moments are those of today, not small numbers: what counts is how far apart they are."""
+    begin = 1_790_000_000_000
+    window = [CommitSample(begin, 5, 10), CommitSample(begin + 60_000, 6, 10)]
+    assert verdict(window, 10, begin + 60_000 + 60_000) != STOP
+    assert verdict(window, 10, begin + 60_000 + 60_001) == STOP
+    assert verdict(window, 10, begin + 60_000 + 60_001, behind_since=begin + 60_002) != STOP
+
+
+def test_a_replay_weighs_the_last_generation_by_the_topics_of_today() -> None:
+    racks = [{"partition": p, "racks": ["b"], "begin": 0, "end": 9, "committed": 2} for p in range(2)]
+    one = GenerationMember("m", ("t",), {"t": (0, 1)}, rack="a")
+    walked = replay("g", [Generation(0, 0, "classic", 1, (one,), "range")], "range", {"t": racks})
+    assert (walked[-1].measures["rack_misses"], walked[-1].measures["lag_max"]) == (2, 14)

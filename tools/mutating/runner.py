@@ -20,7 +20,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -74,11 +74,12 @@ class Loop:
         self._write({"tests": len(kept), "failed": failed, "too slow": sorted(slow)})
         lines = {file: {int(n): names for n, names in at.items()} for file, at in profile["lines"].items()}
         functions = self._functions()
+        together = _sharing_fixtures(items)
         gc.collect()
         gc.freeze()
         killers: dict[str, list[int]] = {}
         for number, mutant in enumerate(self.request["mutants"]):
-            reaching = self._reaching(mutant, lines, seconds, kept)
+            reaching = self._reaching(mutant, lines, seconds, kept, together)
             outcome = self._try(session, mutant, functions, [items[name] for name in reaching], seconds)
             self._write({"mutant": number, **outcome})
             if "by" in outcome:
@@ -127,10 +128,15 @@ class Loop:
         lines: Mapping[str, Mapping[int, Sequence[str]]],
         seconds: Mapping[str, float],
         kept: Sequence[str],
+        together: Mapping[str, Set[str]],
     ) -> list[str]:
-        """The tests that reach the changed statement, quickest first, for as long as one mutant may take."""
+        """The tests that reach the changed statement, quickest first, for as long as one mutant may take.
+
+        What a fixture of a whole module reaches was written down for the first test that asked for it alone.
+        """
         at = lines.get(mutant["file"], {})
-        names = {name for line in range(mutant["line"], mutant["last"] + 1) for name in at.get(line, ())} & set(kept)
+        reached = {name for line in range(mutant["line"], mutant["last"] + 1) for name in at.get(line, ())}
+        names = reached.union(*(together.get(name, ()) for name in reached)) & set(kept)
         chosen, spent = [], 0.0
         for name in sorted(names, key=lambda name: (seconds[name], name)):
             spent += seconds[name]
@@ -199,6 +205,21 @@ class Loop:
     def _write(self, line: Mapping[str, Any]) -> None:
         with self.result.open("a", encoding="utf-8") as out:
             out.write(json.dumps(line) + "\n")
+
+
+def _sharing_fixtures(items: Mapping[str, pytest.Item]) -> dict[str, set[str]]:
+    """Test to those of its file that share a fixture with it which is made once for several tests."""
+    users: dict[tuple[str, str], set[str]] = {}
+    for name, item in items.items():
+        definitions = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+        for fixture, found in definitions.items():
+            if found[-1].scope in ("class", "module") and not fixture.startswith("_"):
+                users.setdefault((str(item.path), fixture), set()).add(name)
+    together: dict[str, set[str]] = {}
+    for several in users.values():
+        for name in several:
+            together.setdefault(name, set()).update(several)
+    return together
 
 
 def _in_fork(run: Callable[[], object], limit: float) -> tuple[str, float]:
