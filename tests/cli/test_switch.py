@@ -55,7 +55,7 @@ def test_what_no_longer_meets_and_what_is_read_across_racks_is_counted() -> None
     assert found.together["online"] < 3
     said = " ".join(found.advice)
     assert (
-        f"Of 6 partition numbers that meet on one member, {found.together['online']} would still meet after an online "
+        f"Of 3 partition numbers that meet on one member, {found.together['online']} would still meet after an online "
         f"upgrade, {found.together['fresh']} in a group that starts anew."
     ) in said
     near = {"topics": {"t": [{"partition": p, "racks": ["ab"[p // 2]]} for p in range(4)]}, "group": "g"}
