@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -190,7 +192,35 @@ def test_the_first_partition_of_two_topics_moves_whole_like_any() -> None:
 def test_a_process_whose_rack_is_unknown_reads_nothing_from_afar() -> None:
     """All replicas are in rack a. One of three tasks is too many for equal shares: who has no rack takes it."""
     topic = [{"partition": p, "racks": ["a"]} for p in range(3)]
-    members = {"b": {"topics": ["t"], "rack": "c"}, "n": {"topics": ["t"]}}
     settings = {"rack_aware_assignment_strategy": "min_traffic", "stateless": ["t"]}
-    plan = apportion.plan({"topics": {"t": topic}, "members": members}, "streams", settings)
-    assert len(plan.assignment["n"]["t"]) == 2
+    for far, nowhere in (("b", "n"), ("n", "b")):
+        members = {far: {"topics": ["t"], "rack": "c"}, nowhere: {"topics": ["t"]}}
+        plan = apportion.plan({"topics": {"t": topic}, "members": members}, "streams", settings)
+        assert len(plan.assignment[nowhere]["t"]) == 2
+
+
+def test_a_join_of_nothing_keeps_all_its_promises() -> None:
+    plan = apportion.plan({"topics": {"t": 0}, "members": {"a": {"topics": ["t"]}}}, "sticky-stream-join")
+    assert plan.proof == dict.fromkeys(("co-location", "balance", "moves"), "optimal")
+
+
+def test_partitions_that_share_a_hash_bin_make_a_prediction_likely() -> None:
+    """0, 16 and 31 fall into bins of 16 with others; which comes first there the group does not tell."""
+    held = {"a": [0, 1, 3, 15, 20, 22, 24, 25, 27, 29, 30, 31], "b": [4, 8, 9, 11, 12, 16, 18, 26], "c": []}
+    members = {name: {"topics": ["t"], "owned": {"t": ids}, "generation": 1} for name, ids in held.items()}
+    raw = {"topics": {"t": 33}, "members": members, "topic_ids": {"t": "ALKNitHYaEF5UmyGzVWSTw"}}
+    assert apportion.plan(raw, "broker-uniform").to_dict()["prediction"] == "likely"
+
+
+def test_twelve_topics_make_a_prediction_likely_since_javas_releases_size_their_set_differently() -> None:
+    """``new HashSet<>(of 12)`` has 32 bins in Java 17, and 16 since Java 19."""
+    r = random.Random(0)
+    names = [f"t{n}" for n in range(12)]
+    ids = {name: b64(r.getrandbits(120)) for name in names}
+    raw = {"topics": dict.fromkeys(names, 1), "members": {m: {"topics": names} for m in "abcde"}, "topic_ids": ids}
+    assert apportion.plan(raw, "broker-uniform").to_dict()["prediction"] == "likely"
+
+
+def b64(number: int) -> str:
+    """A topic's id as Kafka writes it."""
+    return base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
