@@ -12,6 +12,7 @@ import contextlib
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 import types
@@ -22,6 +23,7 @@ from pathlib import Path
 import pytest
 
 import apportion
+from apportion.cli.parser import parser_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -100,7 +102,7 @@ def run(command: str, folder: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     return done.stdout
@@ -125,6 +127,26 @@ def matches(found: str, expected: str) -> bool:
 def first_word(line: str) -> str:
     """What a row of a table, or of CSV, is about."""
     return re.split(r"[ ,]", line, maxsplit=1)[0]
+
+
+def indented() -> Iterator[tuple[str, str]]:
+    """Each ``apportion`` command that stands indented in the text, or in a block that is not run, and where."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        lines = [*text.splitlines()]
+        for block in re.findall(r"^<!-- not run: [^\n]+? -->\n+```[a-z]*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+            lines += [f"    {line.removeprefix('$ ')}" for line in block.replace("\\\n", "").splitlines()]
+        for line in lines:
+            if re.match(r" {4,}(\$ )?apportion [a-z]", line) and "|" not in line and "..." not in line:
+                # What follows a hash or a wide gap is said to the reader.
+                yield page.name, re.split(r"\s#|\s{3,}", line.strip().removeprefix("$ "))[0]
+
+
+@pytest.mark.parametrize(("page", "line"), [*indented()], ids=lambda text: text)
+def test_every_indented_command_is_one_that_the_command_line_understands(page: str, line: str) -> None:
+    """They ask a cluster or a person's own files, so they are not run here; a wrong option would be found."""
+    name, *words = shlex.split(line)[1:]
+    assert parser_of(name).read(words), page
 
 
 def test_no_file_that_a_page_uses_is_hidden_from_its_reader() -> None:
