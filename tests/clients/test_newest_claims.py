@@ -61,14 +61,20 @@ def test_a_leader_believes_the_newer_of_two_claims(strategy: str, keeps: bool) -
     assert shares["c"] <= set(low)
 
 
-def test_a_member_of_version_one_tells_its_generation_in_user_data_alone() -> None:
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_member_of_version_one_tells_its_generation_in_user_data_alone(keeps: bool) -> None:
     """Before version 2 of the subscription Java's cooperative members had no other place for it."""
     everything = tuple(range(SIZE))
-    old = joining("a", "cooperative-sticky", (("t", everything),), 5, keeps=True).subscription
-    new = joining("b", "cooperative-sticky", (("t", everything[6:]),), 8, keeps=True).subscription
-    bare = [Subscription(one.topics, one.user_data, one.owned, None, None, 1) for one in (old, new)]
-    shares = led("cooperative-sticky", [JoiningMember("a", None, bare[0]), JoiningMember("b", None, bare[1])])
-    assert shares["b"] == set(everything[6:])
+    low, high = everything[:6], everything[6:]
+    claims = {"a": (everything, 5), "b": (high, 8), "c": (low, 8)}
+    members = []
+    for name, (ids, generation) in claims.items():
+        now = joining(name, "cooperative-sticky", (("t", ids),), generation, keeps=keeps).subscription
+        members.append(JoiningMember(name, None, Subscription(now.topics, now.user_data, now.owned, None, None, 1)))
+    shares = led("cooperative-sticky", members)
+    assert len(shares["b"]) == len(shares["c"]) == 4
+    assert shares["b"] <= set(high)
+    assert shares["c"] <= set(low)
 
 
 def test_nobody_waits_for_a_member_that_has_let_go_already() -> None:

@@ -130,8 +130,10 @@ def test_a_topic_id_is_one_unless_all_of_it_is_zero() -> None:
 def test_another_tag_is_left_to_the_plain_decoder_whatever_the_first_record_begins_with() -> None:
     """An offset of 16 << 56 in version 0 begins as the tag of a topic's id does: 00 00 10."""
     key, known = commit_key("g", "t", 0), commit_value(1, version=4, topic_id=bytes(range(16)))
-    other = known[:-18] + b"\x07\x10" + known[-16:]
-    assert compare([(key, commit_value(16 << 56, version=0)), (key, other)]) == 1
+    first = (key, commit_value(16 << 56, version=0))
+    assert (first[1][1:3], known[-19:-16]) == (b"\x00\x10", b"\x01\x00\x10")
+    for other in (known[:-18] + b"\x07\x10" + known[-16:], known[:-19] + b"\x02" + known[-18:], known[:-1]):
+        assert compare([first, (key, other)]) == 1
 
 
 def test_text_that_is_not_utf8_is_left_to_the_plain_decoder() -> None:
