@@ -15,6 +15,7 @@ from apportion.arrays import NOBODY, Ints
 from apportion.assignors.lag_aware import LagAware
 from apportion.model.group import Group
 from apportion.solvers import makespan
+from apportion.solvers.fair_loads import pour
 from apportion.solvers.number_partitioning import (
     Limits,
     deal_limited,
@@ -24,7 +25,7 @@ from apportion.solvers.number_partitioning import (
     difference,
     lag_by_member,
 )
-from apportion.solvers.semi_matching import even_out, pour
+from apportion.solvers.semi_matching import even_out
 
 
 def random_group(rng: random.Random, equal: bool, partitions: int, members: int, past: float = 0.8) -> Group:
@@ -238,7 +239,7 @@ def test_water_is_poured_to_the_lowest() -> None:
         expected = load.copy()
         for _ in range(amount):
             expected[np.argmin(expected)] += 1
-        assert sorted(load + pour(load, amount)) == sorted(expected)
+        assert sorted(load + pour(amount, load)) == sorted(expected)
 
 
 def test_balanced_counts_keep_what_was_even_already() -> None:

@@ -27,6 +27,6 @@ def test_lists_and_arrays_give_the_same_plan() -> None:
         wanted = np.flatnonzero(row >= 0).tolist()
         for order, claims in ((("balance", "moves"), claim.tolist()), (("balance",), None)):
             owner, proof = solve(question, order)
-            lists = uniform_plan(members, wanted, claims, contested.tolist(), topic.tolist(), number.tolist())
+            lists = uniform_plan(members, wanted, claims, contested.tolist(), number.tolist())
             assert owner.tolist() == lists
             assert set(proof.values()) == {"optimal"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
+from apportion.solvers.retention import first_ones
 
 
 def equal_shares(past: Ints, members: int) -> Ints:
@@ -47,15 +48,6 @@ def _keep(past: Ints, members: int) -> tuple[np.ndarray, Ints]:
     longer = had > share
     room = np.full(members, share, dtype=np.int64)
     room[np.lexsort((order, had, ~longer))[:extra] if longer.any() else order[:extra]] += 1
-    kept = (past != NOBODY) & (_place_in_list(past) < room[past])
+    kept = past != NOBODY
+    kept[kept] = first_ones(past[kept], room, ())
     return kept, room
-
-
-def _place_in_list(past: Ints) -> Ints:
-    """(N,) how many earlier things had the same owner."""
-    order = np.argsort(past, kind="stable")
-    listed = past[order]
-    first = np.flatnonzero(np.diff(listed, prepend=NOBODY - 1))
-    position = np.empty(len(past), dtype=np.int64)
-    position[order] = np.arange(len(past)) - np.repeat(first, np.diff(np.append(first, len(past))))
-    return position

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
 
 import numpy as np
 
-from apportion.arrays import Bools, Ints, distinct, ints
+from apportion.arrays import Bools, Ints, distinct
 from apportion.solvers.max_flow import Transport
 from apportion.solvers.problem import Numbers
 
@@ -88,8 +87,9 @@ def _cut(supply: Ints, eligible: Bools, least: Ints, most: Ints) -> tuple[Bools,
 def dealt_cheapest(total: int, size: Ints, base: Ints, unit: Numbers | None = None) -> tuple[Ints, Ints]:
     """(J,) units that a member of each column gets, at least and at most, when ``total`` are dealt cheapest first.
 
-    The k-th unit of a member costs ``unit`` (2k - 1); the last one that is dealt sets the price. Whoever takes a unit
-    at that price may as well not, so ``most`` is ``least`` or one more.
+    The k-th unit of a member costs ``unit`` (2k - 1); the last one that is dealt sets the price, the least at which
+    enough units are to be had: found by bisection. Whoever takes a unit at that price may as well not, so ``most`` is
+    ``least`` or one more.
 
     >>> dealt_cheapest(7, np.array([1, 2]), np.array([4, 1]))
     (array([0, 3]), array([1, 4]))
@@ -99,32 +99,31 @@ def dealt_cheapest(total: int, size: Ints, base: Ints, unit: Numbers | None = No
         least = np.maximum(quota - base, 0)
         over = int(total > int((size * least).sum()))
         return least, np.maximum(quota + over - base, 0)
-    sizes, bases, costs = size.tolist(), base.tolist(), unit.tolist()
-    got = _surely_dealt(total, size, base, unit)
-    left = total - sum(n * k for n, k in zip(sizes, got, strict=True))
-    price = max((u * (2 * (b + k) - 1) for u, b, k in zip(costs, bases, got, strict=True) if k), default=0)
-    heap = [(u * (2 * (b + k) + 1), j) for j, (u, b, k) in enumerate(zip(costs, bases, got, strict=True))]
-    heapify(heap)
-    while left > 0:
-        price, j = heap[0]
-        left -= sizes[j]
-        heapreplace(heap, (price + 2 * costs[j], j))
-    # Units k with u (2k - 1) below the price, and up to it.
-    least = ints([max((price + u - 1) // (2 * u) - b, 0) for u, b in zip(costs, bases, strict=True)])
-    most = ints([max((price + u) // (2 * u) - b, 0) for u, b in zip(costs, bases, strict=True)])
-    return least, most
+
+    def dealt(price: int) -> Ints:
+        """(J,) units that cost a member no more than the price."""
+        units: Ints = np.maximum((price + unit) // (2 * unit) - base, 0).astype(np.int64)
+        return units
+
+    low, high = 0, 2 * int(unit.max()) * (total + int(base.max(initial=0)))
+    while low < high:
+        price = (low + high) // 2
+        low, high = (low, price) if int((size * dealt(price)).sum()) >= total else (price + 1, high)
+    return dealt(low - 1), dealt(low)
 
 
-def _surely_dealt(total: int, size: Ints, base: Ints, unit: Numbers) -> list[int]:
-    """(J,) units below any doubt, found in fractions: at most a few a column are missing, and none is too many."""
-    rate = (1 / (unit / int(unit.min())).astype(np.float64)) / 2
-    low, high = 0.0, float(2 * (total + int(base.max(initial=0)) + 1) / rate.min())
-    for _ in range(100):
-        price = (low + high) / 2
-        dealt = float((size * np.maximum(price * rate + 0.5 - base, 0)).sum())
-        low, high = (price, high) if dealt <= total else (low, price)
-    got: Ints = np.maximum(np.floor(low * (1 - 1e-9) * rate + 0.5 - 1e-6) - base, 0).astype(np.int64)
-    return list(got.tolist())
+def pour(total: int, base: Ints, unit: Numbers | None = None) -> Ints:
+    """(M,) what each member gets when ``total`` units are dealt cheapest first; of equal ones the first get them.
+
+    base, unit
+        (M,) what each member holds beforehand; as in ``dealt_cheapest``.
+
+    >>> pour(3, np.array([4, 1, 1]))
+    array([0, 2, 1])
+    """
+    got, most = dealt_cheapest(total, np.ones_like(base), base, unit)
+    got[np.flatnonzero(most > got)[: total - int(got.sum())]] += 1
+    return got
 
 
 def water_level(total: int, size: Ints, base: Ints) -> int:

@@ -5,7 +5,7 @@ alone passes ``CELLS``, and every exact way here needs it. So there are lists on
 load.
 
 Why the plan is valid and even: a partition is only ever given to a subscriber of its topic. Topics that few want are
-handed out first, each to the subscribers with the least loads (``fair_loads.dealt_cheapest``). Then single partitions
+handed out first, each to the subscribers with the least loads (``fair_loads.pour``). Then single partitions
 are handed over wherever that makes the sum of load^2 / capacity less. It falls with each step, so this ends, where no
 single hand-over makes it less; a chain of them still could (``semi_matching`` follows chains), so it need not be the
 least. Claims that gave way are handed out anew after the others, and evened out again, ``PASSES`` times at most. Racks
@@ -26,7 +26,7 @@ from apportion.arrays import NOBODY, Bools, Ints
 from apportion.model.group import Group
 from apportion.model.measures import loads, rack_misses
 from apportion.solvers.dealing import laps
-from apportion.solvers.fair_loads import dealt_cheapest
+from apportion.solvers.fair_loads import pour
 
 PASSES: Final = 20
 """Rounds of evening out and handing out anew."""
@@ -107,8 +107,7 @@ class Wide:
             who = self.subscribers[t]
             base = load[who]
             unit = self.unit[who] if (self.unit != self.unit[0]).any() else None
-            need, most = dealt_cheapest(len(rest), np.ones(len(who), dtype=np.int64), base, unit)
-            need[np.flatnonzero(most > need)[: len(rest) - int(need.sum())]] += 1
+            need = pour(len(rest), base, unit)
             owner[rest] = who[laps(need, np.zeros(len(who), dtype=np.int64), base)]
             load[who] += need
         return owner

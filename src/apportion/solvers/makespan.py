@@ -10,9 +10,10 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints, Longs
 from apportion.solvers.branch_and_bound import Search
+from apportion.solvers.fair_loads import pour
 from apportion.solvers.local_search import Draft, keep_more, settle
 from apportion.solvers.number_partitioning import Limits, deal_limited, deal_to_slots, difference, lag_by_member, level
-from apportion.solvers.semi_matching import even_out, pour
+from apportion.solvers.semi_matching import even_out
 
 EFFORT = 200_000
 EFFORT_EACH = 15
@@ -294,7 +295,7 @@ def _into_limits(had: Ints, limits: Limits, partitions: int) -> Ints:
     """(M,) counts within the limits and as near to those had as fairness allows, ``partitions`` in all."""
     count: Ints = np.clip(had, limits.low, limits.high)
     short = partitions - int(count.sum())
-    return count + pour(count, short) if short >= 0 else count - pour(-count, -short)
+    return count + pour(short, count) if short >= 0 else count - pour(-short, -count)
 
 
 def _stay(sharing: Sharing, table: Ints) -> Bools:

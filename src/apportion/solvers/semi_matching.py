@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
+from apportion.solvers.fair_loads import pour
 
 
 def even_out(kind: Ints, may: Bools, past: Ints) -> Ints:
@@ -34,25 +35,9 @@ def _hand_out(table: Ints, may: Bools, left: Ints) -> None:
     load = table.sum(axis=0)
     for c in np.argsort(may.sum(axis=1), kind="stable").tolist():
         takers = np.flatnonzero(may[c])
-        more = pour(load[takers], int(left[c]))
+        more = pour(int(left[c]), load[takers])
         table[c, takers] += more
         load[takers] += more
-
-
-def pour(load: Ints, amount: int) -> Ints:
-    """(M,) what each member gets when ``amount`` is poured to the lowest loads; the odd ones to the first."""
-    level = np.sort(load)
-    filled = np.cumsum(level)
-    # The surface lies over the first n members: the largest n whose level stays below it.
-    n = np.arange(1, len(load) + 1)
-    wet = n * level - filled <= amount
-    n_wet = int(np.flatnonzero(wet)[-1]) + 1
-    surface = (int(filled[n_wet - 1]) + amount) // n_wet
-    more = np.maximum(surface - load, 0)
-    at_surface = np.flatnonzero(load <= surface)
-    spare = amount - int(more.sum())
-    more[at_surface[:spare]] += 1
-    return more
 
 
 def _follow_paths(table: Ints, may: Bools) -> None:

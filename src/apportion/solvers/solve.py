@@ -67,7 +67,8 @@ def _plan(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     small = alone and group.P <= LISTS_MAX_PARTITIONS
     # Lists of claims are made for small groups alone: for large ones they take as long as the whole plan.
     if equal and "spread" not in order and (small or group.P * group.M <= LISTS_MAX_CELLS):
-        claims = _claims_told(group) if "moves" in order else (None, None)
+        counts = "moves" in order and len(group.claims.member)
+        claims = (group.owner.tolist(), (group.claimed_by != NOBODY).tolist()) if counts else (None, None)
         return plan_uniform(group, *claims) if small else plan_by_paths(group, order, *claims), proof
     if len(group.subscriptions) * group.T > CELLS:
         return plan_by_topic(group, units(group.capacity), order)
@@ -170,14 +171,3 @@ def _solve(group: Group, order: tuple[str, ...], spread: bool = False) -> tuple[
     proof = {goal: shown.get(goal, "heuristic") for goal in order}
     proof.update(dict.fromkeys(order[order.index("racks") :], "heuristic"))
     return owner, proof
-
-
-def _claims_told(group: Group) -> tuple[list[int] | None, list[bool] | None]:
-    """(P,) whose claim stands, and whether anybody claims the partition; None where nobody claims any."""
-    claims = group.claims.partition.tolist()
-    if not claims:
-        return None, None
-    contested = [False] * group.P
-    for p in claims:
-        contested[p] = True
-    return group.owner.tolist(), contested
