@@ -24,9 +24,9 @@ def test_lists_and_arrays_give_the_same_plan() -> None:
         contested = (claim >= 0) | (np.array([rng.random() < 0.2 for _ in range(partitions)], dtype=np.bool_))
         column = np.zeros(members, dtype=np.int64)
         question = Problem(row, column, np.ones((1, 1), np.bool_), None, claim, contested, topic, number, column + 1)
-        wanted = np.flatnonzero(row >= 0).tolist()
+        wanted, claimed = np.flatnonzero(row >= 0).tolist(), set(np.flatnonzero(contested).tolist())
         for order, claims in ((("balance", "moves"), claim.tolist()), (("balance",), None)):
             owner, proof = solve(question, order)
-            lists = uniform_plan(members, wanted, claims, contested.tolist(), number.tolist())
+            lists = uniform_plan(members, wanted, claims, claimed, number.tolist())
             assert owner.tolist() == lists
             assert set(proof.values()) == {"optimal"}

@@ -8,7 +8,7 @@ one more along a shortest path, so the end is best. The goals are one cost by th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 import numpy as np
@@ -25,9 +25,7 @@ Costs = Sequence[Mapping[int, int]]
 """For each partition the members that want it, each with the cost of standing there."""
 
 
-def plan_by_paths(
-    group: Group, order: tuple[str, ...], claim: Sequence[int] | None, contested: Sequence[bool] | None
-) -> Ints:
+def plan_by_paths(group: Group, order: tuple[str, ...], claim: Sequence[int] | None, claimed: Set[int]) -> Ints:
     """(P,) owners of a tiny group of any kind; claims as in ``shortest_paths``."""
     who_of_topic: list[list[int]] = [[] for _ in group.topics]
     for m, k in enumerate(group.subscription_of.tolist()):
@@ -36,7 +34,7 @@ def plan_by_paths(
     who = [who_of_topic[t] for t in group.topic_of.tolist()]
     far = _far(group, who) if "racks" in order else None
     weight = weights(order, group.P, group.M)
-    return np.array(shortest_paths(group.M, who, far, claim, contested, weight), dtype=np.int64)
+    return np.array(shortest_paths(group.M, who, far, claim, claimed, weight), dtype=np.int64)
 
 
 def _far(group: Group, who: list[list[int]]) -> list[set[int]] | None:
@@ -57,15 +55,15 @@ def shortest_paths(
     who: Sequence[Sequence[int]],
     far: Sequence[set[int]] | None,
     claim: Sequence[int] | None,
-    contested: Sequence[bool] | None,
+    claimed: Set[int],
     weight: Mapping[str, int],
 ) -> list[int]:
     """(P,) owners of a plan that is best for the goals that ``weight`` names.
 
     who, far
         (P,) members that want each partition; those of them that have no replica near, None where racks do not count.
-    claim, contested
-        (P,) whose claim stands, -1 nobody's; whether anybody claims it. None where claims do not count.
+    claim, claimed
+        (P,) whose claim stands, -1 nobody's, None where claims do not count; partitions that anybody claims.
     weight
         What a unit of each goal weighs; see ``problem.weights``.
 
@@ -78,7 +76,7 @@ def shortest_paths(
     ]
     everything = [p for p, wanting in enumerate(who) if wanting]
     owner = [NOBODY] * len(who)
-    if claim is None or contested is None:
+    if claim is None:
         _bring_in(owner, everything, near, unit, members)
         return owner
     move = weight.get("moves", 0)
@@ -88,7 +86,7 @@ def shortest_paths(
     ]
     _bring_in(owner, everything, cost, unit, members)
     # What somebody claims goes last: so a second round, in which it alone is free, hands it out in the same way.
-    rest = [p for p in everything if owner[p] != claim[p] and contested[p]]
+    rest = [p for p in everything if owner[p] != claim[p] and p in claimed]
     rest = rest or [p for p in everything if owner[p] != claim[p]]
     for p in rest:
         owner[p] = NOBODY

@@ -67,9 +67,9 @@ def _plan(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     small = alone and group.P <= LISTS_MAX_PARTITIONS
     # Lists of claims are made for small groups alone: for large ones they take as long as the whole plan.
     if equal and "spread" not in order and (small or group.P * group.M <= LISTS_MAX_CELLS):
-        counts = "moves" in order and len(group.claims.member)
-        claims = (group.owner.tolist(), (group.claimed_by != NOBODY).tolist()) if counts else (None, None)
-        return plan_uniform(group, *claims) if small else plan_by_paths(group, order, *claims), proof
+        claimed = set(group.claims.partition.tolist()) if "moves" in order else set()
+        claim = group.owner.tolist() if claimed else None
+        return plan_uniform(group, claim, claimed) if small else plan_by_paths(group, order, claim, claimed), proof
     if len(group.subscriptions) * group.T > CELLS:
         return plan_by_topic(group, units(group.capacity), order)
     return _with_spread(group, order) if "spread" in order else _solve(group, order)

@@ -7,7 +7,7 @@ racks; it gives the very plan of ``lexicographic``, which a test holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 import numpy as np
@@ -19,17 +19,17 @@ LISTS_MAX_PARTITIONS: Final = 64
 """Up to so many partitions plain lists are faster than arrays."""
 
 
-def plan_uniform(group: Group, claim: Sequence[int] | None, contested: Sequence[bool] | None) -> Ints:
+def plan_uniform(group: Group, claim: Sequence[int] | None, claimed: Set[int]) -> Ints:
     """(P,) owners of a group of one mind; claims as in ``uniform_plan``."""
     wanted = np.flatnonzero(group.wanted).tolist()
-    return np.array(uniform_plan(group.M, wanted, claim, contested, group.number.tolist()), dtype=np.int64)
+    return np.array(uniform_plan(group.M, wanted, claim, claimed, group.number.tolist()), dtype=np.int64)
 
 
 def uniform_plan(
     members: int,
     wanted: Sequence[int],
     claim: Sequence[int] | None,
-    contested: Sequence[bool] | None,
+    claimed: Set[int],
     number: Sequence[int],
 ) -> list[int]:
     """(P,) owners: loads within one of each other, and of those plans one that moves least.
@@ -38,8 +38,8 @@ def uniform_plan(
         Partitions to hand out, ascending, so by topic.
     claim
         (P,) whose claim stands, -1 nobody's; None where claims do not count.
-    contested
-        (P,) whether anybody claims the partition; None where nobody does.
+    claimed
+        Partitions that anybody claims, rightly or not.
 
     A member keeps its first claims by (number, topic), up to its share; the first in member order with more keep one
     more. What somebody claims goes last (see ``dealing.claimed_last``).
@@ -49,7 +49,7 @@ def uniform_plan(
     if claim is not None:
         _keep(owner, sorted(wanted, key=number.__getitem__), claim, low, over, members)
     rest = [p for p in wanted if owner[p] < 0]
-    last = [p for p in rest if contested[p]] if claim is not None and contested is not None else []
+    last = [p for p in rest if p in claimed] if claim is not None else []
     if last and len(last) < len(rest):
         _deal(owner, rest, low, over, members)
         for p in last:
