@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import time
 import tomllib
 from collections.abc import Iterator
@@ -101,6 +102,19 @@ def test_the_api_gives_group_json_with_the_plans_that_compare_gives(own_broker: 
     assert "Maybe you meant" in json.loads(body)["error"]["message"]
 
 
+def test_the_api_gives_what_a_switch_would_do_as_the_command_gives_it(own_broker: Broker, server: Serving) -> None:
+    command = [sys.executable, "-m", "apportion", "switch", "--bootstrap-server", own_broker.bootstrap]
+    run = subprocess.run([*command, "--group", GROUP, "-o", "json"], check=True, capture_output=True)
+    [expected] = json.loads(run.stdout)["groups"]
+    told = server.json(f"/api/v1/groups/{GROUP}")["switch"]
+    assert told.keys() == expected.keys()
+    for plan in ("online", "fresh"):  # member ids are shown without their client ids, in the same order
+        assert list(told[plan].pop("assignment").values()) == list(expected[plan].pop("assignment").values())
+        told[plan].pop("target", None), expected[plan].pop("target", None)
+    assert told == expected
+    assert told["upgradable"]
+
+
 def test_no_client_id_and_no_host_is_told_unless_asked_for(own_broker: Broker, server: Serving) -> None:
     everything = b"".join(server.ask(path)[2] for path in ("/metrics", "/api/v1/groups", f"/api/v1/groups/{GROUP}"))
     everything += page_events(server, GROUP, 1)
@@ -135,11 +149,13 @@ def test_a_rebalance_is_told_with_its_cause_and_its_moves_as_it_happens(own_brok
     before = page_events(server, GROUP, 0)
     assert b'"cause"' not in before
     one = many_groups.group_name(2)
+    until(lambda: server.value("apportion_tail_up") == 1)
     leave(own_broker, one, "pod-1")
     until(lambda: server.value("apportion_group_rebalances_total", group=one, cause="leave"))
     told = json.loads(page_events(server, one, 0).split(b"event: group\ndata: ")[1].split(b"\n")[0])
     [last] = told["history"]["rebalances"]
     assert (last["cause"], last["members"]) == ("leave", 1)
+    assert told["switch"]["history"]["generations"] == 2
 
 
 def leave(broker: Broker, group: str, instance: str) -> None:

@@ -72,10 +72,11 @@ def test_it_draws_what_report_draws_at_that_moment(
 ) -> None:
     page = tmp_path / "page.html"
     command = [sys.executable, "-m", "apportion", "report", "--bootstrap-server", broker.bootstrap]
-    subprocess.run([*command, "--group", NAMES[1], "-o", str(page)], check=True, capture_output=True)
+    subprocess.run([*command, "--group", NAMES[1], "--switch", "-o", str(page)], check=True, capture_output=True)
     visit(browser, page.as_uri())
     expected = drawn(browser)
     assert expected.count("<figure") >= 3
+    assert 'id="picture-switch"' in expected
     live(browser, server, NAMES[1])
     assert without_time(drawn(browser)) == without_time(expected)
     assert not browser.complaints()

@@ -160,7 +160,7 @@ class GroupHistory:
         if isinstance(strategy, BrokerSticky):
             needed = f"a strategy that gives partitions: {self.name!r} is no streams group"
             raise BadInput("assignor", repr(name), needed)
-        steps = replay(self.name, self.folded.generations, cast("Assignor", strategy), self._topics)
+        steps = replay(self.name, self.folded.generations, cast("Assignor", strategy), self.all_topics)
         return replay_to_dict(self.name, name, steps)
 
     def what_if(self, assignors: Sequence[str] | None = None) -> list[ScenarioResult]:
@@ -180,14 +180,19 @@ class GroupHistory:
             self.name,
             generations,
             raw if present.readable and present.type not in OTHERS else None,
-            self._topics,
+            self.all_topics,
             assignors,
         )
 
     @cached_property
-    def _topics(self) -> TopicEntries:
+    def all_topics(self) -> TopicEntries:
         """Every known topic; those of the group with its commits."""
         return {**self.world.topics, **self.raw["topics"]}
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """Topic to its id, where it is known."""
+        return self.world.ids
 
     @cached_property
     def wanted(self) -> frozenset[str] | None:

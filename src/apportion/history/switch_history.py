@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from apportion.assignors import known
-from apportion.history.group_history import GroupHistory
+from apportion.history.fold import Folded
+from apportion.history.rebalances import Rebalance
 from apportion.history.records import CONSUMER, Generation, counts_after
 from apportion.history.replay import happened, replay_steps, total
 from apportion.history.steps import Step, TopicEntries, step, steps
@@ -27,7 +28,35 @@ SESSION_MS: Final = 45_000
 LEAST_GENERATIONS: Final = 2
 
 
-def moves(past: GroupHistory) -> dict[str, int] | None:
+class Recorded(Protocol):
+    """A group's history, however much of it is remembered, with the topics that it was about."""
+
+    @property
+    def name(self) -> str:
+        """The group's."""
+
+    @property
+    def folded(self) -> Folded:
+        """Its generations."""
+
+    @property
+    def rebalances(self) -> list[Rebalance]:
+        """What each rebalance changed."""
+
+    @property
+    def runs_tasks(self) -> bool:
+        """Whether it is a group of Kafka Streams."""
+
+    @property
+    def all_topics(self) -> TopicEntries:
+        """Every known topic."""
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """Topic to its id, where it is known."""
+
+
+def moves(past: Recorded) -> dict[str, int] | None:
     """Moves between members that stay in a group's recorded generations; None without two of them.
 
     ``recorded`` is what happened; a strategy's name is what it would have moved; ``NAME-static`` with static ids (of
@@ -36,8 +65,8 @@ def moves(past: GroupHistory) -> dict[str, int] | None:
     """
     if past.runs_tasks:
         return None
-    topics = {**past.world.topics, **past.raw["topics"]}
-    walk = steps(past.name, past.folded.generations, topics, past.world.ids)
+    topics, ids = past.all_topics, past.topic_ids
+    walk = steps(past.name, past.folded.generations, topics, ids)
     if len(walk) < LEAST_GENERATIONS:
         return None
     then = happened(walk)
@@ -46,7 +75,7 @@ def moves(past: GroupHistory) -> dict[str, int] | None:
         moved[name] = total(replay_steps(walk, name, then))["moves"]
     variants = {
         "static": as_static(walk),
-        "dynamic": as_dynamic(past.name, past.folded.generations, topics, past.world.ids),
+        "dynamic": as_dynamic(past.name, past.folded.generations, topics, ids),
         "batched": batched(walk),
     }
     for variant, changed in variants.items():

@@ -20,7 +20,7 @@ from apportion.errors import UnreadableBytes
 from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.history.predicted_targets import Score, score
 from apportion.history.records import CONSUMER, GroupRecord
-from apportion.history.switch_history import moves
+from apportion.history.switch_history import Recorded, moves
 from apportion.model.group import Claims, Group
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
@@ -113,7 +113,7 @@ class Switch:
         }
 
 
-def switch(group: Group, facts: GroupFacts, past: GroupHistory | None = None, scored: Score | None = None) -> Switch:
+def switch(group: Group, facts: GroupFacts, past: Recorded | None = None, scored: Score | None = None) -> Switch:
     """Everything that can be said of one group with members.
 
     past

@@ -23,6 +23,7 @@ from apportion.serve.metrics import Renderer
 from apportion.serve.names import shown_ids
 from apportion.serve.own_metrics import OwnMetrics
 from apportion.serve.state import GroupState, Snapshot
+from apportion.serve.switched import Switches, switch_of
 
 Summaries = Mapping[str, dict[str, Any]]
 """Group to its row of the page's list."""
@@ -43,6 +44,7 @@ class Answers:
         self._connections: Callable[[], int] = int
         self.own = OwnMetrics(lambda: self.snapshot, lambda: self.rendered, lambda: self._connections())
         self._renderer = Renderer(self.settings)
+        self._switches = Switches()
         self._drawn: dict[str, tuple[int, bytes]] = {}
         self._page: tuple[int, bytes] = (-1, b"")
         self._lock = threading.Lock()
@@ -145,7 +147,7 @@ class Answers:
         more = lag_times.page_data(member_labels(state.group), members, state.whole)
         if state.advised_members is not None:
             more["advised_members"] = state.advised_members
-        return {**page_data, **more}
+        return {**page_data, **more, **self._switches.drawn(state)}
 
     # -- API --------------------------------------------------------------------------------------------------------
 
@@ -174,9 +176,11 @@ class Answers:
                 plans = []
         facts = {key: value for key, value in state.shown.facts.items() if value is not None}
         about = {"unknown_since": _moment(state.unknown_since), "gone": state.gone, "verdict": state.verdict}
+        seen = switch_of(state)
+        switched = {} if seen is None else {"switch": seen.to_dict()}
         return to_json({
             **group_to_dict(state.group), **self._about(snapshot), **facts, **about, "odd": state.odd,
-            "plans": plans, "best": best,
+            "plans": plans, "best": best, **switched,
         })  # fmt: skip
 
     def _about(self, snapshot: Snapshot) -> dict[str, Any]:

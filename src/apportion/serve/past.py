@@ -177,9 +177,10 @@ class GroupPast:
         """The newest generation's number, where its record was read; a description of a classic group has none."""
         return self.generations[-1].number if self._read and self.generations else None
 
-    def frozen(self) -> PastNow:
+    def frozen(self, topic_ids: Mapping[str, str] | None = None) -> PastNow:
         """The past as it is now, for whoever takes his time with it."""
-        return PastNow(self.name, Folded(list(self.generations), None), list(self.rebalances), self.topics)
+        folded = Folded(list(self.generations), None)
+        return PastNow(self.name, folded, list(self.rebalances), self.topics, topic_ids or {})
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,8 @@ class PastNow:
     name: str
     folded: Folded
     rebalances: list[Rebalance]
-    topics: TopicEntries
+    all_topics: TopicEntries
+    topic_ids: Mapping[str, str]
 
     @property
     def runs_tasks(self) -> bool:
@@ -211,7 +213,7 @@ class PastNow:
         if isinstance(assignor, BrokerSticky):
             raise BadInput("assignor", repr(name), "a strategy that gives partitions")
         strategy = assignor if isinstance(assignor, str) else cast("Assignor", assignor)
-        return replay_to_dict(self.name, name, replay(self.name, generations, strategy, self.topics))
+        return replay_to_dict(self.name, name, replay(self.name, generations, strategy, self.all_topics))
 
 
 def _member(name: str, fields: Mapping[str, Any]) -> GenerationMember:

@@ -50,6 +50,8 @@ class GroupState:
         Members that the group's work needs; None where nobody told what a member takes.
     commits
         What it had committed at the last rounds with the same partitions.
+    assigned_data
+        Members whose assignment carries user data, under their shown ids; None unknown.
     gone
         It was not listed any more since ``unknown_since``.
     """
@@ -68,11 +70,18 @@ class GroupState:
     key: Any = None
     says: tuple[str, ...] = field(default=())
     commits: Commits = field(default_factory=lambda: Commits.none(0))
+    assigned_data: tuple[str, ...] | None = None
 
     @property
     def group(self) -> Group:
         """As arrays."""
         return self.shown.group
+
+    @property
+    def as_described(self) -> Group:
+        """The same group under the ids that its members have, which not everybody may see."""
+        real: Group = self.key[1] if self.key is not None else self.group
+        return real
 
     @property
     def name(self) -> str:

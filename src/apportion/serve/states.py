@@ -144,6 +144,7 @@ def group_state(
         key=(key, group, ids),
         says=says,
         commits=commits,
+        assigned_data=_assigned_data(description.get("assigned_data"), {} if settings.personal else ids),
     )
 
 
@@ -158,6 +159,10 @@ def _shown_group(group: Group, ids: Mapping[str, str], same: GroupState | None, 
     if same is not None and group.offsets is not None:
         return same.group.with_offsets(group.offsets)
     return nameless(group, ids)
+
+
+def _assigned_data(members: Sequence[str] | None, ids: Mapping[str, str]) -> tuple[str, ...] | None:
+    return None if members is None else tuple(ids.get(member, member) for member in members)
 
 
 def _as_before(old: ShownGroup, new: ShownGroup) -> bool:

@@ -1,0 +1,59 @@
+"""What a switch to the new protocol (KIP-848) would do to a live group, as ``report --switch`` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from apportion.history.records import CONSUMER
+from apportion.history.switching import GroupFacts, Switch, switch
+from apportion.model.group import Group
+from apportion.model.plan import Plan
+from apportion.report import pages
+from apportion.serve.state import GroupState
+
+KINDS: Final = (None, "classic", CONSUMER)
+KEPT: Final = 64
+"""Groups whose answer is kept, the last asked for."""
+
+
+def switch_of(state: GroupState) -> Switch | None:
+    """The answer for one group; None where there is nothing to switch: nobody is there, or it is no consumers' group.
+
+    The broker's order follows from the members' own ids, so it is worked out with them, and told with those that may
+    be shown.
+    """
+    kind = state.shown.facts.get("kind")
+    if state.gone or not state.group.M or kind not in KINDS:
+        return None
+    facts = GroupFacts(kind, state.shown.facts.get("protocol"), state.assigned_data)
+    whole = switch(state.as_described, facts, state.past.frozen(state.group.topic_ids))
+    return replace(
+        whole, group=state.group, online=_shown(whole.online, state.group), fresh=_shown(whole.fresh, state.group)
+    )
+
+
+def _shown(plan: Plan, group: Group) -> Plan:
+    """A plan under the names that may be shown; the members' order is the same."""
+    return replace(plan, group=replace(plan.group, members=group.members, client_ids=(), hosts=()))
+
+
+class Switches:
+    """Answers as the page draws them, each kept while the group's members, owners, partitions and history stay."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+
+    def drawn(self, state: GroupState) -> Mapping[str, Any]:
+        """The page's data of one group's switch; empty where there is none."""
+        protocol, described = state.shown.facts.get("protocol"), state.key and state.key[0]
+        key = (described, state.past, state.past.version, state.gone, state.assigned_data, protocol)
+        kept = self._kept.pop(state.name, None)
+        if kept is None or kept[0] != key:
+            seen = switch_of(state)
+            kept = key, {} if seen is None else pages.switch_data(seen)
+        self._kept[state.name] = kept
+        for name in list(self._kept)[:-KEPT]:
+            self._kept.pop(name, None)
+        return kept[1]
