@@ -31,9 +31,9 @@ class Serving:
         if self.tls:
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            connection: HTTPConnection = HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+            connection: HTTPConnection = HTTPSConnection("127.0.0.1", self.port, timeout=60, context=context)
         else:
-            connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+            connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, headers={name.replace("_", "-"): v for name, v in headers.items()})
             answer = connection.getresponse()
@@ -100,11 +100,11 @@ def serving(*options: str, bootstrap: str, tls: bool = False) -> Iterator[Servin
             return int(found[1]) if found else None
 
         try:
-            yield Serving(process, until(port, 30), tls)
+            yield Serving(process, until(port, 90), tls)
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(15)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
