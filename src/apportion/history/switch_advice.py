@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from apportion.assignors import known
@@ -191,9 +192,23 @@ def _past(switch: Switch) -> list[str]:
         stopped = count(history["stopped"], "partition")
         sentences.append(
             f"Its eager members gave up {stopped} at those rebalances only to get them again; under the new protocol, "
-            "as under cooperative-sticky, these are read on."
+            f"as under cooperative-sticky, these are read on. {_still(history)}"
         )
     return sentences
+
+
+def _still(history: Mapping[str, int]) -> str:
+    """How long what was given up stood still, as far as records tell."""
+    low, high = history.get("stopped_ms_at_least"), history.get("stopped_ms_at_most")
+    parts = [] if low is None else [f"at least {_seconds(low)}, from all having joined to the assignment"]
+    parts += [] if high is None else [f"at most {_seconds(high)}, from the last commit before to the first after"]
+    if not parts:
+        return "How long they stood still is not known: no record tells when the group was called together."
+    return f"The median one of them stood still for {', and '.join(parts)}."
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:,.3g} s" if ms < 100_000 else f"{ms / 1000:,.0f} s"
 
 
 def _scored(switch: Switch) -> list[str]:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from apportion.assignors import known
+from apportion.history import stood_still
+from apportion.history.cause import CommitInterval
 from apportion.history.fold import Folded
 from apportion.history.rebalances import Rebalance
 from apportion.history.records import CONSUMER, Generation, counts_after
@@ -44,6 +46,10 @@ class Recorded(Protocol):
         """What each rebalance changed."""
 
     @property
+    def habits(self) -> Sequence[CommitInterval]:
+        """Commits counted between the group's records; none where nobody counted."""
+
+    @property
     def runs_tasks(self) -> bool:
         """Whether it is a group of Kafka Streams."""
 
@@ -61,7 +67,8 @@ def moves(past: Recorded) -> dict[str, int] | None:
 
     ``recorded`` is what happened; a strategy's name is what it would have moved; ``NAME-static`` with static ids (of
     members that client ids tell apart), ``NAME-dynamic`` without those that there are, ``NAME-batched`` with joins and
-    leaves gathered as KIP-1263 does. ``stopped``: partitions that eager members gave up and were given again.
+    leaves gathered as KIP-1263 does. ``stopped``: partitions that eager members gave up and were given again;
+    ``stopped_ms_at_least`` and ``_at_most``: how long the median one of them stood still, see ``stood_still``.
     """
     if past.runs_tasks:
         return None
@@ -83,7 +90,8 @@ def moves(past: Recorded) -> dict[str, int] | None:
             moved[f"{name}-{variant}"] = total(replay_steps(changed or (), name))["moves"]
     eager = {g.number for g in past.folded.generations if _is_eager(g.protocol) and g.kind != CONSUMER}
     moved["stopped"] = sum(one.kept for one in past.rebalances if one.generation in eager and one.kind != CONSUMER)
-    return moved
+    still = stood_still.bounds(past.folded.generations, past.rebalances, past.habits, eager)
+    return moved | {f"stopped_ms_{bound}": ms for bound, ms in still.items()}
 
 
 def _is_eager(protocol: str | None) -> bool:

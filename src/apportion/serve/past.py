@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -192,6 +192,11 @@ class PastNow:
     rebalances: list[Rebalance]
     all_topics: TopicEntries
     topic_ids: Mapping[str, str]
+
+    @property
+    def habits(self) -> Sequence[CommitInterval]:
+        """Commits of before are not kept."""
+        return ()
 
     @property
     def runs_tasks(self) -> bool:

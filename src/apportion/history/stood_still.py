@@ -1,0 +1,72 @@
+"""How long partitions stood still that eager members gave up at a rebalance only to get them again, as far as is told.
+
+No record says when a member stops to read. Two moments that are recorded lie within that time: when all had joined, and
+the assignment. Two lie outside: the last commit before, and the first after, since what is committed was read before it
+stopped, or after it went on. So each partition has a lower and an upper bound, where the log has these.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median_low
+
+from apportion.history.cause import CommitInterval
+from apportion.history.rebalances import Rebalance
+from apportion.history.records import CLASSIC, Generation
+
+Place = tuple[str, int]
+
+
+def bounds(
+    generations: Sequence[Generation],
+    rows: Sequence[Rebalance],
+    commits: Sequence[CommitInterval],
+    eager: Collection[int],
+) -> dict[str, int]:
+    """The median partition's bounds in milliseconds, ``at_least`` and ``at_most``; what no record tells is left out.
+
+    rows
+        Its rebalances.
+    eager
+        Numbers of the classic generations whose members give everything up.
+    """
+    lows = [
+        row.duration_ms
+        for row in rows
+        if row.kind == CLASSIC and row.generation in eager and row.duration_ms is not None
+        for _ in range(row.kept)
+    ]
+    highs = list(_silences(generations, rows, commits, eager))
+    known = {"at_least": lows, "at_most": highs}
+    return {name: int(median_low(values)) for name, values in known.items() if values}
+
+
+def _silences(
+    generations: Sequence[Generation],
+    rows: Sequence[Rebalance],
+    commits: Sequence[CommitInterval],
+    eager: Collection[int],
+) -> Iterator[int]:
+    """Of each partition that stayed at an eager rebalance, from the last commit before to the first after."""
+    by_offset = sorted(commits, key=lambda one: one.after)
+    after = [one.after for one in by_offset]
+    told = {row.source_offset for row in rows if row.complete}
+    ends = [generation.offset for generation in generations[2:]] + [2**63 - 1]
+
+    def between(low: int, high: int) -> Mapping[Place, list[CommitInterval]]:
+        places: dict[Place, list[CommitInterval]] = {}
+        for one in by_offset[bisect_left(after, low) : bisect_left(after, high)]:
+            places.setdefault((one.topic, one.partition), []).append(one)
+        return places
+
+    for (before, now), end in zip(pairwise(generations), ends, strict=True):
+        if now.kind != CLASSIC or before.kind != CLASSIC or now.number not in eager or now.offset not in told:
+            continue
+        had, first, last = before.owners(), between(now.offset, end), between(before.offset, now.offset)
+        for place, owner in now.owners().items():
+            if had.get(place) == owner and place in first and place in last:
+                silence = min(one.first for one in first[place]) - max(one.last for one in last[place])
+                if silence >= 0:  # clocks of members may differ
+                    yield silence
