@@ -104,8 +104,8 @@ def test_a_dump_gives_history_and_score(run: Runner) -> None:
     ads = groups["ads-range"]
     assert ads["history"] == {
         "generations": 5, "recorded": 28, "broker-uniform": 22, "broker-range": 28, "sticky": 22, "stopped": 45,
-        "broker-uniform-static": 22, "broker-range-static": 28, "broker-uniform-batched": 22, "broker-range-batched": 28,
-            "stopped_ms_at_least": 5, "stopped_ms_at_most": 6439,
+        "broker-uniform-static": 22, "broker-range-static": 28, "broker-uniform-batched": 22,
+        "broker-range-batched": 28, "stopped_ms_at_least": 5, "stopped_ms_at_most": 6439,
     }  # fmt: skip
     assert "work" not in ads, "rates are measured for groups that are named"
     static = groups["stock-static"]["history"]

@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from apportion.errors import UnknownName
+from apportion.history.switching import GroupFacts, switch
 from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
@@ -30,8 +31,10 @@ from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings
 from apportion.serve.state import Snapshot
 from apportion.serve.states import advised, commits_then, entries_of, group_state, group_with_offsets, lag_times_of
+from apportion.serve.switched import Switches, switch_of
 
 Found = dict[str, list[tuple[dict[str, str], float]]]
+MEMBERS = ("cli-1", "cli-2")
 NAME = 'a"b\\c\nd{e="f"} é'
 TOPICS = {
     "clicks": TopicLog("AAAAAAAAAAAAAAAAAAAAAQ", np.arange(4), np.array([0, 0, 0, 5]), np.full(4, 10), ((),) * 4),
@@ -276,3 +279,29 @@ def test_a_group_is_gone_when_it_stays_away_and_not_when_a_broker_has_just_come_
     assert after(121) == (True, 110)
     assert after(130, one) == (False, None)
     assert after(400, all_listed=False) == (False, 130), "a broker that lists nothing says nothing of its groups"
+
+
+def test_what_a_switch_would_do_is_worked_out_with_the_members_own_ids_and_told_under_those_that_may_be_shown() -> None:
+    """Its history is what the server has seen; with the group unchanged it is not worked out again."""
+    one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 7})
+    (state,) = snapshot(one, settings=Settings()).groups.values()
+    for at, held in ((1_000, ([0, 1, 2, 3], [])), (2_000, ([0, 1], [2, 3]))):
+        owned = dict(zip(MEMBERS, held, strict=True))
+        members = {m: {**one.description["members"][m], "owned": {"clicks": owned[m]}} for m in MEMBERS}
+        state.past.describe({**one.description, "members": members, "generation": at}, at, following=False)
+    told = switch_of(state)
+    assert told is not None
+    expected = switch(state.as_described, GroupFacts("classic", "range"))
+    assert told.online.owner.tolist() == expected.online.owner.tolist()
+    assert told.history is not None
+    assert (told.history["generations"], told.history["recorded"]) == (2, 2)
+    assert "cli" not in json.dumps(told.to_dict()).replace("clicks", "")
+    assert "cli-1" in json.dumps(expected.to_dict())
+    switches = Switches()
+    first = switches.drawn(state)
+    assert first["switch"]["online"] == told.online.owner.tolist()
+    assert switches.drawn(replace(state, seen=5.0)) is first
+    assert switches.drawn(replace(state, gone=True)) == {}
+    for n in range(70):
+        switches.drawn(replace(state, shown=replace(state.shown, group=replace(state.group, name=f"g-{n}"))))
+    assert len(switches._kept) == 64
