@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, Longs
 from apportion.model.group import Group
 from apportion.model.to_names import by_owner
+
+_COUNTED: Final = 4
+"""Members x topics for each partition, up to which counting in a table is quicker than sorting."""
 
 
 def measure(group: Group, owner: Ints) -> dict[str, Any]:
@@ -84,6 +87,11 @@ def cost_of_loads(held: Ints, capacity: Ints) -> Fraction:
 
 def held_of_topic(group: Group, owner: Ints) -> tuple[Ints, Ints]:
     """(N,) members and partitions held, one entry for each topic and member that has some of it."""
+    if group.M * group.T <= _COUNTED * group.P:
+        owned = (owner != NOBODY).nonzero()[0]
+        count = np.bincount(owner[owned] * group.T + group.topic_of[owned])
+        cell = count.nonzero()[0]
+        return cell // max(group.T, 1), count[cell]
     order, held = by_owner(owner, group.M)
     member, topic = np.repeat(np.arange(group.M), held), group.topic_of[order]
     begins = np.ones(len(order), dtype=np.bool_)

@@ -100,16 +100,16 @@ class Plan:
 
     @cached_property
     def target(self) -> Assignment:
-        """The assignment after the hand-over; with eager strategies the assignment itself.
+        """The assignment after the hand-over; where nothing is withheld the assignment itself.
 
         Lists that are in both are the same objects: leave them as they are, or copy.
         """
-        if not self.cooperative:
+        if not self.cooperative or not self.withheld.any():
             return self.assignment
         # Only members for whom something is withheld get other lists than they have.
         group, waits = self.group, np.zeros(self.group.M, dtype=np.bool_)
         waits[self.owner[self.withheld]] = True
-        later = owners_to_names(group, np.where(waits[self.owner], self.owner, NOBODY)) if waits.any() else {}
+        later = owners_to_names(group, np.where(waits[self.owner], self.owner, NOBODY))
         with collector_paused():
             return {
                 member: later[member] if differs else dict(share)
