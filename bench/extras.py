@@ -22,7 +22,10 @@ from statistics import median
 from typing import Any
 
 from apportion.assignors import find
+from apportion.clients.bridge import Bridge, Settings
+from apportion.clients.joined_group import JoinedGroup
 from bench.cells import Cell
+from bench.leader import kafka_python, logged, metadata
 from bench.matrix import planned, timed
 
 Row = dict[str, Any]
@@ -85,6 +88,94 @@ def million_one(path: str) -> list[Row]:
 
 def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+# -- large groups, from bytes to bytes ---------------------------------------------------------------------------------
+
+
+def large() -> list[Row]:
+    """The leader's call of large groups from what members sent, each in a process that reads that from a file."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, make in (("a million partitions, one joins", _million_joined), ("10,000 members", _one_topic_each)):
+            raw, path = make(), Path(folder) / "sent"
+            sizes = {topic: what for topic, what in raw["topics"].items() if isinstance(what, int)}
+            pieces = [json.dumps(sizes).encode(), *(piece for m, sent in metadata(raw) for piece in (m.encode(), sent))]
+            path.write_bytes(b"".join(len(piece).to_bytes(8, "big") + piece for piece in pieces))
+            del raw, pieces
+            rows += [{"group": name, **_child("large_one", str(path), client)} for client in ("none", "kafka-python")]
+    return rows
+
+
+def _one_topic_each() -> Row:
+    """10,000 members that want one topic each, of 100 with 1,000 partitions each; one member joins."""
+    raw: Row = {
+        "topics": {f"topic{t}": 1000 for t in range(100)},
+        "members": {f"member{m}": {"topics": [f"topic{m % 100}"]} for m in range(9999)},
+    }
+    for name, held in planned(raw, find("cooperative-sticky"))[0].target.items():
+        raw["members"][name] |= {"owned": held, "generation": 5}
+    raw["members"]["member9999"] = {"topics": ["topic99"]}
+    return raw
+
+
+def large_one(path: str, client: str) -> list[Row]:
+    """One call by kafka-python's coordinator, or ("none") by the bridge that adapters share, on sizes alone."""
+    pieces, raw, at = [], Path(path).read_bytes(), 0
+    while at < len(raw):
+        end = at + 8 + int.from_bytes(raw[at : at + 8], "big")
+        pieces.append(raw[at + 8 : end])
+        at = end
+    del raw
+    sizes, ids, sent = json.loads(pieces[0]), [piece.decode() for piece in pieces[1::2]], pieces[2::2]
+    call = _bridge_call(sizes, ids, sent)
+    if client != "none":
+        prepare: Any = kafka_python({"topics": sizes, "members": {}})
+        call = prepare(list(zip(ids, sent, strict=True)))
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is that of the call alone from here on
+    before = _memory_mb("VmRSS")
+    with logged():
+        wall, cpu = time.perf_counter(), time.process_time()
+        answers = call()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return [
+        {
+            "client": client,
+            "cpu_ms": _ms(cpu * 1000),
+            "wall_ms": _ms(wall * 1000),
+            "MB received": round(sum(map(len, sent)) / 1e6),
+            "MB answered": round(sum(map(len, answers.values())) / 1e6),
+            "MB before": round(before),
+            "MB at peak": round(_memory_mb("VmHWM")),
+        }
+    ]
+
+
+class _Sizes:
+    """Cluster metadata that are sizes of topics and nothing else."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self._sizes = sizes
+
+    def partitions(self, topic: str) -> range | None:
+        """All ids from 0 on."""
+        return range(self._sizes[topic]) if topic in self._sizes else None
+
+    def racks(self, topic: str) -> dict[int, list[str]]:
+        """None is known."""
+        return {}
+
+
+def _bridge_call(sizes: dict[str, int], ids: list[str], sent: list[bytes]) -> Callable[[], dict[str, bytes]]:
+    bridge = Bridge("cooperative-sticky", Settings())
+    return lambda: bridge.lead(JoinedGroup(ids, [None] * len(ids), sent), _Sizes(sizes), "bench", 6)
+
+
+def _memory_mb(field: str) -> float:
+    """A line of this process's status, which Linux tells in kB."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
 
 
 def tiny() -> list[Row]:
