@@ -121,9 +121,12 @@ def _keep(problem: Problem, bounds: OptimalFace) -> Ints:
     if len(supply) > 1:
         np.maximum.at(worth, member, worth_of_row[row])
     cap = capped(own, bounds.low, bounds.high, bounds.part[column], _spare(supply, bounds), worth)
-    order: tuple[Ints, ...] = (problem.topic[claims], problem.number[claims], worth_of_row[row])
+    # Claims come by topic, and stay so where all else is equal.
+    order: tuple[Ints, ...] = (problem.number[claims],)
     if problem.spread:
-        order = (*order[:2], given_up_in_turn(member, cap, problem.topic[claims], worth_of_row[row]), order[2])
+        order += (given_up_in_turn(member, cap, problem.topic[claims], worth_of_row[row]),)
+    if len(supply) > 1:
+        order += (worth_of_row[row],)
     stays = first_ones(member, cap, order)
     if not _fits(supply, row[stays], member[stays], bounds) or (bounds.cost is not None and not stays.all()):
         stays = _keep_by_flow(problem, bounds, claims, order)

@@ -25,7 +25,6 @@ _PAD: Final = 8
 """Bytes behind the buffer, so that every window of a number begins inside."""
 _FEW: Final = 48
 """Lists; below, a step in NumPy costs more than the parts one by one."""
-_FOUR: Final = np.int64(4)
 _MIX: Final = tuple(
     np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 )
@@ -163,21 +162,23 @@ class _Walk:
         active = len(at) - np.searchsorted(count[::-1], steps, side="right")
         active = active[active > _FEW]
         uint16, int32 = self.buffer.uint16, self.buffer.int32[2:]
+        # Whole arrays of one number: NumPy takes longer to make one of it at each step than to add or multiply.
+        four, six = np.full(len(at), 4), np.full(len(at), 6)
         places, sizes, ids, ended = [], [], [], []
         try:
             for n in active.tolist():
                 if n < len(at):
                     ended.append(at[n:])
-                    at = at[:n]
+                    at, four, six = at[:n], four[:n], six[:n]
                 size = uint16[at]
                 ids_at = at + size
                 several = int32[ids_at]
                 places.append(at)
                 sizes.append(size)
                 ids.append(several)
-                at = several * _FOUR
+                at = several * four
                 at += ids_at
-                at += 6
+                at += six
         except IndexError:
             return None
         if not places:
