@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from apportion.history.fold import Present, fold, of_other_kind
+from apportion.history.fold import Present, fold
 from apportion.history.group_history import GroupHistory, TopicMetadata
 from apportion.history.records import GenerationMember, GroupRecord
 from apportion.history.replay_totals import totals_of
@@ -160,11 +160,6 @@ def test_where_members_are_is_kept_in_each_kind_of_group() -> None:
     assert fold([classic(1, 1, member("a", {"t": [0]})), classic(2, 2)]).present.state == "Empty"
     (first,) = steps("g", generations, None)
     assert (first.group.hosts, first.group.client_ids) == (("/10.0.0.1",), ("client",))
-
-
-def test_a_group_whose_records_were_not_read_is_no_plan_s_business() -> None:
-    assert of_other_kind("share", 4, 2) == Present("share", "Stable", None, 4, (), False)
-    assert of_other_kind("streams", None, 0) == Present("streams", "Empty", None, None, (), False)
 
 
 def test_a_replay_tells_of_which_group_and_which_strategy() -> None:

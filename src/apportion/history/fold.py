@@ -48,11 +48,6 @@ OTHERS: Final = frozenset({SHARE, STREAMS})
 """Types of groups that no consumer's strategy plans."""
 
 
-def of_other_kind(kind: str, epoch: int | None, members: int) -> Present:
-    """A group of tables that were made before its records were read: its epoch, and whether it has members."""
-    return Present(kind, "Stable" if members else "Empty", None, epoch, (), readable=False)
-
-
 @dataclass
 class Folded:
     """What a group's records come to: its generations in order, and the present; None where it is gone."""

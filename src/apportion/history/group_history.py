@@ -14,6 +14,7 @@ from apportion.errors import BadInput, UnknownName
 from apportion.history import task_replay, task_what_if
 from apportion.history.broker_tasks import BrokerSticky, score_tasks, task_strategy
 from apportion.history.cause import CommitCadence, CommitInterval
+from apportion.history.commits import CommittedOffset
 from apportion.history.epochs import epoch_rows
 from apportion.history.fold import OTHERS, Folded, Present, fold
 from apportion.history.lags import Known, lags
@@ -24,15 +25,6 @@ from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import ScenarioResult, what_if
 from apportion.history.steps import TopicEntries
 from apportion.history.task_layouts import TaskStrategy
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """The newest commit on a partition: the next offset to read, the topic's id if the commit names it, when (ms)."""
-
-    committed: int
-    topic_id: str | None = None
-    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +71,6 @@ class GroupHistory:
         (topic, partition) to the newest commit that stands.
     habits
         Commits counted between the group's records.
-    other
-        What stands of a share or streams group in tables of an older build, which lack its records.
     """
 
     name: str
@@ -88,7 +78,6 @@ class GroupHistory:
     commits: Mapping[tuple[str, int], CommittedOffset]
     habits: Sequence[CommitInterval]
     world: TopicMetadata
-    other: Present | None = None
 
     @cached_property
     def folded(self) -> Folded:
@@ -98,9 +87,8 @@ class GroupHistory:
     @cached_property
     def present(self) -> Present | None:
         """As it stands; a group that only commits is ``simple``; None for one that is gone."""
-        known = self.folded.present or self.other
-        if known is not None:
-            return known
+        if self.folded.present is not None:
+            return self.folded.present
         return Present("simple", "Empty", None, None, ()) if self.commits else None
 
     @cached_property

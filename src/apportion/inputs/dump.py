@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from apportion.errors import UnreadableBytes
-from apportion.history.cause import CommitInterval
+from apportion.history.commits import GroupCommits, topic_names
 from apportion.history.fold import OTHERS
-from apportion.history.group_history import CommittedOffset, GroupHistories, GroupHistory, TopicMetadata
+from apportion.history.group_history import GroupHistories, GroupHistory, TopicMetadata
 from apportion.history.records import GroupRecord
 from apportion.inputs import dump_files, parquet
 from apportion.inputs.described_group import Observed
@@ -57,7 +57,7 @@ def load_histories(path: str | Path) -> GroupHistories:
     """All groups of a dump with their histories; records that nobody can read are left out here."""
     files = dump_files.find(path)
     drafts: dict[str, GroupUnderway] = {}
-    names: dict[str, str] = {}
+    names: set[tuple[str, str]] = set()
     for event in _records(files.records):
         _take(event, drafts, names)
     world = read_world(files.ends, files.topics, names)
@@ -93,25 +93,17 @@ class GroupUnderway:
     """A group while its records are read in order."""
 
     events: list[GroupRecord] = field(default_factory=list)
-    commits: dict[tuple[str, int], CommittedOffset] = field(default_factory=dict)
-    habits: dict[tuple[int, str, int], tuple[int, int, int]] = field(default_factory=dict)
+    commits: GroupCommits = field(default_factory=GroupCommits)
 
     def commit(self, record: Commit) -> None:
         """Take a commit or its deletion."""
-        topic_partition = (record.topic, record.partition)
-        if record.tombstone or record.committed is None:
-            self.commits.pop(topic_partition, None)
-            return
-        self.commits[topic_partition] = CommittedOffset(record.committed, record.topic_id, record.commit_time)
-        at = record.commit_time or 0
-        key = (self.events[-1].offset if self.events else -1, *topic_partition)
-        n, first, last = self.habits.get(key, (0, at, at))
-        self.habits[key] = (n + 1, min(first, at), max(last, at))
+        after = self.events[-1].offset if self.events else -1
+        place = (record.topic, record.partition)
+        self.commits.take(place, record.committed, record.topic_id, record.commit_time, after)
 
     def done(self, name: str, world: TopicMetadata) -> GroupHistory:
         """The group, once all is read."""
-        habits = [CommitInterval(*key, *counted) for key, counted in self.habits.items()]
-        return GroupHistory(name, self.events, self.commits, habits, world)
+        return GroupHistory(name, self.events, self.commits.standing, self.commits.times.intervals(), world)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +117,7 @@ class _Raw:
     holes: int
 
 
-def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: dict[str, str]) -> None:
+def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: set[tuple[str, str]]) -> None:
     try:
         record = decode(raw.key, raw.value)
     except UnreadableBytes:
@@ -133,7 +125,7 @@ def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: dict[str, str]) ->
     if isinstance(record, Commit):
         drafts.setdefault(record.group, GroupUnderway()).commit(record)
         if record.topic_id is not None:
-            names[record.topic_id] = record.topic
+            names.add((record.topic_id, record.topic))
     elif isinstance(record, GroupGeneration | EpochRecord):
         drafts.setdefault(record.group, GroupUnderway()).events.append(
             GroupRecord(raw.offset, raw.at, record, raw.holes)
@@ -163,11 +155,11 @@ def _records(files: Iterable[Path]) -> Iterator[_Raw]:
         )
 
 
-def read_world(ends: Iterable[Path], topics: Iterable[Path], names: dict[str, str]) -> TopicMetadata:
+def read_world(ends: Iterable[Path], topics: Iterable[Path], names: Iterable[tuple[str, str]]) -> TopicMetadata:
     """The topics with their newest log ends, racks and ids.
 
     names
-        Ids to names that commits told of, for topics that are deleted; the topics' own ids win.
+        (id, name) that commits told of, for topics that are deleted; the topics' own ids win.
     """
     entries: dict[str, dict[int, dict[str, Any]]] = {}
     newest: dict[tuple[str, int], int] = {}
@@ -188,7 +180,7 @@ def read_world(ends: Iterable[Path], topics: Iterable[Path], names: dict[str, st
             entry = entries.setdefault(row["topic"], {}).setdefault(row["partition"], {"partition": row["partition"]})
             entry["racks"] = sorted({rack for rack in row["racks"] or () if rack})
             if row["topic_id"]:
-                ids[row["topic"]] = row["topic_id"]
-    known = {**names, **{topic_id: topic for topic, topic_id in ids.items()}}
+                ids[row["topic"]] = max(ids.get(row["topic"], ""), row["topic_id"])
+    known = topic_names(names, ((topic_id, topic) for topic, topic_id in ids.items()))
     ordered = {topic: [entries[topic][p] for p in sorted(entries[topic])] for topic in sorted(entries)}
     return TopicMetadata(ordered, ids, known)

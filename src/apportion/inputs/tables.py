@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,9 +12,8 @@ import numpy as np
 
 from apportion.errors import BadInput
 from apportion.history import rows
-from apportion.history.cause import CommitInterval
-from apportion.history.fold import OTHERS, Present, of_other_kind
-from apportion.history.group_history import CommittedOffset, GroupHistories, GroupHistory
+from apportion.history.commits import GroupCommits
+from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.inputs import parquet
 from apportion.inputs.described_group import Observed
 from apportion.inputs.dump import ends_in, observed, read_world
@@ -33,7 +33,6 @@ EPOCHS: Final = {
     **_SOURCE,
 }  # fmt: skip
 GAPS: Final = {"source_partition": INT, "before_offset": BIGINT, "missing": BIGINT}
-GROUPS: Final = {"group": TEXT, "type": TEXT, "state": TEXT, "generation": INT}
 VERSION: Final = 1
 """Of the tables; those of another version are neither read nor written over."""
 
@@ -58,18 +57,17 @@ def load_histories(path: str | Path) -> GroupHistories:
     generations = _by_group(folder, "silver/generations", GENERATIONS, holes)
     epochs = _by_group(folder, "silver/epochs", EPOCHS, holes)
     commits: dict[str, list[dict[str, Any]]] = {}
-    names: dict[str, str] = {}
+    names: set[tuple[str, str]] = set()
     for row in _rows(folder, "silver/commits", COMMITS):
         commits.setdefault(row["group"], []).append(row)
         if row["topic_id"]:
-            names[row["topic_id"]] = row["topic"]
+            names.add((row["topic_id"], row["topic"]))
     world = read_world(_files(folder, "silver/ends"), _files(folder, "silver/topics"), names)
-    others = _others(folder)
     groups = {}
-    for name in sorted({*generations, *epochs, *commits, *others}):
+    for name in sorted({*generations, *epochs, *commits}):
         events = rows.events(name, generations.get(name, ()), epochs.get(name, ()))
-        standing, habits = _commits(commits.get(name, []), [event.offset for event in events])
-        groups[name] = GroupHistory(name, events, standing, habits, world, others.get(name))
+        taken = _commits(commits.get(name, []), [event.offset for event in events])
+        groups[name] = GroupHistory(name, events, taken.standing, taken.times.intervals(), world)
     return GroupHistories(groups, world)
 
 
@@ -117,18 +115,6 @@ def check_version_of(where: str, text: str | bytes | None) -> None:
         raise BadInput(where, f"tables of version {version}", f"version {VERSION}; take another folder")
 
 
-def _others(folder: Path) -> dict[str, Present]:
-    """Share and streams groups from gold/groups, where it is there: older silver tables lack their records."""
-    if not parquet.files(folder / "gold/groups"):
-        return {}
-    rows = _rows(folder, "gold/groups", GROUPS)
-    return {
-        row["group"]: of_other_kind(row["type"], row["generation"], row["state"] == "Stable")
-        for row in rows
-        if row["type"] in OTHERS
-    }
-
-
 def _files(folder: Path, table: str) -> list[Path]:
     files = parquet.files(folder / table)
     if not files:
@@ -163,20 +149,12 @@ def _by_group(
     return rows_of
 
 
-def _commits(
-    rows: list[dict[str, Any]], marks: list[int]
-) -> tuple[dict[tuple[str, int], CommittedOffset], list[CommitInterval]]:
-    """The standing commits of a group, and all counted between its records."""
-    standing: dict[tuple[str, int], CommittedOffset] = {}
-    counted: dict[tuple[int, str, int], tuple[int, int, int]] = {}
+def _commits(rows: list[dict[str, Any]], marks: list[int]) -> GroupCommits:
+    """The commits of a group, and how they came between its records."""
+    commits = GroupCommits()
     for row in sorted(rows, key=lambda row: row["source_offset"]):
-        topic_partition = (row["topic"], row["partition"])
-        if row["tombstone"]:
-            standing.pop(topic_partition, None)
-            continue
-        standing[topic_partition] = CommittedOffset(row["committed"], row["topic_id"], row["commit_time"])
-        i = int(np.searchsorted(marks, row["source_offset"]))
-        key, at = (marks[i - 1] if i else -1, *topic_partition), row["commit_time"] or 0
-        n, first, last = counted.get(key, (0, at, at))
-        counted[key] = (n + 1, min(first, at), max(last, at))
-    return standing, [CommitInterval(*key, *numbers) for key, numbers in counted.items()]
+        i = bisect_left(marks, row["source_offset"])
+        committed = None if row["tombstone"] else row["committed"]
+        place, after = (row["topic"], row["partition"]), marks[i - 1] if i else -1
+        commits.take(place, committed, row["topic_id"], row["commit_time"], after)
+    return commits

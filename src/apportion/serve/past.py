@@ -11,7 +11,8 @@ from apportion.assignors import Assignor
 from apportion.errors import BadInput
 from apportion.history import task_replay
 from apportion.history.broker_tasks import BrokerSticky
-from apportion.history.cause import CommitCadence, CommitInterval
+from apportion.history.cause import CommitCadence
+from apportion.history.commits import CommitTimes
 from apportion.history.fold import Folded, Folding
 from apportion.history.rebalances import Rebalance, rebalances
 from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
@@ -47,7 +48,7 @@ class GroupPast:
         self.version = 0
         self._names = names
         self._folding = Folding(names)
-        self._commits: dict[tuple[str, int], tuple[int, int, int]] = {}
+        self._commits = CommitTimes()
         self._read = self._seeded = False
         self._waiting: deque[GroupRecord] = deque(maxlen=MOST_WAITING)
         self._described_epoch = -1
@@ -81,12 +82,11 @@ class GroupPast:
         else:
             self._append(now)
         self._read = True
-        self._commits.clear()
+        self._commits = CommitTimes()
 
     def commit(self, topic: str, partition: int, at: int) -> None:
         """One commit between two records: they tell a crash from a leave."""
-        n, first, last = self._commits.get((topic, partition), (0, at, at))
-        self._commits[topic, partition] = (n + 1, min(first, at), max(last, at))
+        self._commits.take(0, (topic, partition), at)
 
     def describe(self, facts: Mapping[str, Any], at_ms: int, following: bool) -> None:
         """The group as its coordinator describes it just now; it counts where no records of it are read.
@@ -158,9 +158,7 @@ class GroupPast:
         before = self.generations[-1].offset if self.generations else -1
         self.generations.append(now)
         del self.generations[:-WINDOW]
-        intervals = [
-            CommitInterval(before, *topic_partition, *counted) for topic_partition, counted in self._commits.items()
-        ]
+        intervals = [replace(one, after=before) for one in self._commits.intervals()]
         rows = rebalances(self.generations[-3:], CommitCadence(intervals)) if not now.fresh else []
         for row in rows[-1:]:
             self.rebalances.append(row if complete is None else replace(row, complete=complete))
