@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.history import verdict_of_one
+from tests.history.verdict_of_one import CommitSample
 
 from apportion.arrays import Bools
+from apportion.history.lag_time import Samples
 from apportion.history.lags import STATUSES, Known, Lags, lags
-from apportion.history.verdicts import CommitSample, verdict, worst
+from apportion.history.verdicts import WORST, lags_left, verdicts
+from apportion.model.lag import lag_of
 
 Numbers = Sequence[int | None]
 
@@ -94,9 +99,40 @@ def test_columns_say_what_numbers_without_bounds_say() -> None:
     assert set(rows.words()) == set(STATUSES)
 
 
+def test_a_plan_counts_the_lag_that_the_tables_count() -> None:
+    """Of offsets as a broker has them: what ``lag_of`` gives a group with a commit."""
+    numbers = [row for row in product([0, 1, 5, 9, 10, 2**62], repeat=3) if row[0] <= row[1]]
+    begin, end, committed = ([row[k] for row in numbers] for k in range(3))
+    rows = on_columns(committed, begin, end, end, *(np.ones(len(numbers), np.bool_) for _ in range(2)))
+    assert rows.lag.to_list() == lag_of(np.array(begin), np.array(end), np.array(committed), "latest").tolist()
+
+
 def test_no_rows_are_no_rows() -> None:
     nothing = np.zeros(0, np.bool_)
     assert on_columns([], [], [], [], nothing, nothing).words() == []
+
+
+Window = list[CommitSample]
+Partition = tuple[Window, int | None, int, int | None]
+"""Its window, lag, the moment, and since when it is behind."""
+
+
+def on_windows(partitions: Sequence[Partition], allowed_lag: int = 0) -> list[str]:
+    """The columns' verdicts."""
+    commits = [commit for window, *_ in partitions for commit in window]
+    start = np.cumsum([0, *(len(window) for window, *_ in partitions)])
+    samples = Samples(np.array([c.at for c in commits], float), np.array([c.committed for c in commits], int), start)
+    left, lag = Known.of(commit.lag for commit in commits), Known.of(lag for _, lag, _, _ in partitions)
+    now = np.array([now for _, _, now, _ in partitions], dtype=float)
+    since = np.array([np.nan if since is None else since for *_, since in partitions], dtype=float)
+    return [WORST[code] for code in verdicts(samples, left, lag, now, since, allowed_lag).tolist()]
+
+
+def verdict(window: Window, lag: int | None, now: int, allowed_lag: int = 0, behind_since: int | None = None) -> str:
+    """The columns' verdict on one partition, which is the plain rule's."""
+    (word,) = on_windows([(window, lag, now, behind_since)], allowed_lag)
+    assert word == verdict_of_one.verdict(window, lag, now, allowed_lag, behind_since)
+    return word
 
 
 def window(*offsets: int, lags: list[int | None] | None = None) -> list[CommitSample]:
@@ -153,6 +189,37 @@ def test_a_lag_that_nobody_measured_is_not_zero() -> None:
     assert verdict(window(5, 6, 7), 7, 3000) == "OK", "no two lags are known, so nothing never shrank"
 
 
-def test_a_group_is_as_its_worst_partition() -> None:
-    assert worst(["OK", "WARN", "STOP", "STALL"]) == "STOP"
-    assert worst([]) == "OK"
+@pytest.mark.parametrize("allowed_lag", [0, 3])
+def test_many_partitions_at_once_are_judged_as_each_by_itself(allowed_lag: int) -> None:
+    """Windows of every length, no samples or many, commits of one moment and of times that run backwards."""
+    rng = random.Random(allowed_lag)
+    partitions: list[Partition] = []
+    commits, ends = [], []
+    for p in range(5_000):
+        steps = (0, 0, 1, 5, -3) if p % 3 else (0, 1)
+        offset, at, mine = 100, 1_000, []
+        for _ in range(rng.choice((0, 1, 2, 3, 10))):
+            at, offset = at + rng.choice((0, 500, 2_000, -300)), offset + rng.choice(steps)
+            mine.append((at, offset))
+        times = sorted(rng.sample(range(0, 20_000, 250), rng.choice((0, 0, 2, 9))))
+        sampled = list(zip(times, sorted(rng.randrange(90, 200) for _ in times), strict=True))
+        commits.append(mine)
+        ends.append(sampled)
+        lag, since = rng.choice((None, 0, 3, 4, 50)), rng.choice((None, 0, 9_000, 24_000))
+        partitions.append((verdict_of_one.with_lags(mine, sampled), lag, rng.choice((5_000, 25_000)), since))
+    left = lags_left(Samples.of(commits), Samples.of(ends))
+    assert left.to_list() == [commit.lag for window, *_ in partitions for commit in window]
+    words = on_windows(partitions, allowed_lag)
+    assert words == [verdict_of_one.verdict(w, lag, now, allowed_lag, since) for w, lag, now, since in partitions]
+    assert set(words) == set(WORST)
+
+
+def test_a_moment_that_no_timestamp_holds_is_no_silence_and_leaves_no_lag() -> None:
+    at = Samples(np.array([np.nan, np.nan]), np.array([5, 6]), np.array([0, 2]))
+    left = lags_left(at, Samples.of([[(1, 100)]]))
+    assert left.to_list() == [None, None]
+    late, unknown = np.array([9e15]), np.array([np.nan])
+    assert verdicts(at, left, Known.of([94]), late, unknown).tolist() == [WORST.index("OK")]
+    assert lags_left(Samples.of([[(1, 5)], []]), Samples.of([[], []])).to_list() == [None]
+    assert lags_left(Samples.of([[(1, -(2**63))]]), Samples.of([[(1, 2**63 - 1)]])).to_list() == [None]
+    assert lags_left(Samples.of([[(1, 2**63 - 1)]]), Samples.of([[(1, -2)]])).to_list() == [0]

@@ -1,15 +1,15 @@
-"""Verdicts in the JVM are the plain rules', on random windows and samples."""
+"""Verdicts in the tables are the plain rules', on random windows and samples."""
 
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.history.verdict_of_one import verdict, with_lags
 
-from apportion.history.verdicts import WINDOW, CommitSample, verdict
+from apportion.history.verdicts import WINDOW
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 T0 = 1_763_000_000_000
@@ -25,12 +25,7 @@ def plain(
     """The rules on one partition: commits (ms, offset; None a deletion) and log ends (ms, offset)."""
     while any(offset is None for _, offset in commits):
         commits = commits[[offset for _, offset in commits].index(None) + 1 :]
-    times = [at for at, _ in samples]
-    window = []
-    for at, offset in commits[-WINDOW:]:
-        i = bisect_right(times, at)
-        assert offset is not None
-        window.append(CommitSample(at, offset, max(0, samples[i - 1][1] - offset) if i else None))
+    window = with_lags([(at, offset) for at, offset in commits[-WINDOW:] if offset is not None], samples)
     since = None if seconds is None else T0 + 100_000 - int(seconds * 1000)
     return verdict(window, lag, T0 + 100_000, 3, since)
 

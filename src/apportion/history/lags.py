@@ -105,8 +105,8 @@ def lags(committed: Known, begin: Known, end: Known, last_stable: Known, same_to
     begin, end, last_stable = begin.where(known), end.where(known), last_stable.where(known)
     both = known & committed.there
     c, b, e = committed.value, begin.value, end.value
-    raw, behind = _difference(e, c)
-    lost, expired = _difference(b, c), c < b
+    raw, behind = difference(e, c)
+    lost, expired = difference(b, c), c < b
     stop = np.maximum(np.where(last_stable.there, np.minimum(last_stable.value, e), e), b)
     status = np.select(
         [~committed.there, ~known, ~same_topic, c > e, expired, ~wanted],
@@ -123,7 +123,7 @@ def lags(committed: Known, begin: Known, end: Known, last_stable: Known, same_to
     )  # fmt: skip
 
 
-def _difference(a: Longs, b: Longs) -> tuple[Longs, Bools]:
+def difference(a: Longs, b: Longs) -> tuple[Longs, Bools]:
     """(N,) a - b, and whether 64 bits hold it; where not, the nearest that they hold."""
     with np.errstate(over="ignore"):
         wrapped = a - b
@@ -136,7 +136,7 @@ def _readable(committed: Longs, begin: Longs, end: Longs) -> Known:
 
     A commit far below 0 has a lag although no 64 bits hold its raw one, if the log's length is held.
     """
-    behind, behind_held = _difference(end, committed)
-    whole, whole_held = _difference(end, begin)
+    behind, behind_held = difference(end, committed)
+    whole, whole_held = difference(end, begin)
     least = np.minimum(np.maximum(behind, 0), np.maximum(whole, 0))
     return Known(least, (least < _MOST) | behind_held | whole_held)

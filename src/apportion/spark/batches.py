@@ -1,11 +1,16 @@
-"""One Python pass per group inside Arrow batches: rows in as dicts, a few at a time, rows out as batches."""
+"""Rows in Arrow batches as Python sees them: dicts, a few at a time, for one pass per group; or whole columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
+
+from apportion.arrays import Longs
+from apportion.history.lag_time import Samples
+from apportion.history.lags import Known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,3 +60,24 @@ def pieces(batch: pa.RecordBatch, rows: int = AT_ONCE, size: int = BYTES_AT_ONCE
             n //= 2
         yield batch.slice(first, n)
         first += n
+
+
+def known(batch: pa.RecordBatch, name: str) -> Known:
+    """A column of numbers, some of them null."""
+    column = batch.column(name)
+    return Known(_longs(column), ~np.asarray(column.is_null()))
+
+
+def lists(batch: pa.RecordBatch, at: str, offset: str) -> Samples:
+    """Two list columns of one shape, moments (ms; null is NaN) and offsets; a null list is an empty one."""
+    moments, offsets = batch.column(at), batch.column(offset)
+    counts = np.maximum(_longs(moments.value_lengths()), 0)
+    return Samples(
+        np.asarray(moments.flatten().to_numpy(zero_copy_only=False), dtype=np.float64),
+        np.asarray(offsets.flatten().to_numpy(zero_copy_only=False), dtype=np.int64),
+        np.concatenate(([0], np.cumsum(counts))),
+    )
+
+
+def _longs(column: pa.Array) -> Longs:
+    return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)

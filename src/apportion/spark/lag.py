@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from apportion.arrays import UNKNOWN, Longs
+from apportion.arrays import UNKNOWN
 from apportion.history.lag_time import SAMPLES_MAX, WINDOW_S, Samples, lag_times
 from apportion.history.lags import Known, Lags, lags
 from apportion.spark import schemas
+from apportion.spark.batches import known, lists
 from apportion.spark.histories import millis
 
 if TYPE_CHECKING:
@@ -136,9 +137,7 @@ def _by_rule(rows: DataFrame) -> DataFrame:
 
 def _judged(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Some rows with all columns of ``gold/lag``."""
-    committed, begin, end, last_stable = (
-        _known(batch.column(name)) for name in ("committed", "begin", "end", "last_stable")
-    )
+    committed, begin, end, last_stable = (known(batch, name) for name in ("committed", "begin", "end", "last_stable"))
     same, wanted = (np.asarray(batch.column(name)) for name in ("same_topic", "wanted"))
     behind = lags(committed, begin, end, last_stable, same, wanted)
     columns = {
@@ -173,23 +172,11 @@ def _times(batch: pa.RecordBatch, committed: Known, behind: Lags) -> dict[str, p
     return {**answers, "in_words": pa.array(times.words())}
 
 
-def _known(column: pa.Array) -> Known:
-    return Known(_longs(column), ~np.asarray(column.is_null()))
-
-
-def _longs(column: pa.Array) -> Longs:
-    return np.asarray(column.fill_null(UNKNOWN).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
 def _samples(batch: pa.RecordBatch, at: str, offset: str) -> Samples:
     """Two list columns of one shape; of equal moments the last stays."""
-    column, offsets = batch.column(at), batch.column(offset)
-    counts = _longs(column.value_lengths())
-    start = np.concatenate(([0], np.cumsum(np.maximum(counts, 0))))
-    moments = column.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
-    values = np.asarray(offsets.flatten().to_numpy(zero_copy_only=False), dtype=np.int64)
-    again = np.zeros(len(moments), dtype=np.bool_)
-    again[:-1] = moments[1:] == moments[:-1]
-    again[start[1:][start[1:] > 0] - 1] = False
+    whole = lists(batch, at, offset)
+    again = np.zeros(len(whole.at), dtype=np.bool_)
+    again[:-1] = whole.at[1:] == whole.at[:-1]
+    again[whole.start[1:][whole.start[1:] > 0] - 1] = False
     kept = np.concatenate(([0], np.cumsum(~again)))
-    return Samples(moments[~again], values[~again], kept[start])
+    return Samples(whole.at[~again], whole.offset[~again], kept[whole.start])

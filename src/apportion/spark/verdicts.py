@@ -1,21 +1,30 @@
-"""Burrow's verdicts on every partition, from the last commits and the log ends around them; ``history.verdicts`` rules.
+"""Burrow's verdicts on every partition, from the last commits and the log ends around them; the rule is ``history``'s.
 
-All in the JVM: a million partitions have a million short windows, too many to be Python objects one by one.
+Which commits are looked at is SQL; what they say is asked on Arrow's columns, some thousand partitions at a time.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from apportion.history.verdicts import OK, REWIND, STALL, STOP, WARN, WINDOW
+from apportion.history import verdicts as rule
+from apportion.history.verdicts import WINDOW, WORST
+from apportion.spark import schemas
+from apportion.spark.batches import known, lists
 from apportion.spark.commits import KEY
 from apportion.spark.histories import millis
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
+
+AT_ONCE: Final = 2_000
+"""Partitions whose samples are in memory at one time."""
 
 
 def verdicts(commits: DataFrame, lag: DataFrame, ends_now: DataFrame, allowed_lag: int = 0) -> DataFrame:
@@ -28,16 +37,41 @@ def verdicts(commits: DataFrame, lag: DataFrame, ends_now: DataFrame, allowed_la
     allowed_lag
         Messages that count as none.
     """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     judged = lag.where("committed is not null and sampled_at is not null").select(
         *KEY, "lag", millis("sampled_at").alias("now_ms"), "seconds"
     )
     samples = ends_now.select("topic", "partition", "samples")
     whole = judged.join(windows(commits), list(KEY), "inner").join(samples, ["topic", "partition"], "left")
-    judged = whole.withColumn("lags", _lags_then()).withColumn("verdict", verdict(allowed_lag))
     first, last = (F.timestamp_millis(F.element_at("window", position)["at_ms"]) for position in (1, -1))
-    return judged.select(
-        *KEY, "verdict", "lag", F.size("window").alias("window"), first.alias("first_commit"), last.alias("last_commit")
-    )
+    rows = whole.select(
+        *KEY, "lag", "now_ms", "seconds",
+        F.col("window.at_ms").alias("commit_at"), F.col("window.committed").alias("commit_offset"),
+        F.col("samples.at_ms").alias("at_ms"), F.col("samples.end").alias("ends"),
+        F.size("window").alias("window"), first.alias("first_commit"), last.alias("last_commit"),
+    )  # fmt: skip
+    arrow = to_arrow_schema(schemas.VERDICTS.schema, timezone="UTC")
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for begin in range(0, batch.num_rows, AT_ONCE):
+                yield _judged(batch.slice(begin, AT_ONCE), arrow, allowed_lag)
+
+    return rows.mapInArrow(run, schemas.VERDICTS.schema)
+
+
+def _judged(batch: pa.RecordBatch, schema: pa.Schema, allowed_lag: int) -> pa.RecordBatch:
+    """Some partitions with their verdicts."""
+    window, ends = lists(batch, "commit_at", "commit_offset"), lists(batch, "at_ms", "ends")
+    now, seconds = (np.asarray(batch.column(name), dtype=np.float64) for name in ("now_ms", "seconds"))
+    since = now - np.floor(seconds * 1000)
+    words = rule.verdicts(window, rule.lags_left(window, ends), known(batch, "lag"), now, since, allowed_lag)
+    answers = {"verdict": pa.array(np.array(WORST)[words])}
+    columns = [
+        answers[field.name] if field.name in answers else batch.column(field.name).cast(field.type) for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def windows(commits: DataFrame) -> DataFrame:
@@ -51,35 +85,4 @@ def windows(commits: DataFrame) -> DataFrame:
         .where(f"deleted = 0 and n <= {WINDOW}")
         .groupBy(*KEY)
         .agg(F.sort_array(F.collect_list(row)).alias("window"))
-    )
-
-
-def _lags_then() -> Column:
-    """The lag that each commit left, by the last log end sampled before it; null where there is none."""
-
-    def then(commit: Column) -> Column:
-        before = F.filter("samples", lambda sample: sample["at_ms"] <= commit["at_ms"])
-        end = F.when(F.size(before) > 0, F.element_at(before, -1)["end"])
-        behind = F.try_subtract(end, commit["committed"])
-        return F.when(behind.isNotNull(), F.greatest(behind, F.lit(0).cast("bigint")))
-
-    return F.transform("window", then)
-
-
-def verdict(allowed_lag: int) -> Column:
-    """``history.verdicts.verdict`` of the columns window, lags, lag, now_ms and seconds."""
-    first, last = F.element_at("window", 1), F.element_at("window", -1)
-    committed = F.transform("window", lambda commit: commit["committed"])
-    known = F.filter("lags", lambda lag: lag.isNotNull())
-    since = F.col("now_ms") - F.floor(F.coalesce("seconds", F.lit(0.0)) * 1000).cast("bigint")
-    woke = F.greatest(last["at_ms"], F.when(F.col("seconds").isNotNull(), since))
-    one, silent = F.size("window") < 2, F.col("now_ms") - woke > last["at_ms"] - first["at_ms"]
-    return (
-        F.when(F.col("lag").isNull() | (F.col("lag") <= allowed_lag), OK)
-        .when(~one & silent, STOP)
-        .when(F.array_max(committed) > last["committed"], REWIND)
-        .when(one | F.exists(known, lambda lag: lag <= allowed_lag), OK)
-        .when(F.array_min(committed) == F.array_max(committed), STALL)
-        .when((F.size(known) > 1) & (known == F.array_sort(known)), WARN)
-        .otherwise(OK)
     )
