@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from tests.history.made import classic, member
+from tests.history.test_lags_and_verdicts import verdict
+from tests.history.verdict_of_one import CommitSample
 
 from apportion.assignors import Assignor
 from apportion.history import rebalances as module
@@ -16,7 +18,7 @@ from apportion.history.fold import fold
 from apportion.history.rebalances import Rebalance, rebalances
 from apportion.history.records import Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
-from apportion.history.verdicts import STOP, CommitSample, verdict
+from apportion.history.verdicts import STOP
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 

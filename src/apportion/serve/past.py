@@ -11,7 +11,7 @@ from apportion.assignors import Assignor
 from apportion.errors import BadInput
 from apportion.history import task_replay
 from apportion.history.broker_tasks import BrokerSticky
-from apportion.history.cause import CommitCadence
+from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.commits import CommitTimes
 from apportion.history.fold import Folded, Folding
 from apportion.history.rebalances import Rebalance, rebalances
