@@ -6,7 +6,8 @@
     --restarts N     how often within it (3)
 
 The server is a process of its own, as a user starts it. A round's time and the scrape's are wall clock and depend on
-what else the machine does; the CPU time is the server's own.
+what else the machine does; the CPU time is the server's own: of rounds in which nothing changes, and of rounds in which
+every log has grown, so that every group's lag is another.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
+from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from tests.serve.running import Serving, serving, until
 
@@ -26,8 +30,8 @@ from apportion.testing.broker import Broker
 from bench import many_groups
 
 HEAD = (
-    "| groups | committed | round, s | asked, s | CPU a round, s | scrape gzip / plain, ms | page, ms | series "
-    "| memory, MB |"
+    "| groups | committed | round, s | asked, s | CPU a round, s | growing, s | scrape gzip / plain, ms | page, ms "
+    "| series | memory, MB |"
 )
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -46,17 +50,17 @@ def main() -> None:
         many_groups.make_topics(broker, topics)
         made = 0
         print(HEAD)
-        print("|---|---|---|---|---|---|---|---|---|", flush=True)
+        print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
         for size in sizes:
             many_groups.make_groups(broker, range(made, size), topics)
             made = size
             with serving("--interval", "1", bootstrap=broker.bootstrap) as server:
-                print(row(server, size, args.rounds), flush=True)
+                print(row(server, broker, topics, size, args.rounds), flush=True)
         if args.long_s:
             long_run(broker, topics, made, args.long_s, args.restarts)
 
 
-def row(server: Serving, groups: int, rounds: int) -> str:
+def row(server: Serving, broker: Broker, topics: int, groups: int, rounds: int) -> str:
     """One size as a line of the table."""
     until(lambda: server.ask("/readyz")[0] == 200, 120)
     seen, asked, scrapes, plain, pages = [], [], [], [], []
@@ -66,10 +70,10 @@ def row(server: Serving, groups: int, rounds: int) -> str:
     next_round(rounds_come)
     next_round(rounds_come)
     # Nobody else asks meanwhile: the CPU time is that of asking, remembering and writing the metrics.
-    before = cpu_s(server)
-    for _ in range(rounds):
+    cpu = cpu_a_round(server, rounds_come, rounds)
+    with logs_that_grow(broker, topics):
         next_round(rounds_come)
-    cpu = (cpu_s(server) - before) / rounds
+        growing = cpu_a_round(server, rounds_come, rounds)
     stream.close()
     for _ in range(rounds):
         values = about_itself(server)
@@ -81,10 +85,43 @@ def row(server: Serving, groups: int, rounds: int) -> str:
         series = int(values["apportion_scrape_series"])
         time.sleep(2)
     mid = statistics.median
-    return (
-        f"| {groups:,} | {groups * many_groups.PARTITIONS:,} | {mid(seen):.2f} | {mid(asked):.2f} | {cpu:.2f} "
-        f"| {mid(scrapes):.0f} / {mid(plain):.0f} | {mid(pages):.0f} | {series:,} | {server.memory_mb():.0f} |"
-    )
+    cells = (
+        f"{groups:,}", f"{groups * many_groups.PARTITIONS:,}", f"{mid(seen):.2f}", f"{mid(asked):.2f}", f"{cpu:.2f}",
+        f"{growing:.2f}", f"{mid(scrapes):.0f} / {mid(plain):.0f}", f"{mid(pages):.0f}", f"{series:,}",
+        f"{server.memory_mb():.0f}",
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def cpu_a_round(server: Serving, rounds_come: HTTPResponse, rounds: int) -> float:
+    """CPU seconds of the server for each of so many rounds."""
+    before = cpu_s(server)
+    for _ in range(rounds):
+        next_round(rounds_come)
+    return (cpu_s(server) - before) / rounds
+
+
+@contextmanager
+def logs_that_grow(broker: Broker, topics: int) -> Iterator[None]:
+    """For the block, a record to every partition again and again, with a second between."""
+    over = threading.Event()
+
+    def write() -> None:
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap.split(","), linger_ms=50)
+        while not over.wait(1):
+            for topic in range(topics):
+                for partition in range(many_groups.PARTITIONS):
+                    producer.send(many_groups.topic_of(topic, topics), b"x", partition=partition)
+            producer.flush()
+        producer.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join()
 
 
 def timed(server: Serving, path: str, headers: dict[str, str]) -> float:
