@@ -20,7 +20,7 @@ from apportion.inputs.properties import Properties
 from apportion.serve.answers import Answers, summary
 from apportion.serve.collector import Collector
 from apportion.serve.end_times import AllEnds, Commits
-from apportion.serve.exposition import EMPTY, Block, Rendered, block, joined_crc
+from apportion.serve.exposition import EMPTY, PIECE, Block, Rendered, block, joined_crc
 from apportion.serve.metrics import Renderer
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import Settings
@@ -35,9 +35,11 @@ NAMES = [f"g-{n:03}" for n in range(16)] + ["100 % s %s", 'q"\\', "é\r\u2028x",
 def test_blocks_are_one_member_of_gzip_that_gzip_and_curl_unpack(tmp_path: Path) -> None:
     rng = random.Random(5)
     texts = [rng.randbytes(rng.randrange(3000)).hex().encode() for _ in range(40)]
+    texts[7], texts[-1] = b"0" * 3_000_001, b"1" * (1 << 19)  # of which little input makes several pieces
     rendered = Rendered.of([block(text, 1) for text in texts], 0)
     whole, packed = b"".join(texts), rendered.gzipped(b"and more")
     assert b"".join(rendered.pieces()) == whole
+    assert max(map(len, rendered.pieces())) <= PIECE
     assert (rendered.series, rendered.size) == (40, len(whole))
     assert subprocess.run(["gzip", "-dc"], input=packed, capture_output=True, check=True).stdout == whole + b"and more"
     unpacker = zlib.decompressobj(31)

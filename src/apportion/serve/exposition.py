@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-PIECE: Final = 1 << 20
+PIECE: Final = 1 << 18
 """Bytes of plain text at one time, for those who ask for it."""
+FED: Final = 1 << 14
+"""Bytes that are unpacked at one time."""
 _HEAD: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 _END: Final = b"\x03\x00"
 """An empty last block of deflate."""
@@ -86,11 +88,14 @@ class Rendered:
     def pieces(self) -> Iterator[bytes]:
         """The text unpacked, piece by piece: nobody who asks for plain text makes a second copy of all of it."""
         unpacker = zlib.decompressobj(-15)
-        rest = self.deflated + _END
-        while rest:
-            yield unpacker.decompress(rest, PIECE)
-            rest = unpacker.unconsumed_tail
-        yield unpacker.flush()
+        for start in range(0, len(self.deflated), FED):
+            rest: bytes | memoryview = memoryview(self.deflated)[start : start + FED]
+            while rest:
+                yield unpacker.decompress(rest, PIECE)
+                rest = unpacker.unconsumed_tail
+        # Where a piece was full, what belongs behind it may wait inside though all has been fed.
+        while last := unpacker.decompress(b"", PIECE):
+            yield last
 
 
 EMPTY: Final = Rendered(b"", 0, 0, 0, 0)
