@@ -280,3 +280,12 @@ def test_speeds_need_a_history(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "group.json").write_text('{"topics": {"t": 1}, "members": {"a": {"topics": ["t"]}}}')
     assert main(["compare", str(tmp_path / "group.json"), "--speeds"]) == 2
     assert "--speeds needs a history" in capsys.readouterr().err
+
+
+def test_a_live_group_has_the_offsets_of_the_last_look_where_there_was_one() -> None:
+    topic = [{"partition": p, "begin": 0, "end": 10, "committed": 4} for p in range(2)]
+    group = read_group({"topics": {"t": topic}, "members": {"a": {"topics": ["t"]}}})
+    newest = measured.as_of_last_look(group, {("t", 1): Series([(0, 10), (9, 30)], [(0, 4), (9, 25)])})
+    assert newest.offsets is not None
+    assert (newest.offsets.end.tolist(), newest.offsets.committed.tolist()) == ([10, 30], [4, 25])
+    assert newest.lag.tolist() == [6, 5]

@@ -146,6 +146,7 @@ def test_our_assignor_begins_no_task_cold_that_has_a_copy(recorded: GroupHistori
     walked = replay_tasks(recorded.groups["enrich"].folded.generations, TaskSettings(num_standby_replicas=standbys))
     document = replay_to_dict("enrich", "streams", walked)
     total = document["total"]
+    assert (document["version"], document["group"], document["assignor"]) == (1, "enrich", "streams")
     assert [row["tasks"] for row in document["generations"]] == [16, 16, 16, 16, 16, 18, 18, 18]
     assert total["cold_then"] == 10, "the broker moved ten tasks with state to where there was none"
     # Without standbys two processes took the state of three tasks each along when they went.

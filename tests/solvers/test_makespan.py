@@ -109,6 +109,18 @@ def test_skewed_counts_keep_what_fair_ones_would_have_to_move() -> None:
     assert (plan.measures["load_min"], plan.measures["load_max"]) == (2, 4)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 5, 6, 7])
+def test_two_members_trade_until_the_bound_is_reached(seed: int) -> None:
+    """Beyond the sizes that are searched through; dealt alone, the heaviest stays above."""
+    rng = random.Random(seed)
+    lags = [int(rng.paretovariate(1) * 100) for _ in range(rng.randint(14, 30))]
+    topic = [{"partition": p, "lag": lag} for p, lag in enumerate(lags)]
+    group = apportion.read_group({"topics": {"t": topic}, "members": {m: {"topics": ["t"]} for m in "ab"}})
+    plan = apportion.plan(group, LagAware("group"))
+    assert plan.proof["lag"] == "optimal"
+    assert plan.measures["lag_max"] == plan.measures["lag_bound"] >= -(-sum(lags) // 2)
+
+
 def test_leave_to_skew_counts_makes_no_plan_heavier() -> None:
     lags = [2, 354, 678479, 673812716, 594481, 1, 0]
     fields: dict[str, Any] = {"topics": ["t"], "owned": {"t": [1, 4, 5, 6]}, "generation": 4}

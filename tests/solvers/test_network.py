@@ -48,6 +48,14 @@ def test_a_table_ends_with_the_fewest_misses_and_prices_show_it(
     assert tried > 50
 
 
+def test_no_more_goes_round_a_cycle_than_its_arcs_have_room_for() -> None:
+    """Two arcs side by side: three units on the dear one, one on the cheap, which bears two."""
+    two = np.array([0, 0])
+    both = network.Network(2, two, two + 1, two, np.array([3, 2]), np.array([3, 1]))
+    both.minimize(network.Cost(np.array([5, 0]), two))
+    assert both.flow.tolist() == [2, 2]
+
+
 def _by_trying(supply: np.ndarray, miss: np.ndarray, eligible: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
     units = [i for i, count in enumerate(supply.tolist()) for _ in range(count)]
     best = 10**9

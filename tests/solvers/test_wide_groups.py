@@ -89,6 +89,9 @@ def test_the_bound_of_lag_counts_those_who_want_little() -> None:
     plan = apportion.plan({"topics": topics, "members": members}, "lag-aware")
     assert plan.measures["lag_max"] == 20
     assert plan.proof["lag"] == "optimal"
+    turned = {"t": topics["u"], "u": topics["t"]}
+    plan = apportion.plan({"topics": turned, "members": members | {"m0": {"topics": ["u"]}}}, "lag-aware")
+    assert plan.measures["lag_bound"] == 16, "80 messages that five members may read"
 
 
 @pytest.mark.parametrize("skew", [0, 1, 2])
