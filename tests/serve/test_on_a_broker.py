@@ -139,8 +139,10 @@ def page_events(server: Serving, group: str, rounds: int) -> bytes:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request("GET", f"/events?group={quote(group, safe='')}")
     answer, sent = connection.getresponse(), b""
-    while sent.count(b"event: group") < rounds + 1:
-        sent += answer.read1(65536)
+    while sent.rpartition(b"\n\n")[0].count(b"event: group") < rounds + 1:  # each as a whole, which takes many pieces
+        piece = answer.read1(65536)
+        assert piece, "the stream has ended"
+        sent += piece
     connection.close()
     return sent
 
