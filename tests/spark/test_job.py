@@ -282,7 +282,7 @@ def test_a_build_that_fails_ends_its_own_jobs_and_nobody_elses(spark: Any, tmp_p
         return done
 
     def fail(tables: object) -> Any:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         raise OSError("the disk is full")
