@@ -214,6 +214,14 @@ def test_many_partitions_at_once_are_judged_as_each_by_itself(allowed_lag: int) 
     assert set(words) == set(WORST)
 
 
+def test_a_lag_that_is_not_known_is_well_whatever_number_stands_in_its_place() -> None:
+    still = Samples.of([[(0, 5), (1, 5), (2, 5)]])
+    left, moment = Known.of([None, None, None]), np.array([3.0])
+    for there, word in ((True, "STALL"), (False, "OK")):
+        lag = Known(np.array([9]), np.array([there]))
+        assert verdicts(still, left, lag, moment, np.array([np.nan])).tolist() == [WORST.index(word)]
+
+
 def test_a_moment_that_no_timestamp_holds_is_no_silence_and_leaves_no_lag() -> None:
     at = Samples(np.array([np.nan, np.nan]), np.array([5, 6]), np.array([0, 2]))
     left = lags_left(at, Samples.of([[(1, 100)]]))
