@@ -127,7 +127,8 @@ Written by `make lowest` and `make newest` (`tools/ranges.py`) from `tests/versi
 every package: *lowest* is the lowest version of each package that `pyproject.toml` allows and this Python can install,
 *newest* the newest there was on that day. Tests are *all*, a *quick* choice of each package's, or *live*: the recorded
 cluster and a captured one built by a real Spark, and groups of kafka-python, aiokafka and confluent-kafka on a real
-broker, where nothing may be skipped.
+broker, where nothing may be skipped. *153 alone* were run before the other two were made: the cases of every strategy,
+the tables' types, notebooks and metrics, without Spark or a broker.
 
 *lowest with ...* puts a version outside the range over that end: a row with failures says why the range ends where it
 does.
