@@ -93,7 +93,7 @@ def run_apart(*args: str, stdin: bytes = b"", env: Mapping[str, str] | None = No
     """The command line in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "apportion", *args],
-        input=stdin, capture_output=True, timeout=120, env={**os.environ, **(env or {})}, check=False,
+        input=stdin, capture_output=True, timeout=400, env={**os.environ, **(env or {})}, check=False,
     )  # fmt: skip
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 

@@ -62,7 +62,7 @@ def test_a_demo_that_was_killed_half_way_and_runs_again_is_as_if_nothing_had_bee
             if "making gold/" in line:
                 process.send_signal(signal.SIGKILL)
                 break
-    again = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
+    again = subprocess.run(command, capture_output=True, text=True, env=env, timeout=800, check=False)
     assert again.returncode == 0, again.stderr[-2000:]
     straight = run("demo", "--no-spark", "--to", str(folder))
     assert again.stdout == straight.out, "from Spark's tables as from the records themselves"

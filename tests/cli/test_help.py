@@ -67,7 +67,7 @@ def in_shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
         env=env,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=800,
         check=False,
     )
 

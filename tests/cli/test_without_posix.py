@@ -18,7 +18,7 @@ WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({POSIX!r})); import app
 
 def without_posix(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", WITHOUT, *words], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", WITHOUT, *words], capture_output=True, text=True, timeout=400, check=False
     )
 
 
@@ -51,7 +51,7 @@ def test_a_dump_is_read_without_posix(folder: Path) -> None:
 @pytest.mark.parametrize("module", ["apportion.serve.server", "apportion.clients.kafka_python", "apportion.testing"])
 def test_a_room_can_be_imported_without_posix(module: str) -> None:
     program = f"import sys; sys.modules.update(dict.fromkeys({POSIX!r})); import {module}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=400, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -63,6 +63,6 @@ def test_what_writes_tables_in_a_folder_says_what_it_lacks(tmp_path: Path) -> No
         f"try:\n  with sinks._alone(Path({str(tmp_path)!r})): pass\n"
         "except Unavailable as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=400, check=True)
     assert done.stdout.startswith("this system has no POSIX file locks")
     assert "WSL" in done.stdout

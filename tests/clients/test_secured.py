@@ -191,5 +191,5 @@ def test_describe_and_watch_work_over_tls_and_scram(secured: tuple[Broker, Path]
 
 def command_line(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "apportion", *words], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "apportion", *words], capture_output=True, text=True, timeout=400, check=False
     )

@@ -14,7 +14,7 @@ from apportion.testing.plugin import needs_java
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def run_readme(example: str, patience_s: float = 400) -> str:

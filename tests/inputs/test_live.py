@@ -186,7 +186,7 @@ def serves(words: list[str]) -> int:
             assert listening, first
             until(lambda: is_ready(int(listening[1])))
             process.send_signal(signal.SIGINT)
-            return process.wait(timeout=60)
+            return process.wait(timeout=200)
         finally:
             process.kill()
 
@@ -235,7 +235,7 @@ def test_watching_leaves_the_terminal_as_it_was(cluster: Broker, number: int, co
             shown += os.read(here, 4096)
         process.send_signal(number)
         try:
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=200)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

@@ -79,7 +79,9 @@ def test_a_sum_of_lags_beyond_64_bits_is_exact() -> None:
     assert ShownGroup(huge, {}).total_lag == 3 * (2**63 - 1)
 
 
-@pytest.mark.timeout(5)
-def test_twenty_thousand_members_are_called_by_their_names_at_once() -> None:
-    members = {f"m{i}": {"topics": ["t"], "client_id": f"c{max(i, 1)}"} for i in range(20_000)}
-    assert sorted(member_labels(group({"t": 1}, members))) == sorted(["m0", "m1", *(f"c{i}" for i in range(2, 20_000))])
+@pytest.mark.timeout(90)  # two seconds; who compares each with each takes an hour
+def test_a_hundred_thousand_members_are_called_by_their_names_at_once() -> None:
+    members = {f"m{i}": {"topics": ["t"], "client_id": f"c{max(i, 1)}"} for i in range(100_000)}
+    assert sorted(member_labels(group({"t": 1}, members))) == sorted(
+        ["m0", "m1", *(f"c{i}" for i in range(2, 100_000))]
+    )

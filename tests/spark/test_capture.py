@@ -215,7 +215,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("source", ["python", "connector"])
 def test_no_password_is_printed_though_everything_is(
     kafka: Broker, certificates: Path, tmp_path: Path, source: str
@@ -439,7 +439,7 @@ def test_a_capture_into_an_object_store_that_is_killed_goes_on_where_it_was(
             job.capture(kafka.bootstrap, place, source="python", spark=spark)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_ctrl_c_ends_a_service_quietly_and_the_next_run_goes_on(kafka: Broker, spark: Any, tmp_path: Path) -> None:
     """As a terminal does it: the signal goes to Spark's processes too."""
     commit(kafka, "interrupted", 20)

@@ -92,7 +92,7 @@ def on_a_small_disk(code: str, *args: str) -> tuple[list[str], list[str]]:
     return said, [line for line in done.stderr.splitlines() if line.startswith("apportion: ")]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_build_on_a_full_disk_leaves_the_tables_and_works_with_room() -> None:
     from apportion.demo import dump
 
@@ -103,7 +103,7 @@ def test_a_build_on_a_full_disk_leaves_the_tables_and_works_with_room() -> None:
 
 
 @pytest.mark.broker
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("room_kb", [8, 30] if THOROUGH else [8])
 def test_a_capture_on_a_full_disk_loses_nothing_and_goes_on_with_room(room_kb: int) -> None:
     """With 8 kB the first batch finds no room, with 30 kB what comes after it."""

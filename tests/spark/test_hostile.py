@@ -31,7 +31,7 @@ PLAIN_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--i
 
 def pipeline(*words: str | Path, before: list[str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [*(before or []), sys.executable, "-m", "apportion", "pipeline", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=800)
 
 
 def sentence(done: subprocess.CompletedProcess[str]) -> str:
@@ -43,7 +43,7 @@ def sentence(done: subprocess.CompletedProcess[str]) -> str:
     return said
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("moment", ["silver/generations", "gold/groups"])
 def test_ctrl_c_ends_a_build_and_leaves_the_earlier_tables(tmp_path: Path, moment: str) -> None:
     """As a terminal does it: the signal goes to Spark's processes too."""

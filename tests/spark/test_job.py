@@ -131,7 +131,7 @@ def test_every_table_has_its_columns_and_no_null_that_is_not_told(out: Path) -> 
                 assert found[field.name].null_count == 0, (name, field.name)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_building_again_gives_the_same_bytes(spark: Any, out: Path, tmp_path: Path) -> None:
     """With the dump's rows in another order, and by ``rebuild``, which knows the dump and the settings."""
     before = bytes_of(out)
