@@ -144,8 +144,7 @@ class Longest:
 @pytest.fixture
 def longest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """``longest`` is known beside our own strategies."""
-    for module in (scenarios, shared_plans):
-        monkeypatch.setattr(module, "find", lambda name, *rest: Longest() if name == "longest" else own(name, *rest))
+    monkeypatch.setattr(scenarios, "find", lambda name, *rest: Longest() if name == "longest" else own(name, *rest))
     scenarios._strategy.cache_clear()
     yield
     scenarios._strategy.cache_clear()

@@ -51,9 +51,8 @@ class AnswerBlock:
         twin = object.__new__(AnswerBlock)
         twin.groups, twin.rows = groups, self.rows
         twin.words, twin._place = list(self.words), dict(self._place)
-        shape = (groups, self.rows)
-        twin.numbers = {name: np.broadcast_to(values[0], shape) for name, values in self.numbers.items()}
-        twin.texts = {name: np.broadcast_to(values[0], shape) for name, values in self.texts.items()}
+        twin.numbers = {name: values[:1].repeat(groups, axis=0) for name, values in self.numbers.items()}
+        twin.texts = {name: values[:1].repeat(groups, axis=0) for name, values in self.texts.items()}
         return twin
 
     def word(self, text: str | None) -> int:

@@ -9,12 +9,13 @@ Without topic ids the topics' own hash codes are the same for all; their names c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.arrays import Ints
+from apportion.history.heaviest import Heaviest
 from apportion.history.scenarios import Outcome
 from apportion.model.group import Group
 from apportion.server_side.java_hash import small_bins, string_hashes, timeline_ranks
@@ -31,6 +32,8 @@ class ManyHashes:
         Its plan under some names.
     members, topics
         Those names, each with its place among the names that ``orders`` is given hash codes of.
+    planned
+        Order to what its row has that this one has not, and how the lag of its heaviest member is summed.
     """
 
     def __init__(self, row: Outcome, members: Mapping[str, int], topics: Mapping[str, int]) -> None:
@@ -39,7 +42,7 @@ class ManyHashes:
         self.row = row
         groups = [step.group for step in row.walk] if row.walk else [row.group]
         self._steps = [_Step(group, members, topics) for group in groups]
-        self.planned: dict[bytes, Outcome] = {}
+        self.planned: dict[bytes, tuple[dict[str, Any], Heaviest | None]] = {}
 
     @staticmethod
     def fits(row: Outcome) -> bool:

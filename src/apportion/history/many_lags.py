@@ -24,18 +24,19 @@ class ManyLags:
 
     row
         Its plan under some lags.
-    places
-        (P,) where the group's lags stand among those that ``lags`` is given.
+    topics
+        How many topics are dealt.
     """
 
-    def __init__(self, row: Outcome, places: Ints) -> None:
-        """Take the row's plan and the places."""
+    def __init__(self, row: Outcome) -> None:
+        """Take the row's plan."""
         assert row.group is not None  # noqa: S101 - rows without one have no lags
-        self.row, self.group, self._places = row, row.group, places
+        self.row, self.group = row, row.group
         self._topics = [
             (self.group.partitions(t), self.group.subscribers(t))
             for t in np.flatnonzero(self.group.wanted_topic & (np.diff(self.group.start) > 0)).tolist()
         ]
+        self.topics = len(self._topics)
 
     @staticmethod
     def fits(group: Group) -> bool:
@@ -44,14 +45,13 @@ class ManyLags:
         wanted_by = {group.subscribers(t).tobytes() for t in topics}
         return len(wanted_by) == 1 and bool((group.capacity == group.capacity[0]).all())
 
-    def lags(self, extended: Longs) -> list[tuple[Longs, int]]:
-        """What is to be dealt: (G, partitions) lags of each wanted topic, and to how many."""
-        lag = extended[:, self._places]
+    def lags(self, lag: Longs) -> list[tuple[Longs, int]]:
+        """What is to be dealt of (G, P) lags: (G, partitions) of each wanted topic, and to how many."""
         return [(lag[:, span], len(subscribers)) for span, subscribers in self._topics]
 
-    def values(self, extended: Longs, dealt: list[Ints]) -> tuple[dict[str, Any], Bools]:
-        """Columns of the row for each of G lags, and whether the heaviest member is shown to be as light as can be."""
-        group, lag = self.group, extended[:, self._places]
+    def values(self, lag: Longs, dealt: list[Ints]) -> tuple[dict[str, Any], Bools]:
+        """Columns of the row for each of (G, P) lags; whether the heaviest member is shown to be as light as can be."""
+        group = self.group
         owner = np.full(lag.shape, NOBODY, dtype=np.int64)
         for (span, subscribers), turns in zip(self._topics, dealt, strict=True):
             owner[:, span] = subscribers[turns]

@@ -17,10 +17,10 @@ from typing import Any, Final
 import numpy as np
 
 from apportion.arrays import UNKNOWN, Bools, Ints, Longs
-from apportion.assignors import find
+from apportion.assignors import known
 from apportion.history.answer_block import COLUMNS, AnswerBlock, Columns
 from apportion.history.heaviest import Heaviest
-from apportion.history.many_hashes import ManyHashes
+from apportion.history.many_hashes import Hashes, ManyHashes
 from apportion.history.many_lags import BOTH, TOPIC_BALANCE, ManyLags
 from apportion.history.records import Generation
 from apportion.history.scenarios import (
@@ -143,9 +143,20 @@ def lay_on(questions: Sequence[tuple[Template, GroupsAlike]]) -> list[tuple[Answ
         64 bits, or their strategies answered something else.
     """
     laying = [_Laying(template, groups) for template, groups in questions]
+    _hash_names([one for one in laying if one.template.by_name])
     tables = [table for one in laying for table in one.tables()]
     dealt = iter(deal_rounds_many([lag for lag, _ in tables], [members for _, members in tables]))
     return [one.rows(dealt) for one in laying]
+
+
+def _hash_names(laying: Sequence[_Laying]) -> None:
+    """The hash codes of all names in one call."""
+    tables = [names for one in laying for names in (one.groups.members, one.groups.topics)]
+    hashes = string_hashes([name for table in tables for names in table for name in names])
+    parts = np.split(hashes, np.cumsum([sum(map(len, table)) for table in tables])[:-1]) if tables else []
+    shaped = iter([part.reshape(len(table), -1) for part, table in zip(parts, tables, strict=True)])
+    for one in laying:
+        one.hashes = next(shaped), next(shaped)
 
 
 class Template:
@@ -191,7 +202,7 @@ class Template:
             elif name in BY_NAME:
                 self.by_name.append((at, self._by_hashes(row, member_at, topic_at), row, order))
             elif name in BY_LAG:
-                self.by_lag.append((at, ManyLags(row, order) if ManyLags.fits(group) else None, row, order))
+                self.by_lag.append((at, ManyLags(row) if ManyLags.fits(group) else None, row, order))
             else:
                 sums.append((at, order, row.owner))
         self.alone = [name for name in dict.fromkeys(answer.assignor for answer in self.rows) if name in alone]
@@ -222,11 +233,19 @@ class _Laying:
             len(template.members), len(template.topics),
         ):  # fmt: skip
             self.left = list(range(len(lag)))
-        self._deals: dict[int, int] = {}
+        self.hashes: tuple[Hashes, Hashes] | None = None
+        self._lags: dict[int, Longs] = {}
 
     def tables(self) -> list[tuple[Longs, int]]:
         """What is to be dealt for the strategy that reads lags."""
-        return [table for _, many, _, _ in self.template.by_lag if many for table in many.lags(self.extended)]
+        rows = [(many, places) for _, many, _, places in self.template.by_lag if many]
+        return [table for many, places in rows for table in many.lags(self._lag(places))]
+
+    def _lag(self, places: Ints) -> Longs:
+        """(G, P) lags; of places that several rows share once."""
+        if id(places) not in self._lags:
+            self._lags[id(places)] = self.extended[:, places]
+        return self._lags[id(places)]
 
     def rows(self, dealt: Iterable[Ints]) -> tuple[AnswerBlock, list[int]]:
         """The rows, and which groups' are not to be used; ``dealt`` has what ``tables`` asked for, and goes on."""
@@ -240,7 +259,7 @@ class _Laying:
                 for g in range(block.groups):
                     block.put_row(g, at, _planned(row, self.extended[g, places]))
                 continue
-            values, best = many.values(self.extended, [next(turns) for _ in many.lags(self.extended)])
+            values, best = many.values(self._lag(places), [next(turns) for _ in range(many.topics)])
             everyone = np.arange(block.groups)
             block.put(everyone, at, values)
             if row.answer.scenario != REPLAY:
@@ -252,9 +271,9 @@ class _Laying:
         return block, sorted({*self.left, *self._alone(block)})
 
     def _by_name(self, block: AnswerBlock) -> None:
-        if not self.template.by_name:
+        if self.hashes is None:
             return
-        members, topics = (self._hashes(names) for names in (self.groups.members, self.groups.topics))
+        members, topics = self.hashes
         for at, many, row, places in self.template.by_name:
             if many is None:
                 self._rename_each(block, at, row, places, range(block.groups))
@@ -267,11 +286,6 @@ class _Laying:
                 self._same_order(block, at, many, places, order, [g for g in some if not shared[g]])
             self._rename_each(block, at, row, places, np.flatnonzero(shared).tolist())
 
-    @staticmethod
-    def _hashes(names: Sequence[Sequence[str]]) -> Any:
-        """(G, names) hash codes."""
-        return string_hashes([name for one in names for name in one]).reshape(len(names), -1)
-
     def _same_order(
         self, block: AnswerBlock, at: int, many: ManyHashes, places: Ints | None, order: bytes, some: list[int]
     ) -> None:  # fmt: skip
@@ -280,15 +294,24 @@ class _Laying:
             return
         if order not in many.planned:
             try:
-                many.planned[order] = self._renamed(many.row, places, some[0])
+                outcome = self._renamed(many.row, places, some[0])
             except Exception:  # its sentence may have names in it
                 self._rename_each(block, at, many.row, places, some)
                 return
-        outcome, groups = many.planned[order], np.array(some)
-        block.put(groups, at, {name: getattr(outcome.answer, name) for name in COLUMNS if name != "lag_max"})
-        if places is not None and outcome.owner is not None:
-            heaviest = Heaviest([(at, places, outcome.owner)]).of(self.extended[groups])
-            block.put(groups, at, {"lag_max": heaviest[:, 0]})
+            many.planned[order] = self._by_order(at, outcome, places)
+        changes, heaviest = many.planned[order]
+        groups = np.array(some)
+        block.put(groups, at, changes)
+        if heaviest is not None:
+            block.put(groups, at, {"lag_max": heaviest.of(self.extended[groups])[:, 0]})
+
+    def _by_order(self, at: int, outcome: Outcome, places: Ints | None) -> tuple[dict[str, Any], Heaviest | None]:
+        """What the row of an order has that the template's has not, and the sums of its heaviest member."""
+        values = {name: getattr(outcome.answer, name) for name in COLUMNS if name != "lag_max"}
+        changes = {name: value for name, value in values.items() if value != getattr(self.template.rows[at], name)}
+        if places is None or outcome.owner is None:
+            return changes, None
+        return changes, Heaviest([(at, places, outcome.owner)])
 
     def _renamed(self, row: Outcome, places: Ints | None, g: int) -> Outcome:
         members = dict(zip(self.template.members, self.groups.members[g], strict=True))
@@ -318,9 +341,7 @@ class _Laying:
 
 
 def _ours(assignor: str) -> bool:
-    return assignor in BY_ARRAYS | BY_LAG | BY_NAME and type(find(assignor)).__module__.startswith(
-        "apportion.assignors."
-    )
+    return assignor in BY_ARRAYS | BY_LAG | BY_NAME and known()[assignor].__module__.startswith("apportion.assignors.")
 
 
 def _base(group: Group, alike: Structure) -> Ints:

@@ -17,6 +17,10 @@ TopicEntries = Mapping[str, Sequence[Mapping[str, Any]]]
 """Topic to its partitions as entries of group.json: partition, and racks, begin, end, committed where known."""
 
 
+Described = dict[tuple[str, int, bool], int | list[Mapping[str, Any]]]
+"""(topic, partitions, whether offsets count) to the topic as ``build`` takes it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """One generation as a group.
@@ -50,6 +54,7 @@ def steps(
         Topic to its id, which counts for what the broker gives.
     """
     ordered = list(generations)
+    described: Described = {}
     counts = counts_after(ordered, {topic: len(entries) for topic, entries in (topics or {}).items()})
     walk = []
     follows = False
@@ -58,7 +63,7 @@ def steps(
             follows = False
         repeats = i > 0 and not generation.fresh and generation.number == ordered[i - 1].number
         if generation.members and generation.readable and not repeats:
-            one = step(name, generation, counts[i], topics, offsets=i == len(ordered) - 1, ids=ids)
+            one = step(name, generation, counts[i], topics, i == len(ordered) - 1, ids, described)
             walk.append(replace(one, follows=follows))
             follows = True
     return walk
@@ -71,8 +76,14 @@ def step(
     topics: TopicEntries | None = None,
     offsets: bool = False,
     ids: Mapping[str, str] | None = None,
+    described: Described | None = None,
 ) -> Step:
-    """One generation as a group of so many partitions a topic."""
+    """One generation as a group of so many partitions a topic.
+
+    described
+        Keeps what is known of topics for other generations of the same ``topics``.
+    """
+    known = {} if described is None else described
     members = {
         seat.member_id: {
             "instance_id": seat.instance_id,
@@ -85,9 +96,12 @@ def step(
         }
         for seat in generation.members
     }
-    described = {topic: _entries((topics or {}).get(topic, ()), n, offsets) for topic, n in counts.items()}
-    named = {topic: ids[topic] for topic in described if topic in ids} if ids else {}
-    group = build({"group": name, "topics": described, "topic_ids": named, "members": members})
+    for topic, n in counts.items():
+        if (topic, n, offsets) not in known:
+            known[topic, n, offsets] = _entries((topics or {}).get(topic, ()), n, offsets)
+    entries = {topic: known[topic, n, offsets] for topic, n in counts.items()}
+    named = {topic: ids[topic] for topic in entries if topic in ids} if ids else {}
+    group = build({"group": name, "topics": entries, "topic_ids": named, "members": members})
     who = {seat.member_id: seat.identity for seat in generation.members}
     return Step(generation, group, tuple(who[member] for member in group.members))
 
@@ -96,9 +110,13 @@ def _entries(known: Sequence[Mapping[str, Any]], n: int, offsets: bool) -> int |
     """A topic of n partitions, with what is known of them."""
     by_id = {entry["partition"]: entry for entry in known}
     fields = ("partition", "racks", "begin", "end", "committed") if offsets else ("partition", "racks")
-    if not any(by_id[p].get(field) for p in by_id for field in fields[1:]):
+    if not any(entry.get(field) for entry in by_id.values() for field in fields[1:]):
         return n
-    return [{name: by_id.get(p, {"partition": p}).get(name) for name in fields} for p in range(n)]
+    nothing: Mapping[str, Any] = {}
+    return [
+        {"partition": p, **{name: entry.get(name) for name in fields[1:]}}
+        for p, entry in ((p, by_id.get(p, nothing)) for p in range(n))
+    ]
 
 
 def follow(earlier: Step, owner: Ints, later: Step) -> Group:

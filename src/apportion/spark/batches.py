@@ -11,6 +11,7 @@ import pyarrow as pa
 from apportion.arrays import Longs
 from apportion.history.lag_time import Samples
 from apportion.history.lags import Known
+from apportion.spark.python_rows import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +37,7 @@ def map_groups(table: DataFrame, make: Callable[[Mapping[str, Any]], Rows], sche
         rows_out: list[Mapping[str, Any]] = []
         for batch in batches:
             for few in pieces(batch):
-                for row in few.to_pylist(maps_as_pydicts="strict"):
+                for row in rows_of(few):
                     rows_out.extend(make(row))
                 if len(rows_out) >= OUT or few.nbytes > BYTES_AT_ONCE // 4:
                     yield packed(rows_out)
