@@ -114,23 +114,23 @@ def write_dump(folder: Path, size: Size) -> None:
 
 
 LATER: Final = 1_000_000_000
-"""Offset of the first record of ``write_more``, and its milliseconds after the start."""
+"""Between the first offsets of two turns of ``write_more``, and milliseconds between them."""
 
 
-def write_more(folder: Path, size: Size, every: int = 100) -> int:
+def write_more(folder: Path, size: Size, turn: int = 1, every: int = 100) -> int:
     """A file more in a dump: of one group in so many another generation and a commit on each partition; how many."""
     held = size.held()
     some = [number for number in range(size.groups) if number % every == every // 2]
     pairs: list[tuple[int, Pair]] = []
     for number in some:
-        pairs.append((number, generation(number, held[number], 4, 3)))
+        pairs.append((number, generation(number, held[number], 3 + turn, 2 + turn)))
         for p in range(held[number]):
             key = write.commit_key(group(number), f"topic-{number}", p)
             value = write.commit_value(
-                size.commits + p % 50, leader_epoch=5, commit_time=START_MS + LATER, topic_id=topic_id(number)
+                size.commits + p % 50, leader_epoch=5, commit_time=START_MS + turn * LATER, topic_id=topic_id(number)
             )
             pairs.append((number, (key, value)))
-    pq.write_table(_records(pairs, LATER), folder / "records" / "part-more.parquet")
+    pq.write_table(_records(pairs, turn * LATER), folder / "records" / f"part-more-{turn}.parquet")
     return len(some)
 
 
@@ -150,7 +150,7 @@ def _records(chunk: list[tuple[int, Pair]], at: int) -> pa.Table:
 
 
 def write_ends(folder: Path, size: Size, later: int = 0) -> None:
-    """``ends.parquet`` and ``topics.parquet`` of the made-up topics, so many messages later."""
+    """``ends.parquet``, a sample and ``topics.parquet`` of the made-up topics, so many turns and messages later."""
     places = [(number, p) for number, count in enumerate(size.held()) for p in range(count)]
     n = len(places)
     topics = pa.array([f"topic-{number}" for number, _ in places])
@@ -158,7 +158,9 @@ def write_ends(folder: Path, size: Size, later: int = 0) -> None:
     whole = pa.array([size.commits + 100 + later] * n, pa.int64())
     at = pa.array([(START_MS + size.commits + later * LATER) * 1000] * n, pa.timestamp("us", tz="UTC"))
     ends = [topics, parts, pa.array([0] * n, pa.int64()), whole, whole, at]
-    pq.write_table(pa.Table.from_arrays(ends, schema=schemas.arrow_schema(schemas.ENDS)), folder / "ends.parquet")
+    (folder / "samples").mkdir(exist_ok=True)
+    for file in (folder / "ends.parquet", folder / "samples" / f"ends-{later:05d}.parquet"):
+        pq.write_table(pa.Table.from_arrays(ends, schema=schemas.arrow_schema(schemas.ENDS)), file)
     ids = pa.array([uuid_text(topic_id(number)) for number, _ in places])
     racks = pa.array([["a", "b"][p % 2 :] for _, p in places], pa.list_(pa.string()))
     known = [topics, ids, parts, racks]

@@ -11,6 +11,7 @@ Python workers and this process together, since a busy machine makes the wall sa
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from bench.made_log import OFFSETS_PARTITIONS, Size, load, write_dump, write_end
 from bench.meter import Cost, Meter, cpu_seconds
 
 STAGES = ("capture", "decode alone", "silver", "gold", "what-if")
-AGAIN = ("1 % of the groups", "log ends moved", "nothing new")
+AGAIN = ("1 % of the groups", "1 % of the groups, all log ends", "all log ends", "nothing new")
 GOLD = ("commits", "groups", "rebalances", "lag", "group_state", "verdicts")
 QUIET_TURNS = 3
 
@@ -44,7 +45,7 @@ def measured(size: Size, spark: object, turns: int) -> dict[str, Cost]:
             if table != line:
                 stage = "what-if" if table == "whatif" else table
                 meter.begin(stage)
-            print(f"    {time.strftime('%X')} {line}", file=sys.stderr, flush=True)
+            _progress(line)
 
         meter.begin("silver")
         made = job.build(dump, Path(name) / "out", spark=spark, progress=progress)  # type: ignore[arg-type]
@@ -59,19 +60,25 @@ def measured(size: Size, spark: object, turns: int) -> dict[str, Cost]:
 
 
 def _again(size: Size, dump: Path, out: Path, spark: object, meter: Meter) -> None:
-    """Incremental builds: new records of one group in a hundred, other log ends alone, nothing at all."""
-    for stage in AGAIN:
-        if stage == AGAIN[0]:
-            write_more(dump, size)
-        if stage == AGAIN[1]:
-            write_ends(dump, size, later=1)
+    """Incremental builds: one group in a hundred, without and with new log ends; these alone; nothing at all."""
+    for turn, stage in enumerate(AGAIN, start=1):
+        if stage in AGAIN[:2]:
+            write_more(dump, size, turn)
+        if stage in AGAIN[1:3]:
+            write_ends(dump, size, later=turn)
         meter.begin(stage)
-        built = job.build(dump, out, spark=spark)  # type: ignore[arg-type]
+        built = job.build(dump, out, spark=spark, progress=_progress)  # type: ignore[arg-type]
         meter.begin("")
         if built.whole:
             raise RuntimeError(f"an incremental build was whole: {built.whole}")
-        told = f"{built.new_records} records, {built.touched_groups} groups touched, {built.planned_groups} planned"
-        print(f"    {time.strftime('%X')} {stage}: {told}", file=sys.stderr, flush=True)
+        _progress(
+            f"{stage}: {built.new_records} records, {built.touched_groups} groups touched, "
+            f"{built.planned_groups} planned; {meter.costs[stage].cpu_s:.1f} CPU s"
+        )
+
+
+def _progress(line: str) -> None:
+    print(f"    {time.strftime('%X')} {cpu_seconds():6.1f} CPU s {line}", file=sys.stderr, flush=True)
 
 
 def _capture(size: Size, dump: Path, spark: object, meter: Meter) -> None:
@@ -86,6 +93,7 @@ def _capture(size: Size, dump: Path, spark: object, meter: Meter) -> None:
             meter.begin("capture")
             job.capture(broker.bootstrap, dump, source="connector", spark=spark)  # type: ignore[arg-type]
             meter.begin("")
+        shutil.rmtree(dump / "samples")  # of this minute, and of the broker's own topics: the log's time is another
         write_ends(dump, size)
     except Unavailable as error:
         print(f"No capture: {error}", file=sys.stderr)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark import traps
 
-from apportion.spark import job
+from apportion.spark import incremental, job
 from apportion.spark.schemas import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
@@ -90,7 +90,9 @@ def sources(tmp: Path) -> list[Path]:
 
 @pytest.mark.parametrize("which", [pytest.param(0, marks=pytest.mark.thorough), 1])
 @pytest.mark.parametrize("seed", range(4 if THOROUGH else 1))
-def test_random_cuts_give_the_rows_of_a_full_build(which: int, seed: int, tmp_path: Path, spark: Any) -> None:
+def test_random_cuts_give_the_rows_of_a_full_build(
+    which: int, seed: int, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     growing = Growing(sources(tmp_path)[which], tmp_path / "dump", seed)
     out = tmp_path / "out"
     topic = pq.read_table(growing.whole / "ends.parquet")["topic"][0].as_py()
@@ -101,12 +103,22 @@ def test_random_cuts_give_the_rows_of_a_full_build(which: int, seed: int, tmp_pa
             growing.describe(7, without=topic)
         built = job.build(growing.folder, out, spark=spark, **SETTINGS)
         assert (built.whole == "") == (step > 0)
+    monkeypatch.setattr(incremental, "NOT_COMPARED", 0)
     growing.describe(9)
-    if THOROUGH:
-        shutil.rmtree(growing.folder / "samples")
     assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""
+    lags_before = rows(out, "gold/lag")
+    growing.describe(1_000_000)
+    moved = job.build(growing.folder, out, spark=spark, **SETTINGS)
+    assert (moved.whole, moved.touched_groups) == ("", 0)
+    assert rows(out, "gold/lag") != lags_before
+    assert (moved.planned_groups, "gold/whatif" in moved.written) == (0, False), "who is silent is not planned anew"
     job.build(growing.folder, tmp_path / "fresh", spark=spark, **SETTINGS)
     same(out, tmp_path / "fresh")
+    if THOROUGH:
+        shutil.rmtree(growing.folder / "samples")
+        assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""
+        job.build(growing.folder, tmp_path / "newest", spark=spark, **SETTINGS)
+        same(out, tmp_path / "newest")
 
 
 class Enough(Exception):

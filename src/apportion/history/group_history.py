@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -15,6 +15,7 @@ from apportion.history import task_replay, task_what_if
 from apportion.history.broker_tasks import BrokerSticky, score_tasks, task_strategy
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.commits import CommittedOffset
+from apportion.history.ends_then import SILENT, EndSamples
 from apportion.history.epochs import epoch_rows
 from apportion.history.fold import OTHERS, Folded, Present, fold
 from apportion.history.lags import Known, lags
@@ -54,11 +55,14 @@ class TopicMetadata:
         Topic to its id; names of other, older ids are in ``names``.
     names
         Topic id to name.
+    samples
+        Reads every sample of the log ends.
     """
 
     topics: TopicEntries = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    samples: Callable[[], EndSamples] = field(default=EndSamples, compare=False)
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,20 @@ class GroupHistory:
     @cached_property
     def raw(self) -> dict[str, Any]:
         """group.json of the present; without members where there are none."""
+        return self._raw(self.world.topics)
+
+    def _raw(self, topics: TopicEntries) -> dict[str, Any]:
         committed: dict[str, dict[int, int]] = {}
         for (topic, partition), standing in sorted(self.commits.items()):
             committed.setdefault(topic, {})[partition] = standing.committed
         present = self.present or Present("simple", "Empty", None, None, ())
-        return group_json(self.name, present, self.world.topics, committed, self.world.ids)
+        return group_json(self.name, present, topics, committed, self.world.ids)
+
+    @cached_property
+    def heard_ms(self) -> int:
+        """When it left its newest record, among those that stand."""
+        commits = (standing.at for standing in self.commits.values() if standing.at is not None)
+        return max((*(event.at for event in self.events), *commits), default=SILENT)
 
     @property
     def runs_tasks(self) -> bool:
@@ -162,13 +175,14 @@ class GroupHistory:
         generations, present = self.folded.generations, self.present
         if present is None:  # of a group that is gone nothing but its history counts
             return what_if(self.name, generations, None, {}, assignors)
+        then = self.world.samples().then(self.world.topics, self.heard_ms)
         # Without topic ids, as in the tables that Spark makes: the same rows from both.
-        raw = {name: value for name, value in self.raw.items() if name != "topic_ids"}
+        raw = {name: value for name, value in self._raw(then).items() if name != "topic_ids"}
         return what_if(
             self.name,
             generations,
             raw if present.readable and present.type not in OTHERS else None,
-            self.all_topics,
+            {**then, **raw["topics"]},
             assignors,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from apportion.errors import UnreadableBytes
 from apportion.history.commits import GroupCommits, topic_names
+from apportion.history.ends_then import EndSamples
 from apportion.history.fold import OTHERS
 from apportion.history.group_history import GroupHistories, GroupHistory, TopicMetadata
 from apportion.history.records import GroupRecord
@@ -60,7 +62,7 @@ def load_histories(path: str | Path) -> GroupHistories:
     names: set[tuple[str, str]] = set()
     for event in _records(files.records):
         _take(event, drafts, names)
-    world = read_world(files.ends, files.topics, names)
+    world = read_world(files.ends, files.topics, names, files.samples)
     return GroupHistories({name: drafts[name].done(name, world) for name in sorted(drafts)}, world)
 
 
@@ -155,11 +157,15 @@ def _records(files: Iterable[Path]) -> Iterator[_Raw]:
         )
 
 
-def read_world(ends: Iterable[Path], topics: Iterable[Path], names: Iterable[tuple[str, str]]) -> TopicMetadata:
+def read_world(
+    ends: Iterable[Path], topics: Iterable[Path], names: Iterable[tuple[str, str]], samples: Iterable[Path] = ()
+) -> TopicMetadata:
     """The topics with their newest log ends, racks and ids.
 
     names
         (id, name) that commits told of, for topics that are deleted; the topics' own ids win.
+    samples
+        Files of earlier log ends, for what-ifs; they are read when one is asked for.
     """
     entries: dict[str, dict[int, dict[str, Any]]] = {}
     newest: dict[tuple[str, int], int] = {}
@@ -183,4 +189,15 @@ def read_world(ends: Iterable[Path], topics: Iterable[Path], names: Iterable[tup
                 ids[row["topic"]] = max(ids.get(row["topic"], ""), row["topic_id"])
     known = topic_names(names, ((topic_id, topic) for topic, topic_id in ids.items()))
     ordered = {topic: [entries[topic][p] for p in sorted(entries[topic])] for topic in sorted(entries)}
-    return TopicMetadata(ordered, ids, known)
+    every = list(dict.fromkeys([*ends, *samples]))
+    return TopicMetadata(ordered, ids, known, cache(partial(_samples, every)))
+
+
+def _samples(files: Iterable[Path]) -> EndSamples:
+    """Every sample that tells of what it is, and of when."""
+    rows = (row for file in files for row in parquet.read(file, ENDS).to_pylist())
+    return EndSamples.ordered(
+        (row["topic"], row["partition"], (row["at"], row["begin"], row["end"]))
+        for row in rows
+        if None not in (row["topic"], row["partition"], row["at"])
+    )

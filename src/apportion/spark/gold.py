@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from apportion.spark import commits, epochs, groups, histories, lag, verdicts, whatif
+from apportion.spark import commits, epochs, groups, histories, lag, planned_ends, verdicts, whatif
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,9 +75,11 @@ class _Once:
         return self._keep("ends", lambda: lag.ends_now(t["silver/ends"], t["silver/topics"]))
 
     def whatif(self, t: Tables, assignors: Sequence[str] | None) -> DataFrame:
-        spark = t["gold/group_state"].sparkSession
-        tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 2) * TASKS_A_CORE
-        return whatif.whatif(t["gold/group_state"], self.histories(t), assignors, tasks=tasks)
+        state = t["gold/group_state"]
+        heard = planned_ends.last_heard(t["silver/generations"], t["silver/epochs"], t["gold/commits"])
+        tasks = int(state.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2) * TASKS_A_CORE
+        planned = planned_ends.as_planned(state, heard, t["silver/ends"], self.ends(t))
+        return whatif.whatif(planned, self.histories(t), assignors, tasks=tasks)
 
     def _keep(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         if name not in self._kept:

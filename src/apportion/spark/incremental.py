@@ -2,8 +2,9 @@
 
 A build keeps in ``build.json`` how far it read in each partition of ``__consumer_offsets``, and a check sum of what it
 had read. The next one decodes what stands behind that alone. It folds the groups that left a record of their own, or of
-whose topic ids the names changed. It plans those again, and the ones whose row in ``gold/group_state`` is another than
-before: new commits, new log ends, new partitions, whatever a plan may look at. All other rows stay as they are. Where
+whose topic ids the names changed. It plans those again, and the ones of which a plan sees something else than before:
+new commits, new partitions, whatever is in ``gold/group_state``; of the log ends those that ``planned_ends`` chooses,
+which stay while a group is silent. All other rows stay as they are. Where
 anything is not as the last build left it (settings, version, a record that came late) everything is made anew: a build
 gives the same rows either way, and only time is at stake.
 """
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion import __version__
 from apportion.spark import commits as newest_commits
-from apportion.spark import decode, epochs, groups, histories, lag, session, verdicts, whatif
+from apportion.spark import decode, epochs, groups, histories, lag, planned_ends, session, verdicts, whatif
 from apportion.spark.schemas import TABLES
 from apportion.tables.schemas import fingerprint
 
@@ -36,8 +37,14 @@ RULES: Final = 2
 """Raised whenever a table gets other rows from the same records: then everything is made anew."""
 
 SILVER: Final = ("silver/commits", "silver/generations", "silver/epochs", "silver/rejects")
+_HEARD_IN: Final = ("silver/generations", "silver/epochs", "gold/commits")
+_ENDS_IN: Final = ("silver/ends", "silver/topics")
+_PLANNED_FROM: Final = (*_HEARD_IN, *_ENDS_IN, "gold/group_state")
 FEW_TASKS: Final = 2
 """A core: pieces of ``gold/whatif`` in an incremental build."""
+
+NOT_COMPARED: Final = 2_000
+"""Groups of which a plan may see something else: so many are planned sooner than compared with what they were."""
 
 Progress = Callable[[str], None]
 
@@ -203,9 +210,9 @@ class Update:
 
     def run(self, allowed_lag: int, assignors: Sequence[str] | None) -> None:
         """Every table that changes, each in one commit."""
-        topics_before = self.table("silver/topics")
+        self._before = {name: self.table(name) for name in _PLANNED_FROM}
         self._silver()
-        recorded, committed = self._touched(topics_before)
+        recorded, committed = self._touched(self._before["silver/topics"])
         touched = _kept(recorded.unionByName(committed).distinct())
         self.touched_groups = touched.count()
         moved = self.news.ends or self.news.topics
@@ -217,8 +224,7 @@ class Update:
         folded = _kept(groups.folded(left))
         self._replace("gold/rebalances", groups.rebalances_of(folded), recorded)
         self._replace("gold/epochs", epochs.epochs(left), recorded)
-        state_before = self.table("gold/group_state")
-        present = _kept(self._present(folded, recorded, state_before))
+        present = _kept(self._present(folded, recorded, self._before["gold/group_state"]))
         self._replace("gold/groups", groups.groups(_of(present, touched)), touched)
         ends = _kept(lag.ends_now(self.table("silver/ends"), self.table("silver/topics")))
         some = None if moved else touched
@@ -228,7 +234,7 @@ class Update:
         self._gold("gold/group_state", self._group_state(living, some, ends), some)
         judged = verdicts.verdicts(recent, _of(self.table("gold/lag"), some), ends, allowed_lag)
         self._gold("gold/verdicts", judged, some)
-        self._whatif(recorded, touched, some, state_before, assignors)
+        self._whatif(recorded, touched, ends, assignors)
 
     def table(self, name: str) -> DataFrame:
         """A table as it is, or as it will be once it was written here."""
@@ -364,22 +370,55 @@ class Update:
         return groups.group_state(present, newest, ever, lag.topic_rows(ends))
 
     def _whatif(
-        self, recorded: DataFrame, touched: DataFrame, some: DataFrame | None, before: DataFrame,
-        assignors: Sequence[str] | None,
-    ) -> None:  # fmt: skip
-        """``gold/whatif`` of groups whose history is another, or whose present is as far as a plan looks at it."""
-        old, now = (_of(state, some).select("group", whatif.seen_by_plans().alias("seen")) for state in
-                    (before, self.table("gold/group_state")))  # fmt: skip
-        differ = old.unionByName(now).groupBy("group", "seen").count().where("count = 1").select("group")
-        planned = _kept(recorded.unionByName(differ).distinct())
+        self, recorded: DataFrame, touched: DataFrame, ends: DataFrame, assignors: Sequence[str] | None
+    ) -> None:
+        """``gold/whatif`` of groups whose history is another, or of whose present a plan sees something else."""
+        now = {name: self.table(name) for name in _PLANNED_FROM}
+        doubtful = _kept(self._doubtful(now, touched, ends))
+        state = self._as_planned(now, doubtful, ends)
+        if doubtful.count() > NOT_COMPARED:
+            state = _kept(state)
+            before = self._as_planned(self._before, doubtful)
+            seen = [table.select("group", whatif.seen_by_plans().alias("seen")) for table in (before, state)]
+            doubtful = _differing(*seen)
+        planned = _kept(recorded.unionByName(doubtful).distinct())
         self.planned_groups = planned.count()
         if not self.planned_groups:
             return
         self.progress(f"{self.planned_groups} groups are planned anew")
-        state = _of(self.table("gold/group_state"), planned)
         tasks = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2) * FEW_TASKS
-        rows = whatif.whatif(state, self._histories(planned), assignors, tasks=tasks)
+        rows = whatif.whatif(_of(state, planned), self._histories(planned), assignors, tasks=tasks)
         self._replace("gold/whatif", rows, planned)
+
+    def _doubtful(self, now: Mapping[str, DataFrame], touched: DataFrame, ends: DataFrame) -> DataFrame:
+        """Groups of which a plan may see something else: what they are is another, or their log ends may be."""
+        if not (self.news.ends or self.news.topics):
+            return touched
+        states = [tables["gold/group_state"] for tables in (self._before, now)]
+        if not self.news.appended:
+            return states[0].select("group").unionByName(states[1].select("group")).distinct()
+        seen = [state.select("group", whatif.seen_by_plans(log_ends=False).alias("seen")) for state in states]
+        heard = planned_ends.last_heard(*[now[name] for name in _HEARD_IN])
+        moved = planned_ends.unsettled(states[1], heard, ends, self.news.before.ends_at // 1000)
+        return touched.unionByName(_differing(*seen)).unionByName(moved).distinct()
+
+    def _as_planned(
+        self, tables: Mapping[str, DataFrame], some: DataFrame, ends_now: DataFrame | None = None
+    ) -> DataFrame:
+        """The state of some groups as plans see it."""
+        few = {name: _of(tables[name], some) for name in ("gold/group_state", *_HEARD_IN)}
+        state, ends = few["gold/group_state"], tables["silver/ends"]
+        if ends_now is None:
+            topics = _kept(state.select(F.explode("topics.topic").alias("topic")).distinct())
+            ends_now = lag.ends_now(*[tables[name].join(topics, "topic", "left_semi") for name in _ENDS_IN])
+        return planned_ends.as_planned(
+            state, planned_ends.last_heard(*[few[name] for name in _HEARD_IN]), ends, ends_now
+        )
+
+
+def _differing(before: DataFrame, now: DataFrame) -> DataFrame:
+    """(group): those of two tables (group, seen) that are not in both, or not the same."""
+    return before.unionByName(now).groupBy("group", "seen").count().where("count = 1").select("group").distinct()
 
 
 def _of(table: DataFrame, some: DataFrame | None) -> DataFrame:
@@ -388,7 +427,13 @@ def _of(table: DataFrame, some: DataFrame | None) -> DataFrame:
 
 
 def _kept(table: DataFrame) -> DataFrame:
-    """Computed once."""
+    """Computed once.
+
+    On this machine without its lineage: a build of a hundred small steps would else have Spark compare each new plan,
+    with all those before it inside, to every one that is kept. A cluster may lose an executor, and needs the lineage.
+    """
     from pyspark import StorageLevel
 
-    return table.persist(StorageLevel.DISK_ONLY)
+    if session.is_remote(table.sparkSession):
+        return table.persist(StorageLevel.DISK_ONLY)
+    return table.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)

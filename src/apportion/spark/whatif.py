@@ -25,6 +25,7 @@ from apportion.history.task_what_if import task_results
 from apportion.spark import schemas
 from apportion.spark.alike import Batch, Likeness, Pattern
 from apportion.spark.batches import pieces
+from apportion.spark.python_rows import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -46,7 +47,7 @@ def whatif(
     """``gold/whatif``: a row for each group, strategy and scenario.
 
     group_state
-        ``gold/group_state``.
+        ``gold/group_state`` with the log ends of ``planned_ends.as_planned``.
     assignors
         Names of strategies; all known ones by default.
     tasks
@@ -75,9 +76,9 @@ def _task(tasks: int) -> Column:
     return F.when(partitions >= LARGE, F.pmod(F.xxhash64("group"), F.lit(LARGE_TASKS))).otherwise(small).cast("int")
 
 
-def seen_by_plans() -> Column:
-    """A hash of a row of ``gold/group_state`` as far as ``whatif`` looks at it."""
-    fields = ("partition", "racks", "begin", "end")
+def seen_by_plans(log_ends: bool = True) -> Column:
+    """A hash of a row of ``gold/group_state`` as far as ``whatif`` looks at it; perhaps without the log ends."""
+    fields = ("partition", "racks", *(("begin", "end") if log_ends else ()))
     topics = F.transform(
         "topics",
         lambda topic: F.struct(
@@ -145,9 +146,10 @@ class Plans:
             elif rest:
                 known.append((pattern, rest))
         laid = lay_on([(pattern.template, self._asked(batch, pattern, some)) for pattern, some in known])
-        for (_, some), (block, left) in zip(known, laid, strict=True):
+        for (_, some), (_, left) in zip(known, laid, strict=True):
             alone.extend(some[g][0] for g in left)
-            yield _of_block([batch.groups[at] for at, _ in some], block, left)
+        if known:
+            yield _of_blocks([[batch.groups[at] for at, _ in some] for _, some in known], laid)
         for at in alone:
             yield _of_one(batch.groups[at], self._answers(_row(batch, at))[0])
 
@@ -192,8 +194,7 @@ class Plans:
 
 
 def _row(batch: Batch, at: int) -> Mapping[str, Any]:
-    row: Mapping[str, Any] = batch.rows.slice(at, 1).to_pylist(maps_as_pydicts="strict")[0]
-    return row
+    return rows_of(batch.rows.slice(at, 1))[0]
 
 
 def _stands(row: Mapping[str, Any]) -> bool:
@@ -225,14 +226,21 @@ def _fitting(value: Any) -> Any:
     return None if isinstance(value, int) and value >= 2**63 else value
 
 
-def _of_block(groups: Sequence[str], block: AnswerBlock, left: Sequence[int]) -> dict[str, pa.Array]:
-    """The rows of all groups but those that are left out."""
-    keep = np.setdiff1d(np.arange(block.groups), left)
-    columns = {"group": pa.array(groups, pa.string()).take(pa.array(np.repeat(keep, block.rows)))}
-    for name, numbers in block.numbers.items():
-        values = numbers[keep].ravel()
+def _of_blocks(
+    groups: Sequence[Sequence[str]], laid: Sequence[tuple[AnswerBlock, Sequence[int]]]
+) -> dict[str, pa.Array]:
+    """The rows of all blocks, block after block, without those of groups that are left out."""
+    keeps = [np.setdiff1d(np.arange(block.groups), left) for block, left in laid]
+    names = [np.array(some, dtype=object)[keep].repeat(block.rows) for some, keep, (block, _) in
+             zip(groups, keeps, laid, strict=True)]  # fmt: skip
+    columns = {"group": pa.array(np.concatenate(names), pa.string())}
+    kept = [(block, keep) for keep, (block, _) in zip(keeps, laid, strict=True)]
+    for name in laid[0][0].numbers:
+        values = np.concatenate([block.numbers[name][keep].ravel() for block, keep in kept])
         columns[name] = pa.array(values, pa.int64(), mask=values == NOTHING)
-    words = pa.array(block.words, pa.string())
-    for name, places in block.texts.items():
-        columns[name] = words.take(pa.array(places[keep].ravel()))
+    words = pa.array([word for block, _ in kept for word in block.words], pa.string())
+    firsts = np.cumsum([0, *(len(block.words) for block, _ in kept)])[:-1]
+    for name in laid[0][0].texts:
+        places = [block.texts[name][keep].ravel() + first for (block, keep), first in zip(kept, firsts, strict=True)]
+        columns[name] = words.take(pa.array(np.concatenate(places)))
     return columns

@@ -509,7 +509,12 @@ WHATIF: Final = Table(
             column("load_min", _INT, "fewest partitions of a member, at the end", "error, or nobody"),
             column("load_max", _INT, "most partitions of a member, at the end", "error, or nobody"),
             column("rack_misses", _INT, "partitions whose owner is in none of their racks", "racks unknown"),
-            column("lag_max", _LONG, "lag of the most loaded member", "lag unknown"),
+            column(
+                "lag_max",
+                _LONG,
+                "lag of the most loaded member, by the log ends sampled first after the group's newest record",
+                "lag unknown",
+            ),
             column("error", _STRING, "why there is no answer", "there is one"),
             column(
                 "moves_then",
