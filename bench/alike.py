@@ -76,7 +76,9 @@ def read(size: Size) -> list[GroupHistory]:
     """Made-up groups, folded."""
     with tempfile.TemporaryDirectory() as name:
         write_dump(Path(name) / "dump", size)
-        groups = list(load_histories(Path(name) / "dump").groups.values())
+        histories = load_histories(Path(name) / "dump")
+        histories.world.samples()
+        groups = list(histories.groups.values())
     for group in groups:
         _ = group.folded, group.raw
     return groups

@@ -175,7 +175,7 @@ class GroupHistory:
         generations, present = self.folded.generations, self.present
         if present is None:  # of a group that is gone nothing but its history counts
             return what_if(self.name, generations, None, {}, assignors)
-        then = self.world.samples().then(self.world.topics, self.heard_ms)
+        then = {**self.world.topics, **self.world.samples().then(self._own_topics, self.heard_ms)}
         # Without topic ids, as in the tables that Spark makes: the same rows from both.
         raw = {name: value for name, value in self._raw(then).items() if name != "topic_ids"}
         return what_if(
@@ -185,6 +185,13 @@ class GroupHistory:
             {**then, **raw["topics"]},
             assignors,
         )
+
+    @cached_property
+    def _own_topics(self) -> TopicEntries:
+        """Those that its members ever wanted or held, or that it has commits on, as far as they are known."""
+        seats = [seat for generation in self.folded.generations for seat in generation.members]
+        names = {topic for seat in seats for topic in (*seat.topics, *seat.assigned)} | self.raw["topics"].keys()
+        return {topic: self.world.topics[topic] for topic in sorted(names & self.world.topics.keys())}
 
     @cached_property
     def all_topics(self) -> TopicEntries:
