@@ -4,9 +4,9 @@ A build keeps in ``build.json`` how far it read in each partition of ``__consume
 had read. The next one decodes what stands behind that alone. It folds the groups that left a record of their own, or of
 whose topic ids the names changed. It plans those again, and the ones of which a plan sees something else than before:
 new commits, new partitions, whatever is in ``gold/group_state``; of the log ends those that ``planned_ends`` chooses,
-which stay while a group is silent. All other rows stay as they are. Where
-anything is not as the last build left it (settings, version, a record that came late) everything is made anew: a build
-gives the same rows either way, and only time is at stake.
+which stay while a group is silent. All other rows stay as they are. Where anything is not as the last build left it
+(settings, version, a record that came late) everything is made anew: a build gives the same rows either way, and only
+time is at stake.
 """
 
 from __future__ import annotations
@@ -222,10 +222,12 @@ class Update:
         self._newest(committed)
         left = self._histories(recorded)
         folded = _kept(groups.folded(left))
-        self._replace("gold/rebalances", groups.rebalances_of(folded), recorded)
-        self._replace("gold/epochs", epochs.epochs(left), recorded)
+        if self.touched_groups:
+            self._replace("gold/rebalances", groups.rebalances_of(folded), recorded)
+            self._replace("gold/epochs", epochs.epochs(left), recorded)
         present = _kept(self._present(folded, recorded, self._before["gold/group_state"]))
-        self._replace("gold/groups", groups.groups(_of(present, touched)), touched)
+        if self.touched_groups:
+            self._replace("gold/groups", groups.groups(_of(present, touched)), touched)
         ends = _kept(lag.ends_now(self.table("silver/ends"), self.table("silver/topics")))
         some = None if moved else touched
         standing, living = _of(self.table("gold/commits"), some), _of(present, some)
@@ -397,10 +399,13 @@ class Update:
         states = [tables["gold/group_state"] for tables in (self._before, now)]
         if not self.news.appended:
             return states[0].select("group").unionByName(states[1].select("group")).distinct()
-        seen = [state.select("group", whatif.seen_by_plans(log_ends=False).alias("seen")) for state in states]
         heard = planned_ends.last_heard(*[now[name] for name in _HEARD_IN])
         moved = planned_ends.unsettled(states[1], heard, ends, self.news.before.ends_at // 1000)
-        return touched.unionByName(_differing(*seen)).unionByName(moved).distinct()
+        doubtful = touched.unionByName(moved)
+        if self.news.topics:  # else only samples bring partitions, and those of new ones are not settled
+            seen = [state.select("group", whatif.seen_by_plans(log_ends=False).alias("seen")) for state in states]
+            doubtful = doubtful.unionByName(_differing(*seen))
+        return doubtful.distinct()
 
     def _as_planned(
         self, tables: Mapping[str, DataFrame], some: DataFrame, ends_now: DataFrame | None = None
