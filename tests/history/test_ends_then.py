@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tests.history.made import classic, member
 
+from apportion.history.commits import CommittedOffset
 from apportion.history.ends_then import SILENT, EndSamples
-from apportion.history.group_history import CommittedOffset, GroupHistory, TopicMetadata
+from apportion.history.group_history import GroupHistory, TopicMetadata
 from apportion.history.steps import TopicEntries
 
 SAMPLES = EndSamples.ordered(
