@@ -128,6 +128,38 @@ def test_only_the_strategy_in_charge_watches_the_racks() -> None:
     assert leader.need_rejoin()
 
 
+def test_a_leader_begins_to_watch_what_others_want_and_it_does_not_watch_yet() -> None:
+    """The client's own part of the call is the client's still; a name that no topic can have never reaches it."""
+    from kafka import KafkaConsumer
+
+    ours = kafka_python.assignor("cooperative-sticky")
+    consumer = KafkaConsumer(
+        bootstrap_servers="127.0.0.1:1", group_id="g", api_version=(2, 8), partition_assignment_strategy=[ours]
+    )
+    try:
+        consumer.subscribe(topics=["t"])
+        coordinator = consumer._coordinator
+        put_in_rack(coordinator._cluster, "a")
+
+        def watched(*wishes: tuple[str, ...]) -> tuple[set[str], set[str]]:
+            sent = {f"m{m}": write_subscription(Subscription(topics)) for m, topics in enumerate(wishes)}
+            members = [SimpleNamespace(member_id=m, group_instance_id=None, metadata=one) for m, one in sent.items()]
+            coordinator._is_leader = coordinator._cluster._need_update = False
+            shares = coordinator._perform_assignment("m0", "cooperative-sticky", members)
+            assert set(shares) == set(sent)
+            assert coordinator._is_leader
+            assert coordinator._cluster._need_update, "the client asks for metadata at each plan"
+            return set(coordinator._subscription.group_subscription()), set(coordinator._cluster._topics)
+
+        assert watched(("t",), ("t",)) == ({"t"}, {"t"})
+        assert watched(("t",), ("u", "not a topic", "..")) == ({"t", "u"}, {"t", "u"})
+        assert watched(("t", "u"), ("u",)) == ({"t", "u"}, {"t", "u"})
+        coordinator._subscription.reset_group_subscription()
+        assert watched(("u",), ("v",)) == ({"t", "u", "v"}, {"t", "u", "v"})
+    finally:
+        consumer.close(autocommit=False, timeout_ms=0)
+
+
 @pytest.mark.parametrize("name", ["broker-uniform", "broker-range"])
 def test_what_the_broker_alone_runs_is_refused_with_what_to_do(name: str) -> None:
     with pytest.raises(BadInput, match=rf"broker alone runs.*group.remote.assignor={name.removeprefix('broker-')}"):

@@ -141,3 +141,32 @@ def test_one_subscription_stands_for_the_wishes_of_all() -> None:
     read = read_subscriptions(sent)
     assert read_subscription(read.wish_for({"a", "b"})).topics == ("a", "b")
     assert read_subscription(read.wish_for(())) == Subscription((), version=0)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_members_that_own_nothing_are_read_by_what_they_say_and_cut_ones_refused(version: int) -> None:
+    """Members of a new group say one of few things; one whose bytes end early, or go on, changes nothing for them."""
+    words = [
+        write_subscription(Subscription(("a", "b"), data, (), None, rack, version))
+        for data in (None, b"", b"\xff\xff\xff\xff", b"12345678")
+        for rack in (None, "r", "\u00e9")
+    ]
+    assert check(words * 5) == 0
+    assert check([*words, words[0] + b"tail"]) == 0
+    for word in dict.fromkeys(words):
+        for end in range(len(word)):
+            assert check([*words, word[:end]]) == 1
+
+
+def test_one_list_that_leads_astray_leaves_the_others_as_they_are() -> None:
+    """Many lists are read in steps and judged afterwards: one that lies about any length must not show in others."""
+    owned: Held = tuple((f"topic{t}", (t, t + 1)) for t in range(12))
+    good = write_subscription(Subscription(("topic1",), None, owned, 7, "a", 3))
+    lies = [b"\x7f\xff", b"\xff\xff", b"\x00\x00", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xf0", b"\x00\x00\x00\x03"]
+    begin = good.index(b"topic10") - 2  # the first part's name has another list's length
+    for at in (begin, begin + 9, begin + 30):
+        for lie in lies:
+            sent = [good] * 60
+            sent[20] = good[:at] + lie + good[at + len(lie) :]
+            assert check(sent) <= 1
+            assert check([*sent, *[good[: 40 + 3 * n] for n in range(30)]]) >= 1
