@@ -207,6 +207,18 @@ def test_hostile_targets_of_tasks_are_not_followed() -> None:
     assert score_tasks(log.events) == Score(1, 0)
 
 
+def test_the_end_of_a_member_that_was_never_told_of_is_no_matter() -> None:
+    """A log that was cut off at its beginning has tombstones of what it no longer tells."""
+    log = Log()
+    for key_type in (21, 22, 19):
+        log.put(key_type, None, "ghost")
+    log.epoch(1, {"a": {"active": {"0": [0, 1]}}})
+    log.put(21, None, "a")
+    log.put(21, None, "a")
+    assert score_tasks(log.events) == Score(1, 1)
+    assert len(histories(log).folded.generations) == 1
+
+
 def test_what_if_of_a_streams_group_asks_our_assignor_and_the_brokers(recorded: GroupHistories) -> None:
     rows = recorded.groups["enrich"].what_if()
     assert {(row.assignor, row.scenario) for row in rows} == {

@@ -54,7 +54,7 @@ def assign_tasks(state: ApplicationState, settings: TaskSettings) -> TaskAnswer:
     """Place active tasks, standbys and warm-ups, in this order."""
     may_run = caught_up(state, settings.acceptable_recovery_lag)
     active, exact = _place_active(state, may_run, settings)
-    target, _ = _place_target(state, active, settings)
+    target = _place_target(state, active, settings)
     standby, exact_standby = _place_standbys(state, active, target, settings)
     warmup = _choose_warmups(state, active, target, standby, settings)
     how = "optimal" if exact else "heuristic"
@@ -125,14 +125,14 @@ def _active_cost(state: ApplicationState, settings: TaskSettings) -> Ints:
     return away * settings.rack_aware_assignment_non_overlap_cost + traffic
 
 
-def _place_target(state: ApplicationState, active: Ints, settings: TaskSettings) -> tuple[Ints, bool]:
+def _place_target(state: ApplicationState, active: Ints, settings: TaskSettings) -> Ints:
     """Where stateful tasks should run if all state were warm everywhere; fewest moves, then to places that have some.
 
     Stateless tasks stay: they can move at any rebalance.
     """
     stateful = np.flatnonzero(state.stateful)
     if settings.rack_aware_assignment_strategy == "none" and balanced(active[stateful], state.threads):
-        return active.copy(), True  # balanced already, and to stay costs nothing: no other place is as cheap
+        return active.copy()  # balanced already, and to stay costs nothing: no other place is as cheap
     dear = len(stateful) + 1
     plain = settings.rack_aware_assignment_strategy == "none"
     unknown = state.lag[_rows(state.stateful)] == UNKNOWN
@@ -146,11 +146,11 @@ def _place_target(state: ApplicationState, active: Ints, settings: TaskSettings)
     everywhere = np.ones(cost.shape, dtype=np.bool_) if state.wants is None else state.wants[stateful]
     nothing = np.zeros(len(state.threads), dtype=np.int64)
     target = active.copy()
-    target[stateful], exact = place(Placing(everywhere, cost, state.threads, nothing, kind))
+    target[stateful] = place(Placing(everywhere, cost, state.threads, nothing, kind))[0]
     # Consumers of one process share its state: between them nothing waits for a copy.
     near = state.process_of[target] == state.process_of[active]
     target[near] = active[near]
-    return target, exact
+    return target
 
 
 def balanced(owner: Ints, threads: Ints) -> bool:
