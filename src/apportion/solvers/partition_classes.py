@@ -37,7 +37,10 @@ def problem_of(group: Group, with_racks: bool, by_topic: bool = False) -> Proble
         eligible = eligible[:, kinds // (int(like.max()) + 1)]
     if with_racks:
         row, column, eligible, miss, racks_known = _rack_cells(group, row, column, eligible)
-    contested = group.claimed_by != NOBODY if len(group.claims.member) else None
+    contested = None
+    if len(group.claims.member):
+        contested = np.zeros(group.P, dtype=np.bool_)
+        contested[group.claims.partition] = True
     return Problem(
         row, column, eligible, miss, group.owner, contested, group.topic_of, group.number, group.capacity, racks_known
     )
