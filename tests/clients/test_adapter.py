@@ -128,7 +128,7 @@ def test_only_the_strategy_in_charge_watches_the_racks() -> None:
     assert leader.need_rejoin()
 
 
-def test_a_leader_begins_to_watch_what_others_want_and_it_does_not_watch_yet() -> None:
+def test_a_leader_begins_to_watch_what_others_want_and_it_does_not_watch_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's own part of the call is the client's still; a name that no topic can have never reaches it."""
     from kafka import KafkaConsumer
 
@@ -140,15 +140,19 @@ def test_a_leader_begins_to_watch_what_others_want_and_it_does_not_watch_yet() -
         consumer.subscribe(topics=["t"])
         coordinator = consumer._coordinator
         put_in_rack(coordinator._cluster, "a")
+        asked: list[None] = []
+        ask = coordinator._cluster.request_update
+        monkeypatch.setattr(coordinator._cluster, "request_update", lambda: (asked.append(None), ask())[1])
 
         def watched(*wishes: tuple[str, ...]) -> tuple[set[str], set[str]]:
             sent = {f"m{m}": write_subscription(Subscription(topics)) for m, topics in enumerate(wishes)}
             members = [SimpleNamespace(member_id=m, group_instance_id=None, metadata=one) for m, one in sent.items()]
-            coordinator._is_leader = coordinator._cluster._need_update = False
+            coordinator._is_leader = False
+            before = len(asked)
             shares = coordinator._perform_assignment("m0", "cooperative-sticky", members)
             assert set(shares) == set(sent)
             assert coordinator._is_leader
-            assert coordinator._cluster._need_update, "the client asks for metadata at each plan"
+            assert len(asked) > before, "the client asks for metadata at each plan"
             return set(coordinator._subscription.group_subscription()), set(coordinator._cluster._topics)
 
         assert watched(("t",), ("t",)) == ({"t"}, {"t"})
