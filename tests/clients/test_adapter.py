@@ -140,9 +140,14 @@ def test_a_leader_begins_to_watch_what_others_want_and_it_does_not_watch_yet(mon
         consumer.subscribe(topics=["t"])
         coordinator = consumer._coordinator
         put_in_rack(coordinator._cluster, "a")
-        asked: list[None] = []
+        asked: list[str] = []
         ask = coordinator._cluster.request_update
-        monkeypatch.setattr(coordinator._cluster, "request_update", lambda: (asked.append(None), ask())[1])
+
+        def counted() -> Any:
+            asked.append("metadata")
+            return ask()
+
+        monkeypatch.setattr(coordinator._cluster, "request_update", counted)
 
         def watched(*wishes: tuple[str, ...]) -> tuple[set[str], set[str]]:
             sent = {f"m{m}": write_subscription(Subscription(topics)) for m, topics in enumerate(wishes)}
