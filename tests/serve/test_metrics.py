@@ -305,3 +305,27 @@ def test_what_a_switch_would_do_is_worked_out_with_the_members_own_ids_and_told_
     for n in range(70):
         switches.drawn(replace(state, shown=replace(state.shown, group=replace(state.group, name=f"g-{n}"))))
     assert len(switches._kept) == 64
+
+
+def test_a_group_that_a_broker_does_not_list_after_its_return_is_unknown_until_it_had_time_to_load() -> None:
+    collector = Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties()))
+    one = seen("g", {"clicks": [0]}, {("clicks", 0): 7})
+
+    def look(at: float, *groups: SeenGroup, listed_all: bool = True) -> Any:
+        listed = {group.name: group for group in groups}
+        collector.snapshot = Snapshot(
+            at=at, groups=collector._groups(Round(at=at, groups=listed, topics=TOPICS, listed_all=listed_all))
+        )
+        return collector.snapshot.groups["g"]
+
+    assert look(1_000, one).unknown_since is None
+    assert not look(1_001).gone
+    assert look(1_012).gone, "no broker was away"
+    assert not look(1_020, one).gone
+    assert look(1_030, listed_all=False).why_unknown == "its coordinator does not list its groups"
+    assert not look(1_040).gone
+    assert not look(1_330).gone, "its broker may still load"
+    assert look(1_350).gone
+    assert look(2_000, one).unknown_since is None
+    assert not look(2_010).gone
+    assert look(2_025).gone

@@ -40,6 +40,8 @@ FORGET_S: Final = 3600.0
 """How long a group that is gone, or a topic made anew, is spoken of."""
 GONE_AFTER_S: Final = 10.0
 """For how long a group must not be listed to be gone."""
+LOADING_S: Final = 300.0
+"""The same after a broker was away: it lists what it has loaded so far, calls that all, and may load for minutes."""
 MOST_GONE: Final = 200
 ADVICE_S: Final = 1.0
 """Time of a round for the sizes of groups."""
@@ -66,6 +68,7 @@ class Collector:
         self._renewed: dict[str, float] = {}
         self._missing: dict[str, float] = {}
         self._advised_up_to = ""
+        self._shaken = -LOADING_S
         self._open: ExitStack | None = None
         self._cluster: Cluster | None = None
         self._over = threading.Event()
@@ -138,6 +141,8 @@ class Collector:
     def _failed(self, why: str) -> Snapshot:
         """Nothing was told: what was known stays, and ages."""
         old = self.snapshot
+        if old.at:
+            self._shaken = time.time()
         since = old.trouble_since if old.trouble else (old.at or time.time())
         log.warning("nothing is known of the cluster: %s", why)
         return self._publish(
@@ -168,6 +173,8 @@ class Collector:
 
     def _groups(self, seen: Round) -> dict[str, GroupState]:
         """Every group that is known: as it was just seen, or as it was last seen."""
+        if not seen.listed_all:
+            self._shaken = seen.at
         renewed_topics = self._sample(seen)
         entries = entries_of(seen.topics)
         following = self._tail is not None and not self._tail.trouble
@@ -247,9 +254,8 @@ class Collector:
             return old if old.gone else old.unknown(old.seen, "its coordinator does not list its groups")
         if old.gone:
             return old if seen.at - (old.unknown_since or 0) < FORGET_S else None
-        # A broker that has just come back lists what it has loaded so far, and calls that all.
         first = self._missing.setdefault(name, seen.at)
-        if seen.at - first < GONE_AFTER_S:
+        if seen.at - first < (LOADING_S if first - self._shaken < LOADING_S else GONE_AFTER_S):
             return old.unknown(seen.at, "it is not listed just now")
         return old.unknown(first, "it is not listed any more", gone=True)
 
