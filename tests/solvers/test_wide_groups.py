@@ -62,6 +62,16 @@ def test_a_network_too_large_for_spread_shows_the_goals_before_it(monkeypatch: p
         assert plan.proof["moves"] == "heuristic"
 
 
+def test_a_group_of_too_many_wishes_is_planned_topic_by_topic_by_the_members_capacities(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(solve, "CELLS", 0)
+    members = {"a": {"topics": ["t", "u"], "capacity": 3}, "b": {"topics": ["t"]}, "c": {"topics": ["u"]}}
+    plan = apportion.plan({"topics": {"t": 8, "u": 8}, "members": members}, "sticky")
+    held = {name: sum(map(len, ids.values())) for name, ids in plan.assignment.items()}
+    assert held == {"a": 10, "b": 3, "c": 3}
+
+
 def test_spread_and_capacities_are_explained_with_their_own_bounds() -> None:
     members = {"a": {"topics": ["t", "u"], "capacity": 3}, "b": {"topics": ["t"]}, "c": {"topics": ["t", "u"]}}
     plan = apportion.plan({"topics": {"t": 3, "u": 4}, "members": members}, "sticky", {"order": "balance,spread"})
