@@ -7,6 +7,7 @@
     peer/    our own classes, from ``java/apportion/*.java``
     spark/   the connector, handed to Spark as ``spark.jars``; beside it delta/ and s3a/ (``apportion.spark.packages``)
     s3/      versitygw, which speaks S3 over a folder: built by Go on demand, for the tests of object stores alone
+    hdfs/    Hadoop's own name node and data node (58 MB): fetched on demand, for the test of HDFS alone
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from apportion.errors import ApportionError, Unavailable
@@ -30,6 +32,19 @@ from apportion.spark.packages import JarSet
 SOURCES = Path(__file__).parent / "java"
 
 S3_SERVER = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+
+HDFS = JarSet(
+    "hdfs",
+    (
+        "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
+        "org.junit.jupiter:junit-jupiter-api:5.11.4",
+        "org.junit.platform:junit-platform-commons:1.11.4",
+        "org.opentest4j:opentest4j:1.3.0",
+        "org.mockito:mockito-core:4.11.0",
+    ),
+    (),
+)
+"""Beside PySpark's own jars: the cluster that Hadoop's tests run on, with what its classes name."""
 
 BRING = "brew install openjdk@17 maven" if sys.platform == "darwin" else "sudo apt-get install -y openjdk-17-jdk maven"
 
@@ -95,6 +110,19 @@ def s3_server() -> Path:
         raise Unavailable("an S3 server for tests is built with Go 1.24 or newer, and no go is on the PATH")
     made(home() / "s3", digest(S3_SERVER.encode()), build_s3_server)
     return home() / "s3" / "versitygw"
+
+
+def hdfs() -> str:
+    """The class path of an HDFS of one machine; fetched where it is missing.
+
+    Raises
+        Unavailable: there is no Maven, or no PySpark, whose jars have the rest.
+    """
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise Unavailable("an HDFS for tests needs PySpark, whose jars hold Hadoop's client")
+    spark(HDFS)
+    return os.pathsep.join([str(home() / HDFS.name / "*"), str(Path(found.origin).parent / "jars" / "*")])
 
 
 def made(folder: Path, recipe: str, make: Callable[[Path], None]) -> None:
