@@ -27,7 +27,7 @@ from bench.meter import Cost, Meter, cpu_seconds
 
 STAGES = ("capture", "decode alone", "silver", "gold", "what-if")
 AGAIN = ("1 % of the groups", "1 % of the groups, all log ends", "all log ends", "nothing new")
-GOLD = ("commits", "groups", "rebalances", "lag", "group_state", "verdicts")
+GOLD = ("commits", "groups", "rebalances", "epochs", "lag", "group_state", "verdicts")
 QUIET_TURNS = 3
 
 
