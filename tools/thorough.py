@@ -43,6 +43,7 @@ SIZES = {
     "ten builds killed at random moments": ("tests/spark/test_killed.py",),
     "disks that fill up in every command of the pipeline": ("tests/spark/test_full_disk.py",),
     "tables on a real HDFS": ("tests/spark/test_hdfs.py",),
+    "builds on two workers that share nothing, killed at every stage": ("tests/spark/test_cluster.py",),
     "captures of a real broker, with rights of every kind": ("tests/spark/test_capture.py",),
     "2,000 command lines at random": ("tests/cli/test_hostile.py",),
     "every strategy in every client under a broker that assigns by the new protocol": (
