@@ -301,6 +301,7 @@ def test_what_a_switch_would_do_is_worked_out_with_the_members_own_ids_and_told_
     first = switches.drawn(state)
     assert first["switch"]["online"] == told.online.owner.tolist()
     assert switches.drawn(replace(state, seen=5.0)) is first
+    assert switches.answer(state) is switches.answer(replace(state, seen=5.0)) is not None
     assert switches.drawn(replace(state, gone=True)) == {}
     for n in range(70):
         switches.drawn(replace(state, shown=replace(state.shown, group=replace(state.group, name=f"g-{n}"))))

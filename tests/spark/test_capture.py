@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import rows_of
-from tests.spark.stores import reach
+from tests.spark.stores import reach, store
 
 from apportion.errors import BadInput, Unavailable
 from apportion.inputs import cluster
@@ -397,12 +397,7 @@ def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any
 @pytest.mark.timeout(3600)
 def test_a_capture_into_an_object_store_that_is_killed_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
     """kill -9 while Spark streams into Delta on a real S3 server; then each record once, and the same as elsewhere."""
-    if not all(packages.local_jars(one) for one in packages.SETS):
-        pytest.skip("the jars of the connector, Delta and S3A are not here: make setup")
-    try:
-        server = S3Server()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    server = store(S3Server, *packages.SETS)
     needs_java()
     rng = random.Random()
     place = "s3a://lake/dump"

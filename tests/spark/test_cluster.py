@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
-from tests.spark.stores import reach
+from tests.spark.stores import reach, store
 
-from apportion.errors import Unavailable
 from apportion.spark import job, lake, packages, schemas, sinks, sources
 from apportion.spark.location import locate
 from apportion.testing import processes
@@ -65,14 +64,8 @@ with session.session(delta=True, s3=True) as spark:
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A store with a dump, and one of the first half of its records."""
-    if not all(packages.local_jars(one) for one in (packages.DELTA, packages.S3A)):
-        pytest.skip("the jars of Delta and S3A are not here: make setup")
-    try:
-        server = S3Server()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
     root = tmp_path_factory.mktemp("dumps")
-    with server:
+    with store(S3Server, packages.DELTA, packages.S3A) as server:
         server.upload(made.write_dump(root / "dump", RECORDS, files=2), "dump")
         server.upload(made.write_dump(root / "half", RECORDS[: len(RECORDS) // 2], files=1), "half")
         yield server

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
+from tests.spark.stores import store
 
 from apportion.errors import Unavailable
 from apportion.inputs.load_history import load_histories
@@ -26,13 +27,7 @@ ASSIGNORS = ["range"]
 
 @pytest.fixture(scope="module")
 def hdfs(spark: Any) -> Iterator[HdfsServer]:
-    if not packages.local_jars(packages.DELTA):
-        pytest.skip("Delta's jars are not here: make setup")
-    try:
-        server = HdfsServer()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-    with server:
+    with store(HdfsServer, packages.DELTA) as server:
         yield server
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
-from tests.spark.stores import reach
+from tests.spark.stores import reach, store
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import incremental, job, lake, lock, packages, schemas, shelves, sources
@@ -27,13 +27,7 @@ RECORDS = made.every_kind()
 @pytest.fixture(scope="module")
 def s3(spark: Any) -> Iterator[S3Server]:
     """An S3 server that the session of all tests reaches."""
-    if not all(packages.local_jars(one) for one in (packages.DELTA, packages.S3A)):
-        pytest.skip("the jars of Delta and S3A are not here: make setup")
-    try:
-        server = S3Server()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-    with server:
+    with store(S3Server, packages.DELTA, packages.S3A) as server:
         reach(spark, server)
         yield server
 

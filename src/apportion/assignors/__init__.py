@@ -101,7 +101,7 @@ def _load(entry: EntryPoint) -> type[Assignor] | None:
 
 def _strategies(module: types.ModuleType) -> list[type[Assignor]]:
     """The classes that the module itself defines and that have a name and an ``assign``."""
-    classes = [thing for thing in vars(module).values() if isinstance(thing, type)]
+    classes = [value for value in vars(module).values() if isinstance(value, type)]
     return [c for c in classes if c.__module__ == module.__name__ and hasattr(c, "assign") and "name" in vars(c)]
 
 

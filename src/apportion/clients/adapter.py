@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from apportion.errors import BadInput
 _PATCHED: Final = "_apportion_patched"
 
 
-class Adapter:
+class Adapter(ABC):
     """One consumer's strategy in a client's interface; its memory is its own."""
 
     def __init__(self, bridge: Bridge) -> None:
@@ -46,9 +47,9 @@ class Adapter:
         self._coordinator = weakref.ref(coordinator)
 
     @staticmethod
+    @abstractmethod
     def closed(coordinator: Any) -> bool:
         """Whether this client's coordinator has ended."""
-        raise NotImplementedError
 
 
 def patch_coordinators(coordinators: type, adapter: type[Adapter], patch: Callable[[Any, list[Any]], None]) -> None:

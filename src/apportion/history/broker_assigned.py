@@ -81,8 +81,8 @@ class BrokerAssigned:
         return epoch
 
     def _generation(self, event: GroupRecord, number: int) -> Generation | None:
-        """The generation that the targets come to; None where the kind has none."""
-        raise NotImplementedError
+        """The generation that the targets come to; None in a kind where nobody owns anything."""
+        return None
 
     def _other(self, record: EpochRecord) -> None:
         """A record of another key type of this kind."""

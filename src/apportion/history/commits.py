@@ -12,7 +12,7 @@ from typing import Final
 
 from apportion.history.cause import CommitInterval
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 
 TIME_MAX: Final = (2**63 - 1) // 1000
@@ -34,12 +34,12 @@ class CommitTimes:
 
     counted: dict[tuple[int, str, int], tuple[int, int, int]] = field(default_factory=dict)
 
-    def take(self, after: int, place: Place, at: int | None) -> None:
+    def take(self, after: int, partition: TopicPartition, at: int | None) -> None:
         """One commit after the record at offset ``after``; before a group's first (-1) they say nothing of a member."""
         if after < 0 or at is None:
             return
-        n, first, last = self.counted.get((after, *place), (0, at, at))
-        self.counted[after, *place] = (n + 1, min(first, at), max(last, at))
+        n, first, last = self.counted.get((after, *partition), (0, at, at))
+        self.counted[after, *partition] = (n + 1, min(first, at), max(last, at))
 
     def intervals(self) -> list[CommitInterval]:
         """What was counted."""
@@ -50,10 +50,12 @@ class CommitTimes:
 class GroupCommits:
     """All commits of a group, in the order of their offsets."""
 
-    standing: dict[Place, CommittedOffset] = field(default_factory=dict)
+    standing: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     times: CommitTimes = field(default_factory=CommitTimes)
 
-    def take(self, place: Place, committed: int | None, topic_id: str | None, at: int | None, after: int) -> None:
+    def take(
+        self, partition: TopicPartition, committed: int | None, topic_id: str | None, at: int | None, after: int
+    ) -> None:
         """One commit, or the deletion of all before it.
 
         committed
@@ -64,11 +66,11 @@ class GroupCommits:
             Offset of the group's record before it; -1 none.
         """
         if committed is None:
-            self.standing.pop(place, None)
+            self.standing.pop(partition, None)
             return
         time = at if at is not None and abs(at) <= TIME_MAX else None
-        self.standing[place] = CommittedOffset(committed, topic_id, time)
-        self.times.take(after, place, time)
+        self.standing[partition] = CommittedOffset(committed, topic_id, time)
+        self.times.take(after, partition, time)
 
 
 def topic_names(by_commits: Iterable[tuple[str, str]], by_topics: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -218,12 +218,12 @@ class GroupHistory:
         topics = sorted({topic for topic, _ in self.commits} | set(wanted or ()))
         logs = {topic: {e["partition"]: e for e in self.world.topics.get(topic, ())} for topic in topics}
         never = {(topic, p) for topic in wanted or () for p, entry in logs[topic].items() if "end" in entry}
-        places = sorted({*self.commits, *never})
-        entries = [logs[topic].get(p, {}) for topic, p in places]
-        standing = [self.commits.get(place) for place in places]
+        partitions = sorted({*self.commits, *never})
+        entries = [logs[topic].get(p, {}) for topic, p in partitions]
+        standing = [self.commits.get(partition) for partition in partitions]
         same = [
             commit is None or commit.topic_id in (None, self.world.ids.get(topic, commit.topic_id))
-            for (topic, _), commit in zip(places, standing, strict=True)
+            for (topic, _), commit in zip(partitions, standing, strict=True)
         ]
         known = lags(
             Known.of(None if commit is None else commit.committed for commit in standing),
@@ -231,14 +231,14 @@ class GroupHistory:
             Known.of(entry.get("end") for entry in entries),
             Known.of(entry.get("last_stable") for entry in entries),
             np.array(same, dtype=np.bool_),
-            np.array([wanted is None or topic in wanted for topic, _ in places], dtype=np.bool_),
+            np.array([wanted is None or topic in wanted for topic, _ in partitions], dtype=np.bool_),
         )
         committed = [None if commit is None else commit.committed for commit in standing]
         ends = (column.to_list() for column in (known.begin, known.end, known.last_stable))
         behind = (column.to_list() for column in (known.raw, known.lag))
         more = (column.to_list() for column in (known.stable, known.lost))
-        columns = zip(places, committed, *ends, *behind, known.words(), *more, strict=True)
-        return [Lag(*place, *row) for place, *row in columns]
+        columns = zip(partitions, committed, *ends, *behind, known.words(), *more, strict=True)
+        return [Lag(*partition, *row) for partition, *row in columns]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from apportion.history.broker_assigned import BrokerAssigned
-from apportion.history.records import Assigned, Generation, GenerationMember, GroupRecord
+from apportion.history.records import Assigned, GenerationMember
 
 
 @dataclass
@@ -25,9 +25,6 @@ class ShareRecords(BrokerAssigned):
     TARGET: ClassVar[int] = 12
     TARGET_OF: ClassVar[int] = 13
     CURRENT: ClassVar[int] = 14
-
-    def _generation(self, event: GroupRecord, number: int) -> Generation | None:
-        return None
 
     def present_members(self) -> tuple[GenerationMember, ...]:
         """The members with what they share and are to share; they own nothing."""

@@ -13,10 +13,9 @@ from itertools import pairwise
 from statistics import median_low
 
 from apportion.history.cause import CommitInterval
+from apportion.history.commits import TopicPartition
 from apportion.history.rebalances import Rebalance
 from apportion.history.records import CLASSIC, Generation
-
-Place = tuple[str, int]
 
 
 def bounds(
@@ -52,21 +51,21 @@ def _silences(
     """Of each partition that stayed at an eager rebalance, from the last commit before to the first after."""
     by_offset = sorted(commits, key=lambda one: one.after)
     after = [one.after for one in by_offset]
-    told = {row.source_offset for row in rows if row.complete}
+    complete = {row.source_offset for row in rows if row.complete}
     ends = [generation.offset for generation in generations[2:]] + [2**63 - 1]
 
-    def between(low: int, high: int) -> Mapping[Place, list[CommitInterval]]:
-        places: dict[Place, list[CommitInterval]] = {}
+    def between(low: int, high: int) -> Mapping[TopicPartition, list[CommitInterval]]:
+        commits_of: dict[TopicPartition, list[CommitInterval]] = {}
         for one in by_offset[bisect_left(after, low) : bisect_left(after, high)]:
-            places.setdefault((one.topic, one.partition), []).append(one)
-        return places
+            commits_of.setdefault((one.topic, one.partition), []).append(one)
+        return commits_of
 
     for (before, now), end in zip(pairwise(generations), ends, strict=True):
-        if now.kind != CLASSIC or before.kind != CLASSIC or now.number not in eager or now.offset not in told:
+        if now.kind != CLASSIC or before.kind != CLASSIC or now.number not in eager or now.offset not in complete:
             continue
         had, first, last = before.owners(), between(now.offset, end), between(before.offset, now.offset)
-        for place, owner in now.owners().items():
-            if had.get(place) == owner and place in first and place in last:
-                silence = min(one.first for one in first[place]) - max(one.last for one in last[place])
+        for partition, owner in now.owners().items():
+            if had.get(partition) == owner and partition in first and partition in last:
+                silence = min(one.first for one in first[partition]) - max(one.last for one in last[partition])
                 if silence >= 0:  # clocks of members may differ
                     yield silence

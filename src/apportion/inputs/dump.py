@@ -100,8 +100,8 @@ class GroupUnderway:
     def commit(self, record: Commit) -> None:
         """Take a commit or its deletion."""
         after = self.events[-1].offset if self.events else -1
-        place = (record.topic, record.partition)
-        self.commits.take(place, record.committed, record.topic_id, record.commit_time, after)
+        partition = (record.topic, record.partition)
+        self.commits.take(partition, record.committed, record.topic_id, record.commit_time, after)
 
     def done(self, name: str, world: TopicMetadata) -> GroupHistory:
         """The group, once all is read."""

@@ -6,19 +6,19 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from apportion.history.commits import TopicPartition
 from apportion.history.lag_time import SAMPLES_MAX, Series
 from apportion.inputs import sniff
 from apportion.inputs.config import Connection
 from apportion.model.group import Group
 
-Place = tuple[str, int]
-AllSeries = Mapping[Place, Series]
+AllSeries = Mapping[TopicPartition, Series]
 
 
 def of_folder(path: str, group: str) -> AllSeries:
     """(topic, partition) to what is known of it over time."""
     source = _source(path)
-    commits = ((where, at, offset) for name, where, at, offset in source.every_commit(path) if name == group)
+    commits = ((partition, at, offset) for name, partition, at, offset in source.every_commit(path) if name == group)
     return _joined(commits, source.end_samples(path))
 
 
@@ -34,12 +34,12 @@ class FolderSeries:
         self._ends = _ordered(_sampled(source.end_samples(path)))
         self.known = any(len(samples) > 1 for samples in self._ends.values())
         self.now_ms = max((samples[-1][0] for samples in self._ends.values()), default=0)
-        self._commits: dict[str, dict[Place, dict[int, int]]] = {}
-        self._before: dict[tuple[str, Place], tuple[int, int]] = {}
+        self._commits: dict[str, dict[TopicPartition, dict[int, int]]] = {}
+        self._before: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         if self.known:
             self._read(source.every_commit(path), set(groups), round(self.now_ms - window_s * 1000))
 
-    def _read(self, commits: Iterable[tuple[str, Place, int, int]], groups: set[str], since_ms: int) -> None:
+    def _read(self, commits: Iterable[tuple[str, TopicPartition, int, int]], groups: set[str], since_ms: int) -> None:
         """Those in the window, and of each partition the last before it."""
         for group, where, at, offset in commits:
             if group not in groups:
@@ -74,8 +74,8 @@ def of_cluster(connection: Connection, group: str, window_s: float) -> AllSeries
     """The group's commits and the log ends now and after some seconds."""
     from apportion.inputs import live
 
-    commits: list[tuple[Place, int, int]] = []
-    ends: list[tuple[Place, int, int]] = []
+    commits: list[tuple[TopicPartition, int, int]] = []
+    ends: list[tuple[TopicPartition, int, int]] = []
     for i in range(2):
         if i:
             time.sleep(window_s)
@@ -91,15 +91,17 @@ def of_cluster(connection: Connection, group: str, window_s: float) -> AllSeries
     return _joined(commits, ends)
 
 
-def _joined(commits: Iterable[tuple[Place, int, int]], ends: Iterable[tuple[Place, int, int]]) -> AllSeries:
+def _joined(
+    commits: Iterable[tuple[TopicPartition, int, int]], ends: Iterable[tuple[TopicPartition, int, int]]
+) -> AllSeries:
     """The newest samples of each, by time; of one moment the furthest offset."""
     by_side = [_ordered(_sampled(rows)) for rows in (ends, commits)]
     places = set(by_side[0]) | set(by_side[1])
     return {where: Series(by_side[0].get(where, ()), by_side[1].get(where, ())) for where in places}
 
 
-def _sampled(rows: Iterable[tuple[Place, int, int]]) -> dict[Place, dict[int, int]]:
-    side: dict[Place, dict[int, int]] = {}
+def _sampled(rows: Iterable[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, dict[int, int]]:
+    side: dict[TopicPartition, dict[int, int]] = {}
     for where, at, offset in rows:
         samples = side.setdefault(where, {})
         samples[at] = max(samples.get(at, offset), offset)
@@ -108,5 +110,5 @@ def _sampled(rows: Iterable[tuple[Place, int, int]]) -> dict[Place, dict[int, in
     return side
 
 
-def _ordered(side: Mapping[Place, Mapping[int, int]]) -> dict[Place, list[tuple[int, int]]]:
+def _ordered(side: Mapping[TopicPartition, Mapping[int, int]]) -> dict[TopicPartition, list[tuple[int, int]]]:
     return {where: sorted(samples.items())[-SAMPLES_MAX:] for where, samples in side.items()}

@@ -155,6 +155,6 @@ def _commits(rows: list[dict[str, Any]], marks: list[int]) -> GroupCommits:
     for row in sorted(rows, key=lambda row: row["source_offset"]):
         i = bisect_left(marks, row["source_offset"])
         committed = None if row["tombstone"] else row["committed"]
-        place, after = (row["topic"], row["partition"]), marks[i - 1] if i else -1
-        commits.take(place, committed, row["topic_id"], row["commit_time"], after)
+        partition, after = (row["topic"], row["partition"]), marks[i - 1] if i else -1
+        commits.take(partition, committed, row["topic_id"], row["commit_time"], after)
     return commits

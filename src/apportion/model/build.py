@@ -268,9 +268,9 @@ _NO_ENTRIES: Final = _Entries(ints([]), [], set())
 
 def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _Entries]:
     """Where each topic's partitions begin (T + 1,), all ids (P,), and what was told of them."""
-    whats = [described.get(topic, 0) for topic in topics]
-    counted = set(map(type, whats)) <= {int}
-    sizes = ints(whats if counted else [what if isinstance(what, int) else len(what) for what in whats])
+    descriptions = [described.get(topic, 0) for topic in topics]
+    counted = set(map(type, descriptions)) <= {int}
+    sizes = ints(descriptions if counted else [one if isinstance(one, int) else len(one) for one in descriptions])
     start = np.zeros(len(topics) + 1, dtype=np.int64)
     sizes.cumsum(out=start[1:])
     number = np.arange(start[-1])
@@ -279,7 +279,7 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _E
         return start, number, _NO_ENTRIES
     rows: list[Raw] = []
     at: list[Ints] = []
-    for description, first in zip(whats, start.tolist(), strict=False):
+    for description, first in zip(descriptions, start.tolist(), strict=False):
         if not isinstance(description, int) and description:
             ids = list(map(_partition_of, description))
             if ids != list(range(len(ids))):

@@ -23,7 +23,7 @@ from apportion.serve.metrics import Renderer
 from apportion.serve.names import shown_ids
 from apportion.serve.own_metrics import OwnMetrics
 from apportion.serve.state import GroupState, Snapshot
-from apportion.serve.switched import Switches, switch_of
+from apportion.serve.switched import Switches
 
 Summaries = Mapping[str, dict[str, Any]]
 """Group to its row of the page's list."""
@@ -176,8 +176,8 @@ class Answers:
                 plans = []
         facts = {key: value for key, value in state.shown.facts.items() if value is not None}
         about = {"unknown_since": _moment(state.unknown_since), "gone": state.gone, "verdict": state.verdict}
-        seen = switch_of(state)
-        switched = {} if seen is None else {"switch": seen.to_dict()}
+        switch = self._switches.answer(state)
+        switched = {} if switch is None else {"switch": switch.to_dict()}
         return to_json({
             **group_to_dict(state.group), **self._about(snapshot), **facts, **about, "odd": state.odd,
             "plans": plans, "best": best, **switched,

@@ -40,20 +40,27 @@ def _shown(plan: Plan, group: Group) -> Plan:
 
 
 class Switches:
-    """Answers as the page draws them, each kept while the group's members, owners, partitions and history stay."""
+    """Answers, for the API and as the page draws them, each kept while members, owners, partitions and history stay."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._kept: dict[str, tuple[tuple[Any, ...], Switch | None, dict[str, Any]]] = {}
+
+    def answer(self, state: GroupState) -> Switch | None:
+        """``switch_of`` one group."""
+        return self._current(state)[0]
 
     def drawn(self, state: GroupState) -> Mapping[str, Any]:
         """The page's data of one group's switch; empty where there is none."""
+        return self._current(state)[1]
+
+    def _current(self, state: GroupState) -> tuple[Switch | None, dict[str, Any]]:
         protocol, described = state.shown.facts.get("protocol"), state.key and state.key[0]
         key = (described, state.past, state.past.version, state.gone, state.assigned_data, protocol)
         kept = self._kept.pop(state.name, None)
         if kept is None or kept[0] != key:
             seen = switch_of(state)
-            kept = key, {} if seen is None else pages.switch_data(seen)
+            kept = key, seen, {} if seen is None else pages.switch_data(seen)
         self._kept[state.name] = kept
         for name in list(self._kept)[:-KEPT]:
             self._kept.pop(name, None)
-        return kept[1]
+        return kept[1:]

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Rows = Iterable[Mapping[str, Any]]
+Columns = Mapping[str, pa.Array]
 AT_ONCE: Final = 64
 """Groups that are Python objects at one time, if they are small."""
 BYTES_AT_ONCE: Final = 2 << 20
 """Of Arrow's bytes, which are some 20 times as many as Python objects; one group may be larger."""
+ROWS_AT_ONCE: Final = 2_000
+"""Rows whose columns, with the lists in them, are in memory at one time."""
 OUT: Final = 500
 """Rows that make a batch."""
 
@@ -47,6 +50,32 @@ def map_groups(table: DataFrame, make: Callable[[Mapping[str, Any]], Rows], sche
 
     def packed(rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
         columns = [pa.array([row[name] for row in rows], arrow.field(name).type) for name in names]
+        return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+    return table.mapInArrow(run, schema)
+
+
+def map_columns(table: DataFrame, answer: Callable[[pa.RecordBatch], Columns], schema: StructType) -> DataFrame:
+    """Each row with what ``answer`` gives for some rows at a time; columns that it does not give are the rows' own.
+
+    answer
+        Column to its values, of the rows of a batch; it is called in the workers and must pickle.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    arrow = to_arrow_schema(schema, timezone="UTC")
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for first in range(0, batch.num_rows, ROWS_AT_ONCE):
+                yield whole(batch.slice(first, ROWS_AT_ONCE))
+
+    def whole(some: pa.RecordBatch) -> pa.RecordBatch:
+        answers = answer(some)
+        columns = [
+            answers[field.name] if field.name in answers else some.column(field.name).cast(field.type)
+            for field in arrow
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=arrow)
 
     return table.mapInArrow(run, schema)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,14 +13,12 @@ from apportion.arrays import UNKNOWN
 from apportion.history.lag_time import SAMPLES_MAX, WINDOW_S, Samples, lag_times
 from apportion.history.lags import Known, Lags, lags
 from apportion.spark import schemas
-from apportion.spark.batches import known, lists
+from apportion.spark.batches import known, lists, map_columns
 from apportion.spark.histories import millis
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-AT_ONCE: Final = 2_000
-"""Rows whose samples are in memory at one time."""
 _PLACE: Final = ("topic", "partition")
 _BESIDE: Final = ("at_ms", "ends", "now_ms", "commit_at", "commit_offset")
 
@@ -91,7 +88,7 @@ def lag(newest: DataFrame, wanted: DataFrame, ends_now: DataFrame, commits: Data
     same = F.coalesce(F.col("said_id") == F.col("topic_id"), F.lit(True)).alias("same_topic")
     wants = F.coalesce(F.array_contains("wants", F.col("topic")), F.lit(True)).alias("wanted")
     asked = ("committed", "begin", "end", "last_stable", "commit_time", "sampled_at", *_BESIDE)
-    return _by_rule(joined.select("group", *_PLACE, *asked, same, wants))
+    return map_columns(joined.select("group", *_PLACE, *asked, same, wants), _judged, schemas.LAG.schema)
 
 
 def recent_commits(commits: DataFrame, now: DataFrame) -> DataFrame:
@@ -121,22 +118,8 @@ def recent_commits(commits: DataFrame, now: DataFrame) -> DataFrame:
     )
 
 
-def _by_rule(rows: DataFrame) -> DataFrame:
-    """``gold/lag`` from commits with log ends and samples beside them, by ``history``'s rules, some rows at a time."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    arrow = to_arrow_schema(schemas.LAG.schema, timezone="UTC")
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for first in range(0, batch.num_rows, AT_ONCE):
-                yield _judged(batch.slice(first, AT_ONCE), arrow)
-
-    return rows.mapInArrow(run, schemas.LAG.schema)
-
-
-def _judged(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Some rows with all columns of ``gold/lag``."""
+def _judged(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """What ``history``'s rules make of commits with log ends and samples beside them."""
     committed, begin, end, last_stable = (known(batch, name) for name in ("committed", "begin", "end", "last_stable"))
     same, wanted = (np.asarray(batch.column(name)) for name in ("same_topic", "wanted"))
     behind = lags(committed, begin, end, last_stable, same, wanted)
@@ -145,15 +128,7 @@ def _judged(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         "lag": behind.lag, "stable_lag": behind.stable, "lost": behind.lost,
     }  # fmt: skip
     answers = {name: pa.array(one.value, mask=~one.there) for name, one in columns.items()}
-    answers["status"] = pa.array(behind.words())
-    answers |= _times(batch, committed, behind)
-    return pa.RecordBatch.from_arrays(
-        [
-            answers[field.name] if field.name in answers else batch.column(field.name).cast(field.type)
-            for field in schema
-        ],
-        schema=schema,
-    )
+    return {**answers, "status": pa.array(behind.words()), **_times(batch, committed, behind)}
 
 
 def _times(batch: pa.RecordBatch, committed: Known, behind: Lags) -> dict[str, pa.Array]:

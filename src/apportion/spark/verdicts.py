@@ -5,8 +5,8 @@ Which commits are looked at is SQL; what they say is asked on Arrow's columns, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +16,12 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from apportion.history import verdicts as rule
 from apportion.history.verdicts import WINDOW, WORST
 from apportion.spark import schemas
-from apportion.spark.batches import known, lists
+from apportion.spark.batches import known, lists, map_columns
 from apportion.spark.commits import KEY
 from apportion.spark.histories import millis
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-AT_ONCE: Final = 2_000
-"""Partitions whose samples are in memory at one time."""
 
 
 def verdicts(commits: DataFrame, lag: DataFrame, ends_now: DataFrame, allowed_lag: int = 0) -> DataFrame:
@@ -37,8 +34,6 @@ def verdicts(commits: DataFrame, lag: DataFrame, ends_now: DataFrame, allowed_la
     allowed_lag
         Messages that count as none.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     judged = lag.where("committed is not null and sampled_at is not null").select(
         *KEY, "lag", millis("sampled_at").alias("now_ms"), "seconds"
     )
@@ -51,27 +46,16 @@ def verdicts(commits: DataFrame, lag: DataFrame, ends_now: DataFrame, allowed_la
         F.col("samples.at_ms").alias("at_ms"), F.col("samples.end").alias("ends"),
         F.size("window").alias("window"), first.alias("first_commit"), last.alias("last_commit"),
     )  # fmt: skip
-    arrow = to_arrow_schema(schemas.VERDICTS.schema, timezone="UTC")
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for begin in range(0, batch.num_rows, AT_ONCE):
-                yield _judged(batch.slice(begin, AT_ONCE), arrow, allowed_lag)
-
-    return rows.mapInArrow(run, schemas.VERDICTS.schema)
+    return map_columns(rows, partial(_judged, allowed_lag=allowed_lag), schemas.VERDICTS.schema)
 
 
-def _judged(batch: pa.RecordBatch, schema: pa.Schema, allowed_lag: int) -> pa.RecordBatch:
-    """Some partitions with their verdicts."""
+def _judged(batch: pa.RecordBatch, allowed_lag: int) -> dict[str, pa.Array]:
+    """The verdicts on some partitions."""
     window, ends = lists(batch, "commit_at", "commit_offset"), lists(batch, "at_ms", "ends")
     now, seconds = (np.asarray(batch.column(name), dtype=np.float64) for name in ("now_ms", "seconds"))
     since = now - np.floor(seconds * 1000)
     words = rule.verdicts(window, rule.lags_left(window, ends), known(batch, "lag"), now, since, allowed_lag)
-    answers = {"verdict": pa.array(np.array(WORST)[words])}
-    columns = [
-        answers[field.name] if field.name in answers else batch.column(field.name).cast(field.type) for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return {"verdict": pa.array(np.array(WORST)[words])}
 
 
 def windows(commits: DataFrame) -> DataFrame:

@@ -118,11 +118,11 @@ def hdfs() -> str:
     Raises
         Unavailable: there is no Maven, or no PySpark, whose jars have the rest.
     """
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
+    pyspark = find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
         raise Unavailable("an HDFS for tests needs PySpark, whose jars hold Hadoop's client")
     spark(HDFS)
-    return os.pathsep.join([str(home() / HDFS.name / "*"), str(Path(found.origin).parent / "jars" / "*")])
+    return os.pathsep.join([str(home() / HDFS.name / "*"), str(Path(pyspark.origin).parent / "jars" / "*")])
 
 
 def made(folder: Path, recipe: str, make: Callable[[Path], None]) -> None:
