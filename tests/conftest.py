@@ -1,4 +1,4 @@
-"""Fixtures for every room: brokers and jars come from ``apportion.testing``; no skip or second try goes unseen."""
+"""Fixtures for every room: the real broker and the jars come from ``apportion.testing``; no skip goes unseen in CI."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ pytest_plugins = ["apportion.testing.plugin"]
 
 SKIPPED: dict[str, str] = {}
 """Test or module to why it did not run."""
-
-TRIED_AGAIN: dict[str, str] = {}
-"""Test to how it failed at its first try."""
 
 
 @pytest.fixture
@@ -35,15 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is for ``make thorough``, and give what hangs on a broker's or Spark's pace a second try.
-
-    A loaded machine can hold a JVM up for longer than any patience. The second try is named at the end of the run, so
-    that it is looked at; a test that must never fail even once (chaos) says ``flaky(reruns=0)``.
-    """
-    for item in items:
-        paced = item.get_closest_marker("broker") or item.get_closest_marker("spark")
-        if paced and not item.get_closest_marker("flaky"):
-            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=2))
+    """Tests that take many minutes each are for ``make thorough``; they are left out here, not skipped."""
     if os.environ.get("APPORTION_THOROUGH") != "1":
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
@@ -51,8 +40,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.outcome == "rerun":  # type: ignore[comparison-overlap]  # the word of pytest-rerunfailures
-        TRIED_AGAIN[report.nodeid] = report.longreprtext
     if report.skipped and not hasattr(report, "wasxfail"):
         SKIPPED[report.nodeid] = _reason(report)
 
@@ -91,11 +78,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What was tried again, what did not run here, why, and that it must where everything must."""
-    if TRIED_AGAIN:
-        terminalreporter.section("failed at first and tried again: find out why")
-        for node, failure in TRIED_AGAIN.items():
-            terminalreporter.write_line(f"{node}\n{failure}")
+    """What did not run here, why, and that it must where everything must."""
     if not SKIPPED:
         return
     by_reason: dict[str, list[str]] = {}

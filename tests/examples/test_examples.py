@@ -76,13 +76,14 @@ def test_the_next_in_line_takes_over_and_nothing_flaps() -> None:
         assert f"hand-overs since it came back: {changes}" in part
 
 
-def test_lag_aware_parts_the_hot_partitions_so_that_the_longest_queue_is_three_fifths_of_ranges() -> None:
+def test_lag_aware_parts_the_hot_partitions_and_is_done_sooner() -> None:
     said = run_readme("lag_aware")
     at_first = {strategy: sorted(lags(said, strategy)) for strategy in ("range", "lag-aware")}
     assert at_first == {"range": [600, 600, 5400], "lag-aware": [600, 2700, 3300]}
     took = re.search(r"done after ([\d.]+) s under range, ([\d.]+) s under lag-aware", said)
     assert took
-    # 900 messages a second are read: sooner than that nobody is done, however the machine is used besides.
+    assert float(took[2]) < float(took[1])
+    # 900 messages a second are read: sooner than that nobody is done.
     assert float(took[1]) >= 5.9
     assert float(took[2]) >= 3.6
 

@@ -183,6 +183,7 @@ def leave(broker: Broker, group: str, instance: str) -> None:
         admin._manager.run(many_groups._send, admin, sync, group)
 
 
+@pytest.mark.timeout(600)
 def test_a_group_that_vanishes_is_said_to_be_gone(own_broker: Broker, server: Serving) -> None:
     with own_broker.admin() as admin:
         admin.delete_groups([HOSTILE])
