@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from apportion.arrays import CAPACITY_MAX, NOBODY, UNKNOWN, Ints, Longs
 from apportion.assignors import Assignor
 from apportion.errors import BadInput, UnknownName
+from apportion.model import edits
 from apportion.model.build import build
 from apportion.model.group import Claims, Group, Offsets
 from apportion.model.group_json import MOST_PARTITIONS, group_to_dict
@@ -34,10 +36,14 @@ def join(group: Group, n: int = 1) -> Group:
     if not 1 <= n <= MOST_MEMBERS:
         raise BadInput("join", str(n), f"how many members come, from 1 to {MOST_MEMBERS}")
     count = np.bincount(group.subscription_of, minlength=len(group.subscriptions))
-    topics = [group.topics[t] for t in group.subscriptions[int(count.argmax())].tolist()]
+    commonest = int(count.argmax())
+    taken = set(group.members)
+    names = list(islice((name for i in range(1, n + group.M + 1) if (name := f"join-{i}") not in taken), n))
+    if (joined := edits.with_members(group, names, commonest)) is not None:
+        return joined
+    topics = [group.topics[t] for t in group.subscriptions[commonest].tolist()]
     raw = group_to_dict(group)
-    free = (name for i in range(1, n + group.M + 1) if (name := f"join-{i}") not in raw["members"])
-    raw["members"].update({name: {"topics": topics} for name, _ in zip(free, range(n), strict=False)})
+    raw["members"].update({name: {"topics": topics} for name in names})
     return build(raw)
 
 
@@ -58,6 +64,8 @@ def grow(group: Group, topic: str, n: int) -> Group:
         raise BadInput(f"grow {topic}", f"{n} partitions", f"more than the {old} there are: a topic never shrinks")
     if n - old + group.P > MOST_PARTITIONS:
         raise BadInput(f"grow {topic}", f"{n} partitions", f"at most {MOST_PARTITIONS:,} in the whole group")
+    if (grown := edits.with_partitions(group, group.topics.index(topic), np.arange(old, n))) is not None:
+        return grown
     raw = group_to_dict(group)
     logs_known = bool(group.lag_known[of_topic].any())
     raw["topics"][topic] = _grown(raw["topics"].get(topic, 0), old, n, logs_known)
@@ -155,6 +163,8 @@ def member_named(group: Group, name: str) -> str:
 def _without(group: Group, gone: set[str], step: str) -> Group:
     if not gone:
         return group
+    if len(gone) == 1 and (left := edits.without_member(group, group.members.index(min(gone)))) is not None:
+        return left
     raw = group_to_dict(group)
     raw["members"] = {member: fields for member, fields in raw["members"].items() if member not in gone}
     if not raw["members"]:

@@ -11,11 +11,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Ints
+from apportion.arrays import CELLS, NOBODY, UNKNOWN, Ints, ints
 from apportion.model.group import Group
 from apportion.model.plan import Answer
-from apportion.tasks.application_state import Process
-from apportion.tasks.assignor import GOALS
+from apportion.tasks.application_state import ApplicationState, Process
+from apportion.tasks.assignor import GOALS, place_active
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
@@ -70,6 +70,32 @@ class Streams(TaskSettings):
             proof = dict.fromkeys(proof, "heuristic")
         return Answer(owner, proof=proof, extra={"tasks": extra}, together=_numbers(task_of))
 
+    def brief(self, group: Group) -> Answer:
+        """The owners and the proof that ``assign`` gives, without the task plan beside them: tasks stay on arrays."""
+        if self.process != "member" or self.num_standby_replicas or self.rack_aware_assignment_strategy != "none":
+            return self.assign(group)
+        topology = self.topology(group)
+        topics = [t for t in range(group.T) if group.wanted_topic[t]]
+        partitions = {group.topics[t]: _width(group, t) for t in topics}
+        counts = topology.counts(partitions)
+        members = sorted(
+            (m for m in range(group.M) if len(group.subscriptions[group.subscription_of[m]])),
+            key=group.members.__getitem__,
+        )
+        if not members or not any(partitions.values()) or sum(counts) * len(members) > CELLS:
+            return self.assign(group)
+        first = np.cumsum([0, *counts])
+        reader = {topic: s for s, subtopology in enumerate(topology.subtopologies) for topic in subtopology.topics}
+        start = np.full(group.T, NOBODY, dtype=np.int64)
+        start[topics] = [first[reader[group.topics[t]]] for t in topics]
+        task_of = np.where(group.wanted, start[group.topic_of] + group.number, NOBODY)
+        wants = _wants(group, topology, partitions, members)
+        active, proof = place_active(_state(group, topology, counts, task_of, members, wants), self)
+        owner = np.where((task_of != NOBODY) & (active[task_of] != NOBODY), ints(members)[active[task_of]], NOBODY)
+        if sum(partitions.values()) > group.wanted.sum():
+            proof = dict.fromkeys(proof, "heuristic")  # as in ``assign``
+        return Answer(owner, proof=proof)
+
     def topology(self, group: Group) -> Topology:
         """The sub-topologies that the settings name, then one for each topic that is left."""
         wanted = [topic for t, topic in enumerate(group.topics) if group.wanted_topic[t]]
@@ -105,6 +131,46 @@ class Streams(TaskSettings):
             )
             for process_id, mine in gathered.items()
         ]
+
+
+def _state(
+    group: Group, topology: Topology, counts: list[int], task_of: Ints, members: list[int],
+    wants: Mapping[str, frozenset[int]] | None,
+) -> ApplicationState:  # fmt: skip
+    """What ``application_state`` gives of a process for each of the members, without names.
+
+    task_of
+        (P,) a number for each partition's task, -1 none.
+    members
+        In the order of their ids.
+    """
+    process_of = np.full(group.M, NOBODY, dtype=np.int64)
+    process_of[members] = np.arange(len(members))
+    subtopology_of = np.arange(len(counts)).repeat(counts)
+    held = np.flatnonzero((group.owner != NOBODY) & (task_of != NOBODY))
+    task, process = task_of[held], process_of[group.owner[held]]
+    lag = np.full((len(subtopology_of), len(members)), UNKNOWN, dtype=np.int64)
+    lag[task, process] = 0
+    ran = np.full(len(subtopology_of), NOBODY, dtype=np.int64)
+    ran[task] = process
+    ran[np.count_nonzero(lag == 0, axis=1) > 1] = NOBODY  # two that both ran it
+    wanted = None
+    if wants is not None:
+        of_member = [[s in wants[group.members[m]] for m in members] for s in range(len(counts))]
+        wanted = np.array(of_member, dtype=np.bool_)[subtopology_of]
+    return ApplicationState(
+        tasks=(),
+        processes=(),
+        stateful=np.array([one.stateful for one in topology.subtopologies], dtype=np.bool_)[subtopology_of],
+        subtopology_of=subtopology_of,
+        threads=np.ones(len(members), dtype=np.int64),
+        lag=lag,
+        ran=ran,
+        tags=np.empty((len(members), 0), dtype=np.int64),
+        misses=np.zeros((len(subtopology_of), len(members)), dtype=np.int64),
+        process_of=np.arange(len(members)),
+        wants=wanted,
+    )
 
 
 def _wants(

@@ -19,11 +19,14 @@ from apportion.history.steps import Step, TopicEntries, steps
 from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.measures import brief_measure, loads
+from apportion.model.plan import Answer
 from apportion.planning import plan
 
 REPLAY: Final = "replay"
 AS_IS: Final = "as-is"
 LAG: Final = "lag"
+_SHORTER: Final = {"broker-uniform": "unjudged", "streams": "brief"}
+"""Strategies of ours to a way to ask them that leaves out what stands in no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +189,17 @@ def _under_lag(as_is: Outcome, group: Group) -> Outcome:
 
 @cache
 def _strategy(name: str) -> Assignor:
-    """A strategy with its default settings, made once; how sure a prediction is stands in no row."""
+    """A strategy with its default settings, made once; what stands in no row is left out where that costs less."""
     strategy = find(name)
-    return cast(Assignor, _Unjudged(strategy)) if hasattr(strategy, "unjudged") else strategy
+    shorter = getattr(strategy, _SHORTER[name], None) if name in _SHORTER else None
+    return strategy if shorter is None else cast(Assignor, _Shorter(strategy, shorter))
 
 
-class _Unjudged:
-    """A strategy that predicts, without its word on how sure it is."""
+class _Shorter:
+    """A strategy without its word on how sure a prediction is, or without a plan of tasks beside the owners."""
 
-    def __init__(self, strategy: Any) -> None:
-        self.name, self.goals, self.assign = strategy.name, strategy.goals, strategy.unjudged
+    def __init__(self, strategy: Any, assign: Callable[[Group], Answer]) -> None:
+        self.name, self.goals, self.assign = strategy.name, strategy.goals, assign
 
 
 def planned(group: Group, assignor: str, scenario: str) -> Outcome:

@@ -52,20 +52,25 @@ class TaskAnswer:
 
 def assign_tasks(state: ApplicationState, settings: TaskSettings) -> TaskAnswer:
     """Place active tasks, standbys and warm-ups, in this order."""
-    may_run = caught_up(state, settings.acceptable_recovery_lag)
-    active, exact = _place_active(state, may_run, settings)
+    active, proof = place_active(state, settings)
     target = _place_target(state, active, settings)
     standby, exact_standby = _place_standbys(state, active, target, settings)
     warmup = _choose_warmups(state, active, target, standby, settings)
+    if settings.num_standby_replicas:
+        one = settings.num_standby_replicas == 1
+        proof["standbys"] = "optimal" if exact_standby and one else "heuristic"
+    return TaskAnswer(active, target, standby, warmup, proof)
+
+
+def place_active(state: ApplicationState, settings: TaskSettings) -> tuple[Ints, dict[str, str]]:
+    """(N,) the process that runs each task, which depends on no copy; and goal to ``optimal`` or ``heuristic``."""
+    active, exact = _place_active(state, caught_up(state, settings.acceptable_recovery_lag), settings)
     how = "optimal" if exact else "heuristic"
     proof = {"active": "optimal", "caught-up": "optimal", "balance": how, "moves": how}
     if settings.rack_aware_assignment_strategy != "none":
         # Here moves are one price among others, and a spread of sub-topologies may come before them.
         proof["moves"] = "heuristic"
-    if settings.num_standby_replicas:
-        one = settings.num_standby_replicas == 1
-        proof["standbys"] = "optimal" if exact_standby and one else "heuristic"
-    return TaskAnswer(active, target, standby, warmup, proof)
+    return active, proof
 
 
 def caught_up(state: ApplicationState, acceptable_lag: int) -> Bools:
@@ -93,7 +98,7 @@ def _place_active(state: ApplicationState, may_run: Bools, settings: TaskSetting
     """Stateful tasks balanced over the places where each may run, stateless ones on top; fewest moves in each."""
     cost = _active_cost(state, settings)
     by_kind = settings.rack_aware_assignment_strategy == "balance_subtopology"
-    active = np.full(len(state.tasks), NOBODY, dtype=np.int64)
+    active = np.full(len(state.stateful), NOBODY, dtype=np.int64)
     load = np.zeros(len(state.threads), dtype=np.int64)
     exact = True
     for chosen in (_rows(state.stateful), _rows(~state.stateful)):

@@ -13,6 +13,9 @@ from apportion.solvers.min_cost_flow import solve_flow, solver
 LARGE: Final = 100_000
 """From so many cells (tasks x processes) on a flow, and the import of its solver, take long enough to go round them."""
 
+_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number whose powers tell the columns of a table apart (2^64 over the golden ratio)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Placing:
@@ -170,12 +173,26 @@ def _flow(placing: Placing, ceiling: int) -> tuple[str, Ints | None]:
 
 
 def _classes(table: Ints) -> tuple[Ints, Ints]:
-    """The different rows in order of first appearance, and (N,) which of them each row is; sorting them is slower."""
+    """The different rows in order of first appearance, and (N,) which of them each row is.
+
+    Rows are told apart by a sum of their numbers, each times a number of its own, and then looked at: sums that are
+    equal for different rows are not relied on.
+    """
+    rows = np.ascontiguousarray(table, dtype=np.int64)
+    factors = np.multiply.accumulate(np.full(rows.shape[1], _FACTOR)).view(np.int64)
+    sums = rows @ factors
+    first, which = np.unique(sums, return_index=True, return_inverse=True)[1:]
+    order = np.argsort(first)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[order] = np.arange(len(first))
+    first, class_of = first[order], rank[which]
+    if np.array_equal(rows[first[class_of]], rows):
+        return rows[first], class_of
     seen: dict[bytes, int] = {}
-    class_of = ints([seen.setdefault(row.tobytes(), len(seen)) for row in np.ascontiguousarray(table)])
-    first = np.full(len(seen), len(table), dtype=np.int64)
-    np.minimum.at(first, class_of, np.arange(len(table)))
-    return table[first], class_of
+    class_of = ints([seen.setdefault(row.tobytes(), len(seen)) for row in rows])
+    first = np.full(len(seen), len(rows), dtype=np.int64)
+    np.minimum.at(first, class_of, np.arange(len(rows)))
+    return rows[first], class_of
 
 
 def _convex(net: _Network, ends: Ints, sink: Ints, threads: Ints, load: Ints, ceiling: int, weight: int) -> None:

@@ -1,0 +1,108 @@
+"""A change made on a group's arrays gives what its group.json with the change in it gives, array for array."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apportion import whatif
+from apportion.model import edits
+from apportion.model.build import build
+from apportion.model.group import Group, NonexistentClaims
+from apportion.model.group_json import read_group
+from apportion.testing.groups import Kinds, many_groups
+
+CHANGES = {
+    "with_members": ("join", "join 3"),
+    "without_member": ("leave",),
+    "with_partitions": ("grow",),
+}
+
+
+def plain(value: Any) -> Any:
+    """Arrays with their types, as something that can be compared."""
+    if isinstance(value, NonexistentClaims):
+        return list(value)
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), [None if one != one else one for one in value.tolist()]
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def change(group: Group, step: str) -> Group:
+    """The step, with a member or a topic of the group's own."""
+    if step == "leave":
+        return whatif.leave(group, group.members[group.M // 2])
+    if step == "grow":
+        topic = group.topics[group.T // 2]
+        of_topic = group.number[group.partitions(group.T // 2)]
+        return whatif.grow(group, topic, int(of_topic.max(initial=-1)) + 4)
+    return whatif.change(group, step)
+
+
+@pytest.mark.parametrize("by_arrays", CHANGES)
+def test_a_change_on_arrays_is_the_change_in_group_json(by_arrays: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random groups of all kinds; some are refused by the arrays, most are not."""
+    kinds = Kinds(capacities=True)
+    given = [read_group(raw) for raw in many_groups(400, seed=5, kinds=kinds)]
+    asked = [(group, step) for group in given if group.M > 1 and group.T for step in CHANGES[by_arrays]]
+    ways: Counter[bool] = Counter()
+    own = getattr(edits, by_arrays)
+
+    def counted(*arguments: Any) -> Group | None:
+        answer: Group | None = own(*arguments)
+        ways[answer is not None] += 1
+        return answer
+
+    monkeypatch.setattr(edits, by_arrays, counted)
+    changed = [change(group, step) for group, step in asked]
+    monkeypatch.setattr(edits, by_arrays, lambda *_: None)
+    for (group, step), after in zip(asked, changed, strict=True):
+        assert plain(after) == plain(change(group, step)), f"{step} of {group!r}"
+    assert ways[True] > len(asked) // 3, "most groups are changed on their arrays"
+    assert ways[False], "and some are refused"
+
+
+def test_groups_as_a_build_makes_them_are_changed_on_their_arrays() -> None:
+    """With static members, racks, offsets, weights, topic ids."""
+    entries = [{"partition": p, "racks": ["x", "y"][p % 2 :], "begin": 1, "end": 9, "weight": 2.5} for p in range(3)]
+    group = build(
+        {
+            "group": "g",
+            "topics": {"a": entries, "b": 2},
+            "topic_ids": {"b": "B" * 22, "a": "A" * 22},
+            "members": {
+                "m": {"topics": ["a"], "instance_id": "z", "rack": "x", "owned": {"a": [0, 2]}, "generation": 3},
+                "k": {"topics": ["a", "b"], "rack": "y", "host": "/1", "owned": {"a": [1]}, "generation": 3},
+            },
+        }
+    )
+    joined = edits.with_members(group, ["join-1"], 1)
+    assert joined is not None
+    assert joined.members == ("m", "join-1", "k"), "static members come first, then the others by id"
+    assert [joined.subscriptions[k].tolist() for k in joined.subscription_of] == [[0], [0, 1], [0, 1]]
+    left = edits.without_member(group, 1)
+    assert left is not None
+    assert left.members == ("m",)
+    grown = edits.with_partitions(group, 0, np.arange(3, 5))
+    assert grown is not None
+    assert grown.number.tolist() == [0, 1, 2, 3, 4, 0, 1]
+    assert grown.offsets is not None
+    assert grown.offsets.end.tolist() == [9, 9, 9, 0, 0, -1, -1]
+
+
+def test_a_rack_that_nobody_else_names_goes_with_its_member() -> None:
+    """Such a change is left to group.json, which numbers the racks anew."""
+    members = {"a": {"topics": ["t"], "rack": "r"}, "b": {"topics": ["t"], "rack": "s"}}
+    group = build({"topics": {"t": [{"partition": 0, "racks": ["r"]}]}, "members": members})
+    assert edits.without_member(group, 1) is None
+    racks = whatif.leave(group, "b").racks
+    assert racks is not None
+    assert racks.names == ("r",)
