@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import apportion
@@ -14,8 +15,12 @@ from apportion.history.fold import fold
 from apportion.history.scenarios import REPLAY, ScenarioResult, outcomes, sentence, skewed_lag, what_if
 from apportion.history.structure import structure
 from apportion.model.build import build
+from apportion.model.group import Claims
+from apportion.model.group_json import group_to_dict, read_group
+from apportion.testing.groups import Kinds, many_groups
 
 from .made import classic, member
+from .test_shared_plans import question
 
 PRESENT: dict[str, Any] = {
     "version": 1,
@@ -115,3 +120,40 @@ def test_groups_with_another_past_are_of_another_structure() -> None:
         theirs = structure(other, None, SIX)
         assert theirs is not None
         assert theirs.key != mine.key
+
+
+def test_a_strategy_that_shares_another_ones_targets_has_the_rows_that_it_gets_alone() -> None:
+    """On random groups, some of which tell of homes by stale claims, with and without a past."""
+    pair = ["cooperative-sticky", "sticky"]
+    homes = 0
+    for seed, raw in enumerate(many_groups(150, seed=7, kinds=Kinds(capacities=True))):
+        present = read_group(raw)
+        homes += present.tells_home
+        past = question(seed)[1]
+        topics = question(seed)[3]
+        both = what_if("g", past, group_to_dict(present), topics, pair)
+        alone = [row for name in pair for row in what_if("g", past, group_to_dict(present), topics, [name])]
+        assert sorted(both, key=str) == sorted(alone, key=str), f"{raw}"
+    assert homes > 5, "some groups have stale claims"
+
+
+def test_a_group_with_another_past_keeps_only_what_does_not_depend_on_it() -> None:
+    group = read_group(
+        {
+            "topics": {"t": [{"partition": p, "end": 9, "committed": p} for p in range(4)]},
+            "members": {
+                "a": {"topics": ["t"], "owned": {"t": [0, 1]}, "generation": 2},
+                "b": {"topics": ["t"], "owned": {"t": [1, 2]}, "generation": 1},
+            },
+        }
+    )
+    assert group.tells_home
+    assert group.claimed_by.tolist() == [0, -2, 1, -1]
+    assert group.lag.tolist() == [9, 8, 7, 6]
+    later = group.with_claims(Claims(np.array([1]), np.array([3])), np.array([4, 4]))
+    assert later.owner.tolist() == [-1, -1, -1, 1]
+    assert later.claimed_by.tolist() == [-1, -1, -1, 1]
+    assert later.home.tolist() == [-1] * 4
+    assert not later.tells_home
+    assert later.lag is group.lag, "which no claim changes"
+    assert later.generation.tolist() == [4, 4]

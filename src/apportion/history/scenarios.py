@@ -27,6 +27,8 @@ AS_IS: Final = "as-is"
 LAG: Final = "lag"
 _SHORTER: Final = {"broker-uniform": "unjudged", "streams": "brief"}
 """Strategies of ours to a way to ask them that leaves out what stands in no row."""
+_SAME_TARGET: Final = {"cooperative-sticky": "sticky"}
+"""Strategies that differ only where a stale claim tells of a home; see ``solvers.solve.best``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,12 @@ def _replays(
     except Exception as error:  # the errors of one group end in its rows
         yield from (_failed(assignor, REPLAY, 0, error) for assignor in assignors)
         return
+    # Of what a replay carries along nothing is stale: all claims are of one generation, each partition's once.
+    twins = _Twins()
     for assignor in assignors if walk else ():
-        yield _guarded(assignor, REPLAY, len(walk), partial(replayed, walk, then, assignor))
+        yield twins.get(assignor) or twins.put(
+            _guarded(assignor, REPLAY, len(walk), partial(replayed, walk, then, assignor))
+        )
 
 
 def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> Outcome:
@@ -169,15 +175,41 @@ def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str], blind
         except Exception as error:
             yield from (_failed(assignor, scenario, 1, error) for assignor in assignors)
             continue
+        twins = _Twins()
         for assignor in assignors:
             earlier = as_is.get(assignor) if scenario == LAG else None
             if earlier is not None and earlier.owner is not None:
                 yield _under_lag(earlier, after)
                 continue
-            outcome = _guarded(assignor, scenario, 1, partial(planned, after, assignor, scenario))
+            outcome = None if after.tells_home else twins.get(assignor)
+            if outcome is None:
+                outcome = twins.put(_guarded(assignor, scenario, 1, partial(planned, after, assignor, scenario)))
             if scenario == AS_IS and assignor in blind:
                 as_is[assignor] = outcome
             yield outcome
+
+
+class _Twins:
+    """Outcomes of one question, for strategies whose targets are those of others where nothing stale is claimed."""
+
+    def __init__(self) -> None:
+        self._of_target: dict[str, Outcome] = {}
+
+    def get(self, assignor: str) -> Outcome | None:
+        """What another strategy with the same target has answered, under this one's name."""
+        outcome = self._of_target.get(_target(assignor))
+        return outcome and replace(outcome, answer=replace(outcome.answer, assignor=assignor))
+
+    def put(self, outcome: Outcome) -> Outcome:
+        """Keep a strategy's own outcome, if it has a plan."""
+        if outcome.owner is not None:
+            self._of_target[_target(outcome.answer.assignor)] = outcome
+        return outcome
+
+
+def _target(assignor: str) -> str:
+    """The strategy whose targets this one's are; mostly itself."""
+    return _SAME_TARGET.get(assignor, assignor)
 
 
 def _under_lag(as_is: Outcome, group: Group) -> Outcome:

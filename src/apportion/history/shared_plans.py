@@ -35,7 +35,7 @@ from apportion.history.scenarios import (
     skewed_lag,
 )
 from apportion.history.steps import TopicEntries
-from apportion.history.structure import Structure, lag_places, structure
+from apportion.history.structure import Structure, structure
 from apportion.model.group import Group, Offsets
 from apportion.model.to_names import collector_paused
 from apportion.server_side.java_hash import string_hashes
@@ -173,7 +173,8 @@ class Template:
         self.members, self.topics = alike.members, alike.topics
         self._base = next((_base(row.group, alike) for row in rows if row.answer.scenario == AS_IS and row.group), None)
         extended = self.extended(alike.lag[None, :])[0]
-        places: dict[int, Ints | None] = {}
+        # Steps of a replay under different strategies have their partitions and offsets in the same arrays.
+        places: dict[tuple[int, int, int], Ints | None] = {}
         sums: list[tuple[int, Ints, Ints]] = []
         really: list[tuple[int, Ints, Ints]] = []
         self.by_lag: list[tuple[int, ManyLags | None, Outcome, Ints]] = []
@@ -192,9 +193,10 @@ class Template:
                 if name in BY_NAME:
                     self.by_name.append((at, self._by_hashes(row, member_at, topic_at), row, None))
                 continue
-            if id(group) not in places:
-                places[id(group)] = _places(group, alike, extended)
-            order = places[id(group)]
+            same = id(group.topics), id(group.number), id(group.offsets)
+            if same not in places:
+                places[same] = _places(group, alike, extended)
+            order = places[same]
             if order is not None and row.walk:
                 really.append((at, order, row.walk[-1].group.owner))
             if order is None:
@@ -346,12 +348,12 @@ def _ours(assignor: str) -> bool:
 
 def _base(group: Group, alike: Structure) -> Ints:
     """Places of the partitions whose lags the scenario ``lag`` sums up."""
-    return lag_places(group.topics, group.topic_of[group.wanted], group.number[group.wanted], alike.places)
+    return alike.places.find(group.topics, group.topic_of[group.wanted], group.number[group.wanted])
 
 
 def _places(group: Group, alike: Structure, extended: Longs) -> Ints | None:
     """(P,) where each partition's lag stands in ``extended``; None where it does not stand there."""
-    places = lag_places(group.topics, group.topic_of, group.number, alike.places)
+    places = alike.places.find(group.topics, group.topic_of, group.number)
     differs = np.flatnonzero(extended[places] != group.lag)
     if len(differs) == 1:  # what the scenario ``lag`` has set
         places[differs] = len(extended) - 1

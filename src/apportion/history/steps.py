@@ -130,16 +130,12 @@ def follow(earlier: Step, owner: Ints, later: Step) -> Group:
     to_member, to_partition = member[owner[held]], _places(earlier.group, later.group)[held]
     stays = (to_member != NOBODY) & (to_partition != NOBODY)
     generation = np.full(later.group.M, earlier.generation.number, dtype=np.int64)
-    return replace(later.group, claims=Claims(to_member[stays], to_partition[stays]), generation=generation)
+    return later.group.with_claims(Claims(to_member[stays], to_partition[stays]), generation)
 
 
 def without_past(later: Step) -> Group:
     """The generation's group with nothing behind it."""
-    return replace(
-        later.group,
-        claims=Claims(ints([]), ints([])),
-        generation=np.full(later.group.M, -1, dtype=np.int64),
-    )
+    return later.group.with_claims(Claims(ints([]), ints([])), np.full(later.group.M, -1, dtype=np.int64))
 
 
 def _places(earlier: Group, later: Group) -> Ints:

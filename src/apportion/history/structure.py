@@ -25,6 +25,8 @@ _MEMBER: Final = frozenset(("instance_id", "client_id", "host", "rack", "topics"
 _ENTRY: Final = frozenset(("partition", "racks", "begin", "end", "committed", "last_stable"))
 _JOINS, _STATIC = "join-", "instance "
 """Beginnings of names that mean something: of members that a scenario adds, of what a static member is known by."""
+_WIDE: Final = np.int64(2**32)
+"""More than there are partition ids."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Structure:
     key
         Equal for groups that get equal plans.
     places
-        (topic, partition id) of each partition that is described, in a fixed order: places of ``lag``.
+        Which partition each place of ``lag`` is of.
     lag
         (places,) messages to read, 0 where unknown. Whether they are known is part of the key.
     members, topics
@@ -42,10 +44,45 @@ class Structure:
     """
 
     key: tuple[Any, ...]
-    places: Mapping[tuple[str, int], int]
+    places: Places
     lag: Longs
     members: tuple[str, ...]
     topics: tuple[str, ...]
+
+
+class Places:
+    """Partitions that are described, in a fixed order.
+
+    topics
+        Names, each once.
+    topic_of, number
+        (places,) each partition's topic, by its place among the names, and its id.
+    """
+
+    def __init__(self, topics: Sequence[str], topic_of: Ints, number: Ints) -> None:
+        """Take names and places; no place is told apart from its like."""
+        self.topics, self.topic_of, self.number = tuple(topics), topic_of, number
+        self._at = {topic: n for n, topic in enumerate(self.topics)}
+        keys = topic_of * _WIDE + number
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no partition has two places."""
+        return bool((self._keys[1:] != self._keys[:-1]).all())
+
+    def find(self, topics: Sequence[str], topic_of: Ints, number: Ints) -> Ints:
+        """(P,) the place of each partition, whose topic is one of other names; ``len(self)`` where it has none."""
+        if not len(self) or not len(number):
+            return np.full(len(number), len(self), dtype=np.int64)
+        renamed = np.array([self._at.get(topic, -1) for topic in topics], dtype=np.int64)[topic_of]
+        keys = renamed * _WIDE + number
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self) - 1)
+        return np.where((self._keys[at] == keys) & (renamed >= 0), self._order[at], len(self))
 
 
 def structure(
@@ -177,25 +214,28 @@ def _present(present: Mapping[str, Any] | None, ranks: _Ranks) -> tuple[Any, ...
 
 def _described(
     topics: TopicEntries, ranks: Mapping[str, int], of_present: set[str]
-) -> tuple[tuple[Any, ...], dict[tuple[str, int], int], Longs] | None:
+) -> tuple[tuple[Any, ...], Places, Longs] | None:
     """The topics' partitions as far as a plan sees them, their places, and their lags."""
     keys = []
-    places: dict[tuple[str, int], int] = {}
+    names = sorted(ranks.keys() & topics.keys())
+    numbers: list[int] = []
     offsets: list[tuple[int, int, int]] = []
-    for topic in sorted(ranks.keys() & topics.keys()):
+    for topic in names:
         entries = topics[topic]
         racks = []
         for entry in entries:
             if not entry.keys() <= _ENTRY:
                 return None
-            places[topic, entry["partition"]] = len(offsets)
-            numbers = entry.get("begin"), entry.get("end"), entry.get("committed")
-            offsets.append(tuple([UNKNOWN if number is None else number for number in numbers]))  # type: ignore[arg-type]
+            numbers.append(entry["partition"])
+            told = entry.get("begin"), entry.get("end"), entry.get("committed")
+            offsets.append(tuple([UNKNOWN if number is None else number for number in told]))  # type: ignore[arg-type]
             listed = entry.get("racks")
             racks.append(tuple(listed) if listed else ())
         replicas = tuple(racks) if any(racks) else ()
         keys.append((ranks[topic], topic in of_present, tuple([entry["partition"] for entry in entries]), replicas))
-    if len(places) != len(offsets):
+    topic_of = np.arange(len(names)).repeat([len(topics[topic]) for topic in names])
+    places = Places(names, topic_of, np.array(numbers, dtype=np.int64))
+    if not places.distinct:
         return None
     table = np.array(offsets, dtype=np.int64).reshape(-1, 3)
     if (table < UNKNOWN).any():
@@ -203,10 +243,3 @@ def _described(
     begin, end, committed = table.T
     known = np.packbits(table != UNKNOWN).tobytes()
     return (tuple(keys), known), places, lag_of(begin, end, committed, "latest")
-
-
-def lag_places(topics: Sequence[str], topic_of: Ints, number: Ints, places: Mapping[tuple[str, int], int]) -> Ints:
-    """(P,) where each partition's lag stands in ``Structure.lag``; one behind its end where it was not described."""
-    otherwise = len(places)
-    places_of = [places.get((topics[t], n), otherwise) for t, n in zip(topic_of.tolist(), number.tolist(), strict=True)]
-    return np.array(places_of, dtype=np.int64)

@@ -189,6 +189,15 @@ class Group:
         fresh.__dict__["offsets"] = offsets
         return fresh
 
+    def with_claims(self, claims: Claims, generation: Ints) -> Group:
+        """The same group with another past, generations (M,) beside; what does not depend on it is kept."""
+        fresh = object.__new__(type(self))
+        fresh.__dict__.update(self.__dict__)
+        for name in ("verdict", "home", "tells_home", "claimed_by"):
+            fresh.__dict__.pop(name, None)
+        fresh.__dict__.update(claims=claims, generation=generation)
+        return fresh
+
     # The letters are the names here: see apportion.arrays.
     @property
     def P(self) -> int:
@@ -282,6 +291,12 @@ class Group:
             oldest_first = np.lexsort((-member, self.generation[member]))
             home[partition[oldest_first]] = member[oldest_first]  # the last one written counts
         return home
+
+    @cached_property
+    def tells_home(self) -> bool:
+        """Whether some stale claim tells where a partition may come home."""
+        # Claims are judged only where there are some: without any a plan takes microseconds.
+        return bool(len(self.claims.member) and len(self.verdict.newest) and (self.home != NOBODY).any())
 
     @cached_property
     def lag(self) -> Longs:

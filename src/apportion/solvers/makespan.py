@@ -156,12 +156,11 @@ def lower_bound(sharing: Sharing, least: int | None = None) -> int:
         return max(best, _narrow_mean(sharing))
     if least is None:
         least = max(0, len(lag) // members - sharing.max_skew)
-    down = np.sort(lag)[::-1]
-    light = np.concatenate([np.zeros(1, dtype=lag.dtype), np.cumsum(down[::-1])])
-    for k in range(min(64, (len(lag) - 1) // members + 1)):
-        together = int(down[k * members - k : k * members + 1].sum())
-        best = max(best, together + int(light[max(0, least - k - 1)]))
-    return best
+    light = np.concatenate([np.zeros(1, dtype=lag.dtype), np.cumsum(np.sort(lag))])
+    k = np.arange(min(64, (len(lag) - 1) // members + 1))
+    # Of the falling lags those from number k M - k to k M: counted from the other end of the rising ones.
+    together = light[len(lag) - k * members + k] - light[len(lag) - k * members - 1]
+    return max(best, int((together + light[np.maximum(0, least - k - 1)]).max()))
 
 
 def _narrow_mean(sharing: Sharing) -> int:

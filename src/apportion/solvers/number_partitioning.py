@@ -33,6 +33,8 @@ def deal_rounds(lag: Longs, members: int) -> Ints:
     >>> deal_rounds(np.array([100_000, 60_000, 50_000]), 2)
     array([0, 1, 1])
     """
+    if not lag.any():
+        return np.arange(len(lag)) % members  # every round begins with the first
     owner = np.full(len(lag), NOBODY, dtype=np.int64)
     order = heaviest_first(lag)
     if members <= FEW:
@@ -49,9 +51,19 @@ def deal_rounds(lag: Longs, members: int) -> Ints:
 
 def _deal_to_few(lags: list[int], members: int) -> list[int]:
     """The same of falling lags, in Python's own numbers: a round of a few costs less than a call of NumPy."""
+    owner: list[int] = []
+    if members == 2:
+        ahead = 0  # what the first holds more than the second
+        for more, less in zip(lags[::2], [*lags[1::2], 0], strict=False):
+            if ahead > 0:
+                owner += (1, 0)
+                ahead -= more - less
+            else:
+                owner += (0, 1)
+                ahead += more - less
+        return owner[: len(lags)]
     held = [0] * members
     everyone = range(members)
-    owner: list[int] = []
     for first in range(0, len(lags), members):
         turns = sorted(everyone, key=held.__getitem__)
         owner += turns

@@ -49,8 +49,7 @@ def best(group: Group, order: tuple[str, ...] = GOALS, cooperative: bool = False
     """
     if "racks" in order and (group.racks is None or not group.racks.known):
         order = tuple(goal for goal in order if goal != "racks")
-    # Claims are judged only where there are some: without any a plan takes microseconds.
-    if len(group.claims.member) and len(group.verdict.newest) and (group.home != NOBODY).any():
+    if group.tells_home:
         owner, proof = _home(group, order, cooperative)
     else:
         owner, proof = _plan(group, order)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from apportion.arrays import UNKNOWN, Ints, Longs
 from apportion.history.fold import OTHERS
 from apportion.history.shared_plans import LARGEST, Template
-from apportion.history.structure import Structure
+from apportion.history.structure import Places, Structure
 from apportion.model.lag import lag_of
 
 _JOINS: Final = "join-"
@@ -31,13 +31,14 @@ _MEANING: Final = (_JOINS, "instance ")
 class Likeness:
     """One group on columns: its key, its names by rank, and where its numbers stand in the batch.
 
-    entries, commits
-        Spans of its partitions and of its commits.
+    described, entries, commits
+        Spans of its topics, of their partitions, and of its commits.
     """
 
     key: tuple[Any, ...]
     members: Sequence[str]
     topics: Sequence[str]
+    described: slice
     entries: slice
     commits: slice
 
@@ -223,7 +224,7 @@ class Batch:
             tuple(map(names.topics.__getitem__, self._commit_topic[c0:c1])),
             self._commit_partition[c0:c1].tobytes(),
         )
-        return Likeness(key, list(names.members), list(names.topics), slice(e0, e1), slice(c0, c1))
+        return Likeness(key, list(names.members), list(names.topics), slice(t0, t1), slice(e0, e1), slice(c0, c1))
 
     def _described(self, first: int, last: int, names: _Ranks) -> tuple[Any, ...]:
         """Topics with their partitions and racks, and which offsets are known."""
@@ -239,13 +240,20 @@ class Batch:
             tuple(self._racks[r0:r1]),
         )
 
-    def places(self, row: Likeness) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-        """(topic, partition) of each of the group's partitions, and of each of its commits."""
-        at = np.array(self._entries_at)
-        topic_of = np.searchsorted(at, np.arange(row.entries.start, row.entries.stop), side="right") - 1
-        entries = [(self._topic[t], p) for t, p in zip(topic_of, self._partition[row.entries].tolist(), strict=True)]
-        topics, partitions = self._commit_topic[row.commits], self._commit_partition[row.commits].tolist()
-        return entries, list(zip(topics, partitions, strict=True))
+    def places(self, row: Likeness) -> Places:
+        """The group's partitions in the order of its columns."""
+        t0, t1 = row.described.start, row.described.stop
+        sizes = np.diff(self._entries_at[t0 : t1 + 1])
+        return Places(
+            self._topic[t0:t1], np.arange(t1 - t0).repeat(sizes), self._partition[row.entries].astype(np.int64)
+        )
+
+    def commit_places(self, row: Likeness, entries: Places) -> Ints:
+        """(commits,) the place of each of the group's commits among its partitions; behind them where it has none."""
+        topics = self._commit_topic[row.commits]
+        at = {topic: n for n, topic in enumerate(dict.fromkeys(topics))}
+        topic_of = np.array([at[topic] for topic in topics], dtype=np.int64)
+        return entries.find(list(at), topic_of, self._commit_partition[row.commits].astype(np.int64))
 
 
 class Pattern:
@@ -254,13 +262,14 @@ class Pattern:
     def __init__(self, batch: Batch, row: Likeness, alike: Structure, template: Template, committed: bool) -> None:
         """Of the first group; ``committed`` tells whether commits count, as they do where the group stands."""
         self.template = template
-        entries, commits = batch.places(row)
-        commit_of = {where: n for n, where in enumerate(commits)} if committed else {}
-        self._commit = np.array([commit_of.get(where, len(commits)) for where in entries], dtype=np.int64)
-        entry_of = {where: n for n, where in enumerate(entries)}
-        self._entry: Ints | None = None
-        if alike.places.keys() <= entry_of.keys():
-            self._entry = np.array([entry_of[where] for where in alike.places], dtype=np.int64)
+        entries = batch.places(row)
+        commits = row.commits.stop - row.commits.start
+        self._commit = np.full(len(entries) + 1, commits, dtype=np.int64)
+        if committed:
+            self._commit[batch.commit_places(row, entries)] = np.arange(commits)
+        self._commit = self._commit[:-1]
+        where = entries.find(alike.places.topics, alike.places.topic_of, alike.places.number)
+        self._entry: Ints | None = where if entries.distinct and (where < len(entries)).all() else None
         topic_of = {topic: n for n, topic in enumerate(row.topics)}
         self._topic = [topic_of[topic] for topic in alike.topics]
         self.right = (

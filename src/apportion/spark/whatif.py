@@ -22,6 +22,7 @@ from apportion.history.steps import TopicEntries
 from apportion.history.stored import group_json_of
 from apportion.history.structure import Structure
 from apportion.history.task_what_if import task_results
+from apportion.model.to_names import collector_paused
 from apportion.spark import schemas
 from apportion.spark.alike import Batch, Likeness, Pattern
 from apportion.spark.batches import pieces
@@ -155,12 +156,13 @@ class Plans:
 
     def _first(self, batch: Batch, at: int, likeness: Likeness) -> tuple[Columns, Pattern | None]:
         """The rows of the first group of a key, and what is to be known of the others."""
-        row = _row(batch, at)
-        columns, alike, template = self._answers(row)
-        pattern = None
-        if alike is not None and template is not None:
-            pattern = Pattern(batch, likeness, alike, template, committed=_stands(row))
-            pattern = pattern if pattern.right else None
+        with collector_paused():
+            row = _row(batch, at)
+            columns, alike, template = self._answers(row)
+            pattern = None
+            if alike is not None and template is not None:
+                pattern = Pattern(batch, likeness, alike, template, committed=_stands(row))
+                pattern = pattern if pattern.right else None
         self._patterns[likeness.key] = pattern
         self._partitions += _size(likeness.key)
         while self._partitions > KEPT_PARTITIONS and len(self._patterns) > 1:
