@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apportion.history.fold import Present
 from apportion.history.records import STREAMS, GenerationMember
 from apportion.history.steps import TopicEntries
+from apportion.model.topic_columns import TopicColumns
 
 Committed = Mapping[str, Mapping[int, int]]
 """Topic to partition id to the committed offset."""
@@ -19,7 +20,7 @@ def group_json(
     """group.json of a group: its members' present assignment is what they own.
 
     topics
-        Every topic that is known, with what is known of its partitions.
+        Every topic that is known, with what is known of its partitions; in columns with its commits too.
     committed
         The group's standing commits.
     ids
@@ -30,11 +31,15 @@ def group_json(
         ``members`` are ``{}``, which no strategy takes.
     """
     wanted = {topic for seat in present.members for topic in seat.topics}
-    described = {}
+    described: dict[str, Sequence[Mapping[str, Any]]] = {}
     for topic in sorted(wanted | set(committed)):
         entries = topics.get(topic) if topics else _seen(topic, present, committed)
         if entries:
-            described[topic] = [_entry(entry, committed.get(topic, {})) for entry in entries]
+            described[topic] = (
+                entries
+                if isinstance(entries, TopicColumns)
+                else [_entry(entry, committed.get(topic, {})) for entry in entries]
+            )
     # A task's number may pass the end of the narrower ones of its topics: there is no such partition to own.
     there = (
         {t: {e["partition"] for e in entries} for t, entries in described.items()} if present.type == STREAMS else None

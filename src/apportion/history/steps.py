@@ -12,12 +12,13 @@ from apportion.arrays import NOBODY, Ints, ints
 from apportion.history.records import Generation, counts_after
 from apportion.model.build import build, find_partitions
 from apportion.model.group import Claims, Group
+from apportion.model.topic_columns import TopicColumns
 
 TopicEntries = Mapping[str, Sequence[Mapping[str, Any]]]
 """Topic to its partitions as entries of group.json: partition, and racks, begin, end, committed where known."""
 
 
-Described = dict[tuple[str, int, bool], int | list[Mapping[str, Any]]]
+Described = dict[tuple[str, int, bool], int | Sequence[Mapping[str, Any]]]
 """(topic, partitions, whether offsets count) to the topic as ``build`` takes it."""
 
 
@@ -106,8 +107,10 @@ def step(
     return Step(generation, group, tuple(who[member] for member in group.members))
 
 
-def _entries(known: Sequence[Mapping[str, Any]], n: int, offsets: bool) -> int | list[Mapping[str, Any]]:
+def _entries(known: Sequence[Mapping[str, Any]], n: int, offsets: bool) -> int | Sequence[Mapping[str, Any]]:
     """A topic of n partitions, with what is known of them."""
+    if isinstance(known, TopicColumns):
+        return known.numbered(n, offsets)
     by_id = {entry["partition"]: entry for entry in known}
     fields = ("partition", "racks", "begin", "end", "committed") if offsets else ("partition", "racks")
     if not any(entry.get(field) for entry in by_id.values() for field in fields[1:]):

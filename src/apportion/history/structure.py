@@ -19,6 +19,7 @@ from apportion.arrays import UNKNOWN, Ints, Longs
 from apportion.history.records import Generation, GenerationMember
 from apportion.history.steps import TopicEntries
 from apportion.model.lag import lag_of
+from apportion.model.topic_columns import TopicColumns
 
 _GROUP: Final = frozenset(("version", "group", "topics", "topic_ids", "members"))
 _MEMBER: Final = frozenset(("instance_id", "client_id", "host", "rack", "topics", "owned", "generation"))
@@ -216,30 +217,40 @@ def _described(
     topics: TopicEntries, ranks: Mapping[str, int], of_present: set[str]
 ) -> tuple[tuple[Any, ...], Places, Longs] | None:
     """The topics' partitions as far as a plan sees them, their places, and their lags."""
-    keys = []
     names = sorted(ranks.keys() & topics.keys())
-    numbers: list[int] = []
-    offsets: list[tuple[int, int, int]] = []
-    for topic in names:
-        entries = topics[topic]
-        racks = []
-        for entry in entries:
-            if not entry.keys() <= _ENTRY:
-                return None
-            numbers.append(entry["partition"])
-            told = entry.get("begin"), entry.get("end"), entry.get("committed")
-            offsets.append(tuple([UNKNOWN if number is None else number for number in told]))  # type: ignore[arg-type]
-            listed = entry.get("racks")
-            racks.append(tuple(listed) if listed else ())
-        replicas = tuple(racks) if any(racks) else ()
-        keys.append((ranks[topic], topic in of_present, tuple([entry["partition"] for entry in entries]), replicas))
+    read = [_topic(topics[topic]) for topic in names]
+    if None in read:
+        return None
+    told = [one for one in read if one is not None]
+    keys = [(ranks[topic], topic in of_present, *one[:2]) for topic, one in zip(names, told, strict=True)]
     topic_of = np.arange(len(names)).repeat([len(topics[topic]) for topic in names])
-    places = Places(names, topic_of, np.array(numbers, dtype=np.int64))
+    nothing = np.empty((0, 4), dtype=np.int64)
+    numbers, *logs = np.concatenate([nothing, *(one[2] for one in told)]).T
+    places = Places(names, topic_of, numbers)
     if not places.distinct:
         return None
-    table = np.array(offsets, dtype=np.int64).reshape(-1, 3)
+    table = np.stack(logs, axis=1)
     if (table < UNKNOWN).any():
         return None
     begin, end, committed = table.T
     known = np.packbits(table != UNKNOWN).tobytes()
     return (tuple(keys), known), places, lag_of(begin, end, committed, "latest")
+
+
+def _topic(entries: Sequence[Mapping[str, Any]]) -> tuple[Any, Any, Longs] | None:
+    """A topic's ids and racks as keys, and (partitions, 4) its ids, begins, ends, commits; None for other fields."""
+    if isinstance(entries, TopicColumns):
+        table = np.stack([entries.number, entries.begin, entries.end, entries.committed], axis=1)
+        lists, racks_of = entries.racks()
+        ids: Any = entries.number.tolist()
+        return tuple(ids), tuple([lists[n] for n in racks_of.tolist()]) if any(lists) else (), table
+    racks, rows = [], []
+    for entry in entries:
+        if not entry.keys() <= _ENTRY:
+            return None
+        told = [entry.get(name) for name in ("partition", "begin", "end", "committed")]
+        rows.append([UNKNOWN if number is None else number for number in told])
+        listed = entry.get("racks")
+        racks.append(tuple(listed) if listed else ())
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    return tuple([row[0] for row in rows]), tuple(racks) if any(racks) else (), table

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
@@ -25,6 +26,7 @@ from apportion.model.group import (
     java_order,
 )
 from apportion.model.to_names import collector_paused
+from apportion.model.topic_columns import FIELDS, TopicColumns
 
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
@@ -263,10 +265,18 @@ class _Entries(NamedTuple):
             return [row.get(field) for row in self.rows]
 
 
+class _Columns(NamedTuple):
+    """The same in columns: as many partitions as there are places."""
+
+    at: Ints
+    columns: TopicColumns
+    fields: AbstractSet[str] = frozenset(FIELDS)
+
+
 _NO_ENTRIES: Final = _Entries(ints([]), [], set())
 
 
-def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _Entries]:
+def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _Entries | _Columns]:
     """Where each topic's partitions begin (T + 1,), all ids (P,), and what was told of them."""
     descriptions = [described.get(topic, 0) for topic in topics]
     counted = set(map(type, descriptions)) <= {int}
@@ -277,6 +287,8 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _E
     number -= start[:-1].repeat(sizes)
     if counted:
         return start, number, _NO_ENTRIES
+    if all(isinstance(one, int | TopicColumns) for one in descriptions):
+        return start, number, _in_columns(descriptions, start, number)
     rows: list[Raw] = []
     at: list[Ints] = []
     for description, first in zip(descriptions, start.tolist(), strict=False):
@@ -288,6 +300,21 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _E
             rows += description
             at.append(np.arange(first, first + len(ids)))
     return start, number, _Entries(np.concatenate(at) if at else ints([]), rows, set().union(*rows))
+
+
+def _in_columns(descriptions: Sequence[int | TopicColumns], start: Ints, number: Ints) -> _Columns:
+    """What columns tell of partitions, by ascending id in each topic; ids that have gaps are put into ``number``."""
+    topics: list[TopicColumns] = []
+    at: list[Ints] = []
+    for one, first in zip(descriptions, start.tolist(), strict=False):
+        if not isinstance(one, int):
+            there = np.arange(first, first + len(one))
+            if not np.array_equal(one.number, number[there]):
+                one = one.take(np.argsort(one.number, kind="stable"))
+                number[there] = one.number
+            topics.append(one)
+            at.append(there)
+    return _Columns(np.concatenate(at), TopicColumns.together(topics))
 
 
 def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, reuse_lists: bool) -> Claims:
@@ -372,9 +399,17 @@ def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> In
     return np.where(fits, at, np.where(there, position, NOBODY))
 
 
-def _offsets(entries: _Entries, partitions: int) -> Offsets | None:
+def _offsets(entries: _Entries | _Columns, partitions: int) -> Offsets | None:
     """What the entries tell of the logs; None where they tell nothing."""
     fields = ("begin", "end", "committed", "lag")
+    if isinstance(entries, _Columns):
+        logs = [getattr(entries.columns, name) for name in fields[:3]]
+        if not any((column != UNKNOWN).any() for column in logs):
+            return None
+        whole = [np.full(partitions, UNKNOWN, dtype=np.int64) for _ in fields]
+        for log, column in zip(whole, logs, strict=False):
+            log[entries.at] = column
+        return Offsets(*whole)
     if entries.fields.isdisjoint(fields):
         return None
     table = {name: np.full(partitions, UNKNOWN, dtype=np.int64) for name in fields}
@@ -386,17 +421,20 @@ def _offsets(entries: _Entries, partitions: int) -> Offsets | None:
     return Offsets(**table) if any_known else None
 
 
-def _weights(entries: _Entries, partitions: int) -> Floats | None:
+def _weights(entries: _Entries | _Columns, partitions: int) -> Floats | None:
     """(P,) the work that each partition brings; None where no entry tells any."""
-    if "weight" not in entries.fields:
+    if isinstance(entries, _Columns) or "weight" not in entries.fields:
         return None
     weight = np.full(partitions, np.nan)
     weight[entries.at] = [np.nan if value is None else value for value in entries.column("weight")]
     return None if np.isnan(weight).all() else weight
 
 
-def _racks(entries: _Entries, partitions: int, of_member: list[Any]) -> Racks | None:
+def _racks(entries: _Entries | _Columns, partitions: int, of_member: list[Any]) -> Racks | None:
     """Racks of members and of partitions; None where nobody names one."""
+    if isinstance(entries, _Columns):
+        held, racks_of = entries.columns.racks()
+        return _rack_sets(held, racks_of, entries.at, partitions, of_member)
     # Each distinct list as given is looked at once, and every entry hashed once.
     lists: dict[tuple[str, ...], int] = {}
     listed = entries.column("racks") if "racks" in entries.fields else []
@@ -405,7 +443,11 @@ def _racks(entries: _Entries, partitions: int, of_member: list[Any]) -> Racks | 
 
 
 def _racks_of_columns(
-    entries: _Entries, replicas: ReplicaRacks | None, index: Mapping[str, int], start: Ints, of_member: list[Any]
+    entries: _Entries | _Columns,
+    replicas: ReplicaRacks | None,
+    index: Mapping[str, int],
+    start: Ints,
+    of_member: list[Any],
 ) -> Racks | None:
     """The same where the topics' racks are numbered already."""
     if replicas is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from apportion.history.fold import OTHERS
 from apportion.history.shared_plans import LARGEST, Template
 from apportion.history.structure import Places, Structure
 from apportion.model.lag import lag_of
+from apportion.model.topic_columns import TopicColumns
 
 _JOINS: Final = "join-"
 _MEANING: Final = (_JOINS, "instance ")
@@ -181,6 +183,10 @@ class Batch:
         self._racks_at = np.array(racks.at)
         self._racks = racks.values.to_pylist()
 
+    def stands(self, row: int) -> bool:
+        """Whether a strategy can be asked about the group's present."""
+        return bool(self._readable[row]) and self._type[row] not in OTHERS
+
     def likeness(self, row: int) -> Likeness | None:
         """One group; None where it has no key."""
         try:
@@ -198,7 +204,6 @@ class Batch:
         e0, e1 = self._entries_at[t0], self._entries_at[t1]
         c0, c1 = self._commits_at[row : row + 2]
         number = self._number[g0:g1]
-        stands = bool(self._readable[row]) and self._type[row] not in OTHERS
         generation = self._generation[row]
         if e1 - e0 > LARGEST or not e1 - e0 or min(number, default=0) < 0 or (generation or 0) < 0:
             return None
@@ -218,7 +223,7 @@ class Batch:
             tuple([at - s0 for at in past.at[g0 : g1 + 1]]),
             tuple(map(int.__eq__, number[1:], number)),
             past.key(s0, s1, names),
-            (stands, generation is None, present.key(m0, m1, names)),
+            (self.stands(row), generation is None, present.key(m0, m1, names)),
             sum(name < _JOINS for name in names.members),  # where a member that joins comes among them
             self._described(t0, t1, names),
             tuple(map(names.topics.__getitem__, self._commit_topic[c0:c1])),
@@ -247,6 +252,44 @@ class Batch:
         return Places(
             self._topic[t0:t1], np.arange(t1 - t0).repeat(sizes), self._partition[row.entries].astype(np.int64)
         )
+
+    def columns(self, row: Likeness, committed: bool) -> dict[str, TopicColumns] | None:
+        """The group's topics with what is known of their partitions, and their commits if these count.
+
+        None where a topic or a partition stands twice, or has no number.
+        """
+        places = self.places(row)
+        if not places.distinct or len(set(places.topics)) < len(places.topics) or (places.number < 0).any():
+            return None
+        lists, racks_of = self._racks_of(row.entries)
+        offsets = np.full(len(places) + 1, UNKNOWN, dtype=np.int64)
+        if committed:
+            offsets[self.commit_places(row, places)] = self.committed[row.commits]
+        columns = TopicColumns(
+            number=places.number,
+            begin=self.begin[row.entries],
+            end=self.end[row.entries],
+            committed=offsets[:-1],
+            rack_lists=lists,
+            racks_of=racks_of,
+        )
+        spans = self._entries_at[row.described.start : row.described.stop + 1]
+        return {
+            topic: columns.take(np.arange(first, last) - spans[0])
+            for topic, (first, last) in zip(places.topics, pairwise(spans), strict=True)
+        }
+
+    def committed_topics(self, row: Likeness) -> list[str]:
+        """Topics that the group has committed offsets of."""
+        return list(dict.fromkeys(self._commit_topic[row.commits]))
+
+    def _racks_of(self, entries: slice) -> tuple[list[tuple[str, ...]], Ints]:
+        """The different lists of racks of some partitions, and which one each has."""
+        at = self._racks_at[entries.start : entries.stop + 1].tolist()
+        lists: dict[tuple[str, ...], int] = {}
+        racks = self._racks
+        which = [lists.setdefault(tuple(racks[a:b]), len(lists)) for a, b in pairwise(at)]
+        return list(lists), np.array(which, dtype=np.int64)
 
     def commit_places(self, row: Likeness, entries: Places) -> Ints:
         """(commits,) the place of each of the group's commits among its partitions; behind them where it has none."""

@@ -15,11 +15,12 @@ from apportion.assignors import known
 from apportion.history import rows
 from apportion.history.answer_block import COLUMNS, NOTHING, TEXTS, AnswerBlock, Columns
 from apportion.history.fold import OTHERS, fold
+from apportion.history.present import group_json
 from apportion.history.records import Generation
 from apportion.history.scenarios import Outcome, outcomes, sentence
 from apportion.history.shared_plans import KEPT_PARTITIONS, GroupsAlike, SharedPlans, Template, lay_on
 from apportion.history.steps import TopicEntries
-from apportion.history.stored import group_json_of
+from apportion.history.stored import group_json_of, present_of
 from apportion.history.structure import Structure
 from apportion.history.task_what_if import task_results
 from apportion.model.to_names import collector_paused
@@ -40,6 +41,8 @@ LARGE_TASKS: Final = 8
 GROUPS_AT_ONCE: Final = 1024
 COLUMNS_AT_ONCE: Final = 8 << 20
 """Groups, and bytes of theirs, whose lags are laid on plans together; one group may be larger."""
+
+Question = tuple[str, Sequence[Generation], Mapping[str, Any] | None, TopicEntries]
 
 
 def whatif(
@@ -152,16 +155,15 @@ class Plans:
         if known:
             yield _of_blocks([[batch.groups[at] for at, _ in some] for _, some in known], laid)
         for at in alone:
-            yield _of_one(batch.groups[at], self._answers(_row(batch, at))[0])
+            yield _of_one(batch.groups[at], self._answers(partial(_question_at, batch, at))[0])
 
     def _first(self, batch: Batch, at: int, likeness: Likeness) -> tuple[Columns, Pattern | None]:
         """The rows of the first group of a key, and what is to be known of the others."""
         with collector_paused():
-            row = _row(batch, at)
-            columns, alike, template = self._answers(row)
+            columns, alike, template = self._answers(lambda: _question_in_columns(batch, at, likeness))
             pattern = None
             if alike is not None and template is not None:
-                pattern = Pattern(batch, likeness, alike, template, committed=_stands(row))
+                pattern = Pattern(batch, likeness, alike, template, committed=batch.stands(at))
                 pattern = pattern if pattern.right else None
         self._patterns[likeness.key] = pattern
         self._partitions += _size(likeness.key)
@@ -180,12 +182,12 @@ class Plans:
 
     @staticmethod
     def _outcomes(batch: Batch, at: int, assignors: list[str]) -> Iterator[Outcome]:
-        yield from outcomes(*_question(_row(batch, at)), assignors)
+        yield from outcomes(*_question_at(batch, at), assignors)
 
-    def _answers(self, row: Mapping[str, Any]) -> tuple[Columns, Structure | None, Template | None]:
+    def _answers(self, ask: Callable[[], Question]) -> tuple[Columns, Structure | None, Template | None]:
         """One group's rows by itself; its structure and the plans of that, where it has one."""
         try:
-            name, history, present, topics = _question(row)
+            name, history, present, topics = ask()
             columns, alike, template = self._shared.planned(name, history, present, topics)
             results = task_results(history) if TASKS in self._shared.assignors else []
             whole = {column: [*columns[column], *(getattr(result, column) for result in results)] for column in COLUMNS}
@@ -195,21 +197,36 @@ class Plans:
             return {column: [failed.get(column)] for column in COLUMNS}, None, None
 
 
-def _row(batch: Batch, at: int) -> Mapping[str, Any]:
-    return rows_of(batch.rows.slice(at, 1))[0]
+def _question_at(batch: Batch, at: int) -> Question:
+    """What ``what_if`` is asked of a group."""
+    return _question(rows_of(batch.rows.slice(at, 1))[0])
 
 
-def _stands(row: Mapping[str, Any]) -> bool:
-    return bool(row["readable"]) and row["type"] not in OTHERS
+def _question(row: Mapping[str, Any]) -> Question:
+    """The same of its row."""
+    present = group_json_of(row) if row["readable"] and row["type"] not in OTHERS else None
+    described = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
+    return _with_past(row, present, described)
 
 
-def _question(row: Mapping[str, Any]) -> tuple[str, Sequence[Generation], Mapping[str, Any] | None, TopicEntries]:
-    """What ``what_if`` is asked of a row."""
+def _question_in_columns(batch: Batch, at: int, likeness: Likeness) -> Question:
+    """The same of a group with a key; its partitions stay in columns."""
+    topics = batch.columns(likeness, batch.stands(at))
+    if topics is None:
+        return _question_at(batch, at)
+    few = [name for name in batch.rows.schema.names if name not in ("topics", "commits")]
+    row = rows_of(batch.rows.select(few).slice(at, 1))[0]
+    present = None
+    if batch.stands(at):
+        committed: dict[str, dict[int, int]] = {topic: {} for topic in batch.committed_topics(likeness)}
+        present = group_json(row["group"], present_of(row), topics, committed)
+    return _with_past(row, present, topics)
+
+
+def _with_past(row: Mapping[str, Any], present: Mapping[str, Any] | None, topics: TopicEntries) -> Question:
     name = row["group"]
     history = fold(rows.events(name, row["generations"], row["epochs"]), row["names"] or {}).generations
-    present = group_json_of(row) if _stands(row) else None
-    described = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
-    return name, history, present, {**described, **(present["topics"] if present else {})}
+    return name, history, present, {**topics, **(present["topics"] if present else {})}
 
 
 def _size(key: Any) -> int:
