@@ -18,7 +18,7 @@ from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
 from apportion.clients.foreign import OnForeign, policy
 from apportion.clients.joined_group import JoinedGroup, Memories
-from apportion.clients.rebalance import Causes, OnPlan, record
+from apportion.clients.rebalance import Causes, OnPlan, line_of, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
@@ -220,7 +220,8 @@ class Bridge:
             return
         rebalance = record(plan, held_back, generation, self._causes.why(plan.group, bool(held_back.any())), ms)
         if logged:
-            log.info("%s", rebalance.line(), extra={"apportion": rebalance.to_dict()})
+            values = rebalance.to_dict()
+            log.info("%s", line_of(values), extra={"apportion": values})
         if self.settings.on_plan is None:
             return
         try:

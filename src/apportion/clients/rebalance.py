@@ -76,13 +76,24 @@ class PlannedRebalance:
     def to_dict(self) -> dict[str, Any]:
         """All numbers and words, ready for JSON: not the plan, nor who owns what."""
         values = {name: getattr(self, name) for name in _TOLD}
-        return {**values, "proof": dict(self.proof), "ms": round(self.ms, 3)}
+        values["proof"], values["ms"] = dict(self.proof), round(self.ms, 3)
+        return values
 
     def line(self) -> str:
         """``rebalance group="ads" generation=7 ...``: names and JSON values, for people and for log readers."""
-        values = self.to_dict()
-        values["proof"] = ",".join(f"{goal}:{how}" for goal, how in self.proof.items())
-        return "rebalance " + " ".join([f"{k}={v if type(v) is int else _json(v)}" for k, v in values.items()])
+        return line_of(self.to_dict())
+
+
+def line_of(values: Mapping[str, Any]) -> str:
+    """The line of a record's ``to_dict``."""
+    proof = ",".join([f"{goal}:{how}" for goal, how in values["proof"].items()])
+    texts = {**values, "proof": proof}
+    return "rebalance " + " ".join([f"{name}={_word(value)}" for name, value in texts.items()])
+
+
+def _word(value: object) -> str:
+    """As JSON has it; numbers without its encoder, which takes longer than the number itself."""
+    return repr(value) if type(value) is int or type(value) is float else _json(value)
 
 
 _TOLD: Final = tuple(one.name for one in fields(PlannedRebalance) if one.name not in ("plan", "owner"))
@@ -165,9 +176,8 @@ class Causes:
 def _compare(before: _Seen, now: _Seen) -> list[str]:
     """What differs, in words."""
     old, new = before.label(), now.label()
-    same = old == new
-    left, joined = (set[str](), set[str]()) if same else (set(old) - set(new), set(new) - set(old))
-    reasons = [_count("joined", joined), _count("left", left), _count("changed its topics", _changed(before, now))]
+    reasons = [] if old == new else [_count("joined", set(new) - set(old)), _count("left", set(old) - set(new))]
+    reasons.append(_count("changed its topics", _changed(before, now, old, new)))
     if before.topics != now.topics or not np.array_equal(before.size, now.size):
         had, has = before.sizes(), now.sizes()
         changed = [t for t in sorted(had.keys() | has.keys()) if had.get(t, 0) != has.get(t, 0)]
@@ -175,8 +185,8 @@ def _compare(before: _Seen, now: _Seen) -> list[str]:
     return [reason for reason in reasons if reason]
 
 
-def _changed(before: _Seen, now: _Seen) -> list[str]:
-    """Members of both times whose topics differ."""
+def _changed(before: _Seen, now: _Seen, before_label: tuple[str, ...], label: tuple[str, ...]) -> list[str]:
+    """Members of both times whose topics differ; the labels (M,) of both times are at hand."""
     number: dict[bytes, int] = {}
     index = None if before.topics == now.topics else {topic: t for t, topic in enumerate(now.topics)}
     # Subscriptions of then in the numbers of now; a topic that is gone has the number of its name, beyond all others.
@@ -189,10 +199,10 @@ def _changed(before: _Seen, now: _Seen) -> list[str]:
         return []
     had = np.array(old, dtype=np.int64)[before.subscription_of]
     has = np.array(new, dtype=np.int64)[now.subscription_of]
-    if before.label() == now.label():
-        return [now.label()[m] for m in (had != has).nonzero()[0].tolist()]
-    past = dict(zip(before.label(), had.tolist(), strict=True))
-    return [label for label, k in zip(now.label(), has.tolist(), strict=True) if past.get(label, k) != k]
+    if before_label == label:
+        return [label[m] for m in (had != has).nonzero()[0].tolist()]
+    past = dict(zip(before_label, had.tolist(), strict=True))
+    return [name for name, k in zip(label, has.tolist(), strict=True) if past.get(name, k) != k]
 
 
 def _renumbered(topics: Ints, names: Sequence[str], index: Mapping[str, int] | None) -> Ints:
