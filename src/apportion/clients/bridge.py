@@ -16,9 +16,10 @@ import numpy as np
 
 from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
+from apportion.clients.alike_members import Dealer, Dealt
 from apportion.clients.foreign import OnForeign, policy
 from apportion.clients.joined_group import JoinedGroup, Memories
-from apportion.clients.rebalance import Causes, OnPlan, line_of, record
+from apportion.clients.rebalance import Causes, OnPlan, SeenGroup, line_of, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
@@ -111,6 +112,7 @@ class Bridge:
         self.memory: UserDataCodec = codec_of(self.strategy)
         self.last = Holding(priority=settings.priority)
         self._causes = Causes()
+        self._dealer = Dealer(self.strategy, self.memory)
 
     @property
     def name(self) -> str:
@@ -177,6 +179,12 @@ class Bridge:
             BrokenAssignor where a strategy's answer is no plan; never for what another member sent.
         """
         began = time.perf_counter() if began is None else began
+        # Who looks at plans or lag gets them from the general way.
+        if self.settings.on_plan is None and self.settings.lag is None:
+            dealt = self._dealer.deal(joined, cluster)
+            if dealt is not None:
+                self._report_dealt(dealt, group, generation, (time.perf_counter() - began) * 1000)
+                return dealt.answers
         with collector_paused():
             memories = joined.memories(self.memory)
             planned_group, order = self._group(joined, memories, cluster, group)
@@ -207,6 +215,14 @@ class Bridge:
             log.warning("the plan counts partitions where lag is unknown: %s", missing)
         return {topic: _add_offsets(description, table.get(topic, {})) for topic, description in topics.items()}
 
+    def _report_dealt(self, dealt: Dealt, group: str, generation: int | None, ms: float) -> None:
+        """The log line alone: there are no claims to warn of, and nobody has a hook."""
+        if not log.isEnabledFor(logging.INFO):
+            self._causes.remember(dealt.seen)
+            return
+        values = self._dealer.values(dealt, group, generation, self.name)
+        _log({**values, "why": self._causes.why(dealt.seen), "ms": round(ms, 3)})
+
     def _report(self, plan: Plan, held_back: Bools, generation: int | None, ms: float) -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""
         for m, topic, number in plan.group.claims.nonexistent.first_of_members():
@@ -214,20 +230,24 @@ class Bridge:
                 "member %s claims what does not exist, such as %s-%d; the claim falls",
                 *(plan.group.members[m], topic, number),
             )
-        logged = log.isEnabledFor(logging.INFO)
-        if not logged and self.settings.on_plan is None:
-            self._causes.remember(plan.group, bool(held_back.any()))
+        seen = SeenGroup.of(plan.group, bool(held_back.any()))
+        if self.settings.on_plan is None and not log.isEnabledFor(logging.INFO):
+            self._causes.remember(seen)
             return
-        rebalance = record(plan, held_back, generation, self._causes.why(plan.group, bool(held_back.any())), ms)
-        if logged:
-            values = rebalance.to_dict()
-            log.info("%s", line_of(values), extra={"apportion": values})
+        rebalance = record(plan, held_back, generation, self._causes.why(seen), ms)
+        if log.isEnabledFor(logging.INFO):
+            _log(rebalance.to_dict())
         if self.settings.on_plan is None:
             return
         try:
             self.settings.on_plan(rebalance)
         except Exception:
             log.exception("the on_plan hook failed; the rebalance goes on")
+
+
+def _log(values: Mapping[str, Any]) -> None:
+    """One line, and its values for handlers that know them."""
+    log.info("%s", line_of(values), extra={"apportion": values})
 
 
 def _encoded(group: Group, owner: Ints, user_data: bytes | None) -> dict[str, bytes]:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
 from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints, ints
+from apportion.errors import UnreadableBytes
 from apportion.model.build import ClaimColumns, MemberColumns
 from apportion.model.group import NO_PRIORITY
 from apportion.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.columns import HeldLists, read_held_lists
 from apportion.wire.primitives import text
+from apportion.wire.subscription import Subscription, read_subscription
 from apportion.wire.subscriptions import Subscriptions, read_subscriptions
 from apportion.wire.userdata import CAPACITY_MARK, CAPACITY_SIZE, without_capacity
 
@@ -49,12 +52,20 @@ class JoinedGroup:
     """
 
     def __init__(self, ids: Sequence[str], instance_ids: Sequence[str | None], sent: Sequence[bytes]) -> None:
-        self.ids, self.instance_ids = ids, instance_ids
-        self.subscriptions: Subscriptions = read_subscriptions(sent)
-        self.topics = self.subscriptions.topics()
+        self.ids, self.instance_ids, self.sent = ids, instance_ids, sent
+        self.alike = _one_for_all(sent)
+        """What every member sent, where all sent the same bytes."""
+        self.topics = self.subscriptions.topics() if self.alike is None else list(dict.fromkeys(self.alike.topics))
         """What anybody wants."""
-        for m, reason in self.subscriptions.refused.items():
-            log.warning("member %s sent no subscription that anyone can read (%s); it gets nothing", ids[m], reason)
+
+    @cached_property
+    def subscriptions(self) -> Subscriptions:
+        """What all members sent, in columns."""
+        subscriptions = read_subscriptions(self.sent)
+        for m, reason in subscriptions.refused.items():
+            reader = "member %s sent no subscription that anyone can read (%s); it gets nothing"
+            log.warning(reader, self.ids[m], reason)
+        return subscriptions
 
     def columns(self, memories: Memories) -> MemberColumns:
         """The members as a group is built of them."""
@@ -74,7 +85,7 @@ class JoinedGroup:
 
     def memories(self, codec: UserDataCodec) -> Memories:
         """What the strategy's codec reads; a member whose memory is unreadable is named in the log."""
-        read = _READERS.get(type(codec))
+        read = READERS.get(type(codec))
         memories = _one_by_one(codec, self.subscriptions) if read is None else read(self.subscriptions)
         for m, reason in memories.lost.items():
             log.warning("member %s remembers nothing, since its words are unreadable: %s", self._name(m), reason)
@@ -82,6 +93,16 @@ class JoinedGroup:
 
     def _name(self, m: int) -> str:
         return f"{self.ids[m]} (instance {self.instance_ids[m]})" if self.instance_ids[m] else self.ids[m]
+
+
+def _one_for_all(sent: Sequence[bytes]) -> Subscription | None:
+    """The subscription of two or more members that sent the same bytes; None where they did not, or it is none."""
+    if len(sent) < 2 or not sent[0] == sent[1] == sent[-1] or sent.count(sent[0]) < len(sent):
+        return None
+    try:
+        return read_subscription(sent[0])
+    except UnreadableBytes:
+        return None
 
 
 def _capacities(sent: Subscriptions) -> Ints:
@@ -194,7 +215,7 @@ def _one_by_one(codec: UserDataCodec, sent: Subscriptions) -> Memories:
     )
 
 
-_READERS: Mapping[type[object], Callable[[Subscriptions], Memories]] = {
+READERS: Mapping[type[object], Callable[[Subscriptions], Memories]] = {
     Stateless: _stateless,
     InUserData: _in_user_data,
     InSubscription: _in_subscription,

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Final
+from json.encoder import encode_basestring
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -75,7 +76,8 @@ class PlannedRebalance:
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers and words, ready for JSON: not the plan, nor who owns what."""
-        values = {name: getattr(self, name) for name in _TOLD}
+        fields_of = vars(self)
+        values = {name: fields_of[name] for name in _TOLD}
         values["proof"], values["ms"] = dict(self.proof), round(self.ms, 3)
         return values
 
@@ -86,14 +88,17 @@ class PlannedRebalance:
 
 def line_of(values: Mapping[str, Any]) -> str:
     """The line of a record's ``to_dict``."""
-    proof = ",".join([f"{goal}:{how}" for goal, how in values["proof"].items()])
-    texts = {**values, "proof": proof}
-    return "rebalance " + " ".join([f"{name}={_word(value)}" for name, value in texts.items()])
-
-
-def _word(value: object) -> str:
-    """As JSON has it; numbers without its encoder, which takes longer than the number itself."""
-    return repr(value) if type(value) is int or type(value) is float else _json(value)
+    words = ["rebalance"]
+    for name, value in values.items():
+        # Numbers and texts by what JSON's encoder would call in the end, which takes longer to get there.
+        if type(value) is int or type(value) is float:
+            word = repr(value)
+        elif name == "proof":
+            word = encode_basestring(",".join([f"{goal}:{how}" for goal, how in value.items()]))
+        else:
+            word = encode_basestring(value) if type(value) is str else _json(value)
+        words.append(f"{name}={word}")
+    return " ".join(words)
 
 
 _TOLD: Final = tuple(one.name for one in fields(PlannedRebalance) if one.name not in ("plan", "owner"))
@@ -133,14 +138,35 @@ def record(plan: Plan, withheld: Bools, generation: int | None, why: str, ms: fl
     )
 
 
-class _Seen:
-    """What a leader saw of a group: members, topics, sizes; without the group's larger arrays."""
+class SeenGroup(NamedTuple):
+    """What a leader saw of a group, as in ``Group``: members, topics, sizes (T,); without the group's larger arrays.
 
-    def __init__(self, group: Group, withheld: bool) -> None:
-        self.withheld = withheld
-        self.topics, self.size = group.topics, group.start[1:] - group.start[:-1]
-        self.members, self.instance_ids = group.members, group.instance_ids
-        self.subscriptions, self.subscription_of = group.subscriptions, group.subscription_of
+    subscriptions
+        The distinct ones and which one each member has; None where everybody wants every topic.
+    withheld
+        Whether anything was, in that round.
+    """
+
+    topics: tuple[str, ...]
+    size: Sequence[int]
+    members: tuple[str, ...]
+    instance_ids: tuple[str | None, ...]
+    subscriptions: tuple[tuple[Ints, ...], Ints] | None = None
+    withheld: bool = False
+
+    @classmethod
+    def of(cls, group: Group, withheld: bool) -> SeenGroup:
+        """What counts of a group for the next time."""
+        sizes = (group.start[1:] - group.start[:-1]).tolist()
+        alike = len(group.subscriptions) == 1 and len(group.subscriptions[0]) == group.T
+        subscriptions = None if alike else (group.subscriptions, group.subscription_of)
+        return cls(group.topics, sizes, group.members, group.instance_ids, subscriptions, withheld)
+
+    def wishes(self) -> tuple[tuple[Ints, ...], Ints]:
+        """The distinct subscriptions, and which one each member has."""
+        if self.subscriptions is not None:
+            return self.subscriptions
+        return (np.arange(len(self.topics)),), np.zeros(len(self.members), dtype=np.int64)
 
     def label(self) -> tuple[str, ...]:
         """(M,) a static member keeps its name over a restart, so that a restart is no cause by itself."""
@@ -150,55 +176,54 @@ class _Seen:
 
     def sizes(self) -> dict[str, int]:
         """Topics that have partitions."""
-        return {topic: size for topic, size in zip(self.topics, self.size.tolist(), strict=True) if size}
+        return {topic: size for topic, size in zip(self.topics, self.size, strict=True) if size}
 
 
 class Causes:
     """Tells why a leader had to plan, by what it saw the last time."""
 
     def __init__(self) -> None:
-        self._seen: _Seen | None = None
+        self._seen: SeenGroup | None = None
 
-    def remember(self, group: Group, withheld: bool) -> None:
-        """What counts for the next time; ``withheld`` tells whether anything was."""
-        self._seen = _Seen(group, withheld)
+    def remember(self, seen: SeenGroup) -> None:
+        """What counts for the next time."""
+        self._seen = seen
 
-    def why(self, group: Group, withheld: bool) -> str:
-        """In words, for the log; the group is remembered for the next time."""
-        before, now = self._seen, _Seen(group, withheld)
-        self._seen = now
+    def why(self, seen: SeenGroup) -> str:
+        """In words, for the log; what was seen is remembered for the next time."""
+        before, self._seen = self._seen, seen
         if before is None:
             return "this member leads now"
         follow_up = "hand-over of what was withheld" if before.withheld else "rejoin without a change"
-        return "; ".join(_compare(before, now)) or follow_up
+        return "; ".join(_compare(before, seen)) or follow_up
 
 
-def _compare(before: _Seen, now: _Seen) -> list[str]:
+def _compare(before: SeenGroup, now: SeenGroup) -> list[str]:
     """What differs, in words."""
     old, new = before.label(), now.label()
     reasons = [] if old == new else [_count("joined", set(new) - set(old)), _count("left", set(old) - set(new))]
     reasons.append(_count("changed its topics", _changed(before, now, old, new)))
-    if before.topics != now.topics or not np.array_equal(before.size, now.size):
+    if before.topics != now.topics or before.size != now.size:
         had, has = before.sizes(), now.sizes()
         changed = [t for t in sorted(had.keys() | has.keys()) if had.get(t, 0) != has.get(t, 0)]
         reasons += [f"{t} has {has.get(t, 0)} partitions, had {had.get(t, 0)}" for t in changed[:3]]
     return [reason for reason in reasons if reason]
 
 
-def _changed(before: _Seen, now: _Seen, before_label: tuple[str, ...], label: tuple[str, ...]) -> list[str]:
+def _changed(before: SeenGroup, now: SeenGroup, before_label: tuple[str, ...], label: tuple[str, ...]) -> list[str]:
     """Members of both times whose topics differ; the labels (M,) of both times are at hand."""
+    if before.subscriptions is now.subscriptions is None and before.topics == now.topics:
+        return []
+    (old_lists, old_of), (new_lists, new_of) = before.wishes(), now.wishes()
     number: dict[bytes, int] = {}
     index = None if before.topics == now.topics else {topic: t for t, topic in enumerate(now.topics)}
     # Subscriptions of then in the numbers of now; a topic that is gone has the number of its name, beyond all others.
-    old = [
-        number.setdefault(_renumbered(topics, before.topics, index).tobytes(), len(number))
-        for topics in before.subscriptions
-    ]
-    new = [number.setdefault(topics.tobytes(), len(number)) for topics in now.subscriptions]
+    old = [number.setdefault(_renumbered(topics, before.topics, index).tobytes(), len(number)) for topics in old_lists]
+    new = [number.setdefault(topics.tobytes(), len(number)) for topics in new_lists]
     if old == new == [0]:
         return []
-    had = np.array(old, dtype=np.int64)[before.subscription_of]
-    has = np.array(new, dtype=np.int64)[now.subscription_of]
+    had = np.array(old, dtype=np.int64)[old_of]
+    has = np.array(new, dtype=np.int64)[new_of]
     if before_label == label:
         return [label[m] for m in (had != has).nonzero()[0].tolist()]
     past = dict(zip(before_label, had.tolist(), strict=True))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -134,7 +134,8 @@ def build_columns(
     replicas
         Racks of topics that ``described`` gives a number of partitions; in place of entries with racks.
     """
-    order, rank = _member_order(members.ids, members.instance_ids)
+    order = member_order(members.ids, members.instance_ids)
+    rank = ints(order)
     topics, described_of = _topics(described, members.lists)
     start, number, entries = _partitions(described, topics)
     index = {topic: t for t, topic in enumerate(topics)}
@@ -163,14 +164,14 @@ def build_columns(
     return group, rank
 
 
-def _member_order(ids: Sequence[str], instance_ids: Sequence[str | None]) -> tuple[list[int], Ints]:
-    """The places of the members in member order, as a list and as an array."""
+def member_order(ids: Sequence[str], instance_ids: Sequence[str | None]) -> list[int]:
+    """The places of the members in member order."""
     plain = all(map(str.isascii, ids))
     order = sorted(range(len(ids)), key=ids.__getitem__ if plain else lambda m: java_order(ids[m]))
     if any(instance_ids):
         static = sorted((m for m in order if instance_ids[m]), key=lambda m: java_order(str(instance_ids[m])))
         order = static + [m for m in order if not instance_ids[m]]
-    return order, ints(order)
+    return order
 
 
 def _distinct_subscriptions(lists: Sequence[Sequence[str]], index: Mapping[str, int]) -> tuple[tuple[Ints, ...], Ints]:
@@ -242,11 +243,14 @@ class _Wishes:
         return tuple(ints(list(key)) for key in known), ints(list(map(by_list.__getitem__, self.which)))
 
 
+def topic_order(names: Collection[str]) -> tuple[str, ...]:
+    """The names in Java's order."""
+    return tuple(sorted(names) if all(map(str.isascii, names)) else sorted(names, key=java_order))
+
+
 def _topics(described: Raw, wanted: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], Bools]:
     """Names (T,) of described and of wanted topics in Java's order, and which are described."""
-    names = set(described).union(*wanted)
-    plain = all(map(str.isascii, names))
-    ordered = tuple(sorted(names) if plain else sorted(names, key=java_order))
+    ordered = topic_order(set(described).union(*wanted))
     return ordered, np.array([topic in described for topic in ordered], dtype=np.bool_)
 
 

@@ -72,14 +72,8 @@ def partitions_to_names(group: Group, chosen: Bools) -> dict[str, list[int]]:
 def by_owner(owner: Ints, members: int) -> tuple[Ints, Ints]:
     """The owned partitions by member, then ascending, and (M,) how many each holds.
 
-    By counting: 16 bits at a time are sorted without comparing; and without any sorting where the partitions were dealt
-    round and round all members, as to members that are alike and own nothing.
+    By counting: 16 bits at a time are sorted without comparing.
     """
-    laps = len(owner) // max(members, 1)
-    if laps > 1 and laps * members == len(owner) and owner[0] == 0 == owner[members] and owner[members - 1] + 1 == members:
-        member = np.arange(members)
-        if (owner.reshape(laps, members) == member).all():
-            return np.arange(len(owner)).reshape(laps, members).T.ravel(), np.full(members, laps)
     key = owner + 1
     order = np.argsort(key.astype(np.uint16), kind="stable")
     if members >= 1 << 16:

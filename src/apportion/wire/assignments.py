@@ -1,16 +1,14 @@
 """What all members are told, written at once: the bytes of every assignment from arrays.
 
 Where each number and name goes follows from the sizes alone, so everything of one kind is put into its places in one
-step. Neighbours that get equally many partitions of the same topics, as after a deal to members that are alike, differ
-in their numbers alone: one answer is the form of all, and their numbers are written over it as one table. The bytes are
-those of ``assignment.write_assignment``, which is the reference.
+step. The bytes are those of ``assignment.write_assignment``, which is the reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby, pairwise
-from typing import Any, Final
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +20,6 @@ from apportion.wire.primitives import MAX_STRING
 _ONE = ints([1])
 _HEAD = 6
 """Bytes before a member's topics: the version and their number."""
-_ALIKE: Final = 12
-"""Members that are alike, on average, from which on a form for each run of them is quicker than places for all."""
 
 
 def write_assignments(
@@ -42,9 +38,6 @@ def write_assignments(
     if not len(held):
         return []
     tail = b"\xff\xff\xff\xff" if user_data is None else len(user_data).to_bytes(4, "big") + user_data
-    runs = _alike(topic, held)
-    if runs is not None:
-        return _write_runs(topics, topic.reshape(len(held), -1), number.reshape(len(held), -1), runs, tail)
     first, part_end = _parts(topic, held)
     of_topic = topic if len(first) == len(topic) else topic[first]
     names = _Names(topics, of_topic)
@@ -80,42 +73,33 @@ def write_assignments(
     return [raw[low:high] for low, high in pairwise([0, *ends.tolist()])]
 
 
-def _alike(topic: Ints, held: Ints) -> list[int] | None:
-    """Where each run of members begins that get equally many of the same topics, and M; None where runs are short."""
-    members, share = len(held), int(held[0])
-    if not share or members < _ALIKE or len(topic) != members * share or (held != share).any():
-        return None
-    table = topic.reshape(members, share)
-    differs = (table[1:] != table[:-1]).any(axis=1).nonzero()[0]
-    return [0, *(differs + 1).tolist(), members] if (len(differs) + 1) * _ALIKE <= members else None
+def write_neighbours(parts: Sequence[tuple[str, Sequence[int]]], count: int) -> list[bytes]:
+    """The assignments of ``count`` members, version 3, where all ids go up by one from each member to the next.
 
+    parts
+        Topics and ids of the first of them; no id reaches 2**31 on the way.
 
-def _write_runs(topics: Sequence[str], topic: Ints, number: Ints, runs: list[int], tail: bytes) -> list[bytes]:
-    """The assignments of members in runs of like ones; ``topic`` and ``number`` (M, S) are those of each member."""
-    answers: list[bytes] = []
-    for low, high in pairwise(runs):
-        form, ids_at = _form(topics, topic[low].tolist(), tail)
-        size = len(form)
-        out = bytearray(form * (high - low))
-        np.ndarray((high - low, size - 3), ">i4", out, 0, (size, 1))[:, ids_at] = number[low:high]
-        raw = bytes(out)
-        answers += [raw[at : at + size] for at in range(0, len(raw), size)]
-    return answers
-
-
-def _form(topics: Sequence[str], topic: Sequence[int], tail: bytes) -> tuple[bytes, Ints]:
-    """The assignment of a member with partitions of these topics, without their numbers; and where each number goes."""
-    parts = [(t, len(list(ids))) for t, ids in groupby(topic)]
-    pieces, at, ids_at = [NEWEST.to_bytes(2, "big"), len(parts).to_bytes(4, "big")], _HEAD, list[int]()
-    for t, ids in parts:
-        name = topics[t].encode()
+    The bytes of an assignment are one long number. As ids have four bytes and none of them runs over, the next member's
+    is this one's and the number that has a one in every id.
+    """
+    pieces = [NEWEST.to_bytes(2, "big"), len(parts).to_bytes(4, "big")]
+    steps = [bytes(_HEAD)]
+    for topic, ids in parts:
+        name = topic.encode()
         if len(name) > MAX_STRING:
             raise _too_long(len(name))
-        pieces += [len(name).to_bytes(2, "big"), name, ids.to_bytes(4, "big"), bytes(4 * ids)]
-        first = at + 6 + len(name)
-        at = first + 4 * ids
-        ids_at += range(first, at, 4)
-    return b"".join([*pieces, tail]), ints(ids_at)
+        pieces += [len(name).to_bytes(2, "big"), name, len(ids).to_bytes(4, "big")]
+        pieces += [number.to_bytes(4, "big") for number in ids]
+        steps += [bytes(6 + len(name)), b"\0\0\0\1" * len(ids)]
+    pieces.append(b"\xff\xff\xff\xff")
+    steps.append(bytes(4))
+    first = b"".join(pieces)
+    size, number, step = len(first), int.from_bytes(first, "big"), int.from_bytes(b"".join(steps), "big")
+    answers = []
+    for _ in range(count):
+        answers.append(number.to_bytes(size, "big"))
+        number += step
+    return answers
 
 
 def _too_long(size: int) -> ValueError:
