@@ -218,6 +218,24 @@ def test_where_racks_make_too_large_a_table_they_are_left_out_and_the_proof_says
     assert left_out > 0
 
 
+def test_where_racks_are_left_out_nobody_comes_home() -> None:
+    """Partition 3 could go back to b, who had it last; where no goal is shown to be best, that counts for nothing."""
+    racks = {7: "ab", 3: "bc", 4: "abc", 2: "", 5: "ab"}
+    entries = [{"partition": p} | ({"racks": list(near)} if near else {}) for p, near in racks.items()]
+    members: dict[str, Any] = {
+        "a": {"topics": ["t"], "owned": {"t": [7, 3, 2, 5]}, "generation": 5},
+        "b": {"topics": ["t"], "rack": "b", "owned": {"t": [3]}},
+    }
+    group, order = {"topics": {"t": entries}, "members": members}, ("racks", "balance", "moves")
+    whole = plan(group, order)
+    assert (whole.measures["returned"], set(whole.proof.values())) == (1, {"optimal"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
+        patch.setattr(partition_classes, "CELLS", 1)
+        left_out = plan(group, order)
+    assert (left_out.measures["returned"], set(left_out.proof.values())) == (0, {"heuristic"})
+
+
 def test_the_explanation_names_every_goal_and_no_goal_is_left_in_doubt() -> None:
     for seed in range(0, 400, 4):
         raw, order = some(seed)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import apportion
 from apportion.history.group_history import GroupHistories
 from apportion.history.predicted_targets import Score, score
-from apportion.history.records import CONSUMER
+from apportion.history.records import CONSUMER, GroupRecord
 from apportion.history.steps import Step, follow, steps, without_past
 from apportion.inputs.load_history import load_histories
 from apportion.planning import plan
@@ -82,3 +83,22 @@ def test_what_a_group_json_tells_is_enough_for_the_recorded_cluster_too() -> Non
         "routes-kip848-regex": [True] * 2,
         "upgraded-live": [False, True],  # the first is the classic assignment as it stood
     }
+
+
+@pytest.mark.parametrize(("epochs", "first"), [(1, "Aa"), (2, "BB")])
+def test_a_member_is_in_the_table_once_another_epoch_follows_the_one_that_it_began(epochs: int, first: str) -> None:
+    """Aa and BB have one hash code: who comes last in its bin hands on first once it is in the table."""
+    topic, wish = "AAAAAAAAAAAAAAAAAAAAAQ", {"subscribedTopicNames": ["t"]}
+    second = {"Aa": "BB", "BB": "Aa"}[first]
+    given = {first: [{"topicId": topic, "partitions": [0]}], second: [{"topicId": topic, "partitions": [1]}]}
+    bodies: list[tuple[int, str | None, dict[str, Any]]] = [
+        (5, "Aa", wish), (3, None, {"epoch": 1}), (7, "Aa", {"topicPartitions": []}),
+        (6, None, {"assignmentTimestamp": 5}), (5, "BB", wish), *[(3, None, {"epoch": 2})] * epochs,
+        *((7, member, {"topicPartitions": given[member]}) for member in ("Aa", "BB")),
+        (6, None, {"assignmentTimestamp": 9}),
+    ]  # fmt: skip
+    events = [
+        GroupRecord(at, 1000 * at, EpochRecord("g", key_type, False, member, 1, body))
+        for at, (key_type, member, body) in enumerate(bodies)
+    ]
+    assert score(events, {topic: "t"}) == Score(2, 2)

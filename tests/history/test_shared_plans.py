@@ -14,6 +14,7 @@ import pytest
 from apportion.arrays import Ints
 from apportion.assignors import find as own
 from apportion.assignors import known
+from apportion.errors import BadInput
 from apportion.history import scenarios, shared_plans
 from apportion.history.records import CLASSIC, Generation, GenerationMember
 from apportion.history.scenarios import ScenarioResult, outcomes, what_if
@@ -214,6 +215,39 @@ def test_the_brokers_strategy_is_asked_for_each_group_of_more_members_than_one_o
     for asked in (nine("m"), nine("named-otherwise-"), nine("q")):
         assert plans.answers(*asked) == what_if(*asked, ["broker-uniform"])
     assert len(plans._kept) == 1, "they are of one structure"
+
+
+class Touchy:
+    """A strategy that hashes names, as its own name says, and cannot take a member called so."""
+
+    name = "broker-uniform"
+    goals = ("balance",)
+
+    def assign(self, group: Group) -> Ints:
+        if any(member.endswith("-the-longest") for member in group.members):
+            raise BadInput("members", "a name that is too long", "another")
+        return Longest().assign(group)
+
+
+def test_a_group_whose_names_a_strategy_cannot_take_keeps_the_sentence_in_its_own_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        scenarios, "find", lambda name, *rest: Touchy() if name == "broker-uniform" else own(name, *rest)
+    )
+    scenarios._strategy.cache_clear()
+    plain = question(several_members())
+    asked = ["range", "broker-uniform"]
+    several = (plain, lengthened(plain, "m0"), lengthened(plain, "m1"), plain)
+    for order in (several, several[1:]):
+        plans = SharedPlans(asked)
+        for each in order:
+            answers = plans.answers(*each)
+            assert answers == what_if(*each, asked)
+            refused = {row.error for row in answers if row.assignor == "broker-uniform"}
+            assert any("too long" in str(error) for error in refused) == (each is not plain)
+        assert len(plans._kept) == 1, "they are of one structure"
+    scenarios._strategy.cache_clear()
 
 
 def test_plans_that_were_not_asked_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,6 +207,21 @@ def test_hostile_targets_of_tasks_are_not_followed() -> None:
     assert score_tasks(log.events) == Score(1, 0)
 
 
+def test_a_topology_that_is_no_longer_told_is_taken_to_have_state() -> None:
+    """A log that was cut off before its topology record: standbys that the broker handed out are computed again."""
+    log = Log()
+    log.put(17, {"epoch": 1, "lastAssignmentConfigs": [{"key": "num.standby.replicas", "value": "1"}]}, epoch=1)
+    for member, active, standby in (("a", 0, 1), ("b", 1, 0)):
+        tasks = {
+            role: [{"subtopologyId": "0", "partitions": [p]}] for role, p in (("active", active), ("standby", standby))
+        }
+        log.put(19, {"processId": member}, member)
+        log.put(22, {}, member)
+        log.put(21, {"activeTasks": tasks["active"], "standbyTasks": tasks["standby"], "warmupTasks": []}, member)
+    log.put(20, {"assignmentEpoch": 1}, epoch=1)
+    assert score_tasks(log.events) == Score(1, 1)
+
+
 def test_the_end_of_a_member_that_was_never_told_of_is_no_matter() -> None:
     """A log that was cut off at its beginning has tombstones of what it no longer tells."""
     log = Log()

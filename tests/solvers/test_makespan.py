@@ -137,6 +137,29 @@ def test_leave_to_skew_counts_makes_no_plan_heavier() -> None:
         assert heaviest[0] >= heaviest[2]
 
 
+def test_leave_to_skew_counts_reaches_members_with_other_wishes_too() -> None:
+    """Of fair counts (2, 0, 2) the best is 973; counts that may differ leave the heaviest partition alone, at 951."""
+    topics = {
+        "t": [{"partition": p, "lag": lag} for p, lag in enumerate((96, 22, 951))],
+        "u": [{"partition": 0, "lag": 658}],
+    }
+    members = {"a": {"topics": ["t", "u"]}, "b": {"topics": ["none"]}, "c": {"topics": ["t"]}}
+    group = apportion.read_group({"topics": topics, "members": members})
+    heaviest = [apportion.plan(group, LagAware("group", skew)).measures["lag_max"] for skew in (0, 3)]
+    assert heaviest == [973, 951]
+
+
+def test_no_count_leaves_the_fair_one_by_more_than_the_skew_where_wishes_differ() -> None:
+    """Only c wants nothing but u: three partitions of it would be as light, and two away from a fair count of 1."""
+    lags = {"t": [578], "u": [106, 121, 152, 1435, 102]}
+    topics = {name: [{"partition": p, "lag": lag} for p, lag in enumerate(entries)] for name, entries in lags.items()}
+    members: dict[str, Any] = {name: {"topics": ["t", "u"]} for name in "abcd"}
+    members["c"] = {"topics": ["u"], "owned": {"u": [0, 3, 4]}, "generation": 1}
+    group = apportion.read_group({"topics": topics, "members": members})
+    plan = apportion.plan(group, LagAware("group", max_skew=1))
+    assert np.bincount(plan.owner, minlength=group.M).tolist() == [1, 2, 2, 1]
+
+
 def test_without_the_search_through_all_plans_few_small_groups_miss_the_optimum(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

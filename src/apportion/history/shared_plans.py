@@ -237,6 +237,7 @@ class _Laying:
             self.left = list(range(len(lag)))
         self.hashes: tuple[Hashes, Hashes] | None = None
         self._lags: dict[int, Longs] = {}
+        self._refused: list[tuple[int, int]] = []
 
     def tables(self) -> list[tuple[Longs, int]]:
         """What is to be dealt for the strategy that reads lags."""
@@ -259,7 +260,7 @@ class _Laying:
         for at, many, row, places in template.by_lag:
             if many is None:
                 for g in range(block.groups):
-                    block.put_row(g, at, _planned(row, self.extended[g, places]))
+                    self._put_row(block, g, at, _planned(row, self.extended[g, places]))
                 continue
             values, best = many.values(self._lag(places), [next(turns) for _ in range(many.topics)])
             everyone = np.arange(block.groups)
@@ -270,7 +271,14 @@ class _Laying:
         self._by_name(block)
         if len(template.really.rows):
             block.changed("lag_max_then")[:, template.really.rows] = template.really.of(self.extended)
+        for g, at in self._refused:  # what really happened stands beside a plan alone
+            block.put(np.array([g]), at, {"lag_max_then": None})
         return block, sorted({*self.left, *self._alone(block)})
+
+    def _put_row(self, block: AnswerBlock, g: int, at: int, answer: ScenarioResult) -> None:
+        block.put_row(g, at, answer)
+        if answer.error is not None:
+            self._refused.append((g, at))
 
     def _by_name(self, block: AnswerBlock) -> None:
         if self.hashes is None:
@@ -325,9 +333,10 @@ class _Laying:
     ) -> None:  # fmt: skip
         for g in some:
             try:
-                block.put_row(g, at, self._renamed(row, places, g).answer)
+                answer = self._renamed(row, places, g).answer
             except Exception as error:
-                block.put_row(g, at, replace(row.answer, error=sentence(error)))
+                answer = _refused(row, error)
+            self._put_row(block, g, at, answer)
 
     def _alone(self, block: AnswerBlock) -> Iterable[int]:
         """Put in what strategies answer that are asked themselves; groups for which it is something else."""
@@ -366,12 +375,17 @@ def _planned(row: Outcome, lag: Longs) -> ScenarioResult:
     try:
         anew = planned(with_lag(row.group, lag), row.answer.assignor, row.answer.scenario).answer
     except Exception as error:
-        return replace(row.answer, error=sentence(error))
+        return _refused(row, error)
     if row.answer.scenario != REPLAY:
         return anew
     moves = row.earlier_moves + (anew.moves or 0)
     then = {name: getattr(row.answer, name) for name in COLUMNS if name.endswith("_then")}
     return replace(anew, generations=row.answer.generations, moves=moves, proof=None, **then)
+
+
+def _refused(row: Outcome, error: Exception) -> ScenarioResult:
+    """The row of a group that a strategy cannot take: nothing of the group whose plan it would have had."""
+    return ScenarioResult(row.answer.assignor, row.answer.scenario, row.answer.generations, error=sentence(error))
 
 
 def _renamed(row: Outcome, members: Mapping[str, str], topics: Mapping[str, str], lag: Longs | None) -> Outcome:
