@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import IO, Any, Final
 
+from apportion.cli import progress
 from apportion.cli.output import emit
 from apportion.errors import ApportionError, BadInput
 
@@ -22,13 +25,21 @@ def answer_lines(lines: IO[bytes], assignor: str, settings: Mapping[str, str]) -
 
     strategy = find(assignor, settings)  # wrong usage before the first line is read
     failed = False
-    for number, line in _lines(lines):
-        if line is not None and not line.strip(b" \t\r"):
-            continue
-        answer = _answer(number, line, strategy)
-        failed |= "error" in answer
-        emit(json.dumps(answer, ensure_ascii=False) + "\n")
+    with _counting() as begin:
+        for number, line in _lines(lines):
+            if line is not None and not line.strip(b" \t\r"):
+                continue
+            begin(f"planning line {number:,}")
+            answer = _answer(number, line, strategy)
+            failed |= "error" in answer
+            emit(json.dumps(answer, ensure_ascii=False) + "\n")
     return int(failed)
+
+
+def _counting() -> AbstractContextManager[progress.Step]:
+    """A bar with the number of the line; none where the plans themselves run over the terminal."""
+    shown = sys.stdout is not None and sys.stdout.isatty()
+    return nullcontext(lambda piece: None) if shown else progress.slow("planning")
 
 
 def _lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:

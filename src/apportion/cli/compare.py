@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from apportion.cli import source
+from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount
 
@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
         raise Usage("apportion compare", f"-o {args.output} has no place for --speeds: take table, wide or json")
     observed = source.one(args)
     saved = source.saved_plan(args.saved) if args.saved else None
-    comparison = compare(observed.group, args.assignors, saved)
+    with progress.slow("planning with each strategy"):
+        comparison = compare(observed.group, args.assignors, saved)
     speeds = _speeds(args, observed) if args.speeds else None
     if args.output == "html":
         from apportion.report import pages

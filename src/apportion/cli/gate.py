@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from apportion.cli import BREACHED, OK, source
+from apportion.cli import BREACHED, OK, progress, source
 from apportion.cli.output import emit_json, emit_tables
 from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settings_of, whole
 
@@ -84,7 +84,8 @@ def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     group = given.group
     if args.now:
         return "the present owners", policies.facts_of_owners(group)
-    planned = plan(group, args.assignor, settings_of(args))
+    with progress.slow(f"planning with {args.assignor}"):
+        planned = plan(group, args.assignor, settings_of(args))
     return f"the plan of {planned.assignor}", policies.facts_of_plan(planned)
 
 

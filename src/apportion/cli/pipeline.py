@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from apportion.cli import source
@@ -134,13 +135,16 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _capture(args: argparse.Namespace) -> int:
+    from apportion.cli import progress
     from apportion.spark import job
 
     connection = source.connection(args)
-    job.capture(
-        connection.bootstrap, args.to, command_config=connection.properties, service=args.service,
-        interval_s=float(args.interval), source=args.source, form=args.form, progress=tell,
-    )  # fmt: skip
+    # A service goes on for months: a line each round, which a log keeps.
+    with nullcontext(tell) if args.service else progress.shown() as step:
+        job.capture(
+            connection.bootstrap, args.to, command_config=connection.properties, service=args.service,
+            interval_s=float(args.interval), source=args.source, form=args.form, progress=step,
+        )  # fmt: skip
     _show(args, job.status(args.to))
     return 0
 

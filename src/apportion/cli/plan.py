@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from apportion.cli import source
+from apportion.cli import progress, source
 from apportion.cli.output import emit, emit_json, emit_page, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, settings_of
 
@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
 
     observed = source.one(args)
     past = source.saved_plan(args.saved).owners_in(observed.group) if args.saved else observed.group.owner
-    planned = plan(observed.group, args.assignor, settings_of(args))
+    with progress.slow(f"planning with {args.assignor}"):
+        planned = plan(observed.group, args.assignor, settings_of(args))
     if args.save:
         source.write_whole(args.save, planned.to_json() + "\n")
         tell(f"plan saved to {args.save}")

@@ -1,11 +1,16 @@
-"""Steps of long work on standard error: at a terminal with a bar and the time, elsewhere a line each."""
+"""Long work on standard error: at a terminal with a bar and the time; elsewhere its steps a line each, or nothing.
+
+``shown`` is for work whose steps are told anyway. ``slow`` is for commands that are mostly over at once and say nothing
+but their result: a bar comes up once the work has taken a second, only at a terminal, and leaves nothing behind.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, Final
 
 from apportion.cli.output import tell
 from apportion.report.text import printable
@@ -14,6 +19,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 Step = Callable[[str], None]
+AFTER_S: Final = 1.0
+"""Work that takes less shows no bar: what flashes up cannot be read, and rich takes a while to load."""
 
 
 @contextmanager
@@ -25,7 +32,7 @@ def shown(steps: int | None = None) -> Iterator[Step]:
 
     Without rich, or where standard error is no terminal, each step is a line as ``tell`` writes it.
     """
-    bar = _bar() if sys.stderr is not None and sys.stderr.isatty() else None
+    bar = _bar() if _at_terminal() else None
     if bar is None:
         yield tell
         return
@@ -46,13 +53,71 @@ def shown(steps: int | None = None) -> Iterator[Step]:
             bar.console.print(f"   {before[-1]}", markup=False, highlight=False)
 
 
-def _bar() -> Progress | None:
+@contextmanager
+def slow(description: str, total: int | None = None) -> Iterator[Step]:
+    """A function to call at the beginning of each piece of work that says nothing by itself.
+
+    total
+        How many pieces there are; None where nobody knows, then the bar only shows that work goes on.
+    """
+    if not _at_terminal():
+        yield lambda piece: None
+        return
+    bar = _Late(description, total)
+    timer = Timer(AFTER_S, bar.show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bar.begin
+    finally:
+        timer.cancel()
+        bar.end()
+
+
+class _Late:
+    """A bar that comes up when a timer says so, from the timer's thread, while pieces of work begin in another."""
+
+    def __init__(self, description: str, total: int | None) -> None:
+        self.description, self.total = description, total
+        self.begun = 0
+        self._lock, self._ended = Lock(), False
+        self._bar: Progress | None = None
+
+    def show(self) -> None:
+        """Show what is at work, unless it has ended in the meantime."""
+        with self._lock:
+            bar = None if self._ended else _bar(counted=self.total is not None)
+            if bar is not None:
+                bar.add_task(printable(self.description), total=self.total, completed=max(0, self.begun - 1))
+                bar.start()
+                self._bar = bar
+
+    def begin(self, piece: str) -> None:
+        """A piece of work begins, the one before it is done."""
+        with self._lock:
+            self.description, self.begun = piece, self.begun + 1
+            if self._bar is not None:
+                self._bar.update(self._bar.task_ids[0], description=printable(piece), completed=self.begun - 1)
+
+    def end(self) -> None:
+        """Take the bar away."""
+        with self._lock:
+            self._ended = True
+            if self._bar is not None:
+                self._bar.stop()
+
+
+def _at_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _bar(counted: bool = False) -> Progress | None:
     try:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     except ModuleNotFoundError:
         return None
     description = TextColumn("{task.description}", markup=False)
-    return Progress(
-        SpinnerColumn(), description, BarColumn(20), TimeElapsedColumn(), console=Console(stderr=True), transient=True
-    )
+    count = [MofNCompleteColumn()] if counted else []
+    columns = [SpinnerColumn(), description, BarColumn(20), *count, TimeElapsedColumn()]
+    return Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)

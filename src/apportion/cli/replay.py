@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from apportion.cli import source
+from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, settings_of
 
@@ -36,13 +36,16 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import replaying, replaying_tasks
 
     strategy = task_strategy(args.assignor, settings_of(args))
-    memory = load_histories(source.at_hand(args.folder, [args.group]))
+    folder = source.at_hand(args.folder, [args.group])
+    with progress.slow(f"reading {args.folder}"):
+        memory = load_histories(folder)
     if args.group not in memory.groups and not memory.groups:
         raise Usage("apportion replay", f"{args.folder!r} holds no group")
     group = memory.group(args.group)
     if group.present is not None:
         source.refuse_share(group.name, group.present.type)
-    document = group.replay(strategy)
+    with progress.slow(f"replaying {group.name}"):
+        document = group.replay(strategy)
     if args.output == "json":
         emit_json(document)
     elif args.output == "html":

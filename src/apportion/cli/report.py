@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from apportion.cli import source
+from apportion.cli import progress, source
 from apportion.cli.output import emit, tell
 from apportion.cli.parser import PICTURES, Parser, Usage
 from apportion.errors import BadInput
@@ -64,8 +64,12 @@ def _groups(args: argparse.Namespace, folder: str | None) -> list[dict[str, Any]
     if folder is not None:
         source.choose(args)
         return of_folder(folder, args.groups, args.switch)
-    many = source.many(args)
-    return [_switched(observed) if args.switch else pages.of_observed(observed) for observed in many]
+    shown, many = [], source.many(args)
+    with progress.slow("", len(many)) as begin:
+        for observed in many:
+            begin(observed.name or "")
+            shown.append(_switched(observed) if args.switch else pages.of_observed(observed))
+    return shown
 
 
 def _switched(observed: Observed) -> dict[str, Any]:
@@ -91,20 +95,24 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
     from apportion.model.build import build
     from apportion.report import pages
 
-    memory = load_histories(path)
+    with progress.slow(f"reading {path}"):
+        memory = load_histories(path)
     chosen = [memory.group(name) for name in names] or memory.living
     if not chosen:
         raise BadInput(path, "no group", "records of at least one group")
-    over_time = FolderSeries(path, {group.name for group in chosen}, WINDOW_S)
-    score = scored(memory) if switched else None
+    with progress.slow(f"reading the commits of {path}"):
+        over_time = FolderSeries(path, {group.name for group in chosen}, WINDOW_S)
+        score = scored(memory) if switched else None
     shown = []
-    for group in chosen:
-        seen, times = observed(group), None
-        if over_time.known:
-            arrays = build(seen.raw)
-            times = group_time(arrays, over_time.of(arrays), WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
-        drawn = pages.of_remembered(group, seen, times)
-        if switched and concerns(group):
-            drawn |= pages.switch_data(switch(build(group.raw), facts_of(group), group, score))
-        shown.append(drawn)
+    with progress.slow("", len(chosen)) as begin:
+        for group in chosen:
+            begin(group.name)
+            seen, times = observed(group), None
+            if over_time.known:
+                arrays = build(seen.raw)
+                times = group_time(arrays, over_time.of(arrays), WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
+            drawn = pages.of_remembered(group, seen, times)
+            if switched and concerns(group):
+                drawn |= pages.switch_data(switch(build(group.raw), facts_of(group), group, score))
+            shown.append(drawn)
     return shown

@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from apportion.cli import source
+from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, one_of, whole
 
@@ -68,9 +68,11 @@ def run(args: argparse.Namespace) -> int:
 
     observed = source.one(args)
     group, takes, how = _measured(args, observed)
-    result = size(
-        group, takes, args.by, args.members, args.prefer, catch_up=args.catch_up, like=args.like, threads=args.threads
-    )  # fmt: skip
+    with progress.slow("planning with each number of members"):
+        result = size(
+            group, takes, args.by, args.members, args.prefer, catch_up=args.catch_up, like=args.like,
+            threads=args.threads,
+        )  # fmt: skip
     if args.output == "json":
         document = result.to_dict()
         emit_json({**document, "advice": " ".join([document["advice"], *how])})

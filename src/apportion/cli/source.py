@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from apportion.cli import progress
 from apportion.cli.output import tell
 from apportion.cli.parser import Parser, Usage
 from apportion.errors import BadInput, MissingExtra, Unavailable
@@ -51,7 +52,8 @@ def many(args: argparse.Namespace) -> list[Observed]:
     if args.file is None and _live_is_meant(args):
         return _live(args)
     path = _path(args)
-    groups = sniff.groups_in_folder(path) if _is_folder(path) else sniff.groups_in(_content(path), called(path))
+    with _reading(path):
+        groups = sniff.groups_in_folder(path) if _is_folder(path) else sniff.groups_in(_content(path), called(path))
     return sniff.chosen(groups, args.groups, called(path))
 
 
@@ -84,7 +86,8 @@ def history(args: argparse.Namespace, group: str) -> GroupHistory | None:
         return None
     from apportion.inputs.load_history import load_histories
 
-    return load_histories(path).group(group)
+    with progress.slow(f"reading {path}"):
+        return load_histories(path).group(group)
 
 
 def series(args: argparse.Namespace, group: str, window_s: float | None) -> tuple[AllSeries, float, int | None] | None:
@@ -117,11 +120,12 @@ def plan_or_group(args: argparse.Namespace) -> SavedPlan | Observed:
     path = _path(args)
     if _is_folder(path):
         return one(args)
-    content = _content(path)
-    saved = _plan_in(content, called(path))
-    if saved is not None:
-        return saved
-    groups = sniff.chosen(sniff.groups_in(content, called(path)), args.groups, called(path))
+    with _reading(path):
+        content = _content(path)
+        saved = _plan_in(content, called(path))
+        if saved is not None:
+            return saved
+        groups = sniff.chosen(sniff.groups_in(content, called(path)), args.groups, called(path))
     return sniff.the_one(groups, called(path))
 
 
@@ -189,6 +193,12 @@ def choose(args: argparse.Namespace) -> None:
         if args.file is not None and getattr(args, name, None):
             option = "--" + name.replace("_", "-")
             raise Usage("apportion", f"{args.file!r} and {option} were given: choose a file or a live cluster")
+
+
+def _reading(path: str) -> AbstractContextManager[progress.Step]:
+    """A bar while an input is read; none where it is typed at the terminal."""
+    typed = path == "-" and sys.stdin is not None and sys.stdin.isatty()
+    return nullcontext(lambda piece: None) if typed else progress.slow(f"reading {called(path)}")
 
 
 def _is_folder(path: str) -> bool:
@@ -281,7 +291,9 @@ def _live(args: argparse.Namespace) -> list[Observed]:
         raise Usage(
             "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
         )
-    return live.groups(connection(args), None if everything else args.groups)
+    there = connection(args)
+    with progress.slow(f"asking {there.bootstrap}"):
+        return live.groups(there, None if everything else args.groups)
 
 
 def connection(args: argparse.Namespace) -> Connection:

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from apportion.cli import source
+from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, add_output
 from apportion.errors import ApportionError, BadInput, Unavailable
@@ -74,10 +74,12 @@ def _switches(args: argparse.Namespace) -> list[Looked]:
     many = source.many(args)
     score = _live_score(args, many)
     looked: list[Looked] = []
-    for observed in many:
-        if observed.raw["members"] and observed.kind in (None, "classic", "consumer"):
-            facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
-            looked.append((switch(build(observed.raw), facts, scored=score), observed, None))
+    with progress.slow("", len(many)) as begin:
+        for observed in many:
+            begin(observed.name or "")
+            if observed.raw["members"] and observed.kind in (None, "classic", "consumer"):
+                facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
+                looked.append((switch(build(observed.raw), facts, scored=score), observed, None))
     return _at_least_one(looked, args.file or "the cluster")
 
 
@@ -105,16 +107,19 @@ def _of_folder(path: str, names: list[str]) -> list[Looked]:
     from apportion.inputs.load_history import load_histories
     from apportion.model.build import build
 
-    histories = load_histories(path)
-    chosen = [histories.group(name) for name in names] or histories.living
-    score = scored(histories)
+    with progress.slow(f"reading {path}"):
+        histories = load_histories(path)
+        chosen = [histories.group(name) for name in names] or histories.living
+        score = scored(histories)
     looked: list[Looked] = []
-    for group in chosen:
-        if concerns(group):
-            arrays = build(group.raw)
-            if names:  # of each named group all commits are read once more
-                arrays = with_rates(path, arrays)
-            looked.append((switch(arrays, facts_of(group), group, score), observed(group), group))
+    with progress.slow("", len(chosen)) as begin:
+        for group in chosen:
+            begin(group.name)
+            if concerns(group):
+                arrays = build(group.raw)
+                if names:  # of each named group all commits are read once more
+                    arrays = with_rates(path, arrays)
+                looked.append((switch(arrays, facts_of(group), group, score), observed(group), group))
     return _at_least_one(looked, path)
 
 

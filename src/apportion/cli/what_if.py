@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from apportion.cli import source
+from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, amount, one_of, settings_of
 
@@ -101,9 +101,10 @@ def run(args: argparse.Namespace) -> int:
     name = args.assignor or (None if args.protocol else "cooperative-sticky")
     protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
     times = rollouts.Times(args.restart_time, args.session_timeout, args.rebalance_time)
-    stages = rollouts.stages(
-        observed.group, texts, protocol, name, settings_of(args), static=args.static, times=times
-    )  # fmt: skip
+    with progress.slow("planning each step"):
+        stages = rollouts.stages(
+            observed.group, texts, protocol, name, settings_of(args), static=args.static, times=times
+        )  # fmt: skip
     if args.output == "json":
         emit_json({"version": 1, "steps": [stage.to_dict() for stage in stages]})
     elif args.output == "html":
