@@ -12,7 +12,7 @@ import pytest
 from apportion.errors import UnreadableBytes
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
-from apportion.wire.subscriptions import Subscriptions, read_subscriptions
+from apportion.wire.subscriptions import Subscriptions, _names, read_subscriptions
 
 from .samples import held, maybe, mutated, name, subscription
 
@@ -170,3 +170,18 @@ def test_one_list_that_leads_astray_leaves_the_others_as_they_are() -> None:
             sent[20] = good[:at] + lie + good[at + len(lie) :]
             assert check(sent) <= 1
             assert check([*sent, *[good[: 40 + 3 * n] for n in range(30)]]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason", "offset"),
+    [
+        (b"\0\1\0\0", "no version and topics", 0),
+        (b"\x80\0\0\0\0\0", "no version and topics", 0),
+        (b"\0\1\0\0\0\1\0\5ab", "a name that does not fit", 8),
+        (b"\0\1\0\0\0\2\0\1a\0", "a name is cut off", 9),
+    ],
+)
+def test_a_head_that_cannot_be_read_says_why_and_where(sent: bytes, reason: str, offset: int) -> None:
+    with pytest.raises(UnreadableBytes) as caught:
+        _names(sent)
+    assert (caught.value.reason, caught.value.offset) == (reason, offset)
