@@ -110,7 +110,8 @@ class SharedPlans:
         self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
     ) -> tuple[Columns, Structure | None, Template | None]:
         """The same with the group's structure and its plans, where it has one that is kept."""
-        alike = structure(generations, present, topics)
+        few = sum(map(len, topics.values())) <= LARGEST
+        alike = structure(generations, present, topics) if few else None
         template = self._kept.get(alike.key) if alike is not None else None
         if template is not None and alike is not None:
             self._kept.move_to_end(alike.key)
@@ -123,7 +124,7 @@ class SharedPlans:
                 return laid.columns(0), alike, template
         with collector_paused():
             rows = list(outcomes(name, generations, present, topics, self.assignors, self._blind))
-            if alike is not None and template is None and len(alike.lag) <= LARGEST:
+            if alike is not None and template is None:
                 template = self._keep(alike, Template(rows, alike))
         return _columns([row.answer for row in rows]), alike, template
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from apportion.arrays import UNKNOWN, Ints, Longs
 from apportion.history.fold import OTHERS
-from apportion.history.shared_plans import LARGEST, Template
+from apportion.history.shared_plans import Template
 from apportion.history.structure import Places, Structure
 from apportion.model.lag import lag_of
 from apportion.model.topic_columns import TopicColumns
@@ -43,6 +43,11 @@ class Likeness:
     described: slice
     entries: slice
     commits: slice
+
+    @property
+    def size(self) -> int:
+        """Partitions."""
+        return int(self.entries.stop - self.entries.start)
 
 
 class Lists:
@@ -205,7 +210,7 @@ class Batch:
         c0, c1 = self._commits_at[row : row + 2]
         number = self._number[g0:g1]
         generation = self._generation[row]
-        if e1 - e0 > LARGEST or not e1 - e0 or min(number, default=0) < 0 or (generation or 0) < 0:
+        if not e1 - e0 or min(number, default=0) < 0 or (generation or 0) < 0:
             return None
         if self._strange_entries[e0:e1].any() or self._strange_commits[c0:c1].any():
             return None

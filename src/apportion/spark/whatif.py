@@ -18,7 +18,7 @@ from apportion.history.fold import OTHERS, fold
 from apportion.history.present import group_json
 from apportion.history.records import Generation
 from apportion.history.scenarios import Outcome, outcomes, sentence
-from apportion.history.shared_plans import KEPT_PARTITIONS, GroupsAlike, SharedPlans, Template, lay_on
+from apportion.history.shared_plans import KEPT_PARTITIONS, LARGEST, GroupsAlike, SharedPlans, Template, lay_on
 from apportion.history.steps import TopicEntries
 from apportion.history.stored import group_json_of, present_of
 from apportion.history.structure import Structure
@@ -129,11 +129,11 @@ class Plans:
         """``gold/whatif`` of some groups, by columns."""
         batch = Batch(groups)
         alike: dict[Any, list[tuple[int, Likeness]]] = {}
-        alone: list[int] = []
+        alone: list[tuple[int, Likeness | None]] = []
         for at in range(groups.num_rows):
             likeness = batch.likeness(at)
-            if likeness is None:
-                alone.append(at)
+            if likeness is None or likeness.size > LARGEST:
+                alone.append((at, likeness))
             else:
                 alike.setdefault(likeness.key, []).append((at, likeness))
         known: list[tuple[Pattern, list[tuple[int, Likeness]]]] = []
@@ -146,21 +146,23 @@ class Plans:
                 rest = some[1:]
                 yield _of_one(batch.groups[some[0][0]], columns)
             if pattern is None:
-                alone.extend(at for at, _ in rest)
+                alone.extend(rest)
             elif rest:
                 known.append((pattern, rest))
         laid = lay_on([(pattern.template, self._asked(batch, pattern, some)) for pattern, some in known])
         for (_, some), (_, left) in zip(known, laid, strict=True):
-            alone.extend(some[g][0] for g in left)
+            alone.extend(some[g] for g in left)
         if known:
             yield _of_blocks([[batch.groups[at] for at, _ in some] for _, some in known], laid)
-        for at in alone:
-            yield _of_one(batch.groups[at], self._answers(partial(_question_at, batch, at))[0])
+        for at, likeness in alone:
+            with collector_paused():
+                columns = self._answers(partial(_question_at, batch, at, likeness))[0]
+            yield _of_one(batch.groups[at], columns)
 
     def _first(self, batch: Batch, at: int, likeness: Likeness) -> tuple[Columns, Pattern | None]:
         """The rows of the first group of a key, and what is to be known of the others."""
         with collector_paused():
-            columns, alike, template = self._answers(lambda: _question_in_columns(batch, at, likeness))
+            columns, alike, template = self._answers(partial(_question_at, batch, at, likeness))
             pattern = None
             if alike is not None and template is not None:
                 pattern = Pattern(batch, likeness, alike, template, committed=batch.stands(at))
@@ -177,12 +179,12 @@ class Plans:
             pattern.lags(batch, rows),
             [row.members for row in rows],
             [pattern.topics(row) for row in rows],
-            [partial(self._outcomes, batch, at) for at, _ in some],
+            [partial(self._outcomes, batch, at, likeness) for at, likeness in some],
         )
 
     @staticmethod
-    def _outcomes(batch: Batch, at: int, assignors: list[str]) -> Iterator[Outcome]:
-        yield from outcomes(*_question_at(batch, at), assignors)
+    def _outcomes(batch: Batch, at: int, likeness: Likeness, assignors: list[str]) -> Iterator[Outcome]:
+        yield from outcomes(*_question_at(batch, at, likeness), assignors)
 
     def _answers(self, ask: Callable[[], Question]) -> tuple[Columns, Structure | None, Template | None]:
         """One group's rows by itself; its structure and the plans of that, where it has one."""
@@ -197,23 +199,11 @@ class Plans:
             return {column: [failed.get(column)] for column in COLUMNS}, None, None
 
 
-def _question_at(batch: Batch, at: int) -> Question:
-    """What ``what_if`` is asked of a group."""
-    return _question(rows_of(batch.rows.slice(at, 1))[0])
-
-
-def _question(row: Mapping[str, Any]) -> Question:
-    """The same of its row."""
-    present = group_json_of(row) if row["readable"] and row["type"] not in OTHERS else None
-    described = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
-    return _with_past(row, present, described)
-
-
-def _question_in_columns(batch: Batch, at: int, likeness: Likeness) -> Question:
-    """The same of a group with a key; its partitions stay in columns."""
-    topics = batch.columns(likeness, batch.stands(at))
-    if topics is None:
-        return _question_at(batch, at)
+def _question_at(batch: Batch, at: int, likeness: Likeness | None) -> Question:
+    """What ``what_if`` is asked of a group; of one that has a key partitions stay in columns."""
+    topics = batch.columns(likeness, batch.stands(at)) if likeness is not None else None
+    if likeness is None or topics is None:
+        return _question(rows_of(batch.rows.slice(at, 1))[0])
     few = [name for name in batch.rows.schema.names if name not in ("topics", "commits")]
     row = rows_of(batch.rows.select(few).slice(at, 1))[0]
     present = None
@@ -221,6 +211,13 @@ def _question_in_columns(batch: Batch, at: int, likeness: Likeness) -> Question:
         committed: dict[str, dict[int, int]] = {topic: {} for topic in batch.committed_topics(likeness)}
         present = group_json(row["group"], present_of(row), topics, committed)
     return _with_past(row, present, topics)
+
+
+def _question(row: Mapping[str, Any]) -> Question:
+    """The same of its row alone."""
+    present = group_json_of(row) if row["readable"] and row["type"] not in OTHERS else None
+    described = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
+    return _with_past(row, present, described)
 
 
 def _with_past(row: Mapping[str, Any], present: Mapping[str, Any] | None, topics: TopicEntries) -> Question:
