@@ -68,11 +68,11 @@ def rows() -> Iterator[tuple[str, str, float, float]]:
     for name, raw in (("6 partitions, 3 members", small(6, 3, True)), ("64, 8", small(64, 8, True))):
         with_it = least_ms(raw, best)
         with replaced(solve, "LISTS_MAX_PARTITIONS", 0), replaced(solve, "LISTS_MAX_CELLS", 0):
-            yield "uniform_lists", name, with_it, least_ms(raw, best)
+            yield "small_groups, uniform", name, with_it, least_ms(raw, best)
     for name, raw in (("6 partitions, 3 members", small(6, 3, False)), ("12, 4", small(12, 4, False))):
         with_it = least_ms(raw, best)
         with replaced(solve, "LISTS_MAX_CELLS", 0):
-            yield "shortest_paths", name, with_it, least_ms(raw, best)
+            yield "small_groups, any", name, with_it, least_ms(raw, best)
     for cell in (Cell("hom", 1000, 10, 100, "JOIN_ONE"), Cell("nes", 1000, 10, 100, "JOIN_ONE")):
         raw = cell.group()
         yield "lexicographic", cell.name, least_ms(raw, best), least_ms(raw, lambda group: by_network(group, GOALS))

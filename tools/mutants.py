@@ -108,7 +108,7 @@ FEWER = {
     "tests/assignors/test_lag_by_capacity.py": {"range(150)": "range(30)", "range(100)": "range(25)"},
     "tests/solvers/test_fair_loads.py": {"range(150)": "range(40)"},
     "tests/solvers/test_makespan.py": {"range(300)": "range(60)", "range(250)": "range(50)", "range(150)": "range(30)"},
-    "tests/solvers/test_uniform_lists.py": {"range(1500)": "range(100)"},
+    "tests/solvers/test_small_groups.py": {"range(1500)": "range(100)"},
 }
 """In the copy random tests draw fewer groups: whole ones are too slow to be run on each mutant, and notice more."""
 

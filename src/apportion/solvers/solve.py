@@ -25,8 +25,7 @@ from apportion.solvers.greedy_by_topic import plan_by_topic
 from apportion.solvers.lexicographic import complete, solve
 from apportion.solvers.partition_classes import problem_of
 from apportion.solvers.problem import units
-from apportion.solvers.shortest_paths import LISTS_MAX_CELLS, plan_by_paths
-from apportion.solvers.uniform_lists import LISTS_MAX_PARTITIONS, plan_uniform
+from apportion.solvers.small_groups import LISTS_MAX_CELLS, LISTS_MAX_PARTITIONS, plan_on_lists
 
 GOALS: Final = ("balance", "racks", "moves")
 """The goals that count where nothing else is asked for."""
@@ -75,9 +74,7 @@ def _plan(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     small = alone and group.P <= LISTS_MAX_PARTITIONS
     # Lists of claims are made for small groups alone: for large ones they take as long as the whole plan.
     if equal and "spread" not in order and (small or group.P * group.M <= LISTS_MAX_CELLS):
-        claimed = set(group.claims.partition.tolist()) if "moves" in order else set()
-        claim = group.owner.tolist() if claimed else None
-        return plan_uniform(group, claim, claimed) if small else plan_by_paths(group, order, claim, claimed), proof
+        return plan_on_lists(group, order, uniform=small), proof
     if len(group.subscriptions) * group.T > CELLS:
         return plan_by_topic(group, units(group.capacity), order)
     return _with_spread(group, order) if "spread" in order else _solve(group, order)
