@@ -31,6 +31,9 @@ from apportion.solvers.fair_loads import pour
 PASSES: Final = 20
 """Rounds of evening out and handing out anew."""
 
+Topics = list[tuple[Ints, Ints]]
+"""Of each topic its members and its partitions, both ascending."""
+
 
 def plan_by_topic(group: Group, unit: Ints, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     """Owners (P,) of a group whose subscriptions fill more than one table, and what bounds show; spread is left out.
@@ -38,11 +41,13 @@ def plan_by_topic(group: Group, unit: Ints, order: tuple[str, ...]) -> tuple[Int
     unit
         (M,) 1 / capacity in whole numbers.
     """
-    claim, contested = np.full(group.P, NOBODY, dtype=np.int64), None
+    claim, waits = np.full(group.P, NOBODY, dtype=np.int64), np.zeros(group.P, dtype=np.bool_)
     if "moves" in order:
-        claim, contested = group.owner, group.claimed_by != NOBODY
-    who = subscribers(group.subscriptions, group.subscription_of, group.T)
-    owner = Wide(group.start, who, unit).plan(claim, contested)
+        claim, waits = group.owner, (group.owner == NOBODY) & (group.claimed_by != NOBODY)
+    # Topics that few members want come first: the others can still go round them.
+    pairs = ((group.subscribers(t), np.arange(group.start[t], group.start[t + 1])) for t in range(group.T))
+    topics = sorted((pair for pair in pairs if len(pair[0])), key=lambda pair: len(pair[0]))
+    owner = _settle(topics, unit, claim, waits)
     load = loads(owner, group.M)
     met = {
         "balance": bool((unit == unit[0]).all()) and int(load.max() - load.min()) <= 1,
@@ -53,90 +58,51 @@ def plan_by_topic(group: Group, unit: Ints, order: tuple[str, ...]) -> tuple[Int
     return owner, {goal: "optimal" if goal in shown else "heuristic" for goal in order}
 
 
-class Wide:
-    """Topics as runs of partitions, their subscribers as runs of members; loads kept as partitions change hands.
+def _settle(topics: Topics, unit: Ints, claim: Ints, waits: Bools) -> Ints:
+    """Owners (P,): claims (P,) stay unless handing them over makes two loads more even; what ``waits`` (P,) goes last.
 
-    start
-        (T + 1,) partitions of topic t are ``start[t]:start[t + 1]``.
-    subscribers
-        For each topic its members, ascending.
-    unit
-        (M,) 1 / capacity in whole numbers.
+    What somebody claims goes last and anew: so a second round, in which it alone is free, ends alike.
     """
-
-    def __init__(self, start: Ints, subscribers: list[Ints], unit: Ints) -> None:
-        self.start = start.tolist()
-        self.unit = unit
-        self.subscribers = subscribers
-        # Topics that few members want come first: the others can still go round them.
-        wish = np.array([len(who) for who in subscribers])
-        self.topics = [t for t in np.argsort(wish, kind="stable").tolist() if wish[t]]
-        self.members = len(unit)
-
-    def plan(self, claim: Ints, contested: Bools | None) -> Ints:
-        """Owners (P,): claims stay unless handing them over makes two loads more even.
-
-        claim
-            (P,) whose claim stands, -1 nobody's. contested (P,) whether anybody claims it.
-        """
-        waits = np.zeros(len(claim), dtype=np.bool_) if contested is None else contested & (claim == NOBODY)
-        owner = self._fill(claim.copy())
+    owner = _fill(topics, unit, claim.copy())
+    for _ in range(PASSES):
         owner[waits] = NOBODY
-        owner = self._fill(owner)
-        for _ in range(PASSES):
-            before = owner.copy()
-            while self._even_out(owner):
-                pass
-            moved = (owner != before) & ~waits
-            if not moved.any():
-                break
-            # What somebody claims goes last and anew: so a second round, in which it alone is free, ends alike.
-            waits |= moved & (claim != NOBODY)
-            owner[waits] = NOBODY
-            owner = self._fill(owner)
-        return owner
+        before = _fill(topics, unit, owner)
+        owner = before.copy()
+        while _even_out(topics, unit, owner):
+            pass
+        moved = (owner != before) & ~waits
+        if not moved.any():
+            break
+        waits |= moved & (claim != NOBODY)
+    return owner
 
-    def _fill(self, owner: Ints) -> Ints:
-        """Give what nobody has to the subscribers that hold fewest."""
-        load = np.bincount(owner[owner != NOBODY], minlength=self.members)
-        for t in self.topics:
-            span = slice(self.start[t], self.start[t + 1])
-            rest = np.flatnonzero(owner[span] == NOBODY) + span.start
-            if not len(rest):
-                continue
-            who = self.subscribers[t]
-            base = load[who]
-            unit = self.unit[who] if (self.unit != self.unit[0]).any() else None
-            need = pour(len(rest), base, unit)
-            owner[rest] = who[laps(need, np.zeros(len(who), dtype=np.int64), base)]
+
+def _fill(topics: Topics, unit: Ints, owner: Ints) -> Ints:
+    """Give what nobody has to the subscribers that hold fewest; writes into the owners (P,), and returns them."""
+    load = loads(owner, len(unit))
+    equal = bool((unit == unit[0]).all())
+    for who, span in topics:
+        rest = span[owner[span] == NOBODY]
+        if len(rest):
+            need = pour(len(rest), load[who], None if equal else unit[who])
+            owner[rest] = who[laps(need, np.zeros_like(who), load[who])]
             load[who] += need
-        return owner
-
-    def _even_out(self, owner: Ints) -> bool:
-        """Hand single partitions to subscribers for whom they cost less than for the holder; whether any was."""
-        load = np.bincount(owner[owner != NOBODY], minlength=self.members)
-        moved = False
-        for t in self.topics:
-            who = self.subscribers[t]
-            open_ = np.arange(self.start[t], self.start[t + 1])
-            while len(open_):
-                least = int(who[(self.unit[who] * (2 * load[who] + 1)).argmin()])
-                holder = owner[open_]
-                paid = self.unit[holder] * (2 * load[holder] - 1)
-                most = len(open_) - 1 - int(paid[::-1].argmax())
-                p = int(open_[most])
-                if paid[most] <= self.unit[least] * (2 * load[least] + 1):
-                    break
-                load[owner[p]] -= 1
-                load[least] += 1
-                owner[p] = least
-                moved = True
-        return moved
+    return owner
 
 
-def subscribers(subscriptions: tuple[Ints, ...], subscription_of: Ints, topics: int) -> list[Ints]:
-    """Each topic's members, ascending, without a table of members by topics."""
-    topic = np.concatenate([subscriptions[k] for k in subscription_of.tolist()])
-    member = np.repeat(np.arange(len(subscription_of)), [len(subscriptions[k]) for k in subscription_of.tolist()])
-    order = np.argsort(topic, kind="stable")
-    return np.split(member[order], np.cumsum(np.bincount(topic, minlength=topics))[:-1])
+def _even_out(topics: Topics, unit: Ints, owner: Ints) -> bool:
+    """Hand single partitions to subscribers for whom they cost less than for the holder; whether any was."""
+    load = loads(owner, len(unit))
+    moved = False
+    for who, span in topics:
+        while len(span):
+            least = int(who[(unit[who] * (2 * load[who] + 1)).argmin()])
+            paid = unit[owner[span]] * (2 * load[owner[span]] - 1)
+            most = len(span) - 1 - int(paid[::-1].argmax())
+            if paid[most] <= unit[least] * (2 * load[least] + 1):
+                break
+            load[owner[span[most]]] -= 1
+            load[least] += 1
+            owner[span[most]] = least
+            moved = True
+    return moved
