@@ -47,9 +47,7 @@ def replaced(module: Any, name: str, value: object) -> Iterator[None]:
 
 def by_network(group: Group, order: tuple[str, ...]) -> None:
     """The general way: every arc of topic and member."""
-    solve_on_network(
-        problem_of(group, "racks" in order, by_topic=True), order, group.owner, solve._fair_start(group, order)
-    )
+    solve_on_network(problem_of(group, order, by_topic=True), order, group.owner, solve._fair_start(group, order))
 
 
 def least_ms(raw: dict[str, Any], planned: Callable[[Group], object]) -> float:

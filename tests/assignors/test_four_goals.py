@@ -115,7 +115,7 @@ def test_the_short_cuts_are_as_good_as_the_network() -> None:
         group = apportion.read_group(raw)
         known = tuple(goal for goal in order if goal != "racks" or (group.racks is not None and group.racks.known))
         short, _ = solve._plan(group, known)
-        problem = partition_classes.problem_of(group, "racks" in known, by_topic=True)
+        problem = partition_classes.problem_of(group, known, by_topic=True)
         general = solve_on_network(problem, known, short, solve._fair_start(group, known))
         names = list(raw["members"])
         values_of = []
@@ -140,7 +140,7 @@ def test_the_quick_plan_with_spread_is_taken_and_found_again() -> None:
         raw["members"]["new"] = {"topics": names}
         first = plan(raw, order, "cooperative-sticky")
         group = apportion.read_group(raw)
-        without = tuple(goal for goal in order if goal not in ("spread", "racks")) or ("balance",)
-        taken += solve._is_quick(group, *solve._solve(group, without, spread=True))
+        known = tuple(goal for goal in order if goal != "racks")
+        taken += solve._is_quick(group, *solve._solve(group, known))
         assert plan(next_round(raw, first), order, "cooperative-sticky").assignment == first.target, (seed, order)
     assert taken > 20

@@ -35,9 +35,8 @@ def test_lists_and_arrays_give_the_same_plan() -> None:
     for _ in range(1500):
         group = build(uniform_group(rng))
         for order in (("balance", "moves"), ("balance",)):
-            owner, proof = solve(problem_of(group, with_racks=False), order)
+            owner = solve(problem_of(group, order), order)
             assert np.array_equal(owner, plan_on_lists(group, order, uniform=True))
-            assert set(proof.values()) == {"optimal"}
         owner = plan_on_lists(group, ("balance", "moves"), uniform=True)
         kept += int((owner == group.owner)[group.owner >= 0].sum())
         given_up += int((owner != group.owner)[group.owner >= 0].sum())

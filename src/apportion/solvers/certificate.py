@@ -35,7 +35,7 @@ class Exactness:
     def prices(self) -> Prices | None:
         """Prices for the goals that are shown, found from the plan alone; None if the plan is not the best."""
         shown = tuple(goal for goal, how in self.proof.items() if how == "optimal")
-        return prices(problem_of(self.group, "racks" in shown, "spread" in shown), self.owner, shown)
+        return prices(problem_of(self.group, shown, by_topic="spread" in shown), self.owner, shown)
 
     def explain(self, group: Group) -> list[str]:
         """The argument, a sentence a line."""

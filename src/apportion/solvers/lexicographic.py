@@ -19,10 +19,9 @@ tenths of a second. Tests hold both equal.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.solvers.assignment_network import AssignmentNetwork
@@ -30,16 +29,16 @@ from apportion.solvers.dealing import claimed_last, deal, deal_by_topic
 from apportion.solvers.fair_loads import fair_loads
 from apportion.solvers.max_flow import feasible_flow, release
 from apportion.solvers.network import Cost, Network
+from apportion.solvers.partition_classes import distinct_kinds
 from apportion.solvers.problem import OptimalFace, Problem
 from apportion.solvers.retention import capped, first_ones, given_up_in_turn
 
-OPTIMAL: Final = "optimal"
 FAR: Final = 1 << 40
 """A longer way than any path."""
 
 
-def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -> tuple[Ints, dict[str, str]]:
-    """Owners (P,) of the best plan, and for each goal of the order whether that is shown.
+def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -> Ints:
+    """Owners (P,) of a plan that is best for the goals in their order.
 
     Goals before balance can be had partition by partition: they narrow where each one may go. Goals after it are had
     step by step: the prices of one goal tell which cells and loads its best plans have in common (complementary
@@ -50,22 +49,22 @@ def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -
     """
     cut = order.index("balance") if "balance" in order else len(order)
     before, after = order[:cut], order[cut + 1 :]
-    proof = dict.fromkeys(order, OPTIMAL)
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     for goal in before:
         problem, owner = _narrow(problem, owner, goal)
     owner = owner if fixed is None else fixed
-    if "racks" not in after:
+    if problem.miss is not None and "racks" not in after:
         problem = replace(problem, miss=None)
     if "moves" in before or (fixed is not None and "balance" not in order):
-        return _finish(problem, owner, None), proof
-    moves_first = after[:1] == ("moves",)
-    bounds = _bounds(problem, moves_first)
+        return _finish(problem, owner, None)
+    face = _fairest(problem, problem.supply, np.zeros_like(problem.column))
+    if face.cost is not None and after[:1] != ("moves",):
+        face = _nearest(problem.supply, face)
     if "moves" not in after:
-        return _finish(replace(problem, contested=None), owner, bounds), proof
+        return _finish(replace(problem, contested=None), owner, face)
     if fixed is None:
-        owner = _keep(problem, bounds)
-    return _finish(problem, owner, bounds), proof
+        owner = _keep(problem, face)
+    return _finish(problem, owner, face)
 
 
 def _narrow(problem: Problem, owner: Ints, goal: str) -> tuple[Problem, Ints]:
@@ -82,26 +81,28 @@ def _narrow(problem: Problem, owner: Ints, goal: str) -> tuple[Problem, Ints]:
     return problem, owner
 
 
-def _bounds(problem: Problem, moves_first: bool) -> OptimalFace:
-    """What all fairest plans have in common; and all of those with fewest misses, unless moves come first."""
-    supply, size = _supply(problem), np.bincount(problem.column, minlength=problem.eligible.shape[1])
-    fair = fair_loads(
-        supply, problem.eligible, size, np.zeros(len(size), dtype=np.int64), _units(problem, problem.column)
-    )
-    low, high, eligible, cost = fair.low, fair.high, fair.eligible, problem.miss
-    if cost is not None and (cost & eligible).any() and not moves_first:
-        low, high, eligible = _nearest(supply, size, low, high, eligible, cost)
+def _fairest(problem: Problem, supply: Ints, load: Ints) -> OptimalFace:
+    """What all plans have in common that share ``supply`` (I,) most fairly when every member has its ``load`` (M,)."""
+    kinds, column = distinct_kinds(problem.column * (int(load.max(initial=0)) + 1) + load)
+    first = np.empty(len(kinds), dtype=np.int64)
+    first[column] = np.arange(len(column))  # any member of a kind will do
+    of, unit = problem.column[first], None if problem.equal else problem.unit[first]
+    fair = fair_loads(supply, problem.eligible[:, of], np.bincount(column), load[first], unit)
+    cost = None if problem.miss is None else problem.miss[:, of]
+    if cost is not None and not (cost & fair.eligible).any():
         cost = None
-    column = problem.column
-    return OptimalFace(column, low[column], high[column], eligible, cost, fair.part)
+    return OptimalFace(column, fair.low[column], fair.high[column], fair.eligible, cost, fair.part)
 
 
-def _nearest(supply: Ints, size: Ints, low: Ints, high: Ints, eligible: Bools, miss: Bools) -> tuple[Ints, Ints, Bools]:
-    """Loads (J,) and cells (I, J) that the fairest plans with fewest misses have in common."""
-    _, price = _fewest(supply, size * low, size * high, eligible, miss)
-    value = np.where(eligible, miss + price, np.iinfo(np.int64).max)
-    eligible = eligible & (value == value.min(axis=1)[:, None])
-    return np.where(price > 0, high, low), np.where(price < 0, low, high), eligible
+def _nearest(supply: Ints, face: OptimalFace) -> OptimalFace:
+    """What those plans of the face have in common that have fewest misses."""
+    if face.cost is None:
+        return face
+    _, price = _fewest(supply, *_sums(face, 0), face.eligible, face.cost)
+    value = np.where(face.eligible, face.cost + price, FAR)
+    eligible, of = face.eligible & (value == value.min(axis=1)[:, None]), price[face.column]
+    low, high = np.where(of > 0, face.high, face.low), np.where(of < 0, face.low, face.high)
+    return replace(face, low=low, high=high, eligible=eligible, cost=None)
 
 
 def _keep(problem: Problem, bounds: OptimalFace) -> Ints:
@@ -115,7 +116,7 @@ def _keep(problem: Problem, bounds: OptimalFace) -> Ints:
         return owner
     member, row = problem.claim[claims], problem.row[claims]
     own = np.bincount(member, minlength=len(column))
-    supply = _supply(problem)
+    supply = problem.supply
     worth_of_row = _worth(bounds, np.maximum(bounds.low - own, 0))
     worth = np.zeros(len(column), dtype=np.int64)
     if len(supply) > 1:
@@ -153,7 +154,7 @@ def _keep_by_flow(problem: Problem, bounds: OptimalFace, claims: Ints, order: tu
     cell = row * bounds.eligible.shape[1] + bounds.column[member]
     table = np.bincount(cell[stays], minlength=bounds.eligible.size).reshape(bounds.eligible.shape)
     sums = _sums(bounds, np.zeros(members, dtype=np.int64))
-    keep, placed = release(table, _supply(problem), *sums, bounds.eligible)
+    keep, placed = release(table, problem.supply, *sums, bounds.eligible)
     chosen = stays.nonzero()[0]
     stays[chosen] = first_ones(cell[chosen], keep.ravel(), tuple(key[chosen] for key in order))
     if bounds.cost is None and _keeps_most(keep, placed, *_keepable(row, member, bounds), sums, bounds.eligible):
@@ -235,10 +236,10 @@ def _finish(problem: Problem, owner: Ints, bounds: OptimalFace | None) -> Ints:
 def complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | None = None) -> Ints:
     """Owners (P,) with the partitions ``rest`` handed out, none of the others touched."""
     held = load = np.bincount(owner[owner != NOBODY], minlength=len(problem.column))
+    supply = np.bincount(problem.row[rest], minlength=len(problem.eligible))
     if bounds is None:
-        bounds = _bounds_above(problem, rest, load)
+        bounds = _fairest(problem, supply, load)
         load = np.zeros_like(load)
-    supply = np.bincount(problem.row[rest], minlength=len(bounds.eligible))
     low, high = _sums(bounds, load)
     if bounds.cost is None:
         table = _sure(feasible_flow(supply, low, high, bounds.eligible))
@@ -260,30 +261,7 @@ def complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | No
     return owner
 
 
-def _bounds_above(problem: Problem, rest: Ints, load: Ints) -> OptimalFace:
-    """What the fairest plans have in common when every member already has its ``load`` (M,)."""
-    kinds, column = np.unique(problem.column * (int(load.max()) + 1) + load, return_inverse=True)
-    of, base = kinds // (int(load.max()) + 1), kinds % (int(load.max()) + 1)
-    supply = np.bincount(problem.row[rest], minlength=len(problem.eligible))
-    fair = fair_loads(supply, problem.eligible[:, of], np.bincount(column), base, _units(problem, column))
-    cost = None if problem.miss is None else problem.miss[:, of]
-    return OptimalFace(column, fair.low[column], fair.high[column], fair.eligible, cost, fair.part)
-
-
-def _units(problem: Problem, column: Ints) -> NDArray[Any] | None:
-    """(J,) what a load's square costs in each of the columns (M,) of members; None where all are equal."""
-    if problem.equal:
-        return None
-    first = np.empty(int(column.max()) + 1, dtype=np.int64)
-    first[column] = np.arange(len(column))
-    return problem.unit[first]
-
-
-def _supply(problem: Problem) -> Ints:
-    return np.bincount(problem.row[problem.row >= 0], minlength=len(problem.eligible))
-
-
-def _sums(bounds: OptimalFace, load: Ints) -> tuple[Ints, Ints]:
+def _sums(bounds: OptimalFace, load: Ints | int) -> tuple[Ints, Ints]:
     """(J,) the fewest and most partitions that each column still gets."""
     columns = bounds.eligible.shape[1]
     low = np.bincount(bounds.column, np.maximum(bounds.low - load, 0), columns)

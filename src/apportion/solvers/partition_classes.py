@@ -23,27 +23,26 @@ from apportion.model.group import Group
 from apportion.solvers.problem import Problem
 
 
-def problem_of(group: Group, with_racks: bool, by_topic: bool = False) -> Problem:
-    """The group's like partitions as rows and like members as columns.
+def problem_of(group: Group, order: tuple[str, ...], by_topic: bool = False) -> Problem:
+    """The group's like partitions as rows and like members as columns; racks are told apart if they are a goal.
 
     by_topic
         Whether the topics that the same members want are rows of their own nevertheless.
     """
     row, eligible = _topic_rows(group, by_topic)
-    column, miss, racks_known = group.subscription_of, None, True
+    column, miss, racks_told = group.subscription_of, None, True
     if not (group.capacity == group.capacity[:1]).all():
-        _, like = np.unique(group.capacity, return_inverse=True)
-        kinds, column = np.unique(column * (int(like.max()) + 1) + like, return_inverse=True)
-        eligible = eligible[:, kinds // (int(like.max()) + 1)]
-    if with_racks:
-        row, column, eligible, miss, racks_known = _rack_cells(group, row, column, eligible)
+        sizes, size = np.unique(group.capacity, return_inverse=True)
+        kinds, column = distinct_kinds(column * len(sizes) + size)
+        eligible = eligible[:, kinds // len(sizes)]
+    if "racks" in order:
+        row, column, eligible, miss, racks_told = _rack_cells(group, row, column, eligible)
     contested = None
     if len(group.claims.member):
         contested = np.zeros(group.P, dtype=np.bool_)
         contested[group.claims.partition] = True
-    return Problem(
-        row, column, eligible, miss, group.owner, contested, group.topic_of, group.number, group.capacity, racks_known
-    )
+    cells, spread = (row, column, eligible, miss), "spread" in order and group.T * group.M <= CELLS
+    return Problem(*cells, group.owner, contested, group.topic_of, group.number, group.capacity, racks_told, spread)
 
 
 def _topic_rows(group: Group, by_topic: bool) -> tuple[Ints, Bools]:
@@ -79,8 +78,8 @@ def _rack_cells(group: Group, row: Ints, column: Ints, eligible: Bools) -> tuple
     if racks is None:
         return row, column, eligible, None, True
     sets, places = len(racks.sets) + 1, len(racks.names) + 1
-    rows, new_row = _kinds(np.where(row >= 0, row * sets + racks.set_of + 1, NOBODY))
-    columns, new_column = _kinds(column * places + racks.of_member + 1)
+    rows, new_row = distinct_kinds(np.where(row >= 0, row * sets + racks.set_of + 1, NOBODY))
+    columns, new_column = distinct_kinds(column * places + racks.of_member + 1)
     if max(len(rows) * len(columns), len(racks.sets) * len(racks.names)) > CELLS:
         return row, column, eligible, None, False
     eligible = eligible[rows // sets][:, columns // places]
@@ -89,7 +88,7 @@ def _rack_cells(group: Group, row: Ints, column: Ints, eligible: Bools) -> tuple
     return new_row, new_column, eligible, miss if miss.any() else None, True
 
 
-def _kinds(key: Ints) -> tuple[Ints, Ints]:
+def distinct_kinds(key: Ints) -> tuple[Ints, Ints]:
     """Distinct keys from 0 on, ascending, and which of them each place has, -1 for -1."""
     if int(key.max(initial=0)) > CELLS:
         kinds, kind = np.unique(key, return_inverse=True)

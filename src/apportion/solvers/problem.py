@@ -66,6 +66,11 @@ class Problem:
     spread: bool = False
 
     @cached_property
+    def supply(self) -> Ints:
+        """(I,) partitions of each row."""
+        return np.bincount(self.row[self.row >= 0], minlength=len(self.eligible))
+
+    @cached_property
     def equal(self) -> bool:
         """Whether all members have the same capacity."""
         return bool((self.capacity == self.capacity[:1]).all())

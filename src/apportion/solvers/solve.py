@@ -82,12 +82,10 @@ def _plan(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
 
 def _with_spread(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     """The plan with spread among its goals: a quick one, if no plan at all is better spread, else by the network."""
-    without = tuple(goal for goal in order if goal != "spread") or ("balance",)
-    proof = dict.fromkeys(order, "optimal")
-    owner, shown = _solve(group, without, spread=group.T * group.M <= CELLS)
+    owner, shown = _solve(group, order)
     if _is_quick(group, owner, shown):
-        return owner, proof
-    problem = problem_of(group, "racks" in order, by_topic=True)
+        return owner, shown
+    problem = problem_of(group, order, by_topic=True)
     if arcs_of(problem) > ARCS_MAX or not problem.racks_told:
         before = order[: order.index("spread")]  # nothing is shown from there on
         return owner, {goal: shown[goal] if goal in before else "heuristic" for goal in order}
@@ -95,10 +93,10 @@ def _with_spread(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, 
     # A second cooperative round may find a quick plan where the first did not: then it is the target from the start.
     if "moves" in order and problem.equal:
         later = _later(group, owner)
-        again, shown = _solve(later, without, spread=group.T * group.M <= CELLS)
+        again, shown = _solve(later, order)
         if _is_quick(later, again, shown):
-            return again, proof
-    return owner, proof
+            return again, shown
+    return owner, dict.fromkeys(order, "optimal")
 
 
 def _is_quick(group: Group, owner: Ints, shown: dict[str, str]) -> bool:
@@ -123,14 +121,14 @@ def _home(group: Group, order: tuple[str, ...], cooperative: bool) -> tuple[Ints
     spread = "spread" in order
     if "heuristic" in proof.values() or len(group.subscriptions) * group.T > CELLS:
         return owner, proof
-    problem = problem_of(group, "racks" in order, by_topic=spread)
+    problem = problem_of(group, order, by_topic=spread)
     if spread and arcs_of(problem) > ARCS_MAX:
         return owner, proof
     fixed = fixed_on_network(problem, order, owner, group.home)
     if spread:
         returned = complete_on_network(problem, order, fixed, _fair_start(group, order))
     else:
-        returned = solve(problem, order, fixed)[0]
+        returned = solve(problem, order, fixed)
     if cooperative and (_plan(_later(group, returned), order)[0] != returned).any():
         return owner, proof
     return returned, proof
@@ -138,7 +136,7 @@ def _home(group: Group, order: tuple[str, ...], cooperative: bool) -> tuple[Ints
 
 def _fair_start(group: Group, order: tuple[str, ...]) -> HandOut:
     """Hands out with fair loads, topics spread by a good try: few cycles are left to cancel for the network."""
-    return partial(complete, replace(problem_of(group, "racks" in order), spread=group.T * group.M <= CELLS))
+    return partial(complete, problem_of(group, order))
 
 
 def _later(group: Group, owner: Ints) -> Group:
@@ -151,28 +149,18 @@ def _later(group: Group, owner: Ints) -> Group:
 
 def _one_deal(group: Group) -> Ints:
     """The wanted partitions round and round the members."""
-    everything = bool(group.wanted_topic.all())
-    count = group.P if everything else int(np.count_nonzero(group.wanted))
-    laps = np.empty((-(-count // group.M), group.M), dtype=np.int64)
-    laps[:] = np.arange(group.M)
-    dealt = laps.ravel()[:count]
-    if everything:
-        return dealt
+    dealt = np.tile(np.arange(group.M), -(-group.P // group.M))
+    if group.wanted_topic.all():
+        return dealt[: group.P]
     owner = np.full(group.P, NOBODY, dtype=np.int64)
-    owner[group.wanted] = dealt
+    owner[group.wanted] = dealt[: np.count_nonzero(group.wanted)]
     return owner
 
 
-def _solve(group: Group, order: tuple[str, ...], spread: bool = False) -> tuple[Ints, dict[str, str]]:
-    """The plan of any other group; without racks where telling them apart makes the table too large.
-
-    spread
-        Whether topics shall be spread where that is free.
-    """
-    asked = replace(problem_of(group, "racks" in order), spread=spread)
-    if asked.racks_told:
-        return solve(asked, order)
-    owner, shown = solve(asked, tuple(goal for goal in order if goal != "racks"))
-    proof = {goal: shown.get(goal, "heuristic") for goal in order}
-    proof.update(dict.fromkeys(order[order.index("racks") :], "heuristic"))
-    return owner, proof
+def _solve(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+    """The plan of any other group: spread is tried where it is free, racks count unless they make too large a table."""
+    problem = problem_of(group, order)
+    shown = len(order) if problem.racks_told else order.index("racks")
+    left_out = ("spread",) if problem.racks_told else ("spread", "racks")
+    owner = solve(problem, tuple(goal for goal in order if goal not in left_out) or ("balance",))
+    return owner, {goal: "optimal" if n < shown else "heuristic" for n, goal in enumerate(order)}
