@@ -24,7 +24,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.solvers.dealing import HandOut, claimed_last, interleave
-from apportion.solvers.network import Cost, Network
+from apportion.solvers.network import Cost, network_of
 from apportion.solvers.problem import Numbers, Problem
 from apportion.solvers.retention import first_ones
 
@@ -41,21 +41,27 @@ def arcs_of(problem: Problem) -> int:
 class AssignmentNetwork:
     """The network for some free partitions around fixed ones.
 
-    owner
-        (P,) who owns what is fixed; -1 nobody.
-    free
-        (F,) partitions to hand out.
     start
-        (F,) some plan of theirs.
-    claim, home
-        (F,) who held each before and would keep it without a move; to whom it would come home; -1 nobody.
+        (P,) some plan of the partitions that are free.
     spread
         Whether the layer of (topic, member) is there.
+    claim, home
+        (P,) who held each before and would keep it without a move; to whom it would come home; -1 nobody.
+    owner
+        (P,) who owns what is fixed; -1 what is free. All that anybody wants is free if nothing is given.
     """
 
     def __init__(
-        self, problem: Problem, owner: Ints, free: Ints, start: Ints, claim: Ints, home: Ints, spread: bool
+        self,
+        problem: Problem,
+        start: Ints,
+        spread: bool,
+        claim: Ints | None = None,
+        home: Ints | None = None,
+        owner: Ints | None = None,
     ) -> None:
+        nobody = np.full(len(problem.row), NOBODY, dtype=np.int64)
+        owner = nobody if owner is None else owner
         self.problem, self.spread = problem, spread
         self.members, self.rows = len(problem.column), len(problem.eligible)
         # Members apart where they bear a cost of their own with each topic; else like members together.
@@ -66,13 +72,15 @@ class AssignmentNetwork:
         used[problem.row[wanted]] = True
         self.eligible = (problem.eligible & used)[:, columns]
         self.miss = np.zeros_like(self.eligible) if problem.miss is None else problem.miss[:, columns]
-        self._classes(problem.row[free], claim, home)
+        self.free = free = wanted[owner[wanted] == NOBODY]
+        self._classes(*((nobody if held is None else held)[free] for held in (claim, home)))
         self._nodes(wanted)
-        self._arcs(start, problem.row[free])
+        self._arcs(start[free])
         self._fixed(owner)
 
-    def _classes(self, row: Ints, claim: Ints, home: Ints) -> None:
-        """Like partitions among the claimed ones: of one row, claimed by one member, at home with one."""
+    def _classes(self, claim: Ints, home: Ints) -> None:
+        """Like partitions among the free ones that are known: of one row, claimed by one member, at home with one."""
+        row = self.problem.row[self.free]
         known = (claim != NOBODY) | (home != NOBODY)
         side = self.members + 1
         key = (row * side + claim + 1) * side + home + 1
@@ -102,16 +110,16 @@ class AssignmentNetwork:
         """The node in which a unit of the row that stays with a member, or comes home, arrives."""
         return self.cell_of[self.line[row], member] if self.spread else self.first_member + member
 
-    def _arcs(self, start: Ints, row: Ints) -> None:
-        """All arcs with the flow that ``start`` means."""
-        kinds, slots = np.arange(len(self.kind_row)), self.eligible.shape[1]
+    def _arcs(self, start: Ints) -> None:
+        """All arcs with the flow that ``start`` (F,) means."""
+        row, kinds, slots = self.problem.row[self.free], len(self.kind_row), self.eligible.shape[1]
         self.stays, self.comes = np.flatnonzero(self.kind_claim != NOBODY), np.flatnonzero(self.kind_home != NOBODY)
         known = np.flatnonzero(self.kind >= 0)
         of_kind = self.kind[known]
         at_claim = start[known] == self.kind_claim[of_kind]
         at_home = ~at_claim & (start[known] == self.kind_home[of_kind])
-        stay = np.bincount(of_kind[at_claim], minlength=len(kinds))
-        come = np.bincount(of_kind[at_home], minlength=len(kinds))
+        stay = np.bincount(of_kind[at_claim], minlength=kinds)
+        come = np.bincount(of_kind[at_home], minlength=kinds)
         by_row = np.ones(len(row), dtype=np.bool_)
         by_row[known] = ~(at_claim | at_home)
         i, j = self.row_arc = np.nonzero(self.eligible)
@@ -121,24 +129,22 @@ class AssignmentNetwork:
         onto = np.bincount(
             self.line[row[by_cell]] * self.members + start[by_cell], minlength=len(self.cell_of) * self.members
         )
+        kept, home = (
+            (self.rows + of, self.into(self.kind_row[of], to[of]), 0, self.count[of], flow[of])
+            for of, to, flow in ((self.stays, self.kind_claim, stay), (self.comes, self.kind_home, come))
+        )
         members, many = self.first_member + np.arange(self.members), len(row)
-        claimed, home = (part[of] for part, of in ((self.kind_claim, self.stays), (self.kind_home, self.comes)))
-        parts = [
-            (self.rows + kinds, self.kind_row, self.count, self.count - stay - come),
-            (self.rows + self.stays, self.into(self.kind_row[self.stays], claimed), self.count[self.stays],
-             stay[self.stays]),
-            (self.rows + self.comes, self.into(self.kind_row[self.comes], home), self.count[self.comes],
-             come[self.comes]),
-            (i, self.cell_of[self.line[i], j], np.full_like(i, many), from_row[i * slots + j]),
-            (self.cell_of[line, self.slot[member]], self.first_member + member, np.full_like(line, many),
-             onto[line * self.members + member]),
-            (members, np.full_like(members, self.sink), np.full_like(members, many),
-             np.bincount(start, minlength=self.members)),
-        ]  # fmt: skip
+        parts = (
+            (self.rows + np.arange(kinds), self.kind_row, 0, self.count, self.count - stay - come),
+            kept,
+            home,
+            (i, self.cell_of[self.line[i], j], 0, many, from_row[i * slots + j]),
+            (self.cell_of[line, self.slot[member]], members[member], 0, many, onto[line * self.members + member]),
+            (members, self.sink, 0, many, np.bincount(start, minlength=self.members)),
+        )
         ends = np.cumsum([0] + [len(part[0]) for part in parts]).tolist()
         self.leave, self.stay, self.come, self.near, self.onto, self.load = (slice(a, b) for a, b in pairwise(ends))
-        tail, head, high, flow = (np.concatenate([part[n] for part in parts]).astype(np.int64) for n in range(4))
-        self.network = Network(self.sink + 1, tail, head, np.zeros_like(tail), high, flow)
+        self.network = network_of(self.sink + 1, *parts)
 
     def _fixed(self, owner: Ints) -> None:
         """What the members hold already, in all and of each topic."""
@@ -217,21 +223,17 @@ def solve_on_network(problem: Problem, order: tuple[str, ...], start: Ints, hand
 def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home: Ints | None) -> Ints:
     """(P,) owners of what stays, and of what comes home, in some best plan; -1 for the rest."""
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
-    free = np.flatnonzero(problem.row >= 0)
-    nobody = np.full(len(free), NOBODY, dtype=np.int64)
-    claim = problem.claim[free] if "moves" in order else nobody
-    back = nobody if home is None else home[free]
+    claim = problem.claim if "moves" in order else owner
+    back = owner if home is None else home
     if ((claim != NOBODY) | (back != NOBODY)).any():
-        network = AssignmentNetwork(problem, owner, free, start[free], claim, back, "spread" in order)
+        network = AssignmentNetwork(problem, start, "spread" in order, claim, back)
         network.optimize(order if home is None else (*order, "returned"))
-        stay, come = network.kept()
-        kinds_known = np.flatnonzero(network.kind >= 0)
-        keys = (problem.topic[free[kinds_known]], problem.number[free[kinds_known]])
-        stays = first_ones(network.kind[kinds_known], stay, keys)
-        owner[free[kinds_known[stays]]] = claim[kinds_known[stays]]
-        left = kinds_known[~stays]
-        comes = first_ones(network.kind[left], come, (keys[0][~stays], keys[1][~stays]))
-        owner[free[left[comes]]] = back[left[comes]]
+        owner = owner.copy()
+        for held, count in zip((claim, back), network.kept(), strict=True):
+            open_ = np.flatnonzero((network.kind >= 0) & (owner[network.free] == NOBODY))
+            left = network.free[open_]
+            chosen = left[first_ones(network.kind[open_], count, (problem.number[left],))]  # they come by topic
+            owner[chosen] = held[chosen]
     return owner
 
 
@@ -246,9 +248,7 @@ def complete_on_network(problem: Problem, order: tuple[str, ...], owner: Ints, h
     goals = goals if "balance" in goals else (*goals, "balance")
 
     def best_around(owner: Ints, rest: Ints) -> Ints:
-        nobody = np.full(len(rest), NOBODY, dtype=np.int64)
-        start = hand_out(owner, rest)[rest]
-        network = AssignmentNetwork(problem, owner, rest, start, nobody, nobody, spread=True)  # it names members
+        network = AssignmentNetwork(problem, hand_out(owner, rest), spread=True, owner=owner)  # it names members
         network.optimize(goals)
         owner = owner.copy()
         owner[rest] = network.dealt(problem.row[rest])

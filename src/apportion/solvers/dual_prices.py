@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from apportion.arrays import NOBODY, Ints
+from apportion.arrays import Ints
 from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.problem import Numbers, Problem, weights
 
@@ -48,11 +46,8 @@ def prices(problem: Problem, owner: Ints, order: tuple[str, ...]) -> Prices | No
     All goals are one cost here, by their weights. The potentials of the residual network settle exactly where no chain
     of hand-overs improves the plan; a node's price is what it costs to get from it to the sink.
     """
-    free = np.flatnonzero(problem.row >= 0)
-    nobody = np.full(len(free), NOBODY, dtype=np.int64)
-    claim = problem.claim[free] if "moves" in order else nobody
     spread = "spread" in order
-    plan = AssignmentNetwork(problem, np.full_like(owner, NOBODY), free, owner[free], claim, nobody, spread)
+    plan = AssignmentNetwork(problem, owner, spread, problem.claim if "moves" in order else None)
     weight = weights(order, len(owner), len(problem.column), 0 if problem.equal else int(problem.unit.max()))
     potential = plan.network.potentials([(weight[goal], plan.cost(goal)) for goal in order])
     if potential is None:

@@ -31,12 +31,15 @@ class FairLoads:
         (I, J) where partitions of row i stand in some fairest plan: only in columns of their own level.
     part
         (J,) the level's piece that the column belongs to; pieces share nothing.
+    total
+        (pieces,) units of each.
     """
 
     low: Ints
     high: Ints
     eligible: Bools
     part: Ints
+    total: Ints
 
 
 def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numbers | None = None) -> FairLoads:
@@ -57,20 +60,22 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
     part = np.arange(len(size)) + len(size)
     row_part = np.full(len(supply), -1)
     todo = [((supply > 0).nonzero()[0], np.arange(len(size)))]
-    pieces = 0
+    totals: list[int] = []
     while todo:
         rows, columns = todo.pop()
         for r, c in components(rows, columns, eligible):
-            least, most = dealt_cheapest(int(supply[r].sum()), size[c], base[c], None if unit is None else unit[c])
+            total = int(supply[r].sum())
+            least, most = dealt_cheapest(total, size[c], base[c], None if unit is None else unit[c])
             cut = _cut(supply[r], eligible[np.ix_(r, c)], size[c] * least, size[c] * most)
             if cut is not None:
                 inside, full = cut
                 todo += [(r[inside], c[full]), (r[~inside], c[~full])]
                 continue
             low[c], high[c] = least, most
-            part[c] = row_part[r] = pieces
-            pieces += 1
-    return FairLoads(low, high, eligible & (row_part[:, None] == part[None, :]), part)
+            part[c] = row_part[r] = len(totals)
+            totals.append(total)
+    shared = eligible & (row_part[:, None] == part[None, :])
+    return FairLoads(low, high, shared, part, np.array(totals, dtype=np.int64))
 
 
 def _cut(supply: Ints, eligible: Bools, least: Ints, most: Ints) -> tuple[Bools, Bools] | None:

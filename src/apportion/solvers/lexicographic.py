@@ -5,8 +5,8 @@ partitions whose topics (and racks) the same members want are one row, members t
 with one capacity) one column, and a table of rows by columns takes the place of the network.
 
 Why it is right. Fair loads are known in closed form, piece by piece (``fair_loads``): every best plan gives a member of
-a piece its low load or one more, and any plan within these bounds is best for balance. Misses are made fewest on the
-table, within the bounds, by cycle cancelling; its prices tell which cells and which loads all best plans have in common
+a piece its low load or one more, and any plan within these face is best for balance. Misses are made fewest on the
+table, within the face, by cycle cancelling; its prices tell which cells and which loads all best plans have in common
 (complementary slackness, as in ``network``). Within those the most claims stay: at most what the loads allow
 (``retention``), which is met nearly always and then proves itself; where it cannot be completed, augmenting paths take
 back what must go, and a bound on the table shows that to be least, or else a min-cost flow finds the most. A goal
@@ -28,7 +28,7 @@ from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.dealing import claimed_last, deal, deal_by_topic
 from apportion.solvers.fair_loads import fair_loads
 from apportion.solvers.max_flow import feasible_flow, release
-from apportion.solvers.network import Cost, Network
+from apportion.solvers.network import Cost, network_of
 from apportion.solvers.partition_classes import distinct_kinds
 from apportion.solvers.problem import OptimalFace, Problem
 from apportion.solvers.retention import capped, first_ones, given_up_in_turn
@@ -70,15 +70,19 @@ def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -
 def _narrow(problem: Problem, owner: Ints, goal: str) -> tuple[Problem, Ints]:
     """The problem once a goal that comes before balance is met."""
     if goal == "racks":
-        if problem.miss is None:
-            return problem, owner
-        local = problem.eligible & ~problem.miss
+        local = problem.eligible if problem.miss is None else problem.eligible & ~problem.miss
         return replace(problem, eligible=np.where(local.any(axis=1, keepdims=True), local, problem.eligible)), owner
-    claims = ((problem.claim != NOBODY) & (problem.row >= 0)).nonzero()[0]
-    member = problem.claim[claims]
-    stays = problem.eligible[problem.row[claims], problem.column[member]]
-    owner[claims[stays]] = member[stays]
+    claims = _keepable(problem, problem.column, problem.eligible)
+    owner[claims] = problem.claim[claims]
     return problem, owner
+
+
+def _keepable(problem: Problem, column: Ints, eligible: Bools) -> Ints:
+    """Partitions (C,) whose claimants are eligible for them, ascending; ``column`` (M,) each member's."""
+    claims: Ints = ((problem.claim != NOBODY) & (problem.row >= 0)).nonzero()[0]
+    if eligible.size > 1:
+        claims = claims[eligible[problem.row[claims], column[problem.claim[claims]]]]
+    return claims
 
 
 def _fairest(problem: Problem, supply: Ints, load: Ints) -> OptimalFace:
@@ -91,7 +95,7 @@ def _fairest(problem: Problem, supply: Ints, load: Ints) -> OptimalFace:
     cost = None if problem.miss is None else problem.miss[:, of]
     if cost is not None and not (cost & fair.eligible).any():
         cost = None
-    return OptimalFace(column, fair.low[column], fair.high[column], fair.eligible, cost, fair.part)
+    return OptimalFace(column, fair.low[column], fair.high[column], fair.eligible, cost, fair.part, fair.total)
 
 
 def _nearest(supply: Ints, face: OptimalFace) -> OptimalFace:
@@ -105,85 +109,70 @@ def _nearest(supply: Ints, face: OptimalFace) -> OptimalFace:
     return replace(face, low=low, high=high, eligible=eligible, cost=None)
 
 
-def _keep(problem: Problem, bounds: OptimalFace) -> Ints:
+def _keep(problem: Problem, face: OptimalFace) -> Ints:
     """Owners (P,) of the claims that stay: as many as can."""
-    column = bounds.column
-    claims = ((problem.claim != NOBODY) & (problem.row >= 0)).nonzero()[0]
-    if bounds.eligible.size > 1:
-        claims = claims[bounds.eligible[problem.row[claims], column[problem.claim[claims]]]]
+    column, supply = face.column, problem.supply
+    claims = _keepable(problem, column, face.eligible)
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     if not len(claims):
         return owner
     member, row = problem.claim[claims], problem.row[claims]
     own = np.bincount(member, minlength=len(column))
-    supply = problem.supply
-    worth_of_row = _worth(bounds, np.maximum(bounds.low - own, 0))
-    worth = np.zeros(len(column), dtype=np.int64)
-    if len(supply) > 1:
-        np.maximum.at(worth, member, worth_of_row[row])
-    cap = capped(own, bounds.low, bounds.high, bounds.part[column], _spare(supply, bounds), worth)
     # Claims come by topic, and stay so where all else is equal.
     order: tuple[Ints, ...] = (problem.number[claims],)
-    if problem.spread:
-        order += (given_up_in_turn(member, cap, problem.topic[claims], worth_of_row[row]),)
-    if len(supply) > 1:
+    worth, worth_of_row = np.zeros(len(column), dtype=np.int64), np.zeros(len(supply), dtype=np.int64)
+    if face.eligible.size > 1:  # rows give way first that could fill most of the places that lack a partition
+        lack = np.bincount(column, np.maximum(face.low - own, 0), face.eligible.shape[1])
+        worth_of_row = (face.eligible @ lack).astype(np.int64)
+        np.maximum.at(worth, member, worth_of_row[row])
         order += (worth_of_row[row],)
+    spare = face.total - np.bincount(face.part[column], face.low)[: len(face.total)].astype(np.int64)
+    cap = capped(own, face.low, face.high, face.part[column], spare, worth)
+    if problem.spread:
+        order = (order[0], given_up_in_turn(member, cap, problem.topic[claims], worth_of_row[row]), *order[1:])
     stays = first_ones(member, cap, order)
-    if not _fits(supply, row[stays], member[stays], bounds) or (bounds.cost is not None and not stays.all()):
-        stays = _keep_by_flow(problem, bounds, claims, order)
+    if not _fits(supply, row[stays], member[stays], face) or (face.cost is not None and not stays.all()):
+        stays = _keep_by_flow(problem, face, claims, order)
     owner[claims[stays]] = member[stays]
     return owner
 
 
-def _worth(bounds: OptimalFace, lack: Ints) -> Ints:
-    """(I,) how many of the places that lack a partition could take one of the row: those rows give way first."""
-    if bounds.eligible.size == 1:
-        return np.zeros(1, dtype=np.int64)
-    lacking = np.bincount(bounds.column, lack, bounds.eligible.shape[1])
-    worth: Ints = (bounds.eligible @ lacking).astype(np.int64)
-    return worth
-
-
-def _keep_by_flow(problem: Problem, bounds: OptimalFace, claims: Ints, order: tuple[Ints, ...]) -> Bools:
+def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, order: tuple[Ints, ...]) -> Bools:
     """Which claims (C,) stay: what paths find, if that is shown to be most, else by a min-cost flow that begins there.
 
     Misses count after the claims, if they still do.
     """
-    member, row, members = problem.claim[claims], problem.row[claims], len(bounds.column)
-    stays = first_ones(member, np.minimum(np.bincount(member, minlength=members), bounds.low), order)
-    cell = row * bounds.eligible.shape[1] + bounds.column[member]
-    table = np.bincount(cell[stays], minlength=bounds.eligible.size).reshape(bounds.eligible.shape)
-    sums = _sums(bounds, np.zeros(members, dtype=np.int64))
-    keep, placed = release(table, problem.supply, *sums, bounds.eligible)
+    member, row, members = problem.claim[claims], problem.row[claims], len(face.column)
+    stays = first_ones(member, np.minimum(np.bincount(member, minlength=members), face.low), order)
+    cell = row * face.eligible.shape[1] + face.column[member]
+    table = np.bincount(cell[stays], minlength=face.eligible.size).reshape(face.eligible.shape)
+    sums = _sums(face, np.zeros(members, dtype=np.int64))
+    keep, placed = release(table, problem.supply, *sums, face.eligible)
     chosen = stays.nonzero()[0]
     stays[chosen] = first_ones(cell[chosen], keep.ravel(), tuple(key[chosen] for key in order))
-    if bounds.cost is None and _keeps_most(keep, placed, *_keepable(row, member, bounds), sums, bounds.eligible):
+    if face.cost is None and _keeps_most(keep, placed, *_most_kept(row, member, face), sums, face.eligible):
         return stays
-    start = np.full(len(problem.row), NOBODY, dtype=np.int64)
-    claim = start.copy()
+    start, claim = np.full((2, len(problem.row)), NOBODY, dtype=np.int64)
     start[claims[stays]], claim[claims] = member[stays], member
-    free = (problem.row >= 0).nonzero()[0]
-    plain = replace(problem, contested=None, spread=False)
-    start = _finish(plain, start, replace(bounds, cost=None))
-    among = replace(problem, column=bounds.column, eligible=bounds.eligible, miss=bounds.cost)
-    nobody = np.full(len(free), NOBODY, dtype=np.int64)
-    flow = AssignmentNetwork(among, np.full_like(start, NOBODY), free, start[free], claim[free], nobody, spread=False)
-    flow.network.low[flow.load], flow.network.high[flow.load] = bounds.low, bounds.high
-    flow.optimize(("moves",) if bounds.cost is None else ("moves", "racks"))
-    return first_ones(flow.kind[np.searchsorted(free, claims)], flow.kept()[0], order)
+    start = _finish(replace(problem, contested=None, spread=False), start, replace(face, cost=None))
+    among = replace(problem, column=face.column, eligible=face.eligible, miss=face.cost)
+    flow = AssignmentNetwork(among, start, spread=False, claim=claim)
+    flow.network.low[flow.load], flow.network.high[flow.load] = face.low, face.high
+    flow.optimize(("moves",) if face.cost is None else ("moves", "racks"))
+    return first_ones(flow.kind[np.searchsorted(flow.free, claims)], flow.kept()[0], order)
 
 
-def _keepable(row: Ints, member: Ints, bounds: OptimalFace) -> tuple[Ints, Ints]:
+def _most_kept(row: Ints, member: Ints, face: OptimalFace) -> tuple[Ints, Ints]:
     """(I, J) how many of a cell's claims its members can keep by their loads; (J,) how many of all in a column."""
-    own = np.bincount(member, minlength=len(bounds.column))
-    cell = np.bincount(row * bounds.eligible.shape[1] + bounds.column[member], minlength=bounds.eligible.size)
-    pressed = ((own > bounds.high)[member]).nonzero()[0]  # few, so their claims are sorted and no others
+    own = np.bincount(member, minlength=len(face.column))
+    cell = np.bincount(row * face.eligible.shape[1] + face.column[member], minlength=face.eligible.size)
+    pressed = ((own > face.high)[member]).nonzero()[0]  # few, so their claims are sorted and no others
     kind, count = np.unique(row[pressed] * len(own) + member[pressed], return_counts=True)
     i, m = np.divmod(kind, len(own))
-    excess = np.maximum(count - bounds.high[m], 0)
-    np.subtract.at(cell, i * bounds.eligible.shape[1] + bounds.column[m], excess)
-    column = np.bincount(bounds.column, np.minimum(own, bounds.high), bounds.eligible.shape[1])
-    return cell.reshape(bounds.eligible.shape), column.astype(np.int64)
+    excess = np.maximum(count - face.high[m], 0)
+    np.subtract.at(cell, i * face.eligible.shape[1] + face.column[m], excess)
+    column = np.bincount(face.column, np.minimum(own, face.high), face.eligible.shape[1])
+    return cell.reshape(face.eligible.shape), column.astype(np.int64)
 
 
 def _keeps_most(
@@ -195,7 +184,7 @@ def _keeps_most(
         (I, J) and (J,) how many claims can be kept in each cell, and in all cells of a column together.
 
     The table forgets which member of a column claims what: a unit is kept as long as its cell and its column have
-    claims that can be, and else costs a move. So every plan within the bounds is such a flow, which costs no more than
+    claims that can be, and else costs a move. So every plan within the face is such a flow, which costs no more than
     the plan's moves, and no plan keeps more than the cheapest flow does. That the flow at hand is cheapest is shown by
     potentials (see ``network``). The price is one search on two arcs a cell, where the flow that finds the most claims
     has an arc for each member and row. The bound is loose where members of one column claim in different rows.
@@ -205,49 +194,48 @@ def _keeps_most(
     a, b = np.nonzero(of_cell)
     kept, column = rows + np.arange(columns), rows + columns + np.arange(columns)
     sink = rows + 2 * columns
-    network = Network(
+    network = network_of(
         sink + 1,
-        np.concatenate([i, a, kept, column]),
-        np.concatenate([column[j], kept[b], column, np.full(columns, sink)]),
-        np.concatenate([np.zeros(len(i) + len(a) + columns, dtype=np.int64), sums[0]]),
-        np.concatenate([np.full(len(i), placed.sum()), of_cell[a, b], of_column, sums[1]]),
-        np.concatenate([(placed - keep)[i, j], keep[a, b], keep.sum(axis=0), placed.sum(axis=0)]),
+        (i, column[j], 0, int(placed.sum()), (placed - keep)[i, j]),
+        (a, kept[b], 0, of_cell[a, b], keep[a, b]),
+        (kept, column, 0, of_column, keep.sum(axis=0)),
+        (column, sink, *sums, placed.sum(axis=0)),
     )
     moved = (np.arange(len(network.tail)) < len(i)).astype(np.int64)
     return network.potentials([(1, Cost(moved, np.zeros_like(moved)))]) is not None
 
 
-def _fits(supply: Ints, row: Ints, member: Ints, bounds: OptimalFace) -> bool:
+def _fits(supply: Ints, row: Ints, member: Ints, face: OptimalFace) -> bool:
     """Whether the fairest plan can be completed once these claims (row and member) stay."""
-    if bounds.eligible.size == 1:
+    if face.eligible.size == 1:
         return True
     rest = supply - np.bincount(row, minlength=len(supply))
-    load = np.bincount(member, minlength=len(bounds.column))
-    return feasible_flow(rest, *_sums(bounds, load), bounds.eligible) is not None
+    load = np.bincount(member, minlength=len(face.column))
+    return feasible_flow(rest, *_sums(face, load), face.eligible) is not None
 
 
-def _finish(problem: Problem, owner: Ints, bounds: OptimalFace | None) -> Ints:
-    """Owners (P,) with the rest handed out; ``bounds`` None: after what is owned, as evenly as can be."""
+def _finish(problem: Problem, owner: Ints, face: OptimalFace | None) -> Ints:
+    """Owners (P,) with the rest handed out; ``face`` None: after what is owned, as evenly as can be."""
     return claimed_last(
-        owner, problem.row >= 0, problem.contested, lambda owner, rest: complete(problem, owner, rest, bounds)
+        owner, problem.row >= 0, problem.contested, lambda owner, rest: complete(problem, owner, rest, face)
     )
 
 
-def complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | None = None) -> Ints:
+def complete(problem: Problem, owner: Ints, rest: Ints, face: OptimalFace | None = None) -> Ints:
     """Owners (P,) with the partitions ``rest`` handed out, none of the others touched."""
     held = load = np.bincount(owner[owner != NOBODY], minlength=len(problem.column))
     supply = np.bincount(problem.row[rest], minlength=len(problem.eligible))
-    if bounds is None:
-        bounds = _fairest(problem, supply, load)
+    if face is None:
+        face = _fairest(problem, supply, load)
         load = np.zeros_like(load)
-    low, high = _sums(bounds, load)
-    if bounds.cost is None:
-        table = _sure(feasible_flow(supply, low, high, bounds.eligible))
+    low, high = _sums(face, load)
+    if face.cost is None:
+        table = _sure(feasible_flow(supply, low, high, face.eligible))
     else:
-        table, _ = _fewest(supply, low, high, bounds.eligible, bounds.cost)
-    need = np.maximum(bounds.low - load, 0)
-    room = (bounds.high - load > need).nonzero()[0]
-    need[room[first_ones(bounds.column[room], table.sum(axis=0) - low, ())]] += 1
+        table, _ = _fewest(supply, low, high, face.eligible, face.cost)
+    need = np.maximum(face.low - load, 0)
+    room = (face.high - load > need).nonzero()[0]
+    need[room[first_ones(face.column[room], table.sum(axis=0) - low, ())]] += 1
     owner = owner.copy()
     fixed = (owner != NOBODY).nonzero()[0]
     # One deal to all alike spreads topics by itself, and is what a second round without any claim gives.
@@ -255,26 +243,18 @@ def complete(problem: Problem, owner: Ints, rest: Ints, bounds: OptimalFace | No
         topics = int(problem.topic.max()) + 1
         key = problem.topic[fixed] * len(need) + owner[fixed]
         of_topic = np.bincount(key, minlength=topics * len(need)).reshape(topics, len(need))
-        owner[rest] = deal_by_topic(problem.row[rest], problem.topic[rest], table, need, bounds.column, of_topic)
+        owner[rest] = deal_by_topic(problem.row[rest], problem.topic[rest], table, need, face.column, of_topic)
     else:
-        owner[rest] = deal(problem.row[rest], table, need, bounds.column, held)
+        owner[rest] = deal(problem.row[rest], table, need, face.column, held)
     return owner
 
 
-def _sums(bounds: OptimalFace, load: Ints | int) -> tuple[Ints, Ints]:
+def _sums(face: OptimalFace, load: Ints | int) -> tuple[Ints, Ints]:
     """(J,) the fewest and most partitions that each column still gets."""
-    columns = bounds.eligible.shape[1]
-    low = np.bincount(bounds.column, np.maximum(bounds.low - load, 0), columns)
-    high = np.bincount(bounds.column, bounds.high - load, columns)
+    columns = face.eligible.shape[1]
+    low = np.bincount(face.column, np.maximum(face.low - load, 0), columns)
+    high = np.bincount(face.column, face.high - load, columns)
     return low.astype(np.int64), high.astype(np.int64)
-
-
-def _spare(supply: Ints, bounds: OptimalFace) -> Ints:
-    """(pieces,) how many members of each piece get their greater load."""
-    used = supply.nonzero()[0]
-    pieces = int(bounds.part.max()) + 1
-    total = np.bincount(bounds.part[bounds.eligible[used].argmax(axis=1)], supply[used], pieces)
-    return (total - np.bincount(bounds.part[bounds.column], bounds.low, pieces)).astype(np.int64)
 
 
 def _fewest(supply: Ints, low: Ints, high: Ints, eligible: Bools, miss: Bools) -> tuple[Ints, Ints]:
@@ -287,14 +267,8 @@ def _fewest(supply: Ints, low: Ints, high: Ints, eligible: Bools, miss: Bools) -
     rows, columns = eligible.shape
     i, j = np.nonzero(eligible & (supply > 0)[:, None])
     column, sink = rows + np.arange(columns), rows + columns
-    network = Network(
-        sink + 1,
-        np.concatenate([i, column]),
-        np.concatenate([rows + j, np.full(columns, sink)]),
-        np.concatenate([np.zeros_like(i), low]),
-        np.concatenate([supply[i], high]),
-        np.concatenate([table[i, j], table.sum(axis=0)]),
-    )
+    held = (column, sink, low, high, table.sum(axis=0))
+    network = network_of(sink + 1, (i, rows + j, 0, supply[i], table[i, j]), held)
     first = np.concatenate([miss[i, j], np.zeros(columns)]).astype(np.int64)
     begin = np.where(np.arange(sink + 1) < rows, FAR, 0)  # paths begin in columns and the sink, so prices are unique
     cost = Cost(first, np.zeros_like(first))
@@ -308,5 +282,5 @@ def _fewest(supply: Ints, low: Ints, high: Ints, eligible: Bools, miss: Bools) -
 def _sure(table: Ints | None) -> Ints:
     """The table; that there is one was shown before."""
     if table is None:
-        raise ArithmeticError("no plan fits the bounds that were shown to hold; please report this group")
+        raise ArithmeticError("no plan fits the face that were shown to hold; please report this group")
     return table

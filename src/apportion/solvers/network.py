@@ -160,6 +160,19 @@ class Network:
         self.flow[arcs] += np.where(forward, amount, -amount)
 
 
+def network_of(nodes: int, *parts: tuple[Ints, Ints | int, Ints | int, Ints | int, Ints]) -> Network:
+    """The network of some groups of arcs: tail, head, low, high and flow of each; a number holds for all its arcs."""
+    sizes = [len(part[0]) for part in parts]
+    columns = (
+        [
+            np.full(size, one, dtype=np.int64) if isinstance(one, int) else one
+            for one, size in zip(column, sizes, strict=True)
+        ]
+        for column in zip(*parts, strict=True)
+    )
+    return Network(nodes, *(np.concatenate(column).astype(np.int64, copy=False) for column in columns))
+
+
 def shortest_distances(tail: Ints, head: Ints, cost: Numbers, distance: Numbers) -> tuple[Numbers, list[list[int]]]:
     """Distances that no arc can shorten, and no cycle; or where they would fall for ever cycles that cost less than 0.
 

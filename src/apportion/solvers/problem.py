@@ -132,6 +132,8 @@ class OptimalFace:
         (I, J) cells that miss a rack, where misses are still to be minimised.
     part
         (J,) the piece that a column belongs to; no plan moves anything between pieces.
+    total
+        (pieces,) partitions of each.
     """
 
     column: Ints
@@ -140,3 +142,4 @@ class OptimalFace:
     eligible: Bools
     cost: Bools | None
     part: Ints
+    total: Ints
