@@ -50,13 +50,8 @@ class Cost:
     slope: Numbers
 
     def next_unit(self, flow: Ints) -> Numbers:
-        """(A,) what one more unit costs."""
+        """(A,) what one more unit costs; of one less in the flow, what the last unit cost."""
         marginal: Numbers = self.first + self.slope * flow
-        return marginal
-
-    def last_unit(self, flow: Ints) -> Numbers:
-        """(A,) what the last unit cost."""
-        marginal: Numbers = self.first + self.slope * (flow - 1)
         return marginal
 
 
@@ -115,10 +110,7 @@ class Network:
         first, slope = np.zeros((2, len(self.tail)), dtype=object)
         for weight, cost in goals:
             first, slope = first + weight * cost.first.astype(object), slope + weight * cost.slope.astype(object)
-        units = int(self.flow.max(initial=0)) + 2
-        if int(np.abs(first).max(initial=0)) + int(slope.max(initial=0)) * units < WIDE // (4 * self.nodes):
-            first, slope = first.astype(np.int64), slope.astype(np.int64)
-        tail, head, price, _ = self._residual(Cost(first, slope))
+        tail, head, price, _ = self._residual(self._exact(Cost(first, slope)))
         distance, cycles = shortest_distances(tail, head, price, np.zeros(self.nodes, dtype=price.dtype))
         return None if cycles else distance
 
@@ -127,7 +119,7 @@ class Network:
         more, less = np.flatnonzero(self.flow < self.high), np.flatnonzero(self.flow > self.low)
         tail = np.concatenate([self.tail[more], self.head[less]])
         head = np.concatenate([self.head[more], self.tail[less]])
-        price = np.concatenate([cost.next_unit(self.flow)[more], -cost.last_unit(self.flow)[less]])
+        price = np.concatenate([cost.next_unit(self.flow)[more], -cost.next_unit(self.flow - 1)[less]])
         return tail, head, price, np.concatenate([more, less])
 
     def narrow(self, cost: Cost, potential: Numbers) -> None:
@@ -135,7 +127,7 @@ class Network:
         cost = self._exact(cost)
         drop = potential[self.head] - potential[self.tail]
         rises = (cost.next_unit(self.flow) == drop).astype(np.bool_) & (self.flow < self.high)
-        falls = (cost.last_unit(self.flow) == drop).astype(np.bool_) & (self.flow > self.low)
+        falls = (cost.next_unit(self.flow - 1) == drop).astype(np.bool_) & (self.flow > self.low)
         curved = (cost.slope > 0).astype(np.bool_)
         # An arc with a slope can rise by one unit at its price; a plain one by as many as there are.
         self.high = np.where(rises, np.where(curved, self.flow + 1, self.high), self.flow)
@@ -143,13 +135,10 @@ class Network:
 
     def _exact(self, cost: Cost) -> Cost:
         """The same cost in numbers wide enough for the sum along any path."""
-        if cost.first.dtype == object:
-            return cost
         units = int(self.flow.max(initial=0)) + 2
         largest = int(np.abs(cost.first).max(initial=0)) + int(cost.slope.max(initial=0)) * units
-        if largest * (self.nodes + 1) < WIDE // 2:
-            return cost
-        return Cost(cost.first.astype(object), cost.slope.astype(object))
+        width = np.int64 if largest * (self.nodes + 1) < WIDE // 2 else object
+        return Cost(cost.first.astype(width, copy=False), cost.slope.astype(width, copy=False))
 
     def _cancel(self, arcs: Ints, forward: Bools, cost: Cost) -> None:
         """Send units round a cycle: one where some price changes with it, else as many as go."""
@@ -162,15 +151,13 @@ class Network:
 
 def network_of(nodes: int, *parts: tuple[Ints, Ints | int, Ints | int, Ints | int, Ints]) -> Network:
     """The network of some groups of arcs: tail, head, low, high and flow of each; a number holds for all its arcs."""
-    sizes = [len(part[0]) for part in parts]
-    columns = (
-        [
-            np.full(size, one, dtype=np.int64) if isinstance(one, int) else one
-            for one, size in zip(column, sizes, strict=True)
-        ]
-        for column in zip(*parts, strict=True)
-    )
-    return Network(nodes, *(np.concatenate(column).astype(np.int64, copy=False) for column in columns))
+
+    def column(n: int) -> Ints:
+        """(A,) the n-th field of all arcs."""
+        fields = [np.full(len(part[0]), part[n]) if isinstance(part[n], int) else part[n] for part in parts]
+        return np.concatenate(fields).astype(np.int64, copy=False)
+
+    return Network(nodes, *map(column, range(5)))
 
 
 def shortest_distances(tail: Ints, head: Ints, cost: Numbers, distance: Numbers) -> tuple[Numbers, list[list[int]]]:
