@@ -9,6 +9,7 @@ import pytest
 
 import apportion
 from apportion.errors import Unavailable
+from apportion.testing import jars
 from bench import leader, matrix, peers
 from bench.cells import Cell
 from bench.page import page
@@ -55,7 +56,7 @@ def test_the_page_names_cells_figures_and_who_is_ahead(rows: list[matrix.Row]) -
     assert "| arrays | 32.2 |" in text
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="Go is missing: franz-go is not compared")
+@pytest.mark.skipif(shutil.which("go") is None, reason="franz-go needs Go: apt-get install golang")
 def test_franz_go_answers_through_its_public_interface(rows: list[matrix.Row]) -> None:
     for row in rows:
         assert row.told["franz-go"].why == ""
@@ -66,5 +67,5 @@ def test_a_peer_that_is_missing_is_said_and_not_fatal(monkeypatch: pytest.Monkey
     def gone() -> str:
         raise Unavailable("Java 17 or newer is needed")
 
-    monkeypatch.setattr(peers, "java_program", gone)
+    monkeypatch.setattr(jars, "java", gone)
     assert peers.java(tmp_path / "none.json", 1, 0.1).why == "Java 17 or newer is needed"

@@ -61,7 +61,10 @@ def test_nothing_of_it_is_ever_shown(tmp_path: Path) -> None:
     assert "s3" not in str(raised.value)
 
 
-@pytest.mark.skipif(not shutil.which("keytool") or not shutil.which("openssl"), reason="needs keytool and openssl")
+@pytest.mark.skipif(
+    not shutil.which("keytool") or not shutil.which("openssl"),
+    reason="keytool or openssl is not installed: apt-get install openjdk-17-jre-headless openssl",
+)
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS", "PEM"])
 def test_truststores_of_java_are_read(tmp_path: Path, kind: str) -> None:
     """By keytool, with the password out of sight; PEM as it is. A wrong password is said without it."""

@@ -24,7 +24,7 @@ pytestmark = [
         not shutil.which("unshare")
         or subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode
         != 0,
-        reason="a small disk needs the right to mount one",
+        reason="a small disk needs the right to mount one: run the tests as root",
     ),
 ]
 

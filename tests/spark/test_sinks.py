@@ -349,7 +349,7 @@ def small_disk(size: str, commands: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(
     not shutil.which("unshare") or small_disk("1m", "pass").returncode != 0,
-    reason="a small disk needs the right to mount one",
+    reason="a small disk needs the right to mount one: run the tests as root",
 )
 def test_a_full_disk_is_one_sentence_and_the_old_table_stays(tmp_path: Path) -> None:
     """ENOSPC while a table is being staged."""
