@@ -138,7 +138,12 @@ does.
 def environment(end: str, python: str) -> Path:
     """The Python of a fresh environment with one end of every range."""
     asked = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-    minor = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        minor = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:
+        raise SystemExit(
+            f"no {python} is on the PATH: give the path of a Python, as in PYTHON=/opt/python3.12"
+        ) from None
     folder = ROOT / "build" / "ranges" / f"{end}-{minor}"
     run(*UV, "venv", "--quiet", "--clear", "--python", python, str(folder))
     inside = folder / "bin" / "python"
