@@ -11,8 +11,10 @@ import pytest
 from tests.history.test_shared_plans import question
 
 from apportion.assignors import known
+from apportion.history import shared_plans
 from apportion.history.answer_block import COLUMNS
-from apportion.history.scenarios import what_if
+from apportion.history.scenarios import Outcome, what_if
+from apportion.spark import whatif
 from apportion.spark.whatif import Plans, _question, _run
 from bench.whatif_rows import batch, row
 
@@ -81,3 +83,37 @@ def test_lags_that_64_bits_cannot_sum_are_planned_by_themselves() -> None:
         fitting = [tuple(None if type(v) is int and v >= 2**63 else v for v in answer) for answer in alone(one)]
         assert by_group[one["group"]] == fitting, one["group"]
     assert any(type(v) is int and v >= 2**63 for answer in alone(rows[2]) for v in answer), "the case is there"
+
+
+def test_the_order_of_a_structures_own_names_is_not_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups whose names hash in the order of the first one's take its plan of ``broker-uniform``."""
+    seed = next(s for s in range(50) if question(s)[2] and len(question(s)[1]) > 1)
+    plans = Plans(["broker-uniform"])
+    name, generations, present, topics = question(seed)
+    rows = [row(f"{name}{n}", generations, present, topics) for n in range(3)]
+    asked: list[str] = []
+    own = shared_plans._Laying._renamed
+
+    def counted(self: Any, one: Outcome, *rest: Any) -> Outcome:
+        asked.append(one.answer.scenario)
+        return own(self, one, *rest)
+
+    monkeypatch.setattr(shared_plans._Laying, "_renamed", counted)
+    answers = rows_of(plans, rows)
+    assert not asked, "all three have the same names"
+    assert answers == {one["group"]: alone(one, ["broker-uniform"]) for one in rows}
+
+
+def test_groups_too_large_to_be_alike_get_the_rows_that_they_get_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No structure is looked for, and nothing of them is kept; their partitions stay in columns."""
+    monkeypatch.setattr(whatif, "LARGEST", 3)
+    monkeypatch.setattr(shared_plans, "LARGEST", 3)
+    few = ["range", "lag-aware", "streams"]
+    plans = Plans(few)
+    rows = [row(*question(seed, f"g{seed}-{n}")) for seed in range(8) for n in range(2)]
+    answers = rows_of(plans, rows)
+    large = [one for one in rows if sum(len(topic["partitions"]) for topic in one["topics"]) > 3]
+    assert len(large) > 5
+    for one in large:
+        assert answers.get(one["group"], []) == alone(one, few), one["group"]
+    assert all(plans._shared._kept[key].size <= 3 for key in plans._shared._kept)

@@ -289,6 +289,8 @@ class _Laying:
             if many is None:
                 self._rename_each(block, at, row, places, range(block.groups))
                 continue
+            if not many.planned:
+                self._keep_own_order(at, many, row, places)
             orders, shared = many.orders(members, topics)
             alike: dict[bytes, list[int]] = {}
             for g, order in enumerate(orders):
@@ -296,6 +298,14 @@ class _Laying:
             for order, some in alike.items():
                 self._same_order(block, at, many, places, order, [g for g in some if not shared[g]])
             self._rename_each(block, at, row, places, np.flatnonzero(shared).tolist())
+
+    def _keep_own_order(self, at: int, many: ManyHashes, row: Outcome, places: Ints | None) -> None:
+        """The order that the template's own names come in is planned already."""
+        template = self.template
+        own = [string_hashes(list(names)).reshape(1, -1) for names in (template.members, template.topics)]
+        orders, shared = many.orders(*own)
+        if not shared[0]:
+            many.planned[orders[0].tobytes()] = self._by_order(at, row, places)
 
     def _same_order(
         self, block: AnswerBlock, at: int, many: ManyHashes, places: Ints | None, order: bytes, some: list[int]

@@ -28,6 +28,9 @@ _JOINS: Final = "join-"
 _MEANING: Final = (_JOINS, "instance ")
 """Beginnings of member ids that mean something; ``history.structure`` says what."""
 
+_ENTRY: Final = np.dtype([("partition", "<i4"), ("racks", "<i4"), ("known", "u1")])
+"""What a key has of a partition: its id, how many racks it is in, and which ends of its log are known."""
+
 
 @dataclass(frozen=True)
 class Likeness:
@@ -173,7 +176,7 @@ class Batch:
         self._commit_topic = fields.words("topic")
         self._commit_partition = fields.numbers("partition")[0].astype(np.int32)
         self.committed, known = fields.numbers("committed")
-        self._strange_commits = ~known | (self.committed < 0)
+        self._strange_commits = _counts(~known | (self.committed < 0))
 
     def _topics(self, topics: Lists) -> None:
         self._topics_at, fields = topics.at, Structs(topics.values)
@@ -183,10 +186,16 @@ class Batch:
         self._partition = entry.numbers("partition")[0].astype(np.int32)
         self.begin, self._begins = entry.numbers("begin")
         self.end, self._ends = entry.numbers("end")
-        self._strange_entries = (self._begins & (self.begin < 0)) | (self._ends & (self.end < 0))
+        self._strange_entries = _counts((self._begins & (self.begin < 0)) | (self._ends & (self.end < 0)))
         racks = entry.lists("racks")
         self._racks_at = np.array(racks.at)
-        self._racks = racks.values.to_pylist()
+        names = racks.values.dictionary_encode()
+        words = [*names.dictionary.to_pylist(), None]
+        places = names.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
+        self._racks: list[Any] = list(map(words.__getitem__, places.tolist()))
+        self._entry = np.empty(len(self._partition), dtype=_ENTRY)
+        self._entry["partition"], self._entry["racks"] = self._partition, np.diff(self._racks_at)
+        self._entry["known"] = self._begins + 2 * self._ends
 
     def stands(self, row: int) -> bool:
         """Whether a strategy can be asked about the group's present."""
@@ -212,7 +221,10 @@ class Batch:
         generation = self._generation[row]
         if not e1 - e0 or min(number, default=0) < 0 or (generation or 0) < 0:
             return None
-        if self._strange_entries[e0:e1].any() or self._strange_commits[c0:c1].any():
+        if (
+            self._strange_entries[e0] < self._strange_entries[e1]
+            or self._strange_commits[c0] < self._strange_commits[c1]
+        ):
             return None
         past, present = self._past, self._present
         names = _Ranks.of(
@@ -243,10 +255,7 @@ class Batch:
         return (
             tuple(map(names.topics.__getitem__, self._topic[first:last])),
             tuple([at - e0 for at in self._entries_at[first : last + 1]]),
-            self._partition[e0:e1].tobytes(),
-            self._begins[e0:e1].tobytes(),
-            self._ends[e0:e1].tobytes(),
-            (self._racks_at[e0 : e1 + 1] - r0).tobytes(),
+            self._entry[e0:e1].tobytes(),
             tuple(self._racks[r0:r1]),
         )
 
@@ -302,6 +311,12 @@ class Batch:
         at = {topic: n for n, topic in enumerate(dict.fromkeys(topics))}
         topic_of = np.array([at[topic] for topic in topics], dtype=np.int64)
         return entries.find(list(at), topic_of, self._commit_partition[row.commits].astype(np.int64))
+
+
+def _counts(flags: np.ndarray[Any, Any]) -> list[int]:
+    """How many flags are set before each place, and in all."""
+    counts: list[int] = np.concatenate([[0], np.cumsum(flags)]).tolist()
+    return counts
 
 
 class Pattern:

@@ -38,8 +38,8 @@ LARGE: Final = 10_000
 """Partitions of a group that holds up others for seconds."""
 LARGE_TASKS: Final = 8
 """Tasks that have nothing but such groups; they are begun first."""
-GROUPS_AT_ONCE: Final = 1024
-COLUMNS_AT_ONCE: Final = 8 << 20
+GROUPS_AT_ONCE: Final = 4096
+COLUMNS_AT_ONCE: Final = 32 << 20
 """Groups, and bytes of theirs, whose lags are laid on plans together; one group may be larger."""
 
 Question = tuple[str, Sequence[Generation], Mapping[str, Any] | None, TopicEntries]
