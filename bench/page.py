@@ -76,7 +76,7 @@ HOW = """How it is measured:
   and the same where members hold a single partition of equal ids. `Plan.assignment` makes lists instead.
 - The past of a cell is the plan that apportion made before the event. Quality is that of the target, the plan once
   every hand-over is done: rack misses / moves, and a `!` where the load is not as even as it can be.
-- The goal is what Python can hope for: making the answer's lists alone costs 100 to 300 ns a partition."""
+- The goal was set beforehand, from what Python needs to make the answer's lists alone."""
 
 
 def page(rows: Sequence[Row], extras: Mapping[str, Sequence[Mapping[str, Any]]], repeat: str) -> str:
@@ -119,12 +119,7 @@ def _leader(rows: Sequence[Row]) -> list[str]:
 
 FLOOR = """Where franz-go is ahead, groups are small: hundreds of calls of NumPy of a microsecond or more each, more
 where the code or the memory is no longer in the processor's cache, the log record and the client's own part of the
-call are there whatever the size. Of one call in kafka-python where one joins 99 members that hold 5,000 partitions
-of 100 topics, reading takes 28 % (half of it goes through what members own step by step, since a part's place
-follows from the part before), the group and its claims 19 %, the plan 20 %, the answers' bytes 10 %, the log record
-9 %, the client's own part 10 %, what somebody still holds and the rest 4 %. In a new group of 10 topics reading
-takes 17 %, the group 18 %, the plan 7 %, the answers 18 %, the record 17 %, the client's part 18 %. Nothing in it
-stands out any more: that is the floor of this way of working."""
+call are there whatever the size. That is the floor of this way of working."""
 
 
 def _leader_summary(rows: Sequence[Row]) -> list[str]:
