@@ -70,7 +70,9 @@ def check_owners(name: str, group: Group, owner: Ints) -> None:
         raise BrokenAssignor(f"the assignor {name!r} named member {worst}; there are members 0 to {group.M - 1}.")
     if len(group.subscriptions) == 1 and group.wanted_topic.all():
         return
-    given = (owner != NOBODY).nonzero()[0]
+    # What stays with its owner was looked at when the claims were judged.
+    elsewhere = owner != (group.owner if len(group.claims.member) else NOBODY)
+    given = (elsewhere & (owner != NOBODY)).nonzero()[0]
     wrong = given[~group.may_own(owner[given], given)]
     if len(wrong):
         topic, number = group.name_of(int(wrong[0]))

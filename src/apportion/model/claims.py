@@ -61,7 +61,11 @@ def judge(
         code[generation[member] < newest[partition]] = STALE
         top = code == STANDS
         code[top & (np.bincount(partition[top], minlength=partitions)[partition] > 1)] = TWICE
-    code[(code == STANDS) & ~may_own(member, partition)] = NOT_SUBSCRIBED
+    wanted = may_own(member, partition)
+    if not len(newest) and wanted.all():
+        owner[partition] = member
+        return Verdict(owner, code, newest)
+    code[(code == STANDS) & ~wanted] = NOT_SUBSCRIBED
     stands = code == STANDS
     owner[partition[stands]] = member[stands]
     return Verdict(owner, code, newest)

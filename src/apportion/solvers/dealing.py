@@ -77,9 +77,12 @@ def deal(row: Ints, table: Ints, need: Ints, column: Ints, load: Ints) -> Ints:
     turns = laps(need, column, load)
     if table.shape[1] == 1:
         return turns
-    by_row = stable_order(row)
-    into = np.empty(len(row), dtype=np.int64)
-    into[by_row] = np.concatenate([interleave(amounts) for amounts in table])
+    if int(np.count_nonzero(table, axis=1).max()) < 2:
+        into = table.argmax(axis=1)[row]  # each row goes to one column
+    else:
+        by_row = stable_order(row)
+        into = np.empty(len(row), dtype=np.int64)
+        into[by_row] = np.concatenate([interleave(amounts) for amounts in table])
     owner = np.empty(len(row), dtype=np.int64)
     owner[stable_order(into)] = turns
     return owner

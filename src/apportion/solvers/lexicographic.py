@@ -121,7 +121,9 @@ def _keep(problem: Problem, face: OptimalFace) -> Ints:
     # Claims come by topic, and stay so where all else is equal.
     order: tuple[Ints, ...] = (problem.number[claims],)
     worth, worth_of_row = np.zeros(len(column), dtype=np.int64), np.zeros(len(supply), dtype=np.int64)
-    if face.eligible.size > 1:  # rows give way first that could fill most of the places that lack a partition
+    # Rows give way first that could fill most of the places that lack a partition. Where each row has one column, all
+    # claims of like members are worth the same.
+    if int(face.eligible.sum(axis=1).max()) > 1:
         lack = np.bincount(column, np.maximum(face.low - own, 0), face.eligible.shape[1])
         worth_of_row = (face.eligible @ lack).astype(np.int64)
         np.maximum.at(worth, member, worth_of_row[row])

@@ -114,6 +114,11 @@ def feasible_flow(supply: Ints, low: Ints, high: Ints, eligible: Bools, better: 
         total = int(supply[0])
         fits = bool(eligible[0, 0]) or not total
         return supply.reshape(1, 1).copy() if fits and low[0] <= total <= high[0] else None
+    if int(eligible.sum(axis=1).max(initial=0)) < 2:  # there is one way, or none
+        table: Ints = eligible * supply[:, None]
+        sums = table.sum(axis=0)
+        fits = (low <= sums).all() and (sums <= high).all() and int(sums.sum()) == int(supply.sum())
+        return table if fits else None
     filling = Transport(supply, eligible)
     for cap in (low, high):
         if better is not None:
