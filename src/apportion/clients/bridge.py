@@ -21,15 +21,15 @@ from apportion.clients.foreign import OnForeign, policy
 from apportion.clients.joined_group import JoinedGroup, Memories
 from apportion.clients.rebalance import Causes, OnPlan, SeenGroup, line_of, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
+from apportion.clients.unchanged_shares import write_answers
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
 from apportion.model.group import Group
 from apportion.model.plan import Plan
-from apportion.model.to_names import by_owner, collector_paused
+from apportion.model.to_names import collector_paused
 from apportion.planning import plan as make_plan
 from apportion.user_data import Holding, UserDataCodec, codec_of, with_capacity
 from apportion.wire.assignment import Assignment, read_assignment
-from apportion.wire.assignments import write_assignments
 from apportion.wire.partitions import Held
 from apportion.wire.primitives import utf16
 from apportion.wire.subscription import Subscription, write_subscription
@@ -191,7 +191,8 @@ class Bridge:
             plan = make_plan(planned_group, self.strategy)
             held_back = withheld(plan, memories.held[order])
             owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
-            answers = _encoded(planned_group, owner, self.memory.tell(plan))
+            written = write_answers(planned_group, owner, joined, memories, order, self.memory.tell(plan))
+            answers = dict(zip(planned_group.members, written, strict=True))
         self._report(plan, held_back, generation, (time.perf_counter() - began) * 1000)
         return answers
 
@@ -248,13 +249,6 @@ class Bridge:
 def _log(values: Mapping[str, Any]) -> None:
     """One line, and its values for handlers that know them."""
     log.info("%s", line_of(values), extra={"apportion": values})
-
-
-def _encoded(group: Group, owner: Ints, user_data: bytes | None) -> dict[str, bytes]:
-    """Every member's assignment of an owner array (P,)."""
-    order, held = by_owner(owner, group.M)
-    answers = write_assignments(group.topics, group.topic_of[order], group.number[order], held, user_data)
-    return dict(zip(group.members, answers, strict=True))
 
 
 def withheld(plan: Plan, holds: Bools) -> Bools:

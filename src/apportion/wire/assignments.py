@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from apportion.arrays import Ints, ints
 from apportion.wire.assignment import NEWEST
+from apportion.wire.columns import Buffer, HeldLists
 from apportion.wire.primitives import MAX_STRING
 
 _ONE = ints([1])
@@ -37,7 +38,7 @@ def write_assignments(
     """
     if not len(held):
         return []
-    tail = b"\xff\xff\xff\xff" if user_data is None else len(user_data).to_bytes(4, "big") + user_data
+    tail = _tail(user_data)
     first, part_end = _parts(topic, held)
     of_topic = topic if len(first) == len(topic) else topic[first]
     names = _Names(topics, of_topic)
@@ -91,7 +92,7 @@ def write_neighbours(parts: Sequence[tuple[str, Sequence[int]]], count: int) -> 
         pieces += [len(name).to_bytes(2, "big"), name, len(ids).to_bytes(4, "big")]
         pieces += [number.to_bytes(4, "big") for number in ids]
         steps += [bytes(6 + len(name)), b"\0\0\0\1" * len(ids)]
-    pieces.append(b"\xff\xff\xff\xff")
+    pieces.append(_tail(None))
     steps.append(bytes(4))
     first = b"".join(pieces)
     size, number, step = len(first), int.from_bytes(first, "big"), int.from_bytes(b"".join(steps), "big")
@@ -100,6 +101,19 @@ def write_neighbours(parts: Sequence[tuple[str, Sequence[int]]], count: int) -> 
         answers.append(number.to_bytes(size, "big"))
         number += step
     return answers
+
+
+def write_again(buffer: Buffer, lists: HeldLists, which: Ints, user_data: bytes | None = None) -> list[bytes]:
+    """The assignments, version 3, of members that get what stands in their lists, which have parts; ``which`` (N,)."""
+    last = lists.first[which + 1] - 1
+    begin = lists.name_at[lists.first[which]] - 6  # the number of parts stands before the first name's length
+    end = lists.name_at[last] + lists.name_size[last] + 4 + 4 * lists.ids[last]
+    version, tail, raw = NEWEST.to_bytes(2, "big"), _tail(user_data), buffer.raw
+    return [b"".join((version, raw[low:high], tail)) for low, high in zip(begin.tolist(), end.tolist(), strict=True)]
+
+
+def _tail(user_data: bytes | None) -> bytes:
+    return b"\xff\xff\xff\xff" if user_data is None else len(user_data).to_bytes(4, "big") + user_data
 
 
 def _too_long(size: int) -> ValueError:

@@ -1,0 +1,72 @@
+"""Members that get just what they claim are sent their own words back.
+
+A list of topics and ids has the same layout in a subscription, in sticky's user data and in an assignment. When one
+member joins or leaves, nearly all others keep what they have, and most of the time of writing goes into lists that
+stand in the leader's buffer already.
+
+When it applies: every claim is on a partition that exists, none stands twice, and no list names a topic without ids.
+Then a member's bytes are just those that ``write_assignments`` would write where its claims are ascending, each topic
+stands once, and the plan gives it these and no others; a topic's name has one spelling as long as nothing in it was
+malformed. A test holds both ways to the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Ints
+from apportion.clients.joined_group import JoinedGroup, Memories
+from apportion.model.group import Group
+from apportion.model.to_names import by_owner
+from apportion.wire.assignments import write_again, write_assignments
+from apportion.wire.columns import HeldLists
+
+WORTHWHILE: Final = 0.25
+"""The share of members whose number of partitions stays, from which on a look at what they are pays off."""
+_MALFORMED: Final = "\ufffd"
+
+
+def write_answers(
+    group: Group, owner: Ints, joined: JoinedGroup, memories: Memories, place: Ints, user_data: bytes | None
+) -> list[bytes]:
+    """Every member's assignment of an owner array (P,); ``place`` (M,) is where each member stands in ``joined``."""
+    same = _unchanged(group, owner, memories)
+    if same is None or not same.any():
+        order, held = by_owner(owner, group.M)
+        return write_assignments(group.topics, group.topic_of[order], group.number[order], held, user_data)
+    differs = ~same
+    given = (differs[owner] & (owner != NOBODY)).nonzero()[0]
+    order, held = by_owner(owner[given], group.M)
+    order = given[order]
+    written = write_assignments(group.topics, group.topic_of[order], group.number[order], held[differs], user_data)
+    fresh = iter(written)
+    assert isinstance(memories.owned, HeldLists)  # noqa: S101 - else nobody is unchanged
+    again = iter(write_again(joined.subscriptions.buffer, memories.owned, place[same], user_data))
+    return [next(again) if one else next(fresh) for one in same.tolist()]
+
+
+def _unchanged(group: Group, owner: Ints, memories: Memories) -> Bools | None:
+    """(M,) who gets what it claims, in the order in which it claims it; None where hardly anybody can."""
+    owned, claims = memories.owned, group.claims
+    if not isinstance(owned, HeldLists) or not len(claims.member):
+        return None
+    own = np.bincount(claims.member, minlength=group.M)
+    held = np.bincount(owner + 1, minlength=group.M + 1)[1:]
+    same: Bools = (own == held) & (own > 0)
+    if np.count_nonzero(same) < WORTHWHILE * group.M:
+        return None
+    whole = len(claims.member) == int(owned.ids.sum()) and int(owned.ids.min()) > 0
+    if not whole or any(_MALFORMED in topic for topic in group.topics):
+        return None
+    member, partition = claims.member, claims.partition
+    same[member[owner[partition] != member]] = False
+    # Claims come list by list, in the order of their bytes.
+    falls = (partition[1:] <= partition[:-1]).nonzero()[0]
+    same[member[falls[member[falls + 1] == member[falls]]]] = False
+    begins = owned.ids.cumsum() - owned.ids
+    topic = group.topic_of[partition[begins]]
+    again = begins[1:][topic[1:] == topic[:-1]]  # a topic in two parts, or of two members
+    same[member[again[member[again] == member[again - 1]]]] = False
+    return same
