@@ -43,14 +43,23 @@ SIZES = {
     "ten builds killed at random moments": ("tests/spark/test_killed.py",),
     "disks that fill up in every command of the pipeline": ("tests/spark/test_full_disk.py",),
     "tables on a real HDFS": ("tests/spark/test_hdfs.py",),
-    "builds on two workers that share nothing, killed at every stage": ("tests/spark/test_cluster.py",),
+    "builds on two workers that share nothing, one of them killed": (
+        "tests/spark/test_cluster.py",
+        "-k",
+        "workers or cluster_builds",
+    ),
+    "builds into an object store whose driver is killed at every stage": (
+        "tests/spark/test_cluster.py",
+        "-k",
+        "driver",
+    ),
     "captures of a real broker, with rights of every kind": ("tests/spark/test_capture.py",),
     "2,000 command lines at random": ("tests/cli/test_hostile.py",),
     "every strategy in every client under a broker that assigns by the new protocol": (
         "tests/clients/test_foreign.py",
     ),
 }
-"""What is tried -> the tests that try it."""
+"""What is tried -> the tests that try it, as pytest is told."""
 
 
 NOT_RUN = {"not run": "nobody has run it at this size since it was written down here"}

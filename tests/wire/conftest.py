@@ -10,14 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from apportion.testing import jars
 from apportion.testing.plugin import needs_java
-
-# A busy machine is no reason for a property to fail.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
 
 Questions = list[dict[str, Any]]
 Judge = Callable[[Questions], list[dict[str, Any]]]
