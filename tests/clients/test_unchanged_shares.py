@@ -70,6 +70,7 @@ def sent(r: random.Random, strategy: str, topics: list[str], owned: Held) -> byt
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "sticky", "range"])
 def test_own_words_are_what_the_writer_writes(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     r, again = random.Random(31), 0
+    monkeypatch.setattr(unchanged_shares, "CLAIMS_MIN", 1)
     look = unchanged_shares._unchanged
 
     def spy(*args: Any) -> Any:
@@ -105,8 +106,9 @@ def test_own_words_are_what_the_writer_writes(strategy: str, monkeypatch: pytest
     assert again > 100
 
 
-def test_names_with_malformed_bytes_are_written_anew() -> None:
+def test_names_with_malformed_bytes_are_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two spellings are one topic; the answer has the one that stands for every malformed byte."""
+    monkeypatch.setattr(unchanged_shares, "CLAIMS_MIN", 1)
     good = write_subscription(Subscription(("ab",), write_cooperative(3), (("ab", (0, 1)),), 3))
     bad = good.replace(b"ab", b"a\xff")
     cluster = Cluster({"a\ufffd": [0, 1], "ab": [0, 1]})

@@ -23,6 +23,8 @@ from apportion.model.to_names import by_owner
 from apportion.wire.assignments import write_again, write_assignments
 from apportion.wire.columns import HeldLists
 
+CLAIMS_MIN: Final = 8_192
+"""Claims below which the look takes as long as writing."""
 WORTHWHILE: Final = 0.25
 """The share of members whose number of partitions stays, from which on a look at what they are pays off."""
 _MALFORMED: Final = "\ufffd"
@@ -50,7 +52,7 @@ def write_answers(
 def _unchanged(group: Group, owner: Ints, memories: Memories) -> Bools | None:
     """(M,) who gets what it claims, in the order in which it claims it; None where hardly anybody can."""
     owned, claims = memories.owned, group.claims
-    if not isinstance(owned, HeldLists) or not len(claims.member):
+    if not isinstance(owned, HeldLists) or len(claims.member) < CLAIMS_MIN:
         return None
     own = np.bincount(claims.member, minlength=group.M)
     held = np.bincount(owner + 1, minlength=group.M + 1)[1:]

@@ -59,7 +59,7 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
     if unit is None and eligible.shape[1] > 1 and not base.any() and int(eligible.sum(axis=1).max(initial=0)) < 2:
         # Each row has one column: nobody competes, and every column is a piece of its own.
         wanted = supply @ eligible
-        least = wanted // size
+        least = wanted // np.maximum(size, 1)
         return FairLoads(least, least + (wanted > least * size), eligible, np.arange(len(size)), wanted)
     low, high = np.zeros(len(size), dtype=np.int64), np.zeros(len(size), dtype=np.int64)
     part = np.arange(len(size)) + len(size)
