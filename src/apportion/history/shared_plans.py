@@ -190,7 +190,7 @@ class Template:
             if name in BY_NAME and group.topic_ids:  # other ids hash otherwise
                 alone.add(name)
                 continue
-            if not shows_lag(group):
+            if not group.shows_lag:
                 if name in BY_NAME:
                     self.by_name.append((at, self._by_hashes(row, member_at, topic_at), row, None))
                 continue
@@ -406,7 +406,7 @@ def _renamed(row: Outcome, members: Mapping[str, str], topics: Mapping[str, str]
         return planned(_with_names(row.group, members, topics, lag), row.answer.assignor, row.answer.scenario)
     last = len(row.walk) - 1
     walk = [
-        replace(step, group=_with_names(step.group, members, topics, lag if at == last else None))
+        replace(step, group=_with_names(step.group, members, topics, lag if at == last else None), places={})
         for at, step in enumerate(row.walk)
     ]
     return replayed(walk, row.then, row.answer.assignor)
@@ -433,11 +433,6 @@ def with_lag(group: Group, lag: Longs) -> Group:
     offsets = Offsets(unknown, unknown, unknown, np.where(known, lag, UNKNOWN))
     twin.__dict__.update(group.__dict__, offsets=offsets, lag=lag, lag_known=known)
     return twin
-
-
-def shows_lag(group: Group) -> bool:
-    """Whether the lag of some wanted partition is known."""
-    return group.offsets is not None and bool((group.lag_known & group.wanted).any())
 
 
 def _columns(rows: Sequence[ScenarioResult]) -> Columns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,15 @@ class Step:
         (M,) who each member is across restarts.
     follows
         Whether it carries on from the step before it; else its members start with nothing.
+    places
+        What ``follow`` has worked out of the step before it: that is the same for all strategies.
     """
 
     generation: Generation
     group: Group
     identities: tuple[str, ...]
     follows: bool = True
+    places: dict[int, tuple[Group, Ints, Ints]] = field(default_factory=dict)
 
 
 def steps(
@@ -127,13 +130,23 @@ def follow(earlier: Step, owner: Ints, later: Step) -> Group:
 
     A member is carried over by its identity, a partition by its topic and id; what went away holds nothing.
     """
-    index = {identity: m for m, identity in enumerate(later.identities)}
-    member = ints([index.get(identity, NOBODY) for identity in earlier.identities])
+    member, position = _carried(earlier, later)
     held = np.flatnonzero(owner != NOBODY)
-    to_member, to_partition = member[owner[held]], _places(earlier.group, later.group)[held]
+    to_member, to_partition = member[owner[held]], position[held]
     stays = (to_member != NOBODY) & (to_partition != NOBODY)
     generation = np.full(later.group.M, earlier.generation.number, dtype=np.int64)
     return later.group.with_claims(Claims(to_member[stays], to_partition[stays]), generation)
+
+
+def _carried(earlier: Step, later: Step) -> tuple[Ints, Ints]:
+    """(M,) the later member, and (P,) the later partition, that each of the earlier step is; -1 nowhere."""
+    # The group stands beside the answer, so that its place in memory is nobody else's.
+    kept = later.places.get(id(earlier.group))
+    if kept is None:
+        index = {identity: m for m, identity in enumerate(later.identities)}
+        member = ints([index.get(identity, NOBODY) for identity in earlier.identities])
+        kept = later.places[id(earlier.group)] = earlier.group, member, _places(earlier.group, later.group)
+    return kept[1], kept[2]
 
 
 def without_past(later: Step) -> Group:

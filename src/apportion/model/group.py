@@ -184,7 +184,7 @@ class Group:
         """The same group with other offsets; what was worked out from members and partitions alone is kept."""
         fresh = object.__new__(type(self))
         fresh.__dict__.update(self.__dict__)
-        for name in ("lag", "lag_known"):
+        for name in ("lag", "lag_known", "shows_lag"):
             fresh.__dict__.pop(name, None)
         fresh.__dict__["offsets"] = offsets
         return fresh
@@ -313,6 +313,11 @@ class Group:
             return np.zeros(self.P, dtype=np.bool_)
         known: Bools = (self.offsets.lag != UNKNOWN) | (self.offsets.end != UNKNOWN)
         return known
+
+    @cached_property
+    def shows_lag(self) -> bool:
+        """Whether the lag of some wanted partition is known."""
+        return self.offsets is not None and bool((self.lag_known & self.wanted).any())
 
     @cached_property
     def claimed_by(self) -> Ints:

@@ -62,13 +62,13 @@ def brief_measure(group: Group, owner: Ints) -> dict[str, int]:
     past = group.owner
     moved = (past != NOBODY) & (owner != NOBODY) & (past != owner)
     result = {
-        "partitions": int(np.count_nonzero(group.wanted)),
+        "partitions": group.P if group.wanted_topic.all() else int(np.count_nonzero(group.wanted)),
         "load_min": int(held.min()) if group.M else 0,
         "load_max": int(held.max(initial=0)),
         "moves": int(np.count_nonzero(moved)),
-        "rack_misses": int(np.count_nonzero(rack_misses(group, owner))),
+        "rack_misses": int(np.count_nonzero(rack_misses(group, owner))) if group.racks and group.racks.known else 0,
     }
-    if group.offsets is not None and (group.lag_known & group.wanted).any():
+    if group.shows_lag:
         result["lag_max"] = int(lag_held(group, owner).max(initial=0))
     return result
 

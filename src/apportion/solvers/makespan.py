@@ -152,6 +152,8 @@ def lower_bound(sharing: Sharing, least: int | None = None) -> int:
     if not len(lag):
         return 0
     best = max(int(lag.max()), -(-int(lag.sum()) // members))
+    if not best:
+        return 0  # nobody has anything to read
     if not sharing.equal:
         return max(best, _narrow_mean(sharing))
     if least is None:
