@@ -93,11 +93,11 @@ with progress.slow("reading", 3) as begin:
 @pytest.mark.parametrize("end", ["well", "late"])
 def test_a_bar_that_a_timer_brought_up_counts_on_and_goes_however_the_work_ends(end: str, folder: Path) -> None:
     _, shown = at_a_terminal(WAITING, end, folder=folder)
-    assert "first" in shown
+    assert "reading" in shown or "first" in shown, "whichever the timer came upon"
     assert "0/3" in shown
     assert "1/3" in shown
     assert "second" in shown
-    assert "\x1b[31m" not in shown.replace("\x1b[31m\u2801", ""), "a name is data"
+    assert "\x1b[31msecond" not in shown, "a name is data"
     assert shown.rpartition("\x1b[?25")[2][:1] == "h"
 
 
