@@ -179,12 +179,9 @@ class Bridge:
             BrokenAssignor where a strategy's answer is no plan; never for what another member sent.
         """
         began = time.perf_counter() if began is None else began
-        # Who looks at plans or lag gets them from the general way.
-        if self.settings.on_plan is None and self.settings.lag is None:
-            dealt = self._dealer.deal(joined, cluster)
-            if dealt is not None:
-                self._report_dealt(dealt, group, generation, (time.perf_counter() - began) * 1000)
-                return dealt.answers
+        dealt = self.lead_alike(joined, cluster, group, generation, began)
+        if dealt is not None:
+            return dealt
         with collector_paused():
             memories = joined.memories(self.memory)
             planned_group, order = self._group(joined, memories, cluster, group)
@@ -195,6 +192,19 @@ class Bridge:
             answers = dict(zip(planned_group.members, written, strict=True))
         self._report(plan, held_back, generation, (time.perf_counter() - began) * 1000)
         return answers
+
+    def lead_alike(
+        self, joined: JoinedGroup, cluster: ClusterMetadata, group: str, generation: int | None, began: float
+    ) -> dict[str, bytes] | None:
+        """As ``lead``, where members that all say the same are dealt the partitions without a plan; None elsewhere."""
+        # Who looks at plans or lag gets them from the general way.
+        if self.settings.on_plan is not None or self.settings.lag is not None:
+            return None
+        dealt = self._dealer.deal(joined, cluster)
+        if dealt is None:
+            return None
+        self._report_dealt(dealt, group, generation, (time.perf_counter() - began) * 1000)
+        return dealt.answers
 
     def _group(
         self, joined: JoinedGroup, memories: Memories, cluster: ClusterMetadata, group: str
