@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.solvers import lexicographic, solve
-from apportion.solvers.assignment_network import solve_on_network
+from apportion.solvers.assignment_network import complete_on_network, fixed_on_network
 from apportion.solvers.partition_classes import problem_of
 from apportion.solvers.solve import ALL_GOALS, GOALS, best
 from bench.cells import Cell
@@ -47,7 +48,9 @@ def replaced(module: Any, name: str, value: object) -> Iterator[None]:
 
 def by_network(group: Group, order: tuple[str, ...]) -> None:
     """The general way: every arc of topic and member."""
-    solve_on_network(problem_of(group, order, by_topic=True), order, group.owner, solve._fair_start(group, order))
+    problem = problem_of(group, order, by_topic=True)
+    fixed = fixed_on_network(problem, order, group.owner, None)
+    complete_on_network(problem, order, fixed, partial(lexicographic.complete, problem_of(group, order)))
 
 
 def least_ms(raw: dict[str, Any], planned: Callable[[Group], object]) -> float:

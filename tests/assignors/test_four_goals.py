@@ -9,6 +9,7 @@ import copy
 import itertools
 import os
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ import pytest
 import apportion
 from apportion.model.plan import Plan
 from apportion.solvers import partition_classes, solve
-from apportion.solvers.assignment_network import solve_on_network
+from apportion.solvers.assignment_network import complete_on_network, fixed_on_network
+from apportion.solvers.lexicographic import complete
 
 from . import sticky_judge as judge
 from .sticky_groups import random_group
@@ -116,7 +118,9 @@ def test_the_short_cuts_are_as_good_as_the_network() -> None:
         known = tuple(goal for goal in order if goal != "racks" or (group.racks is not None and group.racks.known))
         short, _ = solve._plan(group, known)
         problem = partition_classes.problem_of(group, known, by_topic=True)
-        general = solve_on_network(problem, known, short, solve._fair_start(group, known))
+        fixed = fixed_on_network(problem, known, short, None)
+        fair = partial(complete, partition_classes.problem_of(group, known))
+        general = complete_on_network(problem, known, fixed, fair)
         names = list(raw["members"])
         values_of = []
         for owner in (short, general):

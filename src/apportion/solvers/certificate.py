@@ -67,17 +67,13 @@ class Exactness:
 
     def _bounds(self, group: Group) -> list[str]:
         """Between what a price lies."""
-        if (group.capacity == group.capacity[0]).all():
-            lines = ["Each price lies between load and load + 1, times the weight of load."]
-            least, most = "held", "held + 1"
-        else:
-            unit = "in units of the capacities' least common multiple"
-            lines = [
-                f"Each price lies between 2 load - 1 and 2 load + 1, times the weight of load, over capacity ({unit})."
-            ]
-            least, most = "2 held - 1", "2 held + 1 over capacity"
+        low, high, over, of_topic = "load", "load + 1", "", "held to held + 1"
+        if not (group.capacity == group.capacity[0]).all():
+            low, high, of_topic = "2 load - 1", "2 load + 1", "2 held - 1 to 2 held + 1 over capacity"
+            over = ", over capacity (in units of the capacities' least common multiple)"
+        lines = [f"Each price lies between {low} and {high}, times the weight of load{over}."]
         if self.prices is not None and self.prices.topic_price is not None:
-            between = f"{least} to {most} of the topic, times the weight of spread"
+            between = f"{of_topic} of the topic, times the weight of spread"
             lines.append(f"Each topic has a price of its own at a member: the member's price and {between}.")
         return lines
 

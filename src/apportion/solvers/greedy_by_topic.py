@@ -79,7 +79,7 @@ def _settle(topics: Topics, unit: Ints, claim: Ints, waits: Bools) -> Ints:
 
 def _fill(topics: Topics, unit: Ints, owner: Ints) -> Ints:
     """Give what nobody has to the subscribers that hold fewest; writes into the owners (P,), and returns them."""
-    load = loads(owner, len(unit))
+    load = np.bincount(owner[owner != NOBODY], minlength=len(unit))
     equal = bool((unit == unit[0]).all())
     for who, span in topics:
         rest = span[owner[span] == NOBODY]
@@ -92,7 +92,7 @@ def _fill(topics: Topics, unit: Ints, owner: Ints) -> Ints:
 
 def _even_out(topics: Topics, unit: Ints, owner: Ints) -> bool:
     """Hand single partitions to subscribers for whom they cost less than for the holder; whether any was."""
-    load = loads(owner, len(unit))
+    load = np.bincount(owner[owner != NOBODY], minlength=len(unit))
     moved = False
     for who, span in topics:
         while len(span):

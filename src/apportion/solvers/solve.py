@@ -12,15 +12,8 @@ from apportion.arrays import CELLS, NOBODY, Ints
 from apportion.errors import BadInput
 from apportion.model.group import Claims, Group
 from apportion.model.plan import Answer, Plan
-from apportion.solvers.assignment_network import (
-    ARCS_MAX,
-    arcs_of,
-    complete_on_network,
-    fixed_on_network,
-    solve_on_network,
-)
+from apportion.solvers.assignment_network import ARCS_MAX, arcs_of, complete_on_network, fixed_on_network
 from apportion.solvers.certificate import Exactness
-from apportion.solvers.dealing import HandOut
 from apportion.solvers.greedy_by_topic import plan_by_topic
 from apportion.solvers.lexicographic import complete, solve
 from apportion.solvers.partition_classes import problem_of
@@ -82,16 +75,15 @@ def _plan(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
 
 def _with_spread(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     """The plan with spread among its goals: a quick one, if no plan at all is better spread, else by the network."""
-    owner, shown = _solve(group, order)
-    if _is_quick(group, owner, shown):
-        return owner, shown
-    problem = problem_of(group, order, by_topic=True)
-    if arcs_of(problem) > ARCS_MAX or not problem.racks_told:
+    quick, shown = _solve(group, order)
+    if _is_quick(group, quick, shown):
+        return quick, shown
+    owner = _on_network(group, order, quick)
+    if owner is None:
         before = order[: order.index("spread")]  # nothing is shown from there on
-        return owner, {goal: shown[goal] if goal in before else "heuristic" for goal in order}
-    owner = solve_on_network(problem, order, owner, _fair_start(group, order))
+        return quick, {goal: shown[goal] if goal in before else "heuristic" for goal in order}
     # A second cooperative round may find a quick plan where the first did not: then it is the target from the start.
-    if "moves" in order and problem.equal:
+    if "moves" in order and (group.capacity == group.capacity[0]).all():
         later = _later(group, owner)
         again, shown = _solve(later, order)
         if _is_quick(later, again, shown):
@@ -118,25 +110,30 @@ def _home(group: Group, order: tuple[str, ...], cooperative: bool) -> tuple[Ints
     gone. So theirs must be the plan that the second round finds by itself, or nobody comes home but by chance.
     """
     owner, proof = _plan(group, order)
-    spread = "spread" in order
     if "heuristic" in proof.values() or len(group.subscriptions) * group.T > CELLS:
         return owner, proof
-    problem = problem_of(group, order, by_topic=spread)
-    if spread and arcs_of(problem) > ARCS_MAX:
-        return owner, proof
-    fixed = fixed_on_network(problem, order, owner, group.home)
-    if spread:
-        returned = complete_on_network(problem, order, fixed, _fair_start(group, order))
-    else:
-        returned = solve(problem, order, fixed)
-    if cooperative and (_plan(_later(group, returned), order)[0] != returned).any():
+    returned = _on_network(group, order, owner, group.home)
+    if returned is None or (cooperative and (_plan(_later(group, returned), order)[0] != returned).any()):
         return owner, proof
     return returned, proof
 
 
-def _fair_start(group: Group, order: tuple[str, ...]) -> HandOut:
-    """Hands out with fair loads, topics spread by a good try: few cycles are left to cancel for the network."""
-    return partial(complete, problem_of(group, order))
+def _on_network(group: Group, order: tuple[str, ...], start: Ints, home: Ints | None = None) -> Ints | None:
+    """A plan that is best for the goals, and in which most then come home; None where the network would be too large.
+
+    start, home
+        (P,) some plan that is fair; to whom each partition would come home, -1 nobody.
+    """
+    classes = problem = problem_of(group, order)
+    if "spread" in order:
+        problem = problem_of(group, order, by_topic=True)
+        if arcs_of(problem) > ARCS_MAX or not problem.racks_told:
+            return None
+    fixed = fixed_on_network(problem, order, start, home)
+    if "spread" not in order:
+        return solve(problem, order, fixed)
+    # Handed out with fair loads, topics spread by a good try, few cycles are left to cancel for the network.
+    return complete_on_network(problem, order, fixed, partial(complete, classes))
 
 
 def _later(group: Group, owner: Ints) -> Group:
