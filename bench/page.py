@@ -117,9 +117,10 @@ def _leader(rows: Sequence[Row]) -> list[str]:
     return [*heads, *lines, "", *_leader_summary(rows)]
 
 
-FLOOR = """Where franz-go is ahead, groups are small: hundreds of calls of NumPy of a microsecond or more each, more
-where the code or the memory is no longer in the processor's cache, the log record and the client's own part of the
-call are there whatever the size. That is the floor of this way of working."""
+FLOOR = """Where franz-go is ahead, groups are small and own partitions: hundreds of calls of NumPy of a microsecond or
+more each, more where the code or the memory is no longer in the processor's cache, the log record and the client's own
+part of the call are there whatever the size. That is the floor of this way of working. New groups whose members all say
+the same take no NumPy at all."""
 
 
 def _leader_summary(rows: Sequence[Row]) -> list[str]:
