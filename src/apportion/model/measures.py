@@ -59,13 +59,15 @@ def measure(group: Group, owner: Ints) -> dict[str, Any]:
 def brief_measure(group: Group, owner: Ints) -> dict[str, int]:
     """Of the same measures those that a table has: partitions, load_min, load_max, moves, rack_misses and lag_max."""
     held = loads(owner, group.M)
-    past = group.owner
-    moved = (past != NOBODY) & (owner != NOBODY) & (past != owner)
+    moves = 0
+    if len(group.claims.member):
+        past = group.owner
+        moves = int(np.count_nonzero((past != NOBODY) & (owner != NOBODY) & (past != owner)))
     result = {
         "partitions": group.P if group.wanted_topic.all() else int(np.count_nonzero(group.wanted)),
         "load_min": int(held.min()) if group.M else 0,
         "load_max": int(held.max(initial=0)),
-        "moves": int(np.count_nonzero(moved)),
+        "moves": moves,
         "rack_misses": int(np.count_nonzero(rack_misses(group, owner))) if group.racks and group.racks.known else 0,
     }
     if group.shows_lag:
@@ -102,7 +104,8 @@ def held_of_topic(group: Group, owner: Ints) -> tuple[Ints, Ints]:
 
 def loads(owner: Ints, members: int) -> Ints:
     """(M,) partitions each member holds."""
-    return np.bincount(owner[owner != NOBODY], minlength=members)
+    # Counted with those that nobody has: leaving them out first takes longer.
+    return np.bincount(owner + 1, minlength=members + 1)[1:]
 
 
 def lag_held(group: Group, owner: Ints) -> Longs:
