@@ -1,0 +1,118 @@
+"""What one core, two cores, an object store and two workers make of the same builds; a table of markdown.
+
+    python -m bench.workers [commits] [groups] [partitions]       200,000 5,000 250,000 by default
+
+Each place builds every table from the same made-up dump: in full, again after one group in a hundred has new records,
+and again with nothing new. CPU seconds are those of this process, of Spark's JVMs (driver, master, workers, executors)
+and of their Python workers; the S3 server's are not among them. Each place starts with a JVM that has compiled nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from apportion.spark import job, session
+from apportion.testing.cluster import Cluster
+from apportion.testing.s3 import S3Server
+from bench.made_log import Size, write_dump, write_more
+from bench.meter import Cost, Meter
+
+STAGES = ("full", "1 % of the groups", "nothing new")
+PLACES = ("one core, a local folder", "two cores, a local folder", "two cores, S3", "two workers of one core, S3")
+
+
+@contextmanager
+def environment(variables: dict[str, str]) -> Iterator[None]:
+    """These variables for the block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def measured(place: str, size: Size) -> dict[str, Cost]:
+    """Stage -> its cost in this place; the time in which Spark and the cluster start is not counted."""
+    meter = Meter()
+    with meter.watching(), tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        dump = Path(name) / "dump"
+        write_dump(dump, size)
+        source, out, s3 = str(dump), str(Path(name) / "out"), None
+        stack.enter_context(environment({"APPORTION_CORES": "1" if place.startswith("one") else "2"}))
+        if place.endswith("S3"):
+            s3 = stack.enter_context(S3Server())
+            stack.enter_context(environment(s3.environment))
+            s3.upload(dump, "dump")
+            source, out = "s3a://lake/dump", "s3a://lake/out"
+        if place.startswith("two workers"):
+            cluster = stack.enter_context(Cluster(2, memory="3g"))
+            chosen = {"spark.executor.memory": "2g", "spark.executor.extraJavaOptions": "-XX:+UseSerialGC"}
+            stack.enter_context(environment(cluster.environment(**chosen)))
+        spark = stack.enter_context(session.session(quick=False, delta=s3 is not None, s3=s3 is not None))
+        for turn, stage in enumerate(STAGES):
+            if turn == 1:
+                write_more(dump, size)
+                if s3 is not None:
+                    s3.upload(dump, "dump")
+            meter.begin(stage)
+            built = job.build(source, out, spark=spark)
+            meter.begin("")
+            if bool(turn) == bool(built.whole):
+                raise RuntimeError(f"{place}, {stage}: {built.whole or 'the first build was incremental'}")
+            cost = meter.costs[stage]
+            print(f"    {time.strftime('%X')} {place}, {stage}: {cost.wall_s:.1f} s, {cost.cpu_s:.1f} CPU s",
+                  file=sys.stderr, flush=True)  # fmt: skip
+    return meter.costs
+
+
+def page(costs: dict[str, dict[str, Cost]], size: Size) -> str:
+    """The table."""
+    lines = [
+        f"Measured by `python -m bench.workers` on {datetime.now(UTC):%Y-%m-%d}:",
+        f"{size.commits:,} commits of {size.groups:,} groups with {size.partitions:,} partitions.",
+        "",
+        "| where | " + " | ".join(f"{stage}: wall s, CPU s" for stage in STAGES) + " |",
+        "|---|" + "---:|" * len(STAGES),
+    ]
+    for place, by_stage in costs.items():
+        cells = [f"{by_stage[stage].wall_s:.1f}, {by_stage[stage].cpu_s:.1f}" for stage in STAGES]
+        lines.append(f"| {place} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def apart(place: str, size: Size) -> dict[str, Cost]:
+    """``measured`` in a process of its own: a JVM takes jars, and a driver its cluster, at the start alone."""
+    words = [sys.executable, "-m", "bench.workers", "--place", place]
+    words += map(str, (size.commits, size.groups, size.partitions))
+    ended = subprocess.run(words, stdout=subprocess.PIPE, check=True)
+    return {stage: Cost(**cost) for stage, cost in json.loads(ended.stdout).items()}
+
+
+def main() -> None:
+    """Print the table, or with ``--place`` the costs there as JSON."""
+    given = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    size = Size(*given, *(200_000, 5_000, 250_000)[len(given) :])
+    if "--place" in sys.argv:
+        costs = measured(sys.argv[sys.argv.index("--place") + 1], size)
+        print(json.dumps({stage: asdict(cost) for stage, cost in costs.items()}))
+    else:
+        print(page({place: apart(place, size) for place in PLACES}, size))
+
+
+if __name__ == "__main__":
+    main()
