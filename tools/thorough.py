@@ -53,6 +53,7 @@ SIZES = {
         "-k",
         "driver",
     ),
+    "tables by a Spark Connect client, in files and in a catalog": ("tests/spark/test_connect.py",),
     "captures of a real broker, with rights of every kind": ("tests/spark/test_capture.py",),
     "2,000 command lines at random": ("tests/cli/test_hostile.py",),
     "every strategy in every client under a broker that assigns by the new protocol": (

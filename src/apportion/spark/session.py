@@ -112,9 +112,12 @@ def by_rows(spark: SparkSession) -> SparkSession:
     """A sibling of a session that cuts its Arrow batches by rows alone, 10,000 each, whatever the session was told.
 
     Spark weighs a batch after every row that it adds to it, which is a third of what the JVM does to have commits
-    decoded. Leave that out only for records of which so many are sure to fit.
+    decoded. Leave that out only for records of which so many are sure to fit. A Connect client's session is given back
+    as it is: frames of two of its sessions cannot be put together.
     """
-    sibling = spark.cloneSession() if is_connect(spark) else spark.newSession()  # type: ignore[attr-defined]
+    if is_connect(spark):
+        return spark
+    sibling = spark.newSession()
     settle(sibling)
     sibling.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_A_BATCH))
     sibling.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
