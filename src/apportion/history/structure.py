@@ -221,11 +221,11 @@ def _described(
     read = [_topic(topics[topic]) for topic in names]
     if None in read:
         return None
-    told = [one for one in read if one is not None]
-    keys = [(ranks[topic], topic in of_present, *one[:2]) for topic, one in zip(names, told, strict=True)]
+    described = [one for one in read if one is not None]
+    keys = [(ranks[topic], topic in of_present, *one[:2]) for topic, one in zip(names, described, strict=True)]
     topic_of = np.arange(len(names)).repeat([len(topics[topic]) for topic in names])
     nothing = np.empty((0, 4), dtype=np.int64)
-    numbers, *logs = np.concatenate([nothing, *(one[2] for one in told)]).T
+    numbers, *logs = np.concatenate([nothing, *(one[2] for one in described)]).T
     places = Places(names, topic_of, numbers)
     if not places.distinct:
         return None
@@ -248,8 +248,8 @@ def _topic(entries: Sequence[Mapping[str, Any]]) -> tuple[Any, Any, Longs] | Non
     for entry in entries:
         if not entry.keys() <= _ENTRY:
             return None
-        told = [entry.get(name) for name in ("partition", "begin", "end", "committed")]
-        rows.append([UNKNOWN if number is None else number for number in told])
+        numbers = [entry.get(name) for name in ("partition", "begin", "end", "committed")]
+        rows.append([UNKNOWN if number is None else number for number in numbers])
         listed = entry.get("racks")
         racks.append(tuple(listed) if listed else ())
     table = np.array(rows, dtype=np.int64).reshape(-1, 4)

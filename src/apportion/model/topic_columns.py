@@ -80,8 +80,8 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
         """The lists of racks that some partition has, and (n,) which of them each one has."""
         count = np.bincount(self.racks_of, minlength=len(self.rack_lists))
         used = np.flatnonzero(count)
-        place = np.cumsum(count > 0) - 1
-        return [self.rack_lists[n] for n in used.tolist()], place[self.racks_of]
+        rank = np.cumsum(count > 0) - 1
+        return [self.rack_lists[n] for n in used.tolist()], rank[self.racks_of]
 
     def numbered(self, n: int, offsets: bool) -> TopicColumns | int:
         """Partitions 0 to n - 1 with what is known of them, offsets if asked for; n alone where that is nothing."""

@@ -209,17 +209,6 @@ class AssignmentNetwork:
         return owner
 
 
-def solve_on_network(problem: Problem, order: tuple[str, ...], start: Ints, hand_out: HandOut) -> Ints:
-    """(P,) owners of a plan that is best for the goals in their order, whatever they are.
-
-    start
-        (P,) some plan, -1 where nobody wants the partition; a good one saves time.
-    hand_out
-        As in ``complete_on_network``.
-    """
-    return complete_on_network(problem, order, fixed_on_network(problem, order, start, None), hand_out)
-
-
 def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home: Ints | None) -> Ints:
     """(P,) owners of what stays, and of what comes home, in some best plan; -1 for the rest."""
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)

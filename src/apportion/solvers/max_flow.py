@@ -123,11 +123,10 @@ def feasible_flow(supply: Ints, low: Ints, high: Ints, eligible: Bools, better: 
     for cap in (low, high):
         if better is not None:
             filling.pour(cap, better)
-        if not filling.fill(cap) and cap is high:
+        all_placed = filling.fill(cap)
+        if (filling.held < low).any():
             return None
-        if cap is low and (filling.held < low).any():
-            return None
-    return filling.flow
+    return filling.flow if all_placed else None
 
 
 def release(table: Ints, supply: Ints, low: Ints, high: Ints, eligible: Bools) -> tuple[Ints, Ints]:
