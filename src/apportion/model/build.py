@@ -270,7 +270,7 @@ class _Entries(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """The same in columns: as many partitions as there are places."""
+    """Entries of partitions in columns: as many partitions as there are places."""
 
     at: Ints
     columns: TopicColumns
@@ -453,7 +453,7 @@ def _racks_of_columns(
     start: Ints,
     of_member: list[Any],
 ) -> Racks | None:
-    """The same where the topics' racks are numbered already."""
+    """The racks of members and partitions, from topics whose racks are numbered already."""
     if replicas is None:
         return _racks(entries, int(start[-1]), of_member)
     lists = [()] if not replicas.lists else replicas.lists

@@ -22,7 +22,7 @@ from apportion.model.group import Group
 Assignment = dict[str, dict[str, list[int]]]
 """Member to topic to ascending partition ids."""
 Shares = dict[str, dict[str, Sequence[int]]]
-"""The same to hand on, not to change: the ids may be tuples."""
+"""Member to topic to ascending ids, to hand on and not to change: the ids may be tuples."""
 Kind = type[list[int]] | type[tuple[int, ...]]
 BLOCK: Final = 16_384
 """Partitions that are named at a time: their lists and dicts fit into a megabyte or two."""
@@ -34,7 +34,7 @@ def owners_to_names(group: Group, owner: Ints) -> Assignment:
 
 
 def owners_to_shares(group: Group, owner: Ints) -> Shares:
-    """The same for who writes it down at once: ids are tuples, and where it is a single one the same tuple for all.
+    """Member to topic to ids, to be written at once: ids are tuples, and equal single ones are one tuple for all.
 
     A topic that is spread over more members than it has partitions gives each of them one. A list for each costs more
     than the whole plan: time, memory, and the garbage collector's look at it.
@@ -132,7 +132,7 @@ class _Naming:
             yield from self._block(partition[block], holder[block], low, high)
 
     def _block(self, partition: Ints, holder: Ints, low: int, high: int) -> list[dict[str, Sequence[int]]]:
-        """The same for the holders from ``low`` to ``high`` alone."""
+        """What the holders from ``low`` to ``high`` get, from topic to ids each."""
         if not len(partition):
             return [{} for _ in range(low, high)]
         topic = self.group.topic_of[partition]
@@ -156,7 +156,7 @@ class _Naming:
         return [ids[a:b] for a, b in pairwise([*starts.tolist(), len(ids)])]
 
     def _lists(self, partition: Ints, holders: Ints, starts: Ints) -> Sequence[Sequence[int]]:
-        """The same, where the run's holder said just that list before: that list."""
+        """The ids of each run; where the run's holder listed just those before, that list."""
         if self.before is None:
             return self._fresh(partition, starts)
         at = self.before.find(partition, holders, starts)

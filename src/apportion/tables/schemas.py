@@ -402,7 +402,7 @@ STATE_MEMBER: Final = Struct(
         column("session_timeout_ms", _INT, "session timeout", "a KIP-848 member"),
     ]
 )
-"""The same with what it wants."""
+"""A member of a group's state: its fields, and what it wants."""
 
 PARTITION: Final = Struct(
     [
