@@ -22,12 +22,17 @@ from apportion.spark import packages, session
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A local session with the Kafka connector, Delta and S3A, if their jars are here; skips without Java 17."""
+def java_for_spark() -> None:
+    """Skips without Java 17: for tests that start a Spark of their own."""
     try:
         session.java()
     except Unavailable as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(java_for_spark: None) -> Iterator[SparkSession]:
+    """A local session with the Kafka connector, Delta and S3A, if their jars are here; skips without Java 17."""
     kafka, delta, s3 = (bool(packages.local_jars(one)) for one in packages.SETS)
     with session.session(kafka=kafka, delta=delta, s3=s3) as running:
         yield running

@@ -37,6 +37,8 @@ PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required userna
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A keystore for 127.0.0.1 and a truststore that trusts it, both with the password s3cret."""
+    if shutil.which("keytool") is None:
+        pytest.skip("keytool is not installed: apt-get install openjdk-17-jre-headless")
     folder = tmp_path_factory.mktemp("tls")
     common = ["-storepass", "s3cret", "-storetype", "PKCS12", "-alias", "broker"]
     key = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-validity", "2"]

@@ -43,6 +43,7 @@ def sentence(done: subprocess.CompletedProcess[str]) -> str:
     return said
 
 
+@pytest.mark.usefixtures("java_for_spark")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("moment", ["silver/generations", "gold/groups"])
 def test_ctrl_c_ends_a_build_and_leaves_the_earlier_tables(tmp_path: Path, moment: str) -> None:
@@ -64,6 +65,7 @@ def test_ctrl_c_ends_a_build_and_leaves_the_earlier_tables(tmp_path: Path, momen
     assert [file.name for file in out.iterdir()] == ["silver"]
 
 
+@pytest.mark.usefixtures("java_for_spark")
 def test_two_builds_at_once_into_one_folder(tmp_path: Path) -> None:
     dump = made.write_dump(tmp_path / "dump", made.every_kind())
     (tmp_path / "out").mkdir()
@@ -87,6 +89,7 @@ def test_without_permission_it_says_on_what(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.usefixtures("java_for_spark")
 def test_tables_of_another_version_are_neither_read_nor_written_over(tmp_path: Path) -> None:
     dump = made.write_dump(tmp_path / "dump", made.every_kind())
     out = tmp_path / "out"

@@ -173,6 +173,7 @@ def test_times_in_any_form_of_parquet_are_the_same_times(spark: Any, dump: Calla
     assert records["timestamp"].cast(pa.int64()).to_pylist() == times
 
 
+@pytest.mark.usefixtures("java_for_spark")
 def test_a_bad_dump_is_said_before_spark_starts(tmp_path: Path) -> None:
     """And makes no folder."""
     with pytest.raises(BadInput, match="no such folder"):
