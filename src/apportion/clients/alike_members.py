@@ -70,8 +70,10 @@ class Dealer:
         seen = SeenGroup(topics, sizes, members, tuple([joined.instance_ids[m] for m in order]))
         return Dealt(dict(zip(members, answers, strict=True)), seen, partitions)
 
-    def values(self, dealt: Dealt, group: str, generation: int | None, assignor: str) -> dict[str, Any]:
-        """``PlannedRebalance.to_dict`` of the rebalance, with ``why`` and ``ms`` still open."""
+    def values(
+        self, dealt: Dealt, group: str, generation: int | None, assignor: str, why: str, ms: float
+    ) -> dict[str, Any]:
+        """``PlannedRebalance.to_dict`` of the rebalance."""
         return {
             "group": group,
             "generation": generation,
@@ -83,9 +85,9 @@ class Dealer:
             "given": dealt.partitions,
             "withheld": 0,
             "ignored": 0,
-            "why": "",
+            "why": why,
             "proof": dict(self.proof or {}),
-            "ms": 0.0,
+            "ms": round(ms, 3),
             "foreign": False,
         }
 

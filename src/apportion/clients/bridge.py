@@ -231,8 +231,7 @@ class Bridge:
         if not log.isEnabledFor(logging.INFO):
             self._causes.remember(dealt.seen)
             return
-        values = self._dealer.values(dealt, group, generation, self.name)
-        _log({**values, "why": self._causes.why(dealt.seen), "ms": round(ms, 3)})
+        _log(self._dealer.values(dealt, group, generation, self.name, self._causes.why(dealt.seen), ms))
 
     def _report(self, plan: Plan, held_back: Bools, generation: int | None, ms: float) -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""

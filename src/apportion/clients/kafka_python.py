@@ -322,7 +322,7 @@ def _say_why(coordinator: Any) -> None:
         joined = JoinedGroup(
             [member.member_id for member in members],
             [member.group_instance_id or None for member in members],
-            [bytes(member.metadata) for member in members],
+            [sent if type(sent := member.metadata) is bytes else bytes(sent) for member in members],
         )
         strategy.lead(joined, began)
         return perform(c, leader_id, protocol, _stand_ins(leader_id, joined, c._subscription.group_subscription()))
