@@ -12,7 +12,7 @@ from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generat
 from apportion.history.share_groups import ShareRecords
 from apportion.history.streams_groups import ASSIGNOR, StreamsRecords
 from apportion.wire.coordinator import EpochRecord, GroupGeneration, Member
-from apportion.wire.partitions import merged
+from apportion.wire.partitions import Held, merged
 from apportion.wire.share_streams import SHARE as SHARE_TYPES
 from apportion.wire.share_streams import STREAMS as STREAMS_TYPES
 
@@ -159,23 +159,27 @@ class _Classic:
 
 
 def _classic_seat(member: Member) -> GenerationMember:
+    assigned = _sorted(member.assigned)
     return GenerationMember(
         member.member_id,
         tuple(dict.fromkeys(member.topics)),
-        _sorted(merged(member.assigned)),
+        assigned,
         member.instance_id,
         member.client_id,
         member.host,
         member.rack or None,
-        _sorted(merged(member.owned)),
+        # Most members hold what they were given, and are given it again.
+        assigned if member.owned == member.assigned else _sorted(member.owned),
         member.owned_generation,
         member.session_timeout_ms,
     )
 
 
-def _sorted(held: Mapping[str, list[int]]) -> dict[str, tuple[int, ...]]:
-    """Topics by name, ids ascending: the bytes have them in any order."""
-    return {topic: tuple(sorted(ids)) for topic, ids in sorted(held.items())}
+def _sorted(held: Held) -> dict[str, tuple[int, ...]]:
+    """Topics by name, ids ascending: the bytes have them in any order, and may name a topic twice."""
+    if len(held) == 1:
+        return {topic: tuple(sorted(ids)) for topic, ids in held}
+    return {topic: tuple(sorted(ids)) for topic, ids in sorted(merged(held).items())}
 
 
 @dataclass

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import filterfalse
+from operator import eq
 from typing import Any, Final
 
 from apportion.arrays import NOBODY
@@ -15,6 +17,8 @@ from apportion.history.steps import follow, step
 from apportion.history.structure import change_key
 from apportion.planning import plan
 
+Owners = dict[tuple[str, int], str]
+"""Each assigned partition's owner by identity."""
 _INT32: Final = 2**31 - 1
 LEAST: Final = {"order": "balance,moves"}
 """Settings of ``sticky`` for the fewest moves that an even assignment needs."""
@@ -73,31 +77,34 @@ def rebalances(generations: Sequence[Generation], habits: CommitCadence | None =
     habits = habits or CommitCadence()
     counts = counts_after(generations)
     rows = []
-    last_owner: dict[tuple[str, int], str] = {}
+    last_owner: Owners = {}
     # By kind: where a tombstone was lost, epochs stand between two classic records that still follow each other.
-    last: dict[str, int] = {}
+    last: dict[str, tuple[int, Owners]] = {}
     for i, now in enumerate(generations):
+        owners = now.owners()
         if now.fresh or not now.members:
             last_owner = {}
         if not now.fresh and now.kind in last:
-            before = generations[last[now.kind]]
-            why = causes(before, now, counts[last[now.kind]], counts[i], habits)
-            rows.append(_row(before, now, counts[i], last_owner, why))
-        last_owner.update(now.owners())
-        last[now.kind] = i
+            earlier, had = last[now.kind]
+            before = generations[earlier]
+            why = causes(before, now, counts[earlier], counts[i], habits)
+            rows.append(_row((before, had), (now, owners), counts[i], last_owner, why))
+        last_owner.update(owners)
+        last[now.kind] = i, owners
     return rows
 
 
 def _row(
-    before: Generation,
-    now: Generation,
+    earlier: tuple[Generation, Owners],
+    later: tuple[Generation, Owners],
     counts: dict[str, int],
-    last_owner: dict[tuple[str, int], str],
+    last_owner: Owners,
     why: Iterable[str],
 ) -> Rebalance:
-    had, has = before.owners(), now.owners()
-    kept = sum(1 for p, owner in has.items() if had.get(p) == owner)
-    given = [p for p in has if p not in had]
+    (before, had), (now, has) = earlier, later
+    # Over all partitions of all groups: no step of Python's own for each.
+    kept = sum(map(eq, map(had.get, has), has.values()))
+    given = list(filterfalse(had.__contains__, has))
     moved = len(has) - kept - len(given)
     living = {seat.identity for seat in now.members}
     old, new = ({seat.member_id for seat in generation.members} for generation in (before, now))
@@ -117,7 +124,7 @@ def _row(
         kept=kept,
         given=len(given),
         handed=sum(1 for p in given if last_owner.get(p, has[p]) not in (has[p], None) and last_owner[p] in living),
-        dropped=sum(1 for p in had if p not in has),
+        dropped=len(had) - (len(has) - len(given)),
         needless=None if least is None else min(least, moved),
         skipped=min(max(0, now.number - before.number - 1), _INT32),
         duration_ms=None if swap else _duration(now),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Final
 
 from apportion.wire.coordinator import EpochRecord, GroupGeneration
@@ -115,11 +116,20 @@ class Generation:
     def owners(self) -> dict[tuple[str, int], str]:
         """Each assigned partition's owner by identity; of two the first."""
         owner_of: dict[tuple[str, int], str] = {}
+        assigned = 0
         for seat in self.members:
             identity = seat.identity
             for topic, ids in seat.assigned.items():
+                owner_of.update(dict.fromkeys(zip(repeat(topic), ids, strict=False), identity))
+                assigned += len(ids)
+        if len(owner_of) == assigned:
+            return owner_of
+        # Some stand twice, and the last one has them now.
+        owner_of = {}
+        for seat in self.members:
+            for topic, ids in seat.assigned.items():
                 for p in ids:
-                    owner_of.setdefault((topic, p), identity)
+                    owner_of.setdefault((topic, p), seat.identity)
         return owner_of
 
     @property

@@ -29,10 +29,11 @@ def epochs(histories: DataFrame) -> DataFrame:
         As ``histories.histories`` gives them; only groups whose broker assigns are folded again.
     """
     assigned = histories.where(F.size("epochs") > 0).select("group", "epochs", "names")
-    return map_groups(assigned, _epochs, ROW).withColumn("at", F.timestamp_millis("at_ms")).drop("at_ms")
+    return map_groups(assigned, of_group, ROW).withColumn("at", F.timestamp_millis("at_ms")).drop("at_ms")
 
 
-def _epochs(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def of_group(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The epochs of one row of ``histories``: the columns of ``ROW``."""
     try:
         folded = fold(rows.events(row["group"], (), row["epochs"]), row["names"] or {})
     except Exception:  # the group's row in gold/groups says what could not be read

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from apportion.spark import commits, epochs, groups, histories, lag, planned_ends, verdicts, whatif
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from apportion.history.lag_time import WINDOW_S
+from apportion.spark import by_group, facts, histories, lag, logs, planned_ends, schemas, standing, whatif
+from apportion.spark.bundles import Bundled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -16,8 +20,8 @@ TASKS_A_CORE = 4
 
 
 def steps(
-    records: DataFrame, allowed_lag: int = 0, assignors: Sequence[str] | None = None
-) -> dict[str, Callable[[Tables], DataFrame]]:
+    records: DataFrame, allowed_lag: int = 0, assignors: Sequence[str] | None = None, tasks: int = 1
+) -> dict[str, Callable[[Tables], DataFrame | Bundled]]:
     """Table -> how it is made from the silver tables and the gold ones before it.
 
     records
@@ -26,20 +30,18 @@ def steps(
         Messages that count as none in ``gold/verdicts``.
     assignors
         Names of strategies in ``gold/whatif``; all known ones by default.
+    tasks
+        Among how many the groups are dealt, which is as many files as a table may have.
     """
-    once = _Once(records)
+    once = _Once(records, allowed_lag, tasks)
     return {
-        "gold/commits": lambda t: commits.newest(t["silver/commits"]),
-        "gold/groups": lambda t: groups.groups(once.present(t)),
-        "gold/rebalances": lambda t: groups.rebalances_of(once.folded(t)),
-        "gold/epochs": lambda t: epochs.epochs(once.histories(t)),
-        "gold/lag": lambda t: lag.lag(
-            t["gold/commits"], groups.wanted(once.present(t)), once.ends(t), t["silver/commits"]
-        ),
-        "gold/group_state": lambda t: groups.group_state(
-            once.present(t), t["gold/commits"], once.ever_wanted(t), lag.topic_rows(once.ends(t))
-        ),
-        "gold/verdicts": lambda t: verdicts.verdicts(t["silver/commits"], t["gold/lag"], once.ends(t), allowed_lag),
+        "gold/commits": lambda t: Bundled(once.left(t), "places", schemas.NEWEST.schema, standing.newest),
+        "gold/groups": lambda t: Bundled(once.left(t), "present", schemas.GROUPS.schema, by_group.groups_of),
+        "gold/rebalances": lambda t: Bundled(once.left(t), "rebalances", schemas.REBALANCES.schema),
+        "gold/epochs": lambda t: Bundled(once.left(t), "epochs", schemas.GOLD_EPOCHS.schema),
+        "gold/lag": lambda t: Bundled(once.facts(t), "lag", schemas.LAG.schema),
+        "gold/group_state": lambda t: Bundled(once.facts(t), "group_state", schemas.GROUP_STATE.schema),
+        "gold/verdicts": lambda t: Bundled(once.facts(t), "verdicts", schemas.VERDICTS.schema),
         "gold/whatif": lambda t: once.whatif(t, assignors),
     }
 
@@ -47,38 +49,51 @@ def steps(
 class _Once:
     """What several tables are made from, computed once and kept on disk until the session ends."""
 
-    def __init__(self, records: DataFrame) -> None:
-        self._records = records
+    def __init__(self, records: DataFrame, allowed_lag: int, tasks: int) -> None:
+        self._records, self._allowed_lag, self._tasks = records, allowed_lag, tasks
         self._kept: dict[str, DataFrame] = {}
+        self._now_ms: int | None = None
+
+    def now_ms(self, t: Tables) -> int:
+        if self._now_ms is None:
+            self._now_ms = lag.now_ms(t["silver/ends"])
+        return self._now_ms
+
+    def left(self, t: Tables) -> DataFrame:
+        def make() -> DataFrame:
+            generations, epochs, commits, gaps = (
+                t[f"silver/{name}"] for name in ("generations", "epochs", "commits", "gaps")
+            )
+            since_ms = self.now_ms(t) - round(WINDOW_S * 1000)
+            return by_group.left(generations, epochs, commits, gaps, self.names(t), since_ms, self._tasks)
+
+        return self._keep("left", make)
+
+    def facts(self, t: Tables) -> DataFrame:
+        def make() -> DataFrame:
+            asked = logs.logs(self.left(t), t["silver/ends"], t["silver/topics"], self._tasks)
+            return facts.facts(self.left(t), asked, self.now_ms(t), self._allowed_lag, self._tasks)
+
+        return self._keep("facts", make)
 
     def histories(self, t: Tables) -> DataFrame:
-        return self._keep(
-            "histories",
-            lambda: histories.histories(
-                t["silver/generations"], t["silver/epochs"], t["silver/commits"], t["silver/gaps"], self.names(t)
-            ),
-        )
+        return Bundled(self.left(t), "histories", histories.SCHEMA).rows()
 
     def names(self, t: Tables) -> DataFrame:
-        return histories.topic_names(t["silver/commits"], t["silver/topics"])
+        # Where no epoch speaks of an id, which is known as soon as the few are, nothing is read at all.
+        spoken = F.broadcast(histories.spoken_ids(t["silver/epochs"]).select("topic_id").distinct())
+        known = (t[name].join(spoken, "topic_id", "left_semi") for name in ("silver/commits", "silver/topics"))
+        return histories.topic_names(*known)
 
-    def ever_wanted(self, t: Tables) -> DataFrame:
-        return groups.ever_wanted(t["silver/generations"], histories.names_of(t["silver/epochs"], self.names(t)))
-
-    def folded(self, t: Tables) -> DataFrame:
-        return self._keep("folded", lambda: groups.folded(self.histories(t)))
-
-    def present(self, t: Tables) -> DataFrame:
-        return groups.present(self.folded(t), t["gold/commits"])
-
-    def ends(self, t: Tables) -> DataFrame:
-        return self._keep("ends", lambda: lag.ends_now(t["silver/ends"], t["silver/topics"]))
+    def earlier(self, t: Tables) -> DataFrame:
+        several = Bundled(self.facts(t), "earlier", facts.EARLIER).rows()
+        return several.groupBy("topic").agg(F.max("earlier_ms").alias("earlier_ms"))
 
     def whatif(self, t: Tables, assignors: Sequence[str] | None) -> DataFrame:
         state = t["gold/group_state"]
         heard = planned_ends.last_heard(t["silver/generations"], t["silver/epochs"], t["gold/commits"])
         tasks = int(state.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2) * TASKS_A_CORE
-        planned = planned_ends.as_planned(state, heard, t["silver/ends"], self.ends(t))
+        planned = planned_ends.as_planned(state, heard, t["silver/ends"], None, self.earlier(t))
         return whatif.whatif(planned, self.histories(t), assignors, tasks=tasks)
 
     def _keep(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
@@ -12,24 +12,25 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 from apportion.history import rows
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import Folded, fold
-from apportion.history.rebalances import rebalances
+from apportion.history.rebalances import Rebalance, rebalances
 from apportion.history.records import CLASSIC, CONSUMER
 from apportion.history.scenarios import sentence
 from apportion.history.stored import member_row
-from apportion.spark import schemas
+from apportion.spark import epochs, schemas
 from apportion.spark.batches import map_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Row = Mapping[str, Any]
-_STATE: Final = ("group", "type", "state", "protocol", "generation", "readable", "members")
+PRESENT: Final = ("group", "type", "state", "protocol", "generation", "readable", "members")
+_CHANGE: Final = tuple(field.name for field in fields(Rebalance))
 _REBALANCE: Final = StructType(
     [field for field in schemas.REBALANCES.schema.fields if field.name not in ("group", "at")]
     + [StructField("at_ms", LongType())]
 )
 FOLDED: Final = StructType(
-    [schemas.GROUP_STATE.schema[name] for name in _STATE] + [StructField("rebalances", ArrayType(_REBALANCE))]
+    [schemas.GROUP_STATE.schema[name] for name in PRESENT] + [StructField("rebalances", ArrayType(_REBALANCE))]
 )
 """A row of ``folded``: the group's state, nulls for one that has no record of its own or is gone; its rebalances."""
 
@@ -56,9 +57,7 @@ def _fold_one(row: Row) -> Row:
     habits = CommitCadence(
         CommitInterval(h["after"], h["topic"], h["partition"], h["n"], h["first"], h["last"]) for h in row["habits"]
     )
-    changes = [asdict(change) for change in rebalances(folded.generations, habits)]
-    for change in changes:
-        change["at_ms"] = change.pop("at")
+    changes = [_change(change) for change in rebalances(folded.generations, habits)]
     present = folded.present
     return {
         "group": row["group"],
@@ -69,6 +68,23 @@ def _fold_one(row: Row) -> Row:
         "readable": present.readable if present else None,
         "members": list(map(member_row, present.members)) if present else [],
         "rebalances": changes,
+    }
+
+
+def _change(change: Rebalance) -> dict[str, Any]:
+    row = {name: getattr(change, name) for name in _CHANGE}
+    row["at_ms"] = row.pop("at")
+    return row
+
+
+def folded_rows(row: Row) -> dict[str, list[Row]]:
+    """What a row of ``histories`` comes to, as rows: ``present`` and ``rebalances`` of ``FOLDED``, ``epochs``."""
+    answer: dict[str, list[Row]] = {"present": list(_folded(row))}
+    changes = [change for one in answer["present"] for change in one["rebalances"]]
+    return {
+        **answer,
+        "rebalances": [{**change, "group": row["group"], "at": change["at_ms"] * 1000} for change in changes],
+        "epochs": [{**one, "at": one["at_ms"] * 1000} for one in (epochs.of_group(row) if row["epochs"] else ())],
     }
 
 
@@ -146,4 +162,4 @@ def group_state(present: DataFrame, newest: DataFrame, ever: DataFrame, topics: 
         F.sort_array(F.collect_list("topic")).alias("topics"), F.sort_array(F.collect_list("commit")).alias("commits")
     )
     whole = present.join(known, "group", "left")
-    return whole.select(*_STATE, *[F.coalesce(F.col(name), F.array()).alias(name) for name in ("topics", "commits")])
+    return whole.select(*PRESENT, *[F.coalesce(F.col(name), F.array()).alias(name) for name in ("topics", "commits")])

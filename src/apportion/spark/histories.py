@@ -6,14 +6,47 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from apportion.spark import schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_MEMBER: Final = (
+MEMBER: Final = (
     "member_id", "instance_id", "client_id", "host", "rack", "topics", "owned", "owned_generation", "assigned",
     "session_timeout_ms", "unreadable",
 )  # fmt: skip
+"""Fields of a member that a history is made from."""
+
+
+def _struct(**kinds: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in kinds.items()])
+
+
+_LONG, _INT, _TEXT, _BOOLEAN = LongType(), IntegerType(), StringType(), BooleanType()
+GENERATION: Final = _struct(
+    source_offset=_LONG, at_ms=_LONG, tombstone=_BOOLEAN, generation=_INT, protocol_type=_TEXT, protocol=_TEXT,
+    state_ms=_LONG, members=ArrayType(_struct(**{name: schemas.MEMBER[name].dataType for name in MEMBER})), holes=_LONG,
+)  # fmt: skip
+EPOCH: Final = _struct(
+    source_offset=_LONG, at_ms=_LONG, tombstone=_BOOLEAN, key_type=_INT, member_id=_TEXT, epoch=_INT, body=_TEXT,
+    holes=_LONG,
+)  # fmt: skip
+SCHEMA: Final = _struct(
+    group=_TEXT, generations=ArrayType(GENERATION), epochs=ArrayType(EPOCH), names=MapType(_TEXT, _TEXT)
+)
+"""Columns of ``histories`` but for ``habits``."""
 
 
 def millis(column: str) -> Column:
@@ -56,7 +89,7 @@ def histories(
 
 def _classic(generations: DataFrame) -> DataFrame:
     """(group, source_partition, source_offset, generation struct) of classic records."""
-    members = F.transform("members", lambda m: F.struct(*[m[name].alias(name) for name in _MEMBER])).alias("members")
+    members = F.transform("members", lambda m: F.struct(*[m[name].alias(name) for name in MEMBER])).alias("members")
     row = F.struct(
         "source_offset", millis("at").alias("at_ms"), "tombstone", "generation", "protocol_type", "protocol",
         millis("state_time").alias("state_ms"), members,

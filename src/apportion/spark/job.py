@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from apportion.inputs.properties import Properties
+    from apportion.spark.bundles import Bundled
     from apportion.spark.capture import Captured
     from apportion.spark.location import Location
     from apportion.spark.sinks import Sink
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 """Takes one line for a person."""
 
-Make = Callable[[Mapping[str, "DataFrame"]], "DataFrame"]
+Make = Callable[[Mapping[str, "DataFrame"]], "DataFrame | Bundled"]
 """Tables by name to a table."""
 
 QUICK_ROWS: Final = 1_000_000
@@ -427,8 +428,13 @@ def _steps(
         "silver/gaps": lambda t: decode.gaps(records),
         "silver/ends": lambda t: source.ends,
         "silver/topics": lambda t: source.topics,
-        **gold.steps(records, allowed_lag, assignors),
+        **gold.steps(records, allowed_lag, assignors, _tasks(source.count)),
     }
+
+
+def _tasks(records: int) -> int:
+    """Among how many tasks groups are dealt: an even number, for cores are, but by the records alone."""
+    return 1 if records < ROWS_A_FILE // 5 else 2 * (1 + records // ROWS_A_FILE)
 
 
 # -- status ----------------------------------------------------------------------------------------------------------

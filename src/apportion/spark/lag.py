@@ -50,6 +50,12 @@ def ends_now(ends: DataFrame, topics: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
+def now_ms(ends: DataFrame) -> int:
+    """When any log end was sampled last; 0 where none was."""
+    newest = ends.agg(F.max(millis("at")).alias("now_ms")).collect()[0]["now_ms"]
+    return int(newest or 0)
+
+
 def topic_rows(ends_now: DataFrame) -> DataFrame:
     """One row a topic: (topic, topic_id, partitions array<struct<partition, racks, begin, end, last_stable>>)."""
     partition = F.struct(*[F.col(name) for name in schemas.PARTITION.names])

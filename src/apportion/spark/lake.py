@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from apportion.spark.bundles import Bundled
     from apportion.spark.schemas import TableSchema
 
 BUILD: Final = "apportion_build"
@@ -262,7 +263,7 @@ class LakeSink:
             return None
         return self.tables.read(self.spark, name, self.last.versions[name])
 
-    def write(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+    def write(self, name: str, rows: DataFrame | Bundled, table: TableSchema, files: int) -> DataFrame:
         """One commit that replaces the table."""
         return self._commit(name, lambda: self.tables.overwrite(name, self._dealt(rows, table, files)))
 
@@ -321,7 +322,7 @@ class LakeSink:
         if self.last.versions and None in self.last.versions.values():
             Manifest(self.last.versions).write(self.spark, self.tables)
 
-    def _dealt(self, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+    def _dealt(self, rows: DataFrame | Bundled, table: TableSchema, files: int) -> DataFrame:
         dealt = in_order(columns_of(rows, table), table, files)
         return dealt.select(*[sql.col(f"`{name}`") for name in table.schema.names])
 

@@ -32,7 +32,19 @@ def last_heard(generations: DataFrame, epochs: DataFrame, newest: DataFrame) -> 
     return every.groupBy("group").agg(F.coalesce(F.max("ms"), F.lit(SILENT)).alias("heard_ms"))
 
 
-def as_planned(state: DataFrame, heard: DataFrame, ends: DataFrame, ends_now: DataFrame) -> DataFrame:
+def earlier_of(ends_now: DataFrame) -> DataFrame:
+    """(topic, earlier_ms): when the last sample but one of a partition was taken, of the topic's the latest.
+
+    ends_now
+        As ``lag.ends_now`` gives it.
+    """
+    before_newest = F.try_element_at("samples", F.lit(-2))["at_ms"]
+    return ends_now.groupBy("topic").agg(F.max(before_newest).alias("earlier_ms"))
+
+
+def as_planned(
+    state: DataFrame, heard: DataFrame, ends: DataFrame, ends_now: DataFrame | None, earlier: DataFrame | None = None
+) -> DataFrame:
     """The state of all groups, ``begin`` and ``end`` of its partitions those that plans are made with.
 
     state
@@ -41,11 +53,12 @@ def as_planned(state: DataFrame, heard: DataFrame, ends: DataFrame, ends_now: Da
         As ``last_heard`` gives it.
     ends
         ``silver/ends``.
-    ends_now
-        As ``lag.ends_now`` gives it.
+    ends_now, earlier
+        As ``lag.ends_now`` gives it, or what ``earlier_of`` made of it.
     """
-    before_newest = F.try_element_at("samples", F.lit(-2))["at_ms"]
-    earlier = ends_now.groupBy("topic").agg(F.max(before_newest).alias("earlier_ms"))
+    if earlier is None:
+        assert ends_now is not None  # noqa: S101 - one of the two is there
+        earlier = earlier_of(ends_now)
     named = state.select("group", F.explode("topics.topic").alias("topic"))
     older = (
         named.join(earlier.where("earlier_ms is not null"), "topic", "inner")

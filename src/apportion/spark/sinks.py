@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql import functions as sql
 
 from apportion.errors import BadInput, Unavailable
+from apportion.spark.bundles import Bundled, in_folder
 from apportion.spark.files import MADE, sync, write_empty, writing
 from apportion.spark.schemas import TABLES, TableSchema, arrow_schema
 from apportion.spark.session import AS_IT_STANDS
@@ -56,7 +57,7 @@ class Sink(Protocol):
     def read(self, name: str) -> DataFrame | None:
         """The rows that the last whole build left of a table; None where there is no such table."""
 
-    def write(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+    def write(self, name: str, rows: DataFrame | Bundled, table: TableSchema, files: int) -> DataFrame:
         """Replace a table whole, dealt to at most ``files`` files (a day, where it has days)."""
 
     def append(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
@@ -193,7 +194,7 @@ class ParquetSink:
             return None
         return read_table(self.reader, self.root, name, TABLES[name])
 
-    def write(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+    def write(self, name: str, rows: DataFrame | Bundled, table: TableSchema, files: int) -> DataFrame:
         """Stage a table of at most ``files`` files (a day) and give it back as it stands there."""
         stage = self._stage(name)
         if not self._write(stage, rows, table, files, ""):
@@ -258,16 +259,19 @@ class ParquetSink:
         stage.mkdir(parents=True)
         return stage
 
-    def _write(self, stage: Path, rows: DataFrame, table: TableSchema, files: int, suffix: str) -> bool:
+    def _write(self, stage: Path, rows: DataFrame | Bundled, table: TableSchema, files: int, suffix: str) -> bool:
         """Whether there were rows to write."""
+        if isinstance(rows, Bundled) and table.day is None:
+            write, opened = writing(stage, arrow_schema(table), None, suffix), rows.opened()
+            return bool(rows.of_kind().mapInArrow(lambda bundles: write(opened(bundles)), MADE).collect())
         dealt = in_order(columns_of(rows, table), table, files)
         day = _DAY if table.day else None
         return bool(dealt.mapInArrow(writing(stage, arrow_schema(table), day, suffix), MADE).collect())
 
-    def _staged(self, stage: Path, rows: DataFrame, table: TableSchema) -> DataFrame:
+    def _staged(self, stage: Path, rows: DataFrame | Bundled, table: TableSchema) -> DataFrame:
         self.written.append(str(stage.relative_to(self.staging / "new")))
         sync(stage)
-        return plain_files(self.reader or rows.sparkSession, table, str(stage))
+        return in_folder(plain_files(self.reader or rows.sparkSession, table, str(stage)), stage)
 
 
 def replaced(before: DataFrame, rows: DataFrame, touched: DataFrame, table: TableSchema) -> DataFrame:
@@ -276,8 +280,10 @@ def replaced(before: DataFrame, rows: DataFrame, touched: DataFrame, table: Tabl
     return before.join(touched.distinct(), keys, "left_anti").unionByName(columns_of(rows, table))
 
 
-def columns_of(rows: DataFrame, table: TableSchema) -> DataFrame:
+def columns_of(rows: DataFrame | Bundled, table: TableSchema) -> DataFrame:
     """Exactly the table's columns, in its order."""
+    if isinstance(rows, Bundled):
+        rows = rows.rows()
     return rows.select(*[sql.col(f"`{field.name}`") for field in table.schema])
 
 

@@ -1,0 +1,252 @@
+"""Many rows of a table in one row of Spark's, as Arrow's bytes: how a million rows reach a task without being touched.
+
+Spark carries a row to Python and back cell by cell, and shuffles it by itself: for a million rows of ten columns that
+is most of what a table costs. A bundle is rows of one kind for one task; Spark copies its bytes. So what all tables of
+a group are made from meets in one task, once, as whole columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from apportion.spark import settings
+from apportion.spark.shelves import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Tables = Mapping[str, pa.Table]
+"""Kind to its rows."""
+Batches = Iterable[pa.RecordBatch]
+
+Shrink = Mapping[str, Callable[[pa.Table], pa.Table]]
+"""Kind to what leaves out its needless rows."""
+BUNDLE: Final = "task int, kind string, rows binary"
+"""Columns of bundles."""
+_ARROW: Final = pa.schema([("task", pa.int32()), ("kind", pa.string()), ("rows", pa.binary())])
+_TASK: Final = "_task"
+ROWS: Final = 50_000
+BYTES: Final = 8 << 20
+"""At most so many rows and bytes, about, are one bundle."""
+MOST_ROWS: Final = 4_000_000
+"""Rows of a kind that shrinks which are gathered before it does."""
+
+
+_FOLDERS: Final[WeakKeyDictionary[DataFrame, Path]] = WeakKeyDictionary()
+
+
+def in_folder(table: DataFrame, folder: Path) -> DataFrame:
+    """The table, which is what our own Parquet files in a folder of this machine hold: see ``bundled``."""
+    _FOLDERS[table] = folder
+    return table
+
+
+def bundled(table: DataFrame, columns: Sequence[str], kind: str, by: str, tasks: int) -> DataFrame:
+    """Some columns of a table as bundles; rows with one value of a column meet in one task, below ``tasks``.
+
+    Where all tasks run on the machine that has the table's files, Arrow reads them: half of Spark's own time goes into
+    taking rows apart.
+    """
+    read: Callable[[Batches], Iterator[pa.RecordBatch]] = iter
+    folder, spark = _FOLDERS.get(table), table.sparkSession
+    if folder is not None and not is_connect(spark) and settings.is_local(spark.sparkContext.master or ""):
+        slices = _slices(sorted(folder.glob("*.parquet")), 2 * spark.sparkContext.defaultParallelism)
+        rows = spark.range(0, len(slices), 1, len(slices))
+        read = partial(_read, slices=slices, columns=list(columns))
+    else:
+        rows = table.select(*[F.col(f"`{name}`") for name in columns])
+
+    def pack(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for some in _gathered(read(batches)):
+            yield from _for_tasks(some.append_column(_TASK, task_of(some[by], tasks)), kind)
+
+    return rows.mapInArrow(pack, BUNDLE)
+
+
+def task_of(column: pa.ChunkedArray, tasks: int) -> pa.Array:
+    """The task of each row by a column of texts: the same on every machine."""
+    distinct = column.combine_chunks().dictionary_encode()
+    task = [crc32((text or "").encode()) % tasks for text in distinct.dictionary.to_pylist()]
+    return pa.array(task, pa.int32()).take(distinct.indices).fill_null(0)
+
+
+Slice = tuple[str, list[int]]
+"""A file, and some of its row groups."""
+
+
+def _slices(files: Iterable[Path], count: int) -> list[list[Slice]]:
+    """All row groups of some files in about so many slices, in order; one at least."""
+    every = [(str(file), group) for file in files for group in range(pq.read_metadata(file).num_row_groups)]
+    size = max(1, -(-len(every) // count))
+    slices = []
+    for first in range(0, max(1, len(every)), size):
+        some: dict[str, list[int]] = {}
+        for file, group in every[first : first + size]:
+            some.setdefault(file, []).append(group)
+        slices.append(list(some.items()))
+    return slices
+
+
+def _read(batches: Batches, slices: Sequence[Sequence[Slice]], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of the slices whose numbers come."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for file, groups in slices[number]:
+                with pq.ParquetFile(file) as opened:
+                    for some in opened.iter_batches(ROWS, row_groups=groups, columns=columns, use_threads=False):
+                        yield pa.RecordBatch.from_arrays([some.column(name) for name in columns], names=columns)
+
+
+def _gathered(batches: Batches) -> Iterator[pa.Table]:
+    """Small batches put together."""
+    some: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        some.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= ROWS or size >= BYTES:
+            yield pa.Table.from_batches(some)
+            some, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(some)
+
+
+def _for_tasks(table: pa.Table, kind: str) -> Iterator[pa.RecordBatch]:
+    """Rows with their task beside, as a bundle for each task."""
+    task = table.column(_TASK).to_numpy()
+    rows = table.drop_columns([_TASK])
+    if (task[1:] < task[:-1]).any():
+        order = np.argsort(task, kind="stable")
+        task, rows = task[order], rows.take(pa.array(order))
+    cuts = [0, *(np.flatnonzero(np.diff(task)) + 1).tolist(), len(task)]
+    for first, behind in pairwise(cuts):
+        yield from packed(kind, rows.slice(first, behind - first), int(task[first]))
+
+
+def packed(kind: str, table: pa.Table, task: int) -> Iterator[pa.RecordBatch]:
+    """A table as bundles for one task; of no rows there is one too, which tells the columns."""
+    size = max(1, table.nbytes)
+    at_once = max(1, min(ROWS, table.num_rows * BYTES // size)) if table.num_rows else 1
+    for first in range(0, max(1, table.num_rows), at_once):
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, table.schema) as stream:
+            stream.write_table(table.slice(first, at_once))
+        bundle = [pa.array([task], pa.int32()), pa.array([kind]), pa.array([out.getvalue().to_pybytes()], pa.binary())]
+        yield pa.RecordBatch.from_arrays(bundle, schema=_ARROW)
+
+
+def unpacked(bundles: Batches) -> Iterator[tuple[int, str, pa.Table]]:
+    """Task, kind and rows of each bundle."""
+    for batch in bundles:
+        kinds, tasks = batch.column("kind").to_pylist(), batch.column("task").to_pylist()
+        for task, kind, rows in zip(tasks, kinds, batch.column("rows"), strict=True):
+            yield task, kind, pa.ipc.open_stream(rows.as_buffer()).read_all()
+
+
+class _Arrived:
+    """The rows of a kind that came to a task so far."""
+
+    def __init__(self, shrink: Callable[[pa.Table], pa.Table] | None) -> None:
+        self._shrink, self._pieces = shrink, list[pa.Table]()
+        self._rows, self._most = 0, MOST_ROWS
+
+    def take(self, rows: pa.Table) -> None:
+        """Some more."""
+        self._pieces.append(rows)
+        self._rows += rows.num_rows
+        if self._shrink is not None and self._rows > self._most:
+            few = self._shrink(self.whole())
+            self._pieces, self._rows = [few], few.num_rows
+            self._most = max(MOST_ROWS, 2 * self._rows)
+
+    def whole(self) -> pa.Table:
+        """All of them, which are forgotten here."""
+        pieces, self._pieces = self._pieces, []
+        return pa.concat_tables(pieces).combine_chunks()
+
+
+def met(
+    bundles: Sequence[DataFrame], tasks: int, make: Callable[[Tables], Tables], shrink: Shrink | None = None
+) -> DataFrame:
+    """Bundles of what ``make`` gives for all rows of each task, each kind with all its rows.
+
+    shrink
+        Of a kind of which a task may get more rows than it has memory: what leaves out rows that others make needless.
+    """
+    whole = reduce(lambda one, other: one.unionByName(other), bundles)
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        own = 0
+        arrived: dict[str, _Arrived] = {}
+        for task, kind, rows in unpacked(batches):
+            own = task
+            if kind not in arrived:
+                arrived[kind] = _Arrived((shrink or {}).get(kind))
+            arrived[kind].take(rows)
+        if arrived:
+            tables = {kind: some.whole() for kind, some in arrived.items()}
+            arrived.clear()
+            for kind, table in make(tables).items():
+                if _TASK in table.column_names:
+                    yield from _for_tasks(table, kind)
+                else:
+                    yield from packed(kind, table, own)
+
+    return whole.repartitionById(tasks, F.col("task")).mapInArrow(run, BUNDLE)
+
+
+def _as_it_is(table: pa.Table) -> pa.Table:
+    return table
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A table whose rows are in bundles: each task has its own, in the table's order.
+
+    bundles
+        Of several tables; ``kind`` names the one.
+    make
+        The table's rows from those of a bundle; they stay in its order.
+    """
+
+    bundles: DataFrame
+    kind: str
+    schema: StructType
+    make: Callable[[pa.Table], pa.Table] = _as_it_is
+
+    @property
+    def sparkSession(self) -> SparkSession:
+        """Whose bundles they are."""
+        return self.bundles.sparkSession
+
+    def opened(self) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+        """A function for ``mapInArrow`` that gives the table's rows of a task, in the order of its bundles."""
+        kind, make = self.kind, self.make
+
+        def rows(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for _, name, table in unpacked(batches):
+                if name == kind and table.num_rows:
+                    yield from make(table).combine_chunks().to_batches()
+
+        return rows
+
+    def of_kind(self) -> DataFrame:
+        """The bundles of this table alone."""
+        return self.bundles.where(F.col("kind") == self.kind)
+
+    def rows(self) -> DataFrame:
+        """The table row by row, for whoever wants it so."""
+        return self.of_kind().mapInArrow(self.opened(), self.schema)

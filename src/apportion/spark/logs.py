@@ -1,0 +1,143 @@
+"""What is known of topics' logs, brought to the tasks whose groups ask for it; each task gets a topic once.
+
+A topic that a thousand groups read would be copied a thousand times if logs were joined with groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from apportion.arrays import Ints, Longs
+from apportion.history.lag_time import SAMPLES_MAX
+from apportion.spark import schemas
+from apportion.spark.bundles import Batches, Tables, bundled, met, unpacked
+from apportion.spark.standing import HALF, listed, longs, millis, ranked, spans, starts_of, there
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ENDS: Final = ("topic", "partition", "begin", "end", "last_stable", "at")
+_TOPICS: Final = ("topic", "partition", "topic_id", "racks")
+_ASKED: Final = pa.schema([("topic", pa.string()), ("target", pa.int32())])
+
+
+def logs(left: DataFrame, ends: DataFrame, topics: DataFrame, tasks: int) -> DataFrame:
+    """Bundles ``logs`` for the tasks of ``left``: a row for each partition of a topic that a group there names.
+
+    left
+        As ``by_group.left`` gives them.
+    ends, topics
+        The silver tables.
+    """
+    asked = left.where("kind = 'named'").mapInArrow(_asked, "topic string, target int")
+    sides = {"ends": (ends, _ENDS), "topics": (topics, _TOPICS), "asked": (asked, _ASKED.names)}
+    bundles = [bundled(table, columns, kind, "topic", tasks) for kind, (table, columns) in sides.items()]
+    return met(bundles, tasks, _logs, {"ends": few_samples})
+
+
+def _asked(bundles: Batches) -> Iterator[pa.RecordBatch]:
+    """(topic, target): the topics that the groups of a task name, each once."""
+    for task, _, named in unpacked(bundles):
+        topics = named["topic"].combine_chunks().unique()
+        yield pa.RecordBatch.from_arrays([topics, pa.array([task] * len(topics), pa.int32())], schema=_ASKED)
+
+
+def _logs(tables: Tables) -> Tables:
+    """The logs of the topics of a task, each for those that ask for it."""
+    ends = tables.get("ends", _empty(schemas.ENDS, _ENDS))
+    topics = tables.get("topics", _empty(schemas.TOPICS, _TOPICS))
+    asked = tables.get("asked", _ASKED.empty_table())
+    known = described(ends, topics)
+    (of_log, of_asked), names = ranked(known["topic"], asked["topic"])
+    start = np.searchsorted(of_log, np.arange(len(names) + 1))
+    target = longs(asked["target"])
+    order = np.lexsort((of_asked, target))
+    wanted, target = of_asked[order], target[order]
+    counts = (start[1:] - start[:-1])[wanted]
+    rows = known.take(pa.array(spans(start[:-1][wanted], counts)))
+    return {"logs": rows.append_column("_task", pa.array(np.repeat(target, counts).astype(np.int32)))}
+
+
+def _empty(table: schemas.TableSchema, columns: tuple[str, ...]) -> pa.Table:
+    schema = schemas.arrow_schema(table)
+    return pa.schema([schema.field(name) for name in columns]).empty_table()
+
+
+def described(ends: pa.Table, topics: pa.Table) -> pa.Table:
+    """A row a partition, by topic and partition: its newest log ends, and the samples of its end.
+
+    (topic, partition, topic_id, racks, begin, end, last_stable, sampled_at, sample_at, sample_end, earlier_ms)
+
+    sample_at, sample_end
+        Lists: milliseconds, ascending, and the log's end then; of one moment the furthest, and the newest of them all.
+    earlier_ms
+        When the last sample but one was taken; null where there is none.
+    """
+    (of_end, of_topic), names = ranked(ends["topic"], topics["topic"])
+    keys = [_places(code, table) for code, table in ((of_end, ends), (of_topic, topics))]
+    every, which = np.unique(np.concatenate(keys), return_inverse=True)
+    rows_of_ends, rows_of_topics = np.split(which, [len(of_end)])
+    first = rows_of_ends, rows_of_topics
+    columns: dict[str, Any] = {
+        "topic": names.take(pa.array(every >> 32)), "partition": pa.array(((every & (2 * HALF - 1)) - HALF), pa.int32())
+    }  # fmt: skip
+    rank = ranked(topics["topic_id"])[0][0]
+    columns["topic_id"] = topics["topic_id"].take(_last(first[1], rank, len(every), rank >= 0))
+    racked = there(topics["racks"])
+    columns["racks"] = topics["racks"].take(_last(first[1], -np.arange(len(racked)), len(every), racked))
+    at = longs(ends["at"].cast(pa.int64()))
+    newest = _last(first[0], at, len(every), there(ends["at"]))
+    for name in ("begin", "end", "last_stable"):
+        columns[name] = ends[name].take(newest)
+    columns["sampled_at"] = ends["at"].take(newest)
+    return pa.table(columns | _samples(ends, rows_of_ends, len(every)))
+
+
+def few_samples(ends: pa.Table) -> pa.Table:
+    """Log ends without the samples that nobody looks at: of each partition the newest stay, each once."""
+    (topic,), _ = ranked(ends["topic"])
+    place, at = _places(topic, ends), np.where(there(ends["at"]), longs(ends["at"].cast(pa.int64())), -(2**63))
+    end = longs(ends["end"])
+    order = np.lexsort((at, end, at // 1000, place))
+    place, at, end = place[order], at[order] // 1000, end[order]
+    last = starts_of(place, at, end)[1:] - 1
+    of_place = starts_of(place[last])
+    left = np.repeat(of_place[1:], np.diff(of_place)) - np.arange(len(last))
+    return ends.take(pa.array(order[last[left <= SAMPLES_MAX]])).combine_chunks()
+
+
+def _places(code: Longs, table: pa.Table) -> Longs:
+    return (code << 32) + longs(table["partition"]) + HALF
+
+
+def _last(row: Ints, by: Longs, count: int, known: Any) -> pa.Array:
+    """For each of some rows the place of its greatest entry among the known ones; null where it has none."""
+    entries = np.flatnonzero(known)
+    entries = entries[np.lexsort((by[entries], row[entries]))]
+    best = np.full(count, -1)
+    best[row[entries]] = entries  # of those of one row the last assignment stays
+    return pa.array(best, mask=best < 0)
+
+
+def _samples(ends: pa.Table, row: Ints, count: int) -> dict[str, pa.Array]:
+    kept = there(ends["at"])
+    row, at, end = row[kept], millis(ends["at"])[kept], longs(ends["end"])[kept]
+    order = np.lexsort((end, at, row))
+    row, at, end = row[order], at[order], end[order]
+    first = starts_of(row, at, end)[:-1]
+    row, at, end = row[first], at[first], end[first]
+    counts = np.bincount(row, minlength=count)
+    behind = np.cumsum(counts)
+    several = counts > 1
+    earlier = np.zeros(count, dtype=np.int64)
+    earlier[several] = at[behind[several] - 2]
+    chosen = behind[row] - np.arange(len(row)) <= SAMPLES_MAX
+    row, at, end = row[chosen], at[chosen], end[chosen]
+    last = starts_of(row, at)[1:] - 1
+    counts = np.bincount(row[last], minlength=count) if len(row) else np.zeros(count, dtype=np.int64)
+    lists = {"sample_at": listed(counts, pa.array(at[last])), "sample_end": listed(counts, pa.array(end[last]))}
+    return {**lists, "earlier_ms": pa.array(earlier, mask=~several)}

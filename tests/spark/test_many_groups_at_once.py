@@ -1,0 +1,198 @@
+"""Commits, logs and facts of many groups at once, on columns, are what the plain rules say row by row."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.test_rules_in_sql import T0, moment, records, without_spark
+
+from apportion.history.commits import CommittedOffset
+from apportion.history.lag_time import SAMPLES_MAX
+from apportion.history.verdicts import WINDOW
+from apportion.spark import bundles, by_group, facts, logs, schemas, standing
+
+Row = dict[str, Any]
+
+
+def table(rows: list[Row], kind: schemas.TableSchema, columns: tuple[str, ...]) -> pa.Table:
+    schema = schemas.arrow_schema(kind)
+    return pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in columns]))
+
+
+def commits_of(rows: list[Row]) -> pa.Table:
+    shuffled = random.Random(1).sample(rows, len(rows))
+    return standing.sorted_commits(table(shuffled, schemas.COMMITS, standing.ASKED))
+
+
+def plain_millis(row: Row) -> int:
+    return round(row["commit_time"].timestamp() * 1000)
+
+
+def by_place(rows: list[Row]) -> dict[tuple[str, str, int], list[Row]]:
+    places: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        places.setdefault((row["group"], row["topic"], row["partition"]), []).append(row)
+    return places
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_standing_commits_and_their_cadence_are_those_of_the_reader_without_spark(seed: int) -> None:
+    rows, marks = records(seed)
+    taken, commits = without_spark(rows, marks), commits_of(rows)
+    found: dict[str, Any] = {name: {} for name in taken}
+    for row in standing.newest(standing.places(commits, 0)).to_pylist():
+        at = None if row["commit_time"] is None else plain_millis(row)
+        place = (row["topic"], row["partition"])
+        found[row["group"]][place] = CommittedOffset(row["committed"], row["topic_id"], at)
+    assert found == {name: group.standing for name, group in taken.items()}
+
+    sorted_marks = sorted(marks)
+    mark_table = pa.table({"group": [g for g, _ in sorted_marks], "source_offset": [o for _, o in sorted_marks]})
+    last = dict(sorted_marks)
+    counted: dict[str, set[Any]] = {name: set() for name in taken}
+    for row in standing.cadence(commits, mark_table).to_pylist():
+        counted[row.pop("group")].add(
+            tuple(row[name] for name in ("after", "topic", "partition", "n", "first", "last"))
+        )
+    ours = {
+        name: {
+            (one.after, one.topic, one.partition, one.n, one.first, one.last)
+            for one in group.times.intervals()
+            if one.after < last[name]  # those after a group's last record are asked for by nobody
+        }
+        for name, group in taken.items()
+    }
+    assert counted == ours
+    assert len(ours["g"]) > 10
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_windows_and_recent_commits_are_those_of_each_place(seed: int) -> None:
+    rows, _ = records(seed)
+    since = T0 + 6_000
+    found = standing.places(commits_of(rows), since).to_pylist()
+    expected = by_place(rows)
+    assert [(row["group"], row["topic"], row["partition"]) for row in found] == sorted(
+        expected, key=lambda place: (place[0].encode(), place[1].encode(), place[2])
+    )
+    for row in found:
+        mine = expected[row["group"], row["topic"], row["partition"]]
+        alive = mine[max((n for n, one in enumerate(mine) if one["tombstone"]), default=-1) + 1 :][-WINDOW:]
+        at = [None if one["commit_time"] is None else plain_millis(one) for one in alive]
+        assert (row["window_at"], row["window_offset"]) == (at, [one["committed"] for one in alive])
+        timed = sorted({(plain_millis(one), one["committed"]) for one in mine if one["commit_time"] is not None})
+        furthest = sorted(dict(timed).items())
+        before = [pair for pair in furthest if pair[0] < since][-1:]
+        chosen = before + [pair for pair in furthest if pair[0] >= since]
+        assert list(zip(row["recent_at"], row["recent_offset"], strict=True)) == chosen
+
+
+def test_logs_have_their_newest_ends_and_every_sample() -> None:
+    rng = random.Random(3)
+    ends, expected = [], {}
+    for topic, p in (("a", 0), ("a", 1), ("ü", -1), ("z", 2**31 - 1)):
+        count = rng.choice([1, 2, SAMPLES_MAX + 7])
+        moments = sorted(rng.sample(range(10_000_000), count))
+        samples = [(T0 + at, rng.choice([0, 5, 2**63 - 1])) for at in moments]
+        expected[topic, p] = samples
+        ends += [
+            {"topic": topic, "partition": p, "begin": 0, "end": end, "last_stable": end, "at": moment(at)}
+            for at, end in samples
+        ]
+    rng.shuffle(ends)
+    ends += ends[:50]
+    topics: list[Row] = [
+        {"topic": "a", "partition": 1, "topic_id": "A" * 22, "racks": ["r"]},
+        {"topic": "never sampled", "partition": 4, "topic_id": None, "racks": None},
+    ]
+    whole, kinds = table(ends, schemas.ENDS, logs._ENDS), table(topics, schemas.TOPICS, logs._TOPICS)
+    known = logs.described(whole, kinds).to_pylist()
+    few = logs.few_samples(pa.concat_tables([logs.few_samples(whole.slice(0, 900)), whole.slice(900)]))
+    assert few.num_rows == sum(min(len(samples), SAMPLES_MAX) for samples in expected.values()) < whole.num_rows
+    assert logs.described(few, kinds).to_pylist() == known
+    places = sorted({*expected, ("never sampled", 4)}, key=lambda place: (place[0].encode(), place[1]))
+    assert [(row["topic"], row["partition"]) for row in known] == places
+    for row in known:
+        samples = expected.get((row["topic"], row["partition"]), [])
+        assert list(zip(row["sample_at"], row["sample_end"], strict=True)) == samples[-SAMPLES_MAX:]
+        assert row["end"] == (samples[-1][1] if samples else None)
+        assert row["earlier_ms"] == (samples[-2][0] if len(samples) > 1 else None)
+        is_described = (row["topic"], row["partition"]) == ("a", 1)
+        assert (row["topic_id"], row["racks"]) == (("A" * 22, ["r"]) if is_described else (None, None))
+
+
+def test_a_task_judges_the_same_in_pieces_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _ = records(9)
+    left = by_group._left({"commits": table(rows, schemas.COMMITS, standing.ASKED)}, 0)
+    ends = [
+        {"topic": t, "partition": p, "begin": 0, "end": 3 + n, "last_stable": 3, "at": moment(T0 + 4_000 * n)}
+        for t in ("a", "ü")
+        for p in (0, 1)
+        for n in range(3)
+    ]
+    known = logs.described(table(ends, schemas.ENDS, logs._ENDS), schemas.arrow_schema(schemas.TOPICS).empty_table())
+    tables = {**left, "logs": known}
+    whole = facts._facts(tables, T0 + 8_000, 0)
+    monkeypatch.setattr(facts, "SAMPLES_AT_ONCE", 5)
+    assert len(list(facts.Asked.of(tables).pieces())) > 10
+    pieces = facts._facts(tables, T0 + 8_000, 0)
+    assert {name: one.to_pylist() for name, one in pieces.items()} == {
+        name: one.to_pylist() for name, one in whole.items()
+    }
+    assert whole["lag"].num_rows == standing.newest(left["places"]).num_rows > whole["verdicts"].num_rows > 5
+
+
+def test_bundles_bring_each_row_to_its_task_from_a_table_and_from_files(tmp_path: Any) -> None:
+    names = [f"g-{n % 97}" for n in range(5_000)]
+    rows = pa.table({"group": names, "n": list(range(5_000)), "other": [None] * 5_000})
+    pq.write_table(rows.slice(0, 3_000), tmp_path / "a.parquet", row_group_size=500)
+    pq.write_table(rows.slice(3_000), tmp_path / "b.parquet", row_group_size=700)
+    slices = bundles._slices(sorted(tmp_path.glob("*.parquet")), 4)
+    assert len(slices) == 3
+    numbers = pa.RecordBatch.from_pydict({"id": list(range(len(slices)))})
+
+    def packed(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        out = []
+        for some in bundles._gathered(batches):
+            task = bundles.task_of(some["group"], 7)
+            out += list(bundles._for_tasks(some.append_column("_task", task), "k"))
+        return out
+
+    read = bundles._read(iter([numbers]), slices, ["group", "n"])
+    of_files = packed(read)
+    of_table = packed(iter(rows.select(["group", "n"]).to_batches(max_chunksize=300)))
+    for bundle in (of_files, of_table):
+        seen: dict[str, int] = {}
+        arrived = []
+        for task, kind, some in bundles.unpacked(bundle):
+            assert kind == "k"
+            for row in some.to_pylist():
+                assert seen.setdefault(row["group"], task) == task
+                arrived.append((row["n"], row["group"]))
+        assert sorted(arrived) == list(enumerate(names))
+        assert len(set(seen.values())) == 7
+
+
+def test_rows_that_come_in_number_are_shrunk_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundles, "MOST_ROWS", 10)
+    sizes = []
+
+    def distinct(rows: pa.Table) -> pa.Table:
+        sizes.append(rows.num_rows)
+        return rows.group_by("n").aggregate([])
+
+    arrived = bundles._Arrived(distinct)
+    for first in range(0, 60, 3):
+        arrived.take(pa.table({"n": [n % 7 for n in range(first, first + 3)]}))
+    assert set(arrived.whole()["n"].to_pylist()) == set(range(7))
+    assert 2 < len(sizes) < 10
+    assert max(sizes) <= 17
+
+
+def test_a_folder_without_rows_is_one_empty_slice() -> None:
+    assert bundles._slices([], 4) == [[]]
