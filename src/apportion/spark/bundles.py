@@ -54,6 +54,14 @@ def in_folder(table: DataFrame, folder: Path) -> DataFrame:
     return table
 
 
+def files_of(table: DataFrame) -> list[Path] | None:
+    """The files of a table that is ``in_folder``, if all tasks run on this machine."""
+    folder, spark = _FOLDERS.get(table), table.sparkSession
+    if folder is None or is_connect(spark) or not settings.is_local(spark.sparkContext.master or ""):
+        return None
+    return sorted(folder.glob("*.parquet"))
+
+
 def bundled(table: DataFrame, columns: Sequence[str], kind: str, by: str, tasks: int) -> DataFrame:
     """Some columns of a table as bundles; rows with one value of a column meet in one task, below ``tasks``.
 
@@ -61,9 +69,9 @@ def bundled(table: DataFrame, columns: Sequence[str], kind: str, by: str, tasks:
     taking rows apart.
     """
     read: Callable[[Batches], Iterator[pa.RecordBatch]] = iter
-    folder, spark = _FOLDERS.get(table), table.sparkSession
-    if folder is not None and not is_connect(spark) and settings.is_local(spark.sparkContext.master or ""):
-        slices = _slices(sorted(folder.glob("*.parquet")), 2 * spark.sparkContext.defaultParallelism)
+    files, spark = files_of(table), table.sparkSession
+    if files is not None:
+        slices = _slices(files, 2 * spark.sparkContext.defaultParallelism)
         rows = spark.range(0, len(slices), 1, len(slices))
         read = partial(_read, slices=slices, columns=list(columns))
     else:

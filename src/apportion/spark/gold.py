@@ -1,31 +1,29 @@
-"""The gold tables in the order they are made, each from those before it."""
+"""The gold tables in the order they are made: in one pass over groups on this machine, by a query each elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.history.lag_time import WINDOW_S
-from apportion.spark import by_group, facts, histories, lag, logs, planned_ends, schemas, standing, whatif
-from apportion.spark.bundles import Bundled
+from apportion.spark import by_group, facts, histories, lag, logs, planned_ends, queries, schemas, standing, whatif
+from apportion.spark.bundles import Bundled, files_of
+from apportion.spark.queries import TASKS_A_CORE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Tables = Mapping[str, "DataFrame"]
-TASKS_A_CORE = 4
-"""Pieces of ``gold/whatif`` per core: groups differ in size, so more pieces than cores."""
+_FROM: Final = tuple(f"silver/{name}" for name in ("commits", "generations", "epochs", "gaps", "ends", "topics"))
 
 
 def steps(
-    records: DataFrame, allowed_lag: int = 0, assignors: Sequence[str] | None = None, tasks: int = 1
+    allowed_lag: int = 0, assignors: Sequence[str] | None = None, tasks: int = 1
 ) -> dict[str, Callable[[Tables], DataFrame | Bundled]]:
     """Table -> how it is made from the silver tables and the gold ones before it.
 
-    records
-        Bronze, for groups of kinds whose records are only counted.
     allowed_lag
         Messages that count as none in ``gold/verdicts``.
     assignors
@@ -33,8 +31,8 @@ def steps(
     tasks
         Among how many the groups are dealt, which is as many files as a table may have.
     """
-    once = _Once(records, allowed_lag, tasks)
-    return {
+    once, plain = _Once(allowed_lag, tasks), queries.queries(allowed_lag, assignors)
+    passes: dict[str, Callable[[Tables], DataFrame | Bundled]] = {
         "gold/commits": lambda t: Bundled(once.left(t), "places", schemas.NEWEST.schema, standing.newest),
         "gold/groups": lambda t: Bundled(once.left(t), "present", schemas.GROUPS.schema, by_group.groups_of),
         "gold/rebalances": lambda t: Bundled(once.left(t), "rebalances", schemas.REBALANCES.schema),
@@ -45,12 +43,22 @@ def steps(
         "gold/whatif": lambda t: once.whatif(t, assignors),
     }
 
+    def step(name: str) -> Callable[[Tables], DataFrame | Bundled]:
+        return lambda t: (passes if _are_files(t) else plain)[name](t)
+
+    return {name: step(name) for name in passes}
+
+
+def _are_files(t: Tables) -> bool:
+    """Whether Arrow can read all of silver that the pass is made from, in the tasks themselves."""
+    return all(name in t and files_of(t[name]) is not None for name in _FROM)
+
 
 class _Once:
     """What several tables are made from, computed once and kept on disk until the session ends."""
 
-    def __init__(self, records: DataFrame, allowed_lag: int, tasks: int) -> None:
-        self._records, self._allowed_lag, self._tasks = records, allowed_lag, tasks
+    def __init__(self, allowed_lag: int, tasks: int) -> None:
+        self._allowed_lag, self._tasks = allowed_lag, tasks
         self._kept: dict[str, DataFrame] = {}
         self._now_ms: int | None = None
 

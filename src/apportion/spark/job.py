@@ -428,7 +428,7 @@ def _steps(
         "silver/gaps": lambda t: decode.gaps(records),
         "silver/ends": lambda t: source.ends,
         "silver/topics": lambda t: source.topics,
-        **gold.steps(records, allowed_lag, assignors, _tasks(source.count)),
+        **gold.steps(allowed_lag, assignors, _tasks(source.count)),
     }
 
 
