@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark import traps
 
-from apportion.spark import incremental, job
+from apportion.spark import few_records, few_update, incremental, job, packages
 from apportion.spark.schemas import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
@@ -90,9 +90,18 @@ def sources(tmp: Path) -> list[Path]:
 
 @pytest.mark.parametrize("which", [pytest.param(0, marks=pytest.mark.thorough), 1])
 @pytest.mark.parametrize("seed", range(4 if THOROUGH else 1))
+@pytest.mark.parametrize("size", ["few", pytest.param("many groups", marks=pytest.mark.thorough), "many records"])
 def test_random_cuts_give_the_rows_of_a_full_build(
-    which: int, seed: int, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+    which: int, size: str, seed: int, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Made in this process where they are few, by Spark's jobs where they are many."""
+    if size == "few":
+        monkeypatch.setattr(few_update, "PARTITIONS_AT_ONCE", 5)
+    else:
+        monkeypatch.setattr(few_update, "WHOLE_MAX", 0)
+        monkeypatch.setattr(
+            *(few_update, "GROUPS_MAX", -1) if size == "many groups" else (few_records, "RECORDS_MAX", -1)
+        )
     growing = Growing(sources(tmp_path)[which], tmp_path / "dump", seed)
     out = tmp_path / "out"
     topic = pq.read_table(growing.whole / "ends.parquet")["topic"][0].as_py()
@@ -120,6 +129,29 @@ def test_random_cuts_give_the_rows_of_a_full_build(
         assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""
         job.build(growing.folder, tmp_path / "newest", spark=spark, **SETTINGS)
         same(out, tmp_path / "newest")
+
+
+def test_a_few_groups_of_delta_tables_are_replaced_too(spark: Any, tmp_path: Path) -> None:
+    """Rows of touched groups are asked of the tables in the version that this build goes on from, or wrote."""
+    deltalake = pytest.importorskip("deltalake")
+    if not packages.local_jars(packages.DELTA):
+        pytest.skip("Delta's jars are not on this machine")
+    growing = Growing(traps.write(tmp_path / "traps"), tmp_path / "dump", 3)
+    growing.grow(0.4)
+    job.build(growing.folder, tmp_path / "delta", form="delta", spark=spark, **SETTINGS)
+    growing.grow(0.5)
+    assert job.build(growing.folder, tmp_path / "delta", form="delta", spark=spark, **SETTINGS).whole == ""
+    growing.grow(1.0)
+    growing.describe(7)
+    built = job.build(growing.folder, tmp_path / "delta", form="delta", spark=spark, **SETTINGS)
+    assert (built.whole, bool(built.touched_groups)) == ("", True)
+    job.build(growing.folder, tmp_path / "fresh", spark=spark, **SETTINGS)
+    for name in TABLES:
+        order = [(column, "ascending") for column in TABLES[name].order]
+        table = deltalake.DeltaTable(str(tmp_path / "delta" / name)).to_pyarrow_table()
+        assert table.select(TABLES[name].schema.names).sort_by(order).to_pylist() == rows(tmp_path / "fresh", name), (
+            name
+        )
 
 
 class Enough(Exception):

@@ -7,6 +7,7 @@ each name; Arrow's does neither. Every file appears whole, and on the disk: it i
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -104,3 +105,25 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def nulls_first(rows: pa.Table, names: Iterable[str]) -> pa.Table:
+    """Rows sorted by some columns, nulls before all values, as Spark sorts them."""
+    # Arrow has changed the way in which it is told where nulls go; a column that says whether there is one serves all.
+    keys = []
+    beside = rows
+    for name in names:
+        if rows[name].null_count:
+            keys.append((f"{name} is there", "ascending"))
+            beside = beside.append_column(keys[-1][0], rows[name].is_valid().cast(pa.int8()))
+        keys.append((name, "ascending"))
+    return rows.take(pc.sort_indices(beside, sort_keys=keys)).combine_chunks()
+
+
+def link(file: Path, other: Path) -> None:
+    """The same file under another name; a copy where the file system has no links."""
+    try:
+        os.link(file, other)
+    except OSError:
+        shutil.copy2(file, other)
+        sync(other)

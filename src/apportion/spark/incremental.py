@@ -14,17 +14,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion import __version__
 from apportion.spark import commits as newest_commits
-from apportion.spark import decode, epochs, groups, histories, lag, planned_ends, session, verdicts, whatif
+from apportion.spark import decode, dump_sums, epochs, groups, histories, lag, planned_ends, session, verdicts, whatif
 from apportion.spark.schemas import TABLES
 from apportion.tables.schemas import fingerprint
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from apportion.spark.sinks import Sink
@@ -33,13 +35,15 @@ if TYPE_CHECKING:
 STATE: Final = "build.json"
 """The text that a build keeps for the next one."""
 
-RULES: Final = 2
+RULES: Final = 3
 """Raised whenever a table gets other rows from the same records: then everything is made anew."""
 
 SILVER: Final = ("silver/commits", "silver/generations", "silver/epochs", "silver/rejects")
 _HEARD_IN: Final = ("silver/generations", "silver/epochs", "gold/commits")
 _ENDS_IN: Final = ("silver/ends", "silver/topics")
-_PLANNED_FROM: Final = (*_HEARD_IN, *_ENDS_IN, "gold/group_state")
+PLANNED_FROM: Final = (*_HEARD_IN, *_ENDS_IN, "gold/group_state")
+NO_TIME: Final = -(2**62)
+"""Microseconds: the newest sample where there is none."""
 FEW_TASKS: Final = 2
 """A core: pieces of ``gold/whatif`` in an incremental build."""
 
@@ -47,6 +51,7 @@ NOT_COMPARED: Final = 2_000
 """Groups of which a plan may see something else: so many are planned sooner than compared with what they were."""
 
 Progress = Callable[[str], None]
+Answer = TypeVar("Answer")
 
 
 def version() -> str:
@@ -74,7 +79,7 @@ class State:
     records_sum: int = 0
     ends: int = 0
     ends_sum: int = 0
-    ends_at: int = -(2**62)
+    ends_at: int = NO_TIME
     topics_sum: int = 0
 
     def to_text(self) -> str:
@@ -126,12 +131,12 @@ def look(source: Dump, asked: State, before: State | None) -> tuple[State, News 
         if getattr(before, name) != getattr(asked, name):
             return _all(source, asked), None, reason
     read = {int(partition): offset for partition, offset in before.read.items()}
-    now, old = _records(source.records, read)
+    now, old = _records(source, read)
     if (old.records, old.records_sum) != (before.records, before.records_sum):
         return _all(source, asked), None, "records that were read before are gone, or came late"
-    ends = _ends(source.ends, before.ends_at)
+    ends = _ends(source, before.ends_at)
     appended = (ends["old"], ends["old_sum"]) == (before.ends, before.ends_sum)
-    topics_sum = _topics_sum(source.topics)
+    topics_sum = _topics_sum(source)
     state = _joined(asked, now, ends, topics_sum)
     differ = not appended or ends["all"] != before.ends
     new = now.records - before.records
@@ -139,8 +144,8 @@ def look(source: Dump, asked: State, before: State | None) -> tuple[State, News 
 
 
 def _all(source: Dump, asked: State) -> State:
-    now, _ = _records(source.records, {})
-    return _joined(asked, now, _ends(source.ends, asked.ends_at), _topics_sum(source.topics))
+    now, _ = _records(source, {})
+    return _joined(asked, now, _ends(source, asked.ends_at), _topics_sum(source))
 
 
 def _joined(asked: State, now: State, ends: Mapping[str, int], topics_sum: int) -> State:
@@ -150,8 +155,13 @@ def _joined(asked: State, now: State, ends: Mapping[str, int], topics_sum: int) 
     )  # fmt: skip
 
 
-def _records(records: DataFrame, read: Mapping[int, int]) -> tuple[State, State]:
+def _records(source: Dump, read: Mapping[int, int]) -> tuple[State, State]:
     """All records, and those up to what was read; only partition, offset and time are looked at."""
+    seen = _of_files(source, dump_sums.records, read)
+    if seen is not None:
+        last = {str(partition): offset for partition, offset in seen.last.items()}
+        return State("", {}, "", last, seen.count, seen.sum), State("", {}, "", {}, seen.old_count, seen.old_sum)
+    records = source.records
     check = F.xxhash64("partition", "offset", "timestamp")
     old = ~behind(read)
     rows = records.groupBy("partition").agg(
@@ -161,6 +171,16 @@ def _records(records: DataFrame, read: Mapping[int, int]) -> tuple[State, State]
     last = {str(row["partition"]): row["last"] for row in sorted(rows)}
     whole = State("", {}, "", last, sum(row["n"] for row in rows), _xor(row["sum"] for row in rows))
     return whole, State("", {}, "", {}, sum(row["old_n"] for row in rows), _xor(row["old_sum"] or 0 for row in rows))
+
+
+def _of_files(source: Dump, look: Callable[..., Answer], *asked: Any) -> Answer | None:
+    """What a look at a dump's plain files tells; None where it has none, or they are broken: Spark says how."""
+    if source.files is None:
+        return None
+    try:
+        return look(source.files, *asked)
+    except dump_sums.BROKEN:
+        return None
 
 
 def _xor(numbers: Any) -> int:
@@ -178,7 +198,11 @@ def behind(read: Mapping[int, int]) -> Column:
     return F.col("offset") > F.coalesce(F.try_element_at(seen, F.col("partition")), F.lit(-(2**63)))
 
 
-def _ends(ends: DataFrame, before_us: int) -> Mapping[str, int]:
+def _ends(source: Dump, before_us: int) -> Mapping[str, int]:
+    seen = _of_files(source, dump_sums.ends, before_us)
+    if seen is not None:
+        return seen
+    ends = source.ends
     check, at = F.xxhash64(*ends.columns), F.unix_micros("at")
     old = F.coalesce(at <= before_us, F.lit(True))
     row = ends.agg(
@@ -189,7 +213,11 @@ def _ends(ends: DataFrame, before_us: int) -> Mapping[str, int]:
     return {name: int(row[name]) for name in ("all", "all_sum", "at", "old", "old_sum")}
 
 
-def _topics_sum(topics: DataFrame) -> int:
+def _topics_sum(source: Dump) -> int:
+    seen = _of_files(source, dump_sums.topics_sum)
+    if seen is not None:
+        return seen
+    topics = source.topics
     row = topics.agg(F.coalesce(F.bit_xor(F.xxhash64(*topics.columns)), F.lit(0)).alias("sum")).collect()[0]
     return int(row["sum"])
 
@@ -210,10 +238,14 @@ class Update:
 
     def run(self, allowed_lag: int, assignors: Sequence[str] | None) -> None:
         """Every table that changes, each in one commit."""
-        self._before = {name: self.table(name) for name in _PLANNED_FROM}
         self._silver()
-        recorded, committed = self._touched(self._before["silver/topics"])
-        touched = _kept(recorded.unionByName(committed).distinct())
+        self._gold_by_spark(*self._touched(self._before["silver/topics"]), allowed_lag, assignors)
+
+    def _gold_by_spark(
+        self, recorded: DataFrame, committed: DataFrame, allowed_lag: int, assignors: Sequence[str] | None
+    ) -> None:
+        """The gold tables, from groups with a record of their own and groups with commits."""
+        touched = kept(recorded.unionByName(committed).distinct())
         self.touched_groups = touched.count()
         moved = self.news.ends or self.news.topics
         if not self.touched_groups and not moved:
@@ -221,14 +253,14 @@ class Update:
         self.progress(f"{self.touched_groups} groups have something new")
         self._newest(committed)
         left = self._histories(recorded)
-        folded = _kept(groups.folded(left))
+        folded = kept(groups.folded(left))
         if self.touched_groups:
             self._replace("gold/rebalances", groups.rebalances_of(folded), recorded)
             self._replace("gold/epochs", epochs.epochs(left), recorded)
-        present = _kept(self._present(folded, recorded, self._before["gold/group_state"]))
+        present = kept(self._present(folded, recorded, self._before["gold/group_state"]))
         if self.touched_groups:
             self._replace("gold/groups", groups.groups(_of(present, touched)), touched)
-        ends = _kept(lag.ends_now(self.table("silver/ends"), self.table("silver/topics")))
+        ends = kept(lag.ends_now(self.table("silver/ends"), self.table("silver/topics")))
         some = None if moved else touched
         standing, living = _of(self.table("gold/commits"), some), _of(present, some)
         recent = _of(self.table("silver/commits"), some)
@@ -236,27 +268,35 @@ class Update:
         self._gold("gold/group_state", self._group_state(living, some, ends), some)
         judged = verdicts.verdicts(recent, _of(self.table("gold/lag"), some), ends, allowed_lag)
         self._gold("gold/verdicts", judged, some)
-        self._whatif(recorded, touched, ends, assignors)
+        self._plan(self._planned(recorded, touched, ends), ends, assignors)
 
     def table(self, name: str) -> DataFrame:
         """A table as it is, or as it will be once it was written here."""
         if name not in self._tables:
-            rows = self.sink.read(name)
-            self._tables[name] = self._empty(name) if rows is None else rows
+            self._tables[name] = self._published(name)
         return self._tables[name]
+
+    @cached_property
+    def _before(self) -> dict[str, DataFrame]:
+        """What groups are planned from, as the last build left it."""
+        return {name: self._published(name) for name in PLANNED_FROM}
+
+    def _published(self, name: str) -> DataFrame:
+        rows = self.sink.read(name)
+        return self._empty(name) if rows is None else rows
 
     def _empty(self, name: str) -> DataFrame:
         return self.spark.createDataFrame([], TABLES[name].schema)
 
-    def _write(self, name: str, rows: DataFrame) -> None:
+    def _write(self, name: str, rows: DataFrame | pa.Table) -> None:
         self._tell("making", name)
         self._tables[name] = self.sink.write(name, rows, TABLES[name], self.files)
 
-    def _append(self, name: str, rows: DataFrame) -> None:
+    def _append(self, name: str, rows: DataFrame | pa.Table) -> None:
         self._tell("adding to", name)
         self._tables[name] = self.sink.append(name, rows, TABLES[name], 1)
 
-    def _replace(self, name: str, rows: DataFrame, touched: DataFrame) -> None:
+    def _replace(self, name: str, rows: DataFrame | pa.Table, touched: DataFrame | pa.Table) -> None:
         self._tell("changing", name)
         self._tables[name] = self.sink.replace_groups(name, rows, touched, TABLES[name], self.files)
 
@@ -274,17 +314,25 @@ class Update:
 
     def _silver(self) -> None:
         """New rows of the silver tables, and the log ends and topics where they changed."""
-        self.new: dict[str, DataFrame] = {name: self._empty(name) for name in SILVER}
+        self.new: dict[str, DataFrame] = {}
         if self.news.new_records:
             self._decode()
+        else:
+            self._no_records()
         if self.news.ends:
-            ends = self.source.ends
             if self.news.appended:
-                self._append("silver/ends", ends.where(F.unix_micros("at") > self.news.before.ends_at))
+                self._append("silver/ends", self._newer_ends())
             else:
-                self._write("silver/ends", ends)
+                self._write("silver/ends", self.source.ends)
         if self.news.topics:
             self._write("silver/topics", self.source.topics)
+
+    def _no_records(self) -> None:
+        self.new = {name: self._empty(name) for name in SILVER}
+
+    def _newer_ends(self) -> DataFrame | pa.Table:
+        """Samples of log ends that were taken since the last build."""
+        return self.source.ends.where(F.unix_micros("at") > self.news.before.ends_at)
 
     def _decode(self) -> None:
         read = {int(partition): offset for partition, offset in self.news.before.read.items()}
@@ -301,7 +349,7 @@ class Update:
             "silver/epochs": decode.epochs(records),
             "silver/rejects": decode.rejects(records),
         }
-        self.new = {name: _kept(rows) for name, rows in fresh.items()}
+        self.new = {name: kept(rows) for name, rows in fresh.items()}
         commits, generations, epochs, _ = self.new.values()
         counts = decode.counts(commits, generations, epochs, records)
         for name, rows in self.new.items():
@@ -310,7 +358,7 @@ class Update:
         kinds = ["key_type", "value_version", "tombstone"]
         both = self.table("silver/counts").unionByName(counts)
         self._write("silver/counts", both.groupBy(*kinds).agg(F.sum("records").alias("records")))
-        gaps = _kept(decode.gaps(records, read))
+        gaps = kept(decode.gaps(records, read))
         if not gaps.isEmpty():
             self._append("silver/gaps", gaps)
 
@@ -320,7 +368,7 @@ class Update:
         """Groups with a record of their own, or of whose topics the names changed; and those with commits."""
         records = [self.new[name].select("group") for name in ("silver/generations", "silver/epochs")]
         recorded = records[0].unionByName(records[1]).unionByName(self._renamed(topics_before)).distinct()
-        return _kept(recorded), _kept(self.new["silver/commits"].select("group").distinct())
+        return kept(recorded), kept(self.new["silver/commits"].select("group").distinct())
 
     def _renamed(self, topics_before: DataFrame) -> DataFrame:
         """Groups whose records speak of a topic id that has another name now, or has one now."""
@@ -354,7 +402,7 @@ class Update:
             _of(self.table(f"silver/{name}"), some) for name in ("generations", "epochs", "commits")
         )
         names = histories.topic_names(self.table("silver/commits"), self.table("silver/topics"))
-        return _kept(histories.histories(generations, epochs, commits, self.table("silver/gaps"), names))
+        return kept(histories.histories(generations, epochs, commits, self.table("silver/gaps"), names))
 
     def _present(self, folded: DataFrame, recorded: DataFrame, state_before: DataFrame) -> DataFrame:
         """Every group as it stands: as folded now, as before, or as commits alone tell."""
@@ -371,25 +419,26 @@ class Update:
         newest = _of(self.table("gold/commits"), some)
         return groups.group_state(present, newest, ever, lag.topic_rows(ends))
 
-    def _whatif(
-        self, recorded: DataFrame, touched: DataFrame, ends: DataFrame, assignors: Sequence[str] | None
-    ) -> None:
-        """``gold/whatif`` of groups whose history is another, or of whose present a plan sees something else."""
-        now = {name: self.table(name) for name in _PLANNED_FROM}
-        doubtful = _kept(self._doubtful(now, touched, ends))
-        state = self._as_planned(now, doubtful, ends)
+    def _planned(self, recorded: DataFrame, touched: DataFrame, ends: DataFrame) -> DataFrame:
+        """(group): groups whose history is another, or of whose present a plan sees something else."""
+        now = {name: self.table(name) for name in PLANNED_FROM}
+        doubtful = kept(self._doubtful(now, touched, ends))
         if doubtful.count() > NOT_COMPARED:
-            state = _kept(state)
+            state = kept(self._as_planned(now, doubtful, ends))
             before = self._as_planned(self._before, doubtful)
             seen = [table.select("group", whatif.seen_by_plans().alias("seen")) for table in (before, state)]
             doubtful = _differing(*seen)
-        planned = _kept(recorded.unionByName(doubtful).distinct())
+        return kept(recorded.unionByName(doubtful).distinct())
+
+    def _plan(self, planned: DataFrame, ends: DataFrame, assignors: Sequence[str] | None) -> None:
+        """``gold/whatif`` of some groups."""
         self.planned_groups = planned.count()
         if not self.planned_groups:
             return
         self.progress(f"{self.planned_groups} groups are planned anew")
         tasks = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2) * FEW_TASKS
-        rows = whatif.whatif(_of(state, planned), self._histories(planned), assignors, tasks=tasks)
+        state = self._as_planned({name: self.table(name) for name in PLANNED_FROM}, planned, ends)
+        rows = whatif.whatif(state, self._histories(planned), assignors, tasks=tasks)
         self._replace("gold/whatif", rows, planned)
 
     def _doubtful(self, now: Mapping[str, DataFrame], touched: DataFrame, ends: DataFrame) -> DataFrame:
@@ -414,7 +463,7 @@ class Update:
         few = {name: _of(tables[name], some) for name in ("gold/group_state", *_HEARD_IN)}
         state, ends = few["gold/group_state"], tables["silver/ends"]
         if ends_now is None:
-            topics = _kept(state.select(F.explode("topics.topic").alias("topic")).distinct())
+            topics = kept(state.select(F.explode("topics.topic").alias("topic")).distinct())
             ends_now = lag.ends_now(*[tables[name].join(topics, "topic", "left_semi") for name in _ENDS_IN])
         return planned_ends.as_planned(
             state, planned_ends.last_heard(*[few[name] for name in _HEARD_IN]), ends, ends_now
@@ -431,7 +480,7 @@ def _of(table: DataFrame, some: DataFrame | None) -> DataFrame:
     return table if some is None else table.join(F.broadcast(some), "group", "left_semi")
 
 
-def _kept(table: DataFrame) -> DataFrame:
+def kept(table: DataFrame) -> DataFrame:
     """Computed once.
 
     On this machine without its lineage: a build of a hundred small steps would else have Spark compare each new plan,

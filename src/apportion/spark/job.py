@@ -346,7 +346,7 @@ def _build(
     """Every table, or what is new of each, and what the next build must know."""
     from apportion.assignors import known
     from apportion.inputs import tables
-    from apportion.spark import incremental
+    from apportion.spark import few_update, incremental
 
     strategies = sorted(known()) if rules.get("assignors") is None else rules["assignors"]
     asked = incremental.State(incremental.version(), {**rules, "assignors": strategies}, dump_json)
@@ -363,7 +363,7 @@ def _build(
         built = Built(source.count, {}, [], why, source.count)
     else:
         progress(f"{news.new_records} new records")
-        update = incremental.Update(sink, source, news, 1 + source.count // ROWS_A_FILE, progress)
+        update = few_update.FewUpdate(sink, source, news, 1 + source.count // ROWS_A_FILE, progress)
         update.run(rules["allowed_lag"], rules.get("assignors"))
         touched = update.touched_groups, update.planned_groups, tuple(update.written)
         built = Built(source.count, {}, [], "", news.new_records, *touched)

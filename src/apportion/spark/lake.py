@@ -13,21 +13,24 @@ build are forgotten, so that everything is made anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
+import pyarrow as pa
 from pyspark.sql import functions as sql
+from pyspark.sql.types import StructType
 
 from apportion.errors import Unavailable
 from apportion.spark import lock
 from apportion.spark.location import Location, check_catalog
+from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.shelves import CatalogShelf, HadoopShelf
-from apportion.spark.sinks import columns_of, in_order, replaced
+from apportion.spark.sinks import as_frame, columns_of, in_order, names_of, replaced
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -263,18 +266,44 @@ class LakeSink:
             return None
         return self.tables.read(self.spark, name, self.last.versions[name])
 
-    def write(self, name: str, rows: DataFrame | Bundled, table: TableSchema, files: int) -> DataFrame:
+    def rows_with(
+        self,
+        name: str,
+        column: str,
+        values: Collection[Any] | None,
+        columns: Sequence[str] | None = None,
+        bytes_max: int | None = None,
+    ) -> pa.Table | None:
+        """By a query; of a table that this build wrote in its newest version."""
+        table = TABLES[name]
+        chosen = [field for field in arrow_schema(table) if columns is None or field.name in columns]
+        if name not in self.last.versions and name not in self.written:
+            return pa.schema(chosen).empty_table()
+        rows = self.tables.read(self.spark, name, None if name in self.written else self.last.versions[name])
+        if values is not None:
+            only = StructType([table.schema[column]])
+            wanted = self.spark.createDataFrame([(value,) for value in sorted(values)], only)
+            rows = rows.join(sql.broadcast(wanted), column, "left_semi")
+        rows = rows.select(*[sql.col(f"`{field.name}`") for field in chosen])
+        if bytes_max is not None:
+            # As text they are longer than in memory, but for numbers.
+            size = sql.sum(sql.length(sql.to_json(sql.struct(*rows.columns)))).alias("size")
+            if (rows.agg(size).collect()[0]["size"] or 0) > bytes_max:
+                return None
+        return rows.toArrow().cast(pa.schema(chosen))
+
+    def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
         """One commit that replaces the table."""
         return self._commit(name, lambda: self.tables.overwrite(name, self._dealt(rows, table, files)))
 
-    def append(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+    def append(self, name: str, rows: DataFrame | pa.Table, table: TableSchema, files: int) -> DataFrame:
         """One commit that adds rows."""
         if name not in self.last.versions:
             return self.write(name, rows, table, files)
         return self._commit(name, lambda: self.tables.append(name, self._dealt(rows, table, files)))
 
     def replace_groups(
-        self, name: str, rows: DataFrame, touched: DataFrame, table: TableSchema, files: int
+        self, name: str, rows: DataFrame | pa.Table, touched: DataFrame | pa.Table, table: TableSchema, files: int
     ) -> DataFrame:
         """One commit: a merge into a large table with versions, else the table anew with the other groups' rows."""
         before = self.read(name)
@@ -282,7 +311,8 @@ class LakeSink:
             return self.write(name, rows, table, files)
         if self.last.versions[name] is None or before.count() < _MERGE_ROWS:
             return self.write(name, replaced(before, rows, touched, table), table, files)
-        return self._commit(name, lambda: self._merge(name, before, rows, touched, table))
+        some = names_of(self.spark, touched)
+        return self._commit(name, lambda: self._merge(name, before, as_frame(self.spark, rows, table), some, table))
 
     def text(self, name: str) -> str | None:
         """A text of the last whole build."""
@@ -322,8 +352,8 @@ class LakeSink:
         if self.last.versions and None in self.last.versions.values():
             Manifest(self.last.versions).write(self.spark, self.tables)
 
-    def _dealt(self, rows: DataFrame | Bundled, table: TableSchema, files: int) -> DataFrame:
-        dealt = in_order(columns_of(rows, table), table, files)
+    def _dealt(self, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
+        dealt = in_order(columns_of(as_frame(self.spark, rows, table), table), table, files)
         return dealt.select(*[sql.col(f"`{name}`") for name in table.schema.names])
 
     def _commit(self, name: str, commit: Callable[[], None]) -> DataFrame:

@@ -12,17 +12,20 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as sql
+from pyspark.sql.types import StringType, StructField, StructType
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark.bundles import Bundled, in_folder
-from apportion.spark.files import MADE, sync, write_empty, writing
+from apportion.spark.files import MADE, link, nulls_first, sync, write_empty, writing
+from apportion.spark.other_groups import keep_others, rows_with
 from apportion.spark.schemas import TABLES, TableSchema, arrow_schema
 from apportion.spark.session import AS_IT_STANDS
 from apportion.spark.shelves import is_connect
@@ -33,11 +36,13 @@ if TYPE_CHECKING:
 STAGING: Final = ".staging-"
 _JOURNAL: Final = "publish.json"
 _DAY: Final = "_day"
+_GROUP: Final = StructType([StructField("group", StringType())])
 _EMPTY: Final = "empty.parquet"
+_YEAR_10000: Final = 253_402_300_800_000_000
 _PIECE: Final = "+"
-"""Before the number of the build that appended a file, in the file's name."""
+"""Before the number of the build that added a file, in the file's name."""
 PIECES: Final = 20
-"""Appended to so many times, a table is written anew, for many small files are slow to read."""
+"""Added to so many times, a table is written anew, for many small files are slow to read."""
 
 
 class Sink(Protocol):
@@ -57,20 +62,37 @@ class Sink(Protocol):
     def read(self, name: str) -> DataFrame | None:
         """The rows that the last whole build left of a table; None where there is no such table."""
 
-    def write(self, name: str, rows: DataFrame | Bundled, table: TableSchema, files: int) -> DataFrame:
+    def rows_with(
+        self,
+        name: str,
+        column: str,
+        values: Collection[Any] | None,
+        columns: Sequence[str] | None = None,
+        bytes_max: int | None = None,
+    ) -> pa.Table | None:
+        """Rows of a table, as it will be, with one of some values in a column: few, since they are kept in memory.
+
+        values
+            None: all rows.
+        bytes_max
+            Where the rows are more than about that, None.
+        columns
+            Those that are wanted; all by default.
+        """
+
+    def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
         """Replace a table whole, dealt to at most ``files`` files (a day, where it has days)."""
 
-    def append(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+    def append(self, name: str, rows: DataFrame | pa.Table, table: TableSchema, files: int) -> DataFrame:
         """Add rows to a table that is there, or make it of them."""
 
     def replace_groups(
-        self, name: str, rows: DataFrame, touched: DataFrame, table: TableSchema, files: int
+        self, name: str, rows: DataFrame | pa.Table, touched: DataFrame | pa.Table, table: TableSchema, files: int
     ) -> DataFrame:
         """Replace the rows of some groups by ``rows``; those of the others stay.
 
         touched
-            One row for each: columns that are among the table's, mostly (group). ``rows`` has rows of these alone, and
-            none for one that is gone.
+            (group), one row for each. ``rows`` has rows of these alone, and none for one that is gone.
         """
 
     def text(self, name: str) -> str | None:
@@ -194,37 +216,62 @@ class ParquetSink:
             return None
         return read_table(self.reader, self.root, name, TABLES[name])
 
-    def write(self, name: str, rows: DataFrame | Bundled, table: TableSchema, files: int) -> DataFrame:
+    def rows_with(
+        self,
+        name: str,
+        column: str,
+        values: Collection[Any] | None,
+        columns: Sequence[str] | None = None,
+        bytes_max: int | None = None,
+    ) -> pa.Table | None:
+        """Out of the staged files, else the published ones, without Spark."""
+        staged = self.staging / "new" / name
+        files = sorted((staged if staged.is_dir() else self.root / name).glob("*.parquet"))
+        return rows_with(files, arrow_schema(TABLES[name]), column, values, columns, bytes_max)
+
+    def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
         """Stage a table of at most ``files`` files (a day) and give it back as it stands there."""
         stage = self._stage(name)
         if not self._write(stage, rows, table, files, ""):
             write_empty(stage / _EMPTY, arrow_schema(table))
         return self._staged(stage, rows, table)
 
-    def append(self, name: str, rows: DataFrame, table: TableSchema, files: int) -> DataFrame:
+    def append(self, name: str, rows: DataFrame | pa.Table, table: TableSchema, files: int) -> DataFrame:
         """Stage the files that are there, as links, and new ones beside them; a table of many pieces is made one."""
-        old = sorted((self.root / name).glob("*.parquet"))
-        pieces = {file.stem.partition(_PIECE)[2] for file in old}
+        old, pieces = self._pieces(name)
         if not old or len(pieces) > PIECES:
             before = self.read(name)
-            whole = rows if before is None else before.unionByName(columns_of(rows, table))
+            whole = rows
+            if before is not None:
+                whole = before.unionByName(columns_of(as_frame(before.sparkSession, rows, table), table))
             return self.write(name, whole, table, files)
         stage = self._stage(name)
-        number = 1 + max((int(piece) for piece in pieces if piece.isdigit()), default=0)
-        added = self._write(stage, rows, table, files, f"{_PIECE}{number}")
+        added = self._write(stage, rows, table, files, _next(pieces))
         for file in old:
             if not (added and file.name == _EMPTY):
-                _link(file, stage / file.name)
+                link(file, stage / file.name)
         return self._staged(stage, rows, table)
 
     def replace_groups(
-        self, name: str, rows: DataFrame, touched: DataFrame, table: TableSchema, files: int
+        self, name: str, rows: DataFrame | pa.Table, touched: DataFrame | pa.Table, table: TableSchema, files: int
     ) -> DataFrame:
-        """Stage the whole table anew: what is there of the groups that were not touched, and the rows."""
-        before = self.read(name)
-        if before is None:
+        """Stage the files that hold none of the groups as links, the others without these groups, and the new rows.
+
+        A table of many pieces is made one.
+        """
+        old, pieces = self._pieces(name)
+        if not old:
             return self.write(name, rows, table, files)
-        return self.write(name, replaced(before, rows, touched, table), table, files)
+        if len(pieces) > PIECES and (before := self.read(name)) is not None:
+            return self.write(name, replaced(before, rows, touched, table), table, files)
+        stage = self._stage(name)
+        self._write(stage, rows, table, 1, _next(pieces))
+        groups = (touched if isinstance(touched, pa.Table) else touched.toArrow())["group"]
+        for file in old:
+            keep_others(file, stage / file.name, groups.combine_chunks(), arrow_schema(table))
+        if not any(stage.iterdir()):
+            write_empty(stage / _EMPTY, arrow_schema(table))
+        return self._staged(stage, rows, table)
 
     def text(self, name: str) -> str | None:
         """A published file of text."""
@@ -259,25 +306,69 @@ class ParquetSink:
         stage.mkdir(parents=True)
         return stage
 
-    def _write(self, stage: Path, rows: DataFrame | Bundled, table: TableSchema, files: int, suffix: str) -> bool:
+    def _pieces(self, name: str) -> tuple[list[Path], set[str]]:
+        """A published table's files, and the numbers of the builds that added some of them ("" for the first)."""
+        old = sorted((self.root / name).glob("*.parquet"))
+        return old, {file.stem.partition(_PIECE)[2] for file in old}
+
+    def _write(
+        self, stage: Path, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int, suffix: str
+    ) -> bool:
         """Whether there were rows to write."""
-        if isinstance(rows, Bundled) and table.day is None:
-            write, opened = writing(stage, arrow_schema(table), None, suffix), rows.opened()
+        schema, day = arrow_schema(table), _DAY if table.day else None
+        if isinstance(rows, pa.Table):
+            batches = sorted_rows(rows, table, schema).to_batches()
+            written = pa.Table.from_batches(writing(stage, schema, day, suffix)(batches))
+            return bool(written.num_rows)
+        if isinstance(rows, Bundled) and day is None:
+            write, opened = writing(stage, schema, None, suffix), rows.opened()
             return bool(rows.of_kind().mapInArrow(lambda bundles: write(opened(bundles)), MADE).collect())
         dealt = in_order(columns_of(rows, table), table, files)
-        day = _DAY if table.day else None
-        return bool(dealt.mapInArrow(writing(stage, arrow_schema(table), day, suffix), MADE).collect())
+        return bool(dealt.mapInArrow(writing(stage, schema, day, suffix), MADE).collect())
 
-    def _staged(self, stage: Path, rows: DataFrame | Bundled, table: TableSchema) -> DataFrame:
+    def _staged(self, stage: Path, rows: DataFrame | Bundled | pa.Table, table: TableSchema) -> DataFrame:
         self.written.append(str(stage.relative_to(self.staging / "new")))
         sync(stage)
-        return in_folder(plain_files(self.reader or rows.sparkSession, table, str(stage)), stage)
+        spark = self.reader if self.reader is not None or isinstance(rows, pa.Table) else rows.sparkSession
+        if spark is None:
+            raise ValueError("rows of this process need a sink with a session to read them")
+        return in_folder(plain_files(spark, table, str(stage)), stage)
 
 
-def replaced(before: DataFrame, rows: DataFrame, touched: DataFrame, table: TableSchema) -> DataFrame:
+def _next(pieces: Iterable[str]) -> str:
+    """What ends the names of the files that a build adds."""
+    return f"{_PIECE}{1 + max((int(piece) for piece in pieces if piece.isdigit()), default=0)}"
+
+
+def replaced(
+    before: DataFrame, rows: DataFrame | pa.Table, touched: DataFrame | pa.Table, table: TableSchema
+) -> DataFrame:
     """A table's rows with those of the touched groups replaced."""
-    keys = touched.columns
-    return before.join(touched.distinct(), keys, "left_anti").unionByName(columns_of(rows, table))
+    spark = before.sparkSession
+    some = names_of(spark, touched)
+    kept = before.join(some.distinct(), some.columns, "left_anti")
+    return kept.unionByName(columns_of(as_frame(spark, rows, table), table))
+
+
+def as_frame(spark: SparkSession, rows: DataFrame | Bundled | pa.Table, table: TableSchema) -> DataFrame:
+    """Rows as Spark's, whoever has them."""
+    if isinstance(rows, Bundled):
+        return rows.rows()
+    if not isinstance(rows, pa.Table):
+        return rows
+    return frame_of(spark, rows.select(table.schema.names).cast(arrow_schema(table)), table.schema)
+
+
+def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """Rows of this process as Spark's."""
+    # Spark 4.2 fails on a table of Arrow's that has no rows, and of one in pieces it loses all behind an empty piece.
+    whole = rows.combine_chunks()
+    return spark.createDataFrame(whole, schema=schema) if whole.num_rows else spark.createDataFrame([], schema)
+
+
+def names_of(spark: SparkSession, groups: DataFrame | pa.Table) -> DataFrame:
+    """(group), whoever has them."""
+    return frame_of(spark, groups, _GROUP) if isinstance(groups, pa.Table) else groups
 
 
 def columns_of(rows: DataFrame | Bundled, table: TableSchema) -> DataFrame:
@@ -287,13 +378,18 @@ def columns_of(rows: DataFrame | Bundled, table: TableSchema) -> DataFrame:
     return rows.select(*[sql.col(f"`{field.name}`") for field in table.schema])
 
 
-def _link(file: Path, other: Path) -> None:
-    """The same file under another name; a copy where the file system has no links."""
-    try:
-        os.link(file, other)
-    except OSError:
-        shutil.copy2(file, other)
-        sync(other)
+def sorted_rows(rows: pa.Table, table: TableSchema, schema: pa.Schema) -> pa.Table:
+    """What ``in_order`` makes of rows, for one file: sorted, with the day first where the table has days."""
+    rows = rows.select(schema.names).cast(schema)
+    keys = list(table.order)
+    if table.day is not None:
+        micros = rows[table.day].cast(pa.int64())
+        dated = pc.and_(pc.greater_equal(micros, 0), pc.less(micros, _YEAR_10000))
+        plain = pc.if_else(pc.fill_null(dated, False), micros, 0).cast(pa.timestamp("us"))
+        days = pc.if_else(pc.fill_null(dated, False), pc.strftime(plain, format="%Y-%m-%d"), "undated")
+        rows = rows.add_column(0, _DAY, days)
+        keys.insert(0, _DAY)
+    return nulls_first(rows, keys)
 
 
 def in_order(frame: DataFrame, table: TableSchema, files: int) -> DataFrame:

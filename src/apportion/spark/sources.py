@@ -47,6 +47,8 @@ class Dump:
     records_in
         The same records for another session: those of the same files or version, whatever a capture put beside them
         since.
+    files
+        The plain files of a local folder that it is read from; None where it is kept in another way.
     """
 
     records: DataFrame
@@ -54,6 +56,7 @@ class Dump:
     topics: DataFrame
     count: int
     records_in: Callable[[SparkSession], DataFrame]
+    files: DumpFiles | None = None
 
 
 def open_dump(spark: SparkSession, location: Location) -> Dump:
@@ -99,7 +102,7 @@ def read_files(spark: SparkSession, files: DumpFiles) -> Dump:
 
     ends = _table(spark, {**files.samples, **files.ends}, ENDS, schemas.ENDS)
     topics = _table(spark, files.topics, TOPICS, schemas.TOPICS)
-    return Dump(records_in(spark), ends.distinct(), topics, count, records_in)
+    return Dump(records_in(spark), ends.distinct(), topics, count, records_in, files)
 
 
 def _of_lake(spark: SparkSession, location: Location) -> Dump:

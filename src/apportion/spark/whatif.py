@@ -61,8 +61,13 @@ def whatif(
     whole = histories.drop("habits").join(group_state, "group", "left")
     if tasks:
         whole = whole.repartitionById(tasks + LARGE_TASKS, _task(tasks))
+    return planned(whole, assignors)
+
+
+def planned(groups: DataFrame, assignors: Sequence[str] | None = None) -> DataFrame:
+    """``gold/whatif`` of rows of ``histories`` with the columns of ``group_state`` beside, as they are dealt."""
     strategies = tuple(known() if assignors is None else assignors)
-    return whole.mapInArrow(_run(strategies), schemas.WHATIF.schema)
+    return groups.mapInArrow(_run(strategies), schemas.WHATIF.schema)
 
 
 def _task(tasks: int) -> Column:

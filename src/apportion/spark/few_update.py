@@ -1,0 +1,339 @@
+"""An incremental build of a few groups: their rows are made in this process, and Spark does what is left.
+
+``incremental.Update`` asks Spark for every table. That pays where many groups are touched; for a few, the jobs cost
+more than the rows. Here new records are decoded, and the rows of touched groups made, without a job, as long as they
+are few. So are the tables that follow the log ends, some groups at a time, as long as one process is enough for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from apportion.spark import dump_sums, few_records, groups, incremental, lag, verdicts
+from apportion.spark import few_groups as few
+from apportion.spark.dump_sums import BROKEN, behind
+from apportion.spark.few_logs import Logs, gold_lag, gold_verdicts
+from apportion.spark.schemas import TABLES, arrow_schema
+from apportion.spark.sinks import as_frame, frame_of
+from apportion.spark.sorted_rows import flattened, in_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+GROUPS_MAX: Final = 2_000
+ROWS_MAX: Final = 300_000
+BYTES_MAX: Final = 256 << 20
+"""More touched groups, or rows or bytes of theirs in a silver table, are Spark's."""
+WHOLE_MAX: Final = 4_000_000
+WHOLE_BYTES_MAX: Final = 512 << 20
+"""Records and samples of log ends, and bytes of a table; with more, the tables that follow the log ends are Spark's."""
+PARTITIONS_AT_ONCE: Final = 200_000
+"""Standing commits of groups whose rows are made together; a group of more is made by itself."""
+FOLLOW: Final = ("gold/lag", "gold/group_state", "gold/verdicts")
+"""Tables that follow the log ends."""
+
+_IDS: Final = ("topic_id", "topic")
+_SOURCE: Final = ("source_partition", "source_offset")
+_WHOLE: Final = {
+    "silver/commits": (
+        "group", "topic", "partition", "committed", "commit_time", "topic_id", "tombstone", "source_offset"
+    ),
+    "gold/commits": ("group", "topic", "partition", "committed", "commit_time", "topic_id"),
+    "silver/generations": ("group", "members", "at"),
+    "silver/epochs": ("group", "key_type", "body", "at"),
+    "silver/ends": None,
+    "silver/topics": None,
+}  # fmt: skip
+
+
+class FewUpdate(incremental.Update):
+    """One incremental build, in this process as far as it is small."""
+
+    fresh: dict[str, pa.Table] | None = None
+    """New rows of the silver tables, where they are few."""
+
+    def run(self, allowed_lag: int, assignors: Sequence[str] | None) -> None:
+        """Every table that changes, each in one commit."""
+        topics = self._all("silver/topics", _IDS) if self.news.topics else None
+        self._silver()
+        if self.fresh is None:
+            self._gold_by_spark(*self._touched(self._before["silver/topics"]), allowed_lag, assignors)
+            return
+        committed = _names(self.fresh["silver/commits"])
+        recorded = _names(self.fresh["silver/generations"]) | _names(self.fresh["silver/epochs"])
+        recorded |= self._renamed_groups(topics)
+        touched = sorted(recorded | committed)
+        if not touched and not (self.news.ends or self.news.topics):
+            return
+        silver = self._silver_of(touched) if len(touched) <= GROUPS_MAX else None
+        if silver is None:
+            self.new = {name: as_frame(self.spark, self.fresh[name], TABLES[name]) for name in incremental.SILVER}
+            self._gold_by_spark(self._frame(recorded), self._frame(committed), allowed_lag, assignors)
+            return
+        self.touched_groups = len(touched)
+        self.progress(f"{self.touched_groups} groups have something new")
+        self._few_gold(silver, touched, recorded, committed, allowed_lag, assignors)
+
+    # -- silver
+
+    def _decode(self) -> None:
+        """New rows of the silver tables; Spark's where they are many, or not in plain files."""
+        read = {int(partition): offset for partition, offset in self.news.before.read.items()}
+        files = self.source.files
+        records = None
+        with suppress(*BROKEN):  # Spark says what is wrong with a file
+            records = None if files is None else few_records.new_records(files, read, self.news.new_records)
+        if records is None:
+            self.fresh = None
+            super()._decode()
+            return
+        self.fresh = few_records.silver(records, read)
+        for name in (*incremental.SILVER, "silver/gaps"):
+            if self.fresh[name].num_rows:
+                self._append(name, self.fresh[name])
+        counts = pa.concat_tables([self._all("silver/counts"), self.fresh["silver/counts"]])
+        self._write("silver/counts", few_records.added_up(counts))
+
+    def _no_records(self) -> None:
+        self.fresh = {name: arrow_schema(TABLES[name]).empty_table() for name in incremental.SILVER}
+
+    def _newer_ends(self) -> DataFrame | pa.Table:
+        """Samples of log ends that were taken since the last build."""
+        if self.source.files is not None and self.news.now.ends <= WHOLE_MAX:
+            with suppress(*BROKEN):
+                return dump_sums.newer_ends(self.source.files, self.news.before.ends_at)
+        return super()._newer_ends()
+
+    def _renamed_groups(self, topics_before: pa.Table | None) -> set[str]:
+        """Groups whose epochs speak of a topic id that has another name now, or has one now.
+
+        topics_before
+            (topic_id, topic) of ``silver/topics`` as it was, where it is another now.
+        """
+        assert self.fresh is not None  # noqa: S101 - asked only then
+        new_ids = set(self.fresh["silver/commits"]["topic_id"].drop_null().unique().to_pylist())
+        if not new_ids and topics_before is None:
+            return set()
+        now = self._all("silver/topics", _IDS)
+        before = now if topics_before is None else topics_before
+        sure = [few.names_among(one.slice(0, 0), one) for one in (before, now)]
+        doubtful = {one for one in new_ids if one not in sure[1]}
+        doubtful |= {one for one in {*sure[0], *sure[1]} if sure[0].get(one) != sure[1].get(one)}
+        if not doubtful:
+            return set()
+        commits = self._rows("silver/commits", "topic_id", doubtful, (*_IDS, *_SOURCE))
+        read = {int(partition): offset for partition, offset in self.news.before.read.items()}
+        partition, offset = (commits[name].to_numpy() for name in _SOURCE)
+        old = commits.filter(pa.array(~behind(partition, offset, read)))
+        names = few.names_among(old, before), few.names_among(commits, now)
+        changed = {one for one in doubtful if names[0].get(one) != names[1].get(one)}
+        if not changed:
+            return set()
+        spoken = few.spoken_ids(self._all("silver/epochs", ("group", "key_type", "body")))
+        return {group for group, ids in spoken.items() if ids & changed}
+
+    def _silver_of(self, some: Collection[str]) -> few.Silver | None:
+        """What the silver tables hold of some groups; None where that is too much."""
+        tables = {}
+        for name in ("silver/commits", "silver/generations", "silver/epochs"):
+            rows = self.sink.rows_with(name, "group", some, bytes_max=BYTES_MAX)
+            if rows is None or rows.num_rows > ROWS_MAX:
+                return None
+            tables[name] = rows
+        commits, generations, epochs = tables.values()
+        partitions = {
+            number for rows in (generations, epochs) for number in rows["source_partition"].unique().to_pylist()
+        }
+        ids = set().union(*few.spoken_ids(epochs).values())
+        names: dict[str, str] = {}
+        if ids:
+            known = [self._rows(f"silver/{name}", "topic_id", ids, _IDS) for name in ("commits", "topics")]
+            names = few.names_among(*known)
+        gaps = self._rows("silver/gaps", "source_partition", partitions)
+        return few.Silver(commits, generations, epochs, gaps, names)
+
+    # -- gold
+
+    def _few_gold(
+        self, silver: few.Silver, touched: list[str], recorded: set[str], committed: set[str], allowed_lag: int,
+        assignors: Sequence[str] | None,
+    ) -> None:  # fmt: skip
+        standing = few.newest(silver.commits)
+        states = self._rows("gold/group_state", "group", set(touched) - recorded, few.STATE)
+        self._swap("gold/commits", _of(standing, committed), committed)
+        past = few.histories(silver)
+        folded = few.folded(_of(past, recorded))
+        self._swap("gold/rebalances", few.rebalances(folded), recorded)
+        self._swap("gold/epochs", few.gold_epochs(_of(past, recorded)), recorded)
+        living = few.present(touched, folded, states, standing["group"].unique().to_pylist())
+        self._swap("gold/groups", few.gold_groups(living), touched)
+        if self.news.ends or self.news.topics:
+            planned = self._follow(living, recorded, touched, allowed_lag)
+            if planned is None:
+                planned = self._follow_by_spark(folded, recorded, touched, allowed_lag)
+            self._plan_some(planned, assignors)
+            return
+        named = few.named_topics(living, silver, standing)
+        logs = self._logs(named["topic"].unique().to_pylist())
+        for name, rows in self._of_log_ends(living, named, standing, silver.commits, logs, allowed_lag).items():
+            self._swap(name, rows, touched)
+            if name == "gold/group_state":
+                state = rows
+        self._few_plans(silver, past, state, logs, touched, assignors)
+
+    def _of_log_ends(
+        self, living: pa.Table, named: pa.Table, standing: pa.Table, commits: pa.Table, logs: Logs, allowed_lag: int
+    ) -> dict[str, pa.Table]:
+        """The tables of some groups that follow the log ends."""
+        now_ms = 0 if self.news.now.ends_at == incremental.NO_TIME else self.news.now.ends_at // 1000
+        lags, samples = gold_lag(standing, *few.wanted(living), logs, commits, now_ms)
+        return {
+            "gold/lag": lags,
+            "gold/group_state": few.group_state(living, named, standing, logs),
+            "gold/verdicts": gold_verdicts(commits, lags, samples, allowed_lag),
+        }
+
+    def _follow(
+        self, living: pa.Table, recorded: set[str], touched: list[str], allowed_lag: int
+    ) -> DataFrame | set[str] | None:
+        """The tables that follow the log ends, of all groups, some at a time; gives the groups to be planned.
+
+        None, and nothing is done, where that is too much for one process.
+        """
+        tables = self._whole()
+        if tables is None:
+            return None
+        commits, standing, generations, epochs, ends, topics = tables
+        before = self._all("gold/group_state", few.STATE)
+        stayed = before.filter(pc.invert(pc.is_in(before["group"], pa.array(touched, pa.string()))))
+        living = in_order(pa.concat_tables([stayed, living.cast(stayed.schema)]), "group")
+        names = few.names_among(commits, topics) if epochs.num_rows else {}
+        silver = few.Silver(commits, generations, epochs, pa.table({}), names)
+        named, heard = few.named_topics(living, silver, standing), few.last_heard(generations, epochs, standing)
+        pieces: dict[str, list[pa.Table]] = {}
+        moved: set[str] = set()
+        for some in _chunks(living["group"], standing["group"]):
+            mine = {name: rows.filter(pc.is_in(rows["group"], some)).combine_chunks() for name, rows in
+                    (("living", living), ("named", named), ("standing", standing), ("commits", commits))}  # fmt: skip
+            of_topics = mine["named"]["topic"].unique()
+            logs = Logs(*[rows.filter(pc.is_in(rows["topic"], of_topics)).combine_chunks() for rows in (ends, topics)])
+            for name, rows in self._of_log_ends(**mine, logs=logs, allowed_lag=allowed_lag).items():
+                pieces.setdefault(name, []).append(rows)
+            moved |= few.unsettled(pieces["gold/group_state"][-1], heard, logs, self.news.before.ends_at // 1000)
+        for name in FOLLOW:
+            table = arrow_schema(TABLES[name])
+            self._write(
+                name, pa.concat_tables([table.empty_table(), *(one.cast(table) for one in pieces.get(name, ()))])
+            )
+        planned = recorded | moved | set(touched)
+        if self.news.topics or not self.news.appended or len(planned) > incremental.NOT_COMPARED:
+            now = kept_ends(self)
+            return self._planned(self._frame(recorded), self._frame(touched), now)
+        return planned
+
+    def _whole(self) -> list[pa.Table] | None:
+        """The columns that the tables of log ends are made from, of all groups; None where they are too many."""
+        if max(self.source.count, self.news.now.ends) > WHOLE_MAX:
+            return None
+        tables = []
+        for name, columns in _WHOLE.items():
+            rows = self.sink.rows_with(name, "", None, columns, bytes_max=WHOLE_BYTES_MAX)
+            if rows is None:
+                return None
+            tables.append(rows)
+        return tables
+
+    def _follow_by_spark(
+        self, folded: pa.Table, recorded: set[str], touched: list[str], allowed_lag: int
+    ) -> DataFrame | set[str]:
+        """The same by Spark, where they are too many for one process."""
+        frame = frame_of(self.spark, folded, groups.FOLDED)
+        present = incremental.kept(self._present(frame, self._frame(recorded), self._before["gold/group_state"]))
+        ends, commits = kept_ends(self), self.table("silver/commits")
+        self._write("gold/lag", lag.lag(self.table("gold/commits"), groups.wanted(present), ends, commits))
+        self._write("gold/group_state", self._group_state(present, None, ends))
+        self._write("gold/verdicts", verdicts.verdicts(commits, self.table("gold/lag"), ends, allowed_lag))
+        return self._planned(self._frame(recorded), self._frame(touched), ends)
+
+    def _plan_some(self, planned: DataFrame | set[str], assignors: Sequence[str] | None) -> None:
+        """The plans of groups that see something else, here if they are few."""
+        if isinstance(planned, set):
+            names = planned
+        else:
+            names = {row["group"] for row in planned.limit(GROUPS_MAX + 1).collect()}
+        silver = self._silver_of(names) if len(names) <= GROUPS_MAX else None
+        if silver is None:
+            frame = self._frame(planned) if isinstance(planned, set) else planned
+            self._plan(frame, kept_ends(self), assignors)
+            return
+        state = self._rows("gold/group_state", "group", names)
+        logs = self._logs(flattened(state, "topics", "topic")["topic"].unique().to_pylist())
+        self._few_plans(silver, few.histories(silver), state, logs, sorted(names), assignors)
+
+    def _few_plans(
+        self, silver: few.Silver, past: pa.Table, state: pa.Table, logs: Logs, some: list[str],
+        assignors: Sequence[str] | None,
+    ) -> None:  # fmt: skip
+        self.planned_groups = len(some)
+        if not some:
+            return
+        self.progress(f"{self.planned_groups} groups are planned anew")
+        standing = few.newest(silver.commits)
+        heard = few.last_heard(silver.generations, silver.epochs, standing)
+        planned = few.as_planned(state, heard, logs)
+        self._swap("gold/whatif", few.gold_whatif(planned, past, assignors), some)
+
+    def _logs(self, topics: Collection[str]) -> Logs:
+        return Logs(*[self._rows(name, "topic", topics) for name in ("silver/ends", "silver/topics")])
+
+    def _swap(self, name: str, rows: pa.Table, some: Collection[str]) -> None:
+        """Replace the rows of some groups, if there are any."""
+        if some:
+            self._replace(name, rows, pa.table({"group": pa.array(sorted(some), pa.string())}))
+
+    def _all(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        return self._rows(name, "", None, columns)
+
+    def _rows(
+        self, name: str, column: str, values: Collection[Any] | None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        rows = self.sink.rows_with(name, column, values, columns)
+        assert rows is not None  # noqa: S101 - no limit was given
+        return rows
+
+    def _frame(self, some: Collection[str]) -> DataFrame:
+        return self.spark.createDataFrame([(name,) for name in sorted(some)], "group string")
+
+
+def _names(rows: pa.Table) -> set[str]:
+    return set(rows["group"].unique().to_pylist())
+
+
+def _of(rows: pa.Table, some: Collection[str]) -> pa.Table:
+    return rows.filter(pc.is_in(rows["group"], pa.array(sorted(some), pa.string()))).combine_chunks()
+
+
+def _chunks(living: pa.ChunkedArray, standing: pa.ChunkedArray) -> Iterator[pa.Array]:
+    """The names of all groups, in their order, so many at a time that they have some hundred thousand commits."""
+    counted = pc.value_counts(standing)
+    commits = dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
+    some: list[str] = []
+    size = 0
+    for group in sorted({*living.to_pylist(), *commits}):
+        if some and size + commits.get(group, 0) > PARTITIONS_AT_ONCE:
+            yield pa.array(some, pa.string())
+            some, size = [], 0
+        some.append(group)
+        size += commits.get(group, 0) + 1
+    if some:
+        yield pa.array(some, pa.string())
+
+
+def kept_ends(update: FewUpdate) -> DataFrame:
+    """``lag.ends_now`` of the tables as they are now."""
+    return incremental.kept(lag.ends_now(update.table("silver/ends"), update.table("silver/topics")))

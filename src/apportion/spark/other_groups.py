@@ -1,0 +1,98 @@
+"""A table's files without the rows of some groups, and the rows of some groups out of them, without Spark.
+
+Parquet has no way to take rows out of a file: it is written anew. A file that holds none of the groups is linked. What
+is added by a build is a file of its own, so groups that are heard of again and again are soon in small files, and the
+large ones, of groups that are silent, stay as they are. Some megabytes of a file are in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from apportion.spark.files import ROWS_A_GROUP, link, sync
+
+BYTES_AT_ONCE: Final = 64 << 20
+
+
+def keep_others(file: Path, target: Path, groups: pa.Array, schema: pa.Schema) -> None:
+    """Put the rows of all other groups at another place, in their order; no file where there are none.
+
+    groups
+        Names: rows with one of them in the column ``group`` are left out.
+    """
+    with pq.ParquetFile(file) as parquet:
+        others = list(_others(parquet, groups))
+        if not sum(len(mask) for mask in others):
+            return  # a file that only shows the columns: another one does, or one is made
+        if all(pc.all(mask).as_py() for mask in others):
+            link(file, target)
+            return
+        if not any(pc.any(mask).as_py() for mask in others):
+            return
+        with pq.ParquetWriter(target, schema) as writer:
+            for number, mask in enumerate(others):
+                for batch in _rows_of(parquet, number, mask, schema):
+                    writer.write_batch(batch, row_group_size=ROWS_A_GROUP)
+    sync(target)
+
+
+def _others(parquet: pq.ParquetFile, groups: pa.Array) -> Iterator[pa.Array]:
+    """Of each row group, whether its rows stay; a row without a group does."""
+    for number in range(parquet.num_row_groups):
+        names = parquet.read_row_group(number, columns=["group"])["group"]
+        yield pc.invert(pc.is_in(names, value_set=groups.cast(names.type), skip_nulls=True)).combine_chunks()
+
+
+def _rows_of(
+    parquet: pq.ParquetFile, number: int, mask: pa.Array | None, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The chosen rows of a row group, all of them by default, some megabytes at a time."""
+    group = parquet.metadata.row_group(number)
+    rows = max(1, BYTES_AT_ONCE * group.num_rows // max(1, group.total_byte_size))
+    first = 0
+    if mask is not None and not pc.any(mask).as_py():
+        return
+    for batch in parquet.iter_batches(min(rows, ROWS_A_GROUP), row_groups=[number], columns=schema.names):
+        chosen = batch if mask is None else batch.filter(mask.slice(first, batch.num_rows))
+        first += batch.num_rows
+        if chosen.num_rows:
+            yield chosen.select(schema.names).cast(schema)
+
+
+def rows_with(
+    files: Iterable[Path],
+    schema: pa.Schema,
+    column: str,
+    values: Collection[Any] | None,
+    columns: Sequence[str] | None = None,
+    bytes_max: int | None = None,
+) -> pa.Table | None:
+    """The rows of some files that have one of some values in a column; all rows where the values are None.
+
+    columns
+        Those that are wanted, in their order; all by default.
+    bytes_max
+        Where the rows are more than that, None.
+    """
+    chosen = pa.schema([schema.field(name) for name in columns or schema.names])
+    wanted = None if values is None else pa.array(sorted(values), schema.field(column).type)
+    pieces, size = [], 0
+    for file in files:
+        with pq.ParquetFile(file) as parquet:
+            for number in range(parquet.num_row_groups):
+                mask = None
+                if wanted is not None:
+                    known = parquet.read_row_group(number, columns=[column])[column]
+                    mask = pc.is_in(known, value_set=wanted).combine_chunks()
+                for batch in _rows_of(parquet, number, mask, chosen):
+                    pieces.append(batch)
+                    size += batch.nbytes
+                    if bytes_max is not None and size > bytes_max:
+                        return None
+    return pa.Table.from_batches(pieces, schema=chosen).combine_chunks()
