@@ -96,7 +96,7 @@ def test_random_cuts_give_the_rows_of_a_full_build(
 ) -> None:
     """Made in this process where they are few, by Spark's jobs where they are many."""
     if size == "few":
-        monkeypatch.setattr(few_update, "PARTITIONS_AT_ONCE", 5)
+        monkeypatch.setattr(few_update, "COMMITS_AT_ONCE", 5)
     else:
         monkeypatch.setattr(few_update, "WHOLE_MAX", 0)
         monkeypatch.setattr(

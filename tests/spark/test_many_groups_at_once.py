@@ -128,7 +128,7 @@ def test_logs_have_their_newest_ends_and_every_sample() -> None:
 
 def test_a_task_judges_the_same_in_pieces_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _ = records(9)
-    left = by_group._left({"commits": table(rows, schemas.COMMITS, standing.ASKED)}, 0)
+    left = by_group.left_of({"commits": table(rows, schemas.COMMITS, standing.ASKED)}, 0)
     ends = [
         {"topic": t, "partition": p, "begin": 0, "end": 3 + n, "last_stable": 3, "at": moment(T0 + 4_000 * n)}
         for t in ("a", "ü")
@@ -137,10 +137,10 @@ def test_a_task_judges_the_same_in_pieces_as_at_once(monkeypatch: pytest.MonkeyP
     ]
     known = logs.described(table(ends, schemas.ENDS, logs._ENDS), schemas.arrow_schema(schemas.TOPICS).empty_table())
     tables = {**left, "logs": known}
-    whole = facts._facts(tables, T0 + 8_000, 0)
+    whole = facts.facts_of(tables, T0 + 8_000, 0)
     monkeypatch.setattr(facts, "SAMPLES_AT_ONCE", 5)
     assert len(list(facts.Asked.of(tables).pieces())) > 10
-    pieces = facts._facts(tables, T0 + 8_000, 0)
+    pieces = facts.facts_of(tables, T0 + 8_000, 0)
     assert {name: one.to_pylist() for name, one in pieces.items()} == {
         name: one.to_pylist() for name, one in whole.items()
     }

@@ -26,24 +26,25 @@ from apportion.spark import groups, histories, schemas, standing
 from apportion.spark.batches import BYTES_AT_ONCE
 from apportion.spark.bundles import Tables, bundled, met
 from apportion.spark.python_rows import rows_of
-from apportion.spark.standing import longs, millis, ranked, there
+from apportion.spark.standing import millis, ranked, there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_GENERATION: Final = (
+GENERATION: Final = (
     "group", "source_offset", "source_partition", "at", "tombstone", "generation", "protocol_type", "protocol",
     "state_time", "members",
 )  # fmt: skip
-_EPOCH: Final = (
+EPOCH: Final = (
     "group", "source_offset", "source_partition", "at", "tombstone", "key_type", "member_id", "epoch", "body",
 )  # fmt: skip
 _TIMES: Final = {"at": "at_ms", "state_time": "state_ms"}
 GROUPS_AT_ONCE: Final = 256
 """Groups that are Python objects at one time, if they are small."""
-_HOLE = pa.schema([("group", pa.string()), ("source_partition", pa.int32()), ("source_offset", pa.int64()),
+HOLE = pa.schema([("group", pa.string()), ("source_partition", pa.int32()), ("source_offset", pa.int64()),
                    ("holes", pa.int64())])  # fmt: skip
-_NAME = pa.schema([("group", pa.string()), ("topic_id", pa.string()), ("topic", pa.string())])
+_PAIR: Final = ["group", "topic"]
+NAME = pa.schema([("group", pa.string()), ("topic_id", pa.string()), ("topic", pa.string())])
 
 
 def left(
@@ -64,11 +65,11 @@ def left(
     """
     named = histories.names_of(epochs, names).select("group", "name.topic_id", "name.topic")
     sides = {
-        "commits": (commits, standing.ASKED), "generations": (generations, _GENERATION), "epochs": (epochs, _EPOCH),
-        "holes": (_holes(generations, epochs, gaps), _HOLE.names), "names": (named, _NAME.names),
+        "commits": (commits, standing.ASKED), "generations": (generations, GENERATION), "epochs": (epochs, EPOCH),
+        "holes": (_holes(generations, epochs, gaps), HOLE.names), "names": (named, NAME.names),
     }  # fmt: skip
     bundles = [bundled(table, columns, kind, "group", tasks) for kind, (table, columns) in sides.items()]
-    return met(bundles, tasks, partial(_left, since_ms=since_ms))
+    return met(bundles, tasks, partial(left_of, since_ms=since_ms))
 
 
 def _holes(generations: DataFrame, epochs: DataFrame, gaps: DataFrame) -> DataFrame:
@@ -83,26 +84,38 @@ def _holes(generations: DataFrame, epochs: DataFrame, gaps: DataFrame) -> DataFr
     return both.withColumn("holes", holes).where("`group` is not null and holes > 0").select(*place, "holes")
 
 
-def _left(tables: Tables, since_ms: int) -> Tables:
-    """Every kind of bundle that ``left`` leaves, of the groups of one task."""
+def left_of(tables: Tables, since_ms: int) -> dict[str, pa.Table]:
+    """Every kind of bundle that ``left`` leaves, of the groups of one task, from the tables that met there.
+
+    tables
+        ``commits``, ``generations``, ``epochs``, ``holes``, ``names``; one that is not there has no rows.
+    """
     commits = standing.sorted_commits(_of(tables, "commits", schemas.COMMITS, standing.ASKED))
     records = {
-        "generations": _of(tables, "generations", schemas.GENERATIONS, _GENERATION),
-        "epochs": _of(tables, "epochs", schemas.EPOCHS, _EPOCH),
+        "generations": _of(tables, "generations", schemas.GENERATIONS, GENERATION),
+        "epochs": _of(tables, "epochs", schemas.EPOCHS, EPOCH),
     }
-    holes = tables.get("holes", _HOLE.empty_table())
-    names = tables.get("names", _NAME.empty_table())
+    holes = tables.get("holes", HOLE.empty_table())
+    names = tables.get("names", NAME.empty_table())
     kept = standing.places(commits, since_ms)
     folding = Folding(records, holes, names, commits)
     folding.run()
     present = _present(folding.table("present"), kept)
-    ever = [_topics_of(records["generations"]), names.select(["group", "topic"])]
-    committed = kept.filter(kept["standing"]).select(["group", "topic"])
-    named = pa.concat_tables([*ever, _topics_of(present), committed]).group_by(["group", "topic"]).aggregate([])
     return {
-        "places": kept, "present": present, "named": named,
+        "places": kept, "present": present, "named": named_topics(records["generations"], names, present, kept),
         "rebalances": folding.table("rebalances"), "epochs": folding.table("epochs"), "histories": folding.histories(),
     }  # fmt: skip
+
+
+def named_topics(generations: pa.Table, names: pa.Table, present: pa.Table, places: pa.Table) -> pa.Table:
+    """(group, topic): what a group's members want, ever wanted, what its epochs name, or that it has commits on.
+
+    names
+        (group, topic_id, topic) of the ids that the groups' epochs speak of.
+    """
+    committed = places.filter(places["standing"]).select(_PAIR)
+    pieces = [_topics_of(generations), names.select(_PAIR), _topics_of(present), committed]
+    return pa.concat_tables(pieces).group_by(_PAIR).aggregate([])
 
 
 def _of(tables: Tables, kind: str, table: schemas.TableSchema, columns: Sequence[str]) -> pa.Table:
@@ -259,11 +272,7 @@ class _Side:
 
     @classmethod
     def of(cls, table: pa.Table, code: Longs, count: int) -> _Side:
-        if "source_offset" in table.column_names:
-            by = longs(table["source_offset"])
-        else:
-            by = ranked(table["topic_id"])[0][0] if "topic_id" in table.column_names else np.zeros(len(code), np.int64)
-        order = np.lexsort((by, code))
+        order = _order(table, code)
         start = np.concatenate(([0], np.cumsum(np.bincount(code, minlength=count))))
         taken = table.take(pa.array(order)).combine_chunks()
         for name, millis_name in _TIMES.items():
@@ -309,6 +318,30 @@ class _Side:
         rows = [row for batch in some.to_batches() for row in rows_of(batch)]
         bounds = (self.start[first : behind + 1] - begin).tolist()
         return [rows[one:other] for one, other in pairwise(bounds)]
+
+
+def _order(table: pa.Table, code: Longs) -> Longs:
+    """By group, and within it as ``histories`` sorts: records by offset, and where offsets of several partitions meet
+    by what else is told of them; names by id.
+    """
+    keys = [code]
+    for name in ("source_offset", "topic_id"):
+        if name in table.column_names:
+            keys.append(_sortable(table[name]))
+    order = np.lexsort(keys[::-1])
+    if "tombstone" in table.column_names and len(standing.starts_of(*[key[order] for key in keys])) <= len(order):
+        ties = [
+            name for name in ("at", "tombstone", "key_type", "generation", "member_id") if name in table.column_names
+        ]
+        order = np.lexsort([*[_sortable(table[name]) for name in reversed(ties)], *keys[::-1]])
+    return order
+
+
+def _sortable(column: pa.ChunkedArray) -> Longs:
+    """Numbers in the order of a column's values; null comes first."""
+    if pa.types.is_string(column.type):
+        return ranked(column)[0][0]
+    return np.asarray(column.cast(pa.int64()).fill_null(-(2**63)), dtype=np.int64)
 
 
 def _members(lists: pa.Array) -> pa.Array:

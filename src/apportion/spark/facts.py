@@ -46,16 +46,17 @@ def facts(left: DataFrame, logs: DataFrame, now_ms: int, allowed_lag: int, tasks
         Messages that count as none.
     """
     mine = left.where("kind in ('places', 'present', 'named')")
-    return met([mine, logs], tasks, partial(_facts, now_ms=now_ms, allowed_lag=allowed_lag))
+    return met([mine, logs], tasks, partial(facts_of, now_ms=now_ms, allowed_lag=allowed_lag))
 
 
-def _facts(tables: Tables, now_ms: int, allowed_lag: int) -> Tables:
+def facts_of(tables: Tables, now_ms: int, allowed_lag: int) -> dict[str, pa.Table]:
+    """What ``facts`` gives, of one task: from ``places``, ``present``, ``named`` and ``logs``, which met there."""
     if "places" not in tables:  # a task without groups
         return {}
     asked = Asked.of(tables)
     pieces = [asked.judged(rows, now_ms, allowed_lag) for rows in asked.pieces()]
     whole = {name: pa.concat_tables([piece[name] for piece in pieces]) for name in ("lag", "verdicts")}
-    return {**whole, "group_state": asked.group_state(), "earlier": asked.earlier()}
+    return {**whole, "group_state": asked.group_state(), "earlier": earlier(asked.logs)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,12 +200,6 @@ class Asked:
         }
         return _table(schemas.VERDICTS, columns)
 
-    def earlier(self) -> pa.Table:
-        """When the last sample but one of each topic was taken: of its partitions the latest."""
-        known = self.logs.select(EARLIER.names).drop_null()
-        latest = known.group_by("topic").aggregate([("earlier_ms", "max")])
-        return latest.rename_columns(["topic", "earlier_ms"])
-
     def group_state(self) -> pa.Table:
         """``gold/group_state`` of all groups that are there."""
         columns = {name: self.present[name] for name in self.present.column_names}
@@ -252,6 +247,12 @@ class Asked:
         """How many entries, which are sorted by group, each present group has."""
         counts: Ints = np.bincount(group, minlength=len(self.groups))[self.of_present]
         return counts
+
+
+def earlier(logs: pa.Table) -> pa.Table:
+    """When the last sample but one of each topic was taken: of its partitions the latest."""
+    latest = logs.select(EARLIER.names).drop_null().group_by("topic").aggregate([("earlier_ms", "max")])
+    return latest.rename_columns(["topic", "earlier_ms"])
 
 
 def lag_columns(behind: Lags) -> dict[str, pa.Array]:

@@ -7,17 +7,17 @@ are few. So are the tables that follow the log ends, some groups at a time, as l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import StructType
 
-from apportion.spark import dump_sums, few_records, groups, incremental, lag, verdicts
+from apportion.spark import by_group, dump_sums, few_records, groups, incremental, lag, logs, standing, verdicts
 from apportion.spark import few_groups as few
 from apportion.spark.dump_sums import BROKEN, behind
-from apportion.spark.few_logs import Logs, gold_lag, gold_verdicts
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.sinks import as_frame, frame_of
 from apportion.spark.sorted_rows import flattened, in_order
@@ -32,23 +32,19 @@ BYTES_MAX: Final = 256 << 20
 WHOLE_MAX: Final = 4_000_000
 WHOLE_BYTES_MAX: Final = 512 << 20
 """Records and samples of log ends, and bytes of a table; with more, the tables that follow the log ends are Spark's."""
-PARTITIONS_AT_ONCE: Final = 200_000
-"""Standing commits of groups whose rows are made together; a group of more is made by itself."""
-FOLLOW: Final = ("gold/lag", "gold/group_state", "gold/verdicts")
-"""Tables that follow the log ends."""
+COMMITS_AT_ONCE: Final = 200_000
+"""Commits of groups whose rows are made together; a group of more is made by itself."""
 
 _IDS: Final = ("topic_id", "topic")
 _SOURCE: Final = ("source_partition", "source_offset")
 _WHOLE: Final = {
-    "silver/commits": (
-        "group", "topic", "partition", "committed", "commit_time", "topic_id", "tombstone", "source_offset"
-    ),
-    "gold/commits": ("group", "topic", "partition", "committed", "commit_time", "topic_id"),
+    "silver/commits": standing.ASKED,
     "silver/generations": ("group", "members", "at"),
     "silver/epochs": ("group", "key_type", "body", "at"),
     "silver/ends": None,
     "silver/topics": None,
-}  # fmt: skip
+}
+"""Columns that the tables of log ends are made from; None: all."""
 
 
 class FewUpdate(incremental.Update):
@@ -163,40 +159,26 @@ class FewUpdate(incremental.Update):
         self, silver: few.Silver, touched: list[str], recorded: set[str], committed: set[str], allowed_lag: int,
         assignors: Sequence[str] | None,
     ) -> None:  # fmt: skip
-        standing = few.newest(silver.commits)
-        states = self._rows("gold/group_state", "group", set(touched) - recorded, few.STATE)
-        self._swap("gold/commits", _of(standing, committed), committed)
-        past = few.histories(silver)
-        folded = few.folded(_of(past, recorded))
-        self._swap("gold/rebalances", few.rebalances(folded), recorded)
-        self._swap("gold/epochs", few.gold_epochs(_of(past, recorded)), recorded)
-        living = few.present(touched, folded, states, standing["group"].unique().to_pylist())
-        self._swap("gold/groups", few.gold_groups(living), touched)
+        left = few.left(silver, self._now_ms())
+        self._swap("gold/commits", _of(standing.newest(left["places"]), committed), committed)
+        self._swap("gold/rebalances", _of(left["rebalances"], recorded), recorded)
+        self._swap("gold/epochs", _of(left["epochs"], recorded), recorded)
+        self._swap("gold/groups", by_group.groups_of(left["present"]), touched)
         if self.news.ends or self.news.topics:
-            planned = self._follow(living, recorded, touched, allowed_lag)
+            planned = self._follow(left["present"], recorded, touched, allowed_lag)
             if planned is None:
-                planned = self._follow_by_spark(folded, recorded, touched, allowed_lag)
+                planned = self._follow_by_spark(left["present"], recorded, touched, allowed_lag)
             self._plan_some(planned, assignors)
             return
-        named = few.named_topics(living, silver, standing)
-        logs = self._logs(named["topic"].unique().to_pylist())
-        for name, rows in self._of_log_ends(living, named, standing, silver.commits, logs, allowed_lag).items():
-            self._swap(name, rows, touched)
-            if name == "gold/group_state":
-                state = rows
-        self._few_plans(silver, past, state, logs, touched, assignors)
+        ends, topics = self._logs_of(left["named"]["topic"])
+        tables = few.follow({**left, "logs": logs.described(ends, topics)}, self._now_ms(), allowed_lag)
+        for name, rows in tables.items():
+            self._swap(f"gold/{name}", rows, touched)
+        self._few_plans(silver, left, tables["group_state"], ends, topics, touched, assignors)
 
-    def _of_log_ends(
-        self, living: pa.Table, named: pa.Table, standing: pa.Table, commits: pa.Table, logs: Logs, allowed_lag: int
-    ) -> dict[str, pa.Table]:
-        """The tables of some groups that follow the log ends."""
-        now_ms = 0 if self.news.now.ends_at == incremental.NO_TIME else self.news.now.ends_at // 1000
-        lags, samples = gold_lag(standing, *few.wanted(living), logs, commits, now_ms)
-        return {
-            "gold/lag": lags,
-            "gold/group_state": few.group_state(living, named, standing, logs),
-            "gold/verdicts": gold_verdicts(commits, lags, samples, allowed_lag),
-        }
+    def _now_ms(self) -> int:
+        """When any log end was sampled last; 0 where none was."""
+        return 0 if self.news.now.ends_at == incremental.NO_TIME else self.news.now.ends_at // 1000
 
     def _follow(
         self, living: pa.Table, recorded: set[str], touched: list[str], allowed_lag: int
@@ -204,36 +186,41 @@ class FewUpdate(incremental.Update):
         """The tables that follow the log ends, of all groups, some at a time; gives the groups to be planned.
 
         None, and nothing is done, where that is too much for one process.
+
+        living
+            The touched groups that are there, as ``by_group.left`` tells ``present``.
         """
-        tables = self._whole()
-        if tables is None:
+        whole = self._whole()
+        if whole is None:
             return None
-        commits, standing, generations, epochs, ends, topics = tables
-        before = self._all("gold/group_state", few.STATE)
+        commits, generations, epochs, ends, topics = whole
+        before = self._all("gold/group_state", groups.PRESENT)
         stayed = before.filter(pc.invert(pc.is_in(before["group"], pa.array(touched, pa.string()))))
-        living = in_order(pa.concat_tables([stayed, living.cast(stayed.schema)]), "group")
-        names = few.names_among(commits, topics) if epochs.num_rows else {}
-        silver = few.Silver(commits, generations, epochs, pa.table({}), names)
-        named, heard = few.named_topics(living, silver, standing), few.last_heard(generations, epochs, standing)
-        pieces: dict[str, list[pa.Table]] = {}
+        present = in_order(pa.concat_tables([stayed, living.cast(stayed.schema)]), "group")
+        names = few.names_of(epochs, few.names_among(commits, topics) if epochs.num_rows else {})
+        of_all = {
+            "present": present, "commits": commits, "generations": generations, "epochs": epochs, "names": names
+        }  # fmt: skip
+        pieces: dict[str, list[pa.Table]] = {name: [] for name in few.FOLLOW}
         moved: set[str] = set()
-        for some in _chunks(living["group"], standing["group"]):
-            mine = {name: rows.filter(pc.is_in(rows["group"], some)).combine_chunks() for name, rows in
-                    (("living", living), ("named", named), ("standing", standing), ("commits", commits))}  # fmt: skip
-            of_topics = mine["named"]["topic"].unique()
-            logs = Logs(*[rows.filter(pc.is_in(rows["topic"], of_topics)).combine_chunks() for rows in (ends, topics)])
-            for name, rows in self._of_log_ends(**mine, logs=logs, allowed_lag=allowed_lag).items():
-                pieces.setdefault(name, []).append(rows)
-            moved |= few.unsettled(pieces["gold/group_state"][-1], heard, logs, self.news.before.ends_at // 1000)
-        for name in FOLLOW:
-            table = arrow_schema(TABLES[name])
-            self._write(
-                name, pa.concat_tables([table.empty_table(), *(one.cast(table) for one in pieces.get(name, ()))])
-            )
+        counts = dict(_counted(commits["group"]))
+        for some in few.chunks({*present["group"].to_pylist(), *counts}, counts, COMMITS_AT_ONCE):
+            mine = {name: _of(rows, some) for name, rows in of_all.items()}
+            places = standing.places(standing.sorted_commits(mine["commits"]), few.since(self._now_ms()))
+            named = by_group.named_topics(mine["generations"], mine["names"], mine["present"], places)
+            known = logs.described(*[_of(rows, named["topic"].unique(), "topic") for rows in (ends, topics)])
+            asked = {"places": places, "present": mine["present"], "named": named, "logs": known}
+            made = few.follow(asked, self._now_ms(), allowed_lag)
+            for name in few.FOLLOW:
+                pieces[name].append(made[name])
+            heard = few.last_heard(mine["generations"], mine["epochs"], standing.newest(places))
+            moved |= few.unsettled(made["group_state"], heard, known, self.news.before.ends_at // 1000)
+        for name, some_rows in pieces.items():
+            empty = arrow_schema(TABLES[f"gold/{name}"]).empty_table()
+            self._write(f"gold/{name}", pa.concat_tables([empty, *(rows.cast(empty.schema) for rows in some_rows)]))
         planned = recorded | moved | set(touched)
         if self.news.topics or not self.news.appended or len(planned) > incremental.NOT_COMPARED:
-            now = kept_ends(self)
-            return self._planned(self._frame(recorded), self._frame(touched), now)
+            return self._planned(self._frame(recorded), self._frame(touched), kept_ends(self))
         return planned
 
     def _whole(self) -> list[pa.Table] | None:
@@ -249,16 +236,18 @@ class FewUpdate(incremental.Update):
         return tables
 
     def _follow_by_spark(
-        self, folded: pa.Table, recorded: set[str], touched: list[str], allowed_lag: int
+        self, living: pa.Table, recorded: set[str], touched: list[str], allowed_lag: int
     ) -> DataFrame | set[str]:
         """The same by Spark, where they are too many for one process."""
-        frame = frame_of(self.spark, folded, groups.FOLDED)
-        present = incremental.kept(self._present(frame, self._frame(recorded), self._before["gold/group_state"]))
+        some = self._frame(touched)
+        schema = StructType([TABLES["gold/group_state"].schema[name] for name in groups.PRESENT])
+        stayed = self._before["gold/group_state"].select(*groups.PRESENT).join(some, "group", "left_anti")
+        present = incremental.kept(stayed.unionByName(frame_of(self.spark, living, schema)))
         ends, commits = kept_ends(self), self.table("silver/commits")
         self._write("gold/lag", lag.lag(self.table("gold/commits"), groups.wanted(present), ends, commits))
         self._write("gold/group_state", self._group_state(present, None, ends))
         self._write("gold/verdicts", verdicts.verdicts(commits, self.table("gold/lag"), ends, allowed_lag))
-        return self._planned(self._frame(recorded), self._frame(touched), ends)
+        return self._planned(self._frame(recorded), some, ends)
 
     def _plan_some(self, planned: DataFrame | set[str], assignors: Sequence[str] | None) -> None:
         """The plans of groups that see something else, here if they are few."""
@@ -272,24 +261,25 @@ class FewUpdate(incremental.Update):
             self._plan(frame, kept_ends(self), assignors)
             return
         state = self._rows("gold/group_state", "group", names)
-        logs = self._logs(flattened(state, "topics", "topic")["topic"].unique().to_pylist())
-        self._few_plans(silver, few.histories(silver), state, logs, sorted(names), assignors)
+        ends, topics = self._logs_of(flattened(state, "topics", "topic")["topic"])
+        self._few_plans(silver, few.left(silver, self._now_ms()), state, ends, topics, sorted(names), assignors)
 
     def _few_plans(
-        self, silver: few.Silver, past: pa.Table, state: pa.Table, logs: Logs, some: list[str],
-        assignors: Sequence[str] | None,
+        self, silver: few.Silver, left: Mapping[str, pa.Table], state: pa.Table, ends: pa.Table, topics: pa.Table,
+        some: list[str], assignors: Sequence[str] | None,
     ) -> None:  # fmt: skip
         self.planned_groups = len(some)
         if not some:
             return
         self.progress(f"{self.planned_groups} groups are planned anew")
-        standing = few.newest(silver.commits)
-        heard = few.last_heard(silver.generations, silver.epochs, standing)
-        planned = few.as_planned(state, heard, logs)
-        self._swap("gold/whatif", few.gold_whatif(planned, past, assignors), some)
+        heard = few.last_heard(silver.generations, silver.epochs, standing.newest(left["places"]))
+        planned = few.as_planned(state, heard, ends, topics)
+        self._swap("gold/whatif", few.gold_whatif(planned, left["histories"], assignors), some)
 
-    def _logs(self, topics: Collection[str]) -> Logs:
-        return Logs(*[self._rows(name, "topic", topics) for name in ("silver/ends", "silver/topics")])
+    def _logs_of(self, topics: pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
+        """Rows of ``silver/ends`` and ``silver/topics`` of some topics."""
+        names = topics.drop_null().unique().to_pylist()
+        return self._rows("silver/ends", "topic", names), self._rows("silver/topics", "topic", names)
 
     def _swap(self, name: str, rows: pa.Table, some: Collection[str]) -> None:
         """Replace the rows of some groups, if there are any."""
@@ -314,24 +304,16 @@ def _names(rows: pa.Table) -> set[str]:
     return set(rows["group"].unique().to_pylist())
 
 
-def _of(rows: pa.Table, some: Collection[str]) -> pa.Table:
-    return rows.filter(pc.is_in(rows["group"], pa.array(sorted(some), pa.string()))).combine_chunks()
+def _of(rows: pa.Table, some: Collection[str] | pa.Array, column: str = "group") -> pa.Table:
+    """Rows with one of some names."""
+    names = some if isinstance(some, pa.Array) else pa.array(sorted(some), pa.string())
+    return rows.filter(pc.is_in(rows[column], names)).combine_chunks()
 
 
-def _chunks(living: pa.ChunkedArray, standing: pa.ChunkedArray) -> Iterator[pa.Array]:
-    """The names of all groups, in their order, so many at a time that they have some hundred thousand commits."""
-    counted = pc.value_counts(standing)
-    commits = dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
-    some: list[str] = []
-    size = 0
-    for group in sorted({*living.to_pylist(), *commits}):
-        if some and size + commits.get(group, 0) > PARTITIONS_AT_ONCE:
-            yield pa.array(some, pa.string())
-            some, size = [], 0
-        some.append(group)
-        size += commits.get(group, 0) + 1
-    if some:
-        yield pa.array(some, pa.string())
+def _counted(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
+    """Each value, and how often it is there."""
+    counts = pc.value_counts(column)
+    return zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
 
 
 def kept_ends(update: FewUpdate) -> DataFrame:

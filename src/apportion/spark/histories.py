@@ -125,7 +125,11 @@ def _habits(commits: DataFrame, marks: DataFrame) -> DataFrame:
         "group", "topic", "partition", "source_offset", F.when(~F.col("tombstone"), millis("commit_time")).alias("ms")
     )
     both = standing.unionByName(marks.withColumn("mark", F.col("source_offset")), allowMissingColumns=True)
-    before = Window.partitionBy("group").orderBy("source_offset").rowsBetween(Window.unboundedPreceding, 0)
+    before = (
+        Window.partitionBy("group")
+        .orderBy("source_offset", F.asc_nulls_last("mark"))
+        .rowsBetween(Window.unboundedPreceding, 0)
+    )
     after = F.coalesce(F.last("mark", ignorenulls=True).over(before), F.lit(-1).cast("bigint")).alias("after")
     counted = (
         both.select("group", "topic", "partition", "ms", after)

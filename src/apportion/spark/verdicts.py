@@ -17,7 +17,7 @@ from apportion.history import verdicts as rule
 from apportion.history.verdicts import WINDOW, WORST
 from apportion.spark import schemas
 from apportion.spark.batches import known, lists, map_columns
-from apportion.spark.commits import KEY
+from apportion.spark.commits import KEY, in_order
 from apportion.spark.histories import millis
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _judged(batch: pa.RecordBatch, allowed_lag: int) -> dict[str, pa.Array]:
 
 def windows(commits: DataFrame) -> DataFrame:
     """The last commits of each partition: (group, topic, partition, window array<struct<offset, at_ms, committed>>)."""
-    newest_first = Window.partitionBy(*KEY).orderBy(F.col("source_offset").desc())
+    newest_first = Window.partitionBy(*KEY).orderBy(*[column.desc() for column in in_order()])
     since = F.max(F.col("tombstone").cast("int")).over(newest_first.rowsBetween(Window.unboundedPreceding, 0))
     row = F.struct("source_offset", millis("commit_time").alias("at_ms"), "committed")
     return (
