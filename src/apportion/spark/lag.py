@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.arrays import UNKNOWN
-from apportion.history.lag_time import SAMPLES_MAX, WINDOW_S, Samples, lag_times
+from apportion.history.lag_time import SAMPLES_MAX, WINDOW_S, LagTimes, Samples, lag_times
 from apportion.history.lags import Known, Lags, lags
 from apportion.spark import schemas
 from apportion.spark.batches import known, lists, map_columns
+from apportion.spark.facts import lag_columns, time_columns
 from apportion.spark.histories import millis
 
 if TYPE_CHECKING:
@@ -129,28 +130,15 @@ def _judged(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     committed, begin, end, last_stable = (known(batch, name) for name in ("committed", "begin", "end", "last_stable"))
     same, wanted = (np.asarray(batch.column(name)) for name in ("same_topic", "wanted"))
     behind = lags(committed, begin, end, last_stable, same, wanted)
-    columns = {
-        "begin": behind.begin, "end": behind.end, "last_stable": behind.last_stable, "raw_lag": behind.raw,
-        "lag": behind.lag, "stable_lag": behind.stable, "lost": behind.lost,
-    }  # fmt: skip
-    answers = {name: pa.array(one.value, mask=~one.there) for name, one in columns.items()}
-    return {**answers, "status": pa.array(behind.words()), **_times(batch, committed, behind)}
+    return {**lag_columns(behind), **time_columns(_times(batch, committed, behind))}
 
 
-def _times(batch: pa.RecordBatch, committed: Known, behind: Lags) -> dict[str, pa.Array]:
-    """The columns of time."""
+def _times(batch: pa.RecordBatch, committed: Known, behind: Lags) -> LagTimes:
     begin, lag = (np.where(one.there, one.value, UNKNOWN) for one in (behind.begin, behind.lag))
     unread = np.where(committed.there, np.maximum(committed.value, begin), UNKNOWN)
     now_ms = float(pc.max(batch.column("now_ms")).as_py() or 0)
     ends, commits = (_samples(batch, *names) for names in (("at_ms", "ends"), ("commit_at", "commit_offset")))
-    times = lag_times(ends, commits, unread, lag, now_ms, now_ms - WINDOW_S * 1000)
-    columns = {
-        "seconds": times.seconds, "seconds_least": times.at_least, "seconds_most": times.at_most,
-        "written": times.written, "read": times.read, "trend": times.written - times.read,
-        "catch_up_s": np.where(np.isinf(times.catch_up_s), np.nan, times.catch_up_s),
-    }  # fmt: skip
-    answers = {name: pa.array(values, from_pandas=True) for name, values in columns.items()}
-    return {**answers, "in_words": pa.array(times.words())}
+    return lag_times(ends, commits, unread, lag, now_ms, now_ms - WINDOW_S * 1000)
 
 
 def _samples(batch: pa.RecordBatch, at: str, offset: str) -> Samples:
