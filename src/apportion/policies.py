@@ -22,7 +22,7 @@ def facts_of_plan(plan: Plan) -> dict[str, Any]:
 
 
 def facts_of_owners(group: Group) -> dict[str, Any]:
-    """The same of the present owners, of which nothing is proved and nothing moves."""
+    """What the limits look at, of the present owners, of which nothing is proved and nothing moves."""
     return _facts(group, group.owner, measure(group, group.owner))
 
 

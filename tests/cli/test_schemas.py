@@ -51,5 +51,7 @@ def test_a_commands_json_is_what_its_schema_promises(run: Runner, folder: Path, 
 
 
 def test_an_error_of_a_batch_is_what_its_schema_promises(run: Runner) -> None:
-    for answer in run("plan", "--batch", stdin=b"{}\n[]\n\xff\nx\n").lines:
+    answers = run("plan", "--batch", stdin=b"{}\n[]\n\xff\nx\n").lines
+    assert len(answers) == 4
+    for answer in answers:
         Draft202012Validator(SCHEMAS["error.schema.json"], registry=REGISTRY).validate(answer)

@@ -51,8 +51,8 @@ def test_orders_come_back_as_they_went(orders: TaskAssignment) -> None:
 
 @given(st.binary(max_size=200))
 def test_whatever_the_bytes_reading_answers(raw: bytes) -> None:
-    read_memory(raw)
-    read_orders(raw)
+    assert isinstance(read_memory(raw), TaskMemory)
+    assert isinstance(read_orders(raw), TaskAssignment)
 
 
 @given(CODECS, st.data())

@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from apportion.testing.members.common import by_topic, consumer_settings
 Holding = dict[str, list[int]]
 
 
-class RecordedMember(threading.Thread):
+class RecordedMember(threading.Thread, ABC):
     """What both have in common: events as a Java member tells them, and commands between two polls."""
 
     def __init__(self, bootstrap: str, group: str, topics: Sequence[str], client_id: str) -> None:
@@ -54,9 +55,9 @@ class RecordedMember(threading.Thread):
         told = [(topic, p, offset) for topic, of_topic in offsets.items() for p, offset in of_topic.items()]
         self.do(lambda consumer: self.commits(consumer, told))
 
+    @abstractmethod
     def commits(self, consumer: Any, offsets: Sequence[tuple[str, int, int]]) -> Any:
         """The client's own call for (topic, partition, offset)."""
-        raise NotImplementedError
 
     def leave(self) -> None:
         """Leave the group."""

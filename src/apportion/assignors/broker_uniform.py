@@ -54,7 +54,7 @@ class BrokerUniform:
         return replace(answer, extra={"prediction": prediction}, certificate=certificate)
 
     def unjudged(self, group: Group) -> Answer:
-        """The same plan without the word on how sure it is, which costs as much as some more plans."""
+        """The plan of ``assign`` without the word on how sure it is, which costs as much as some more plans."""
         return self._answer(_Tables(group))
 
     def _answer(self, tables: _Tables) -> Answer:

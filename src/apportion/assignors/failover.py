@@ -24,7 +24,7 @@ class Priority(Stateless):
         return write_failover(holding.priority, holding.owned, holding.generation)
 
     def read(self, subscription: Subscription) -> Claim:
-        """The same."""
+        """Read what ``user_data`` wrote."""
         memory = read_failover(subscription.user_data)
         return Claim(merged(memory.owned), memory.generation, priority=memory.priority, lost=memory.lost)
 

@@ -123,7 +123,7 @@ class LagAware:
         return subscribers[dealt]
 
     def _by_capacity(self, group: Group, work: _Work, everything: _Part) -> Answer:
-        """The same where members can take more and less: counts follow capacities, lag / capacity is evened out."""
+        """Deal where members can take more and less: counts follow capacities, lag / capacity is evened out."""
         unit = units(group.capacity)
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         sharing = everything.sharing

@@ -67,7 +67,7 @@ def assignor(
 
 
 class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
-    """The same as one of the client's own errors, which ``getone`` and ``getmany`` raise."""
+    """``StrategyNotAsked`` as one of the client's own errors, which ``getone`` and ``getmany`` raise."""
 
 
 class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]

@@ -249,7 +249,7 @@ def _claims(
 
 
 def _with_ids(owned: HeldLists) -> HeldLists:
-    """The same without parts that claim nothing: a member may send a million of them."""
+    """Owned lists without parts that claim nothing: a member may send a million of them."""
     some = owned.ids > 0
     if some.all():
         return owned
@@ -258,7 +258,7 @@ def _with_ids(owned: HeldLists) -> HeldLists:
 
 
 def _given_claims(owned: Sequence[Mapping[str, Sequence[int]]], index: Mapping[str, int]) -> ClaimColumns:
-    """The same from what a codec made of each member."""
+    """Claims from what a codec made of each member."""
     topics = list(chain.from_iterable(owned))
     lists = list(chain.from_iterable([held.values() for held in owned]))
     count = np.fromiter(map(len, lists), np.int64, len(lists))

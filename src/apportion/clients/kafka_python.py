@@ -88,7 +88,7 @@ def assignor(
 
 
 class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
-    """The same as one of the client's own errors, which ``poll`` raises."""
+    """``StrategyNotAsked`` as one of the client's own errors, which ``poll`` raises."""
 
 
 class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]

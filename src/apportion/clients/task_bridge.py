@@ -147,7 +147,7 @@ class TaskBridge(Bridge):
         generation: int | None = None,
         began: float | None = None,
     ) -> dict[str, bytes]:
-        """The same from and to bytes; the members' task memories are looked at one by one."""
+        """Plan from the members' bytes to the answers' bytes; the members' task memories are looked at one by one."""
         members = [
             JoiningMember(member, instance or None, joined.subscriptions.one(m))
             for m, (member, instance) in enumerate(zip(joined.ids, joined.instance_ids, strict=True))

@@ -33,7 +33,7 @@ class AnswerBlock:
     """
 
     def __init__(self, groups: int, rows: Sequence[ScenarioResult]) -> None:
-        """The same rows for every group."""
+        """Begin with equal rows for every group."""
         self.groups, self.rows = groups, len(rows)
         self.words: list[str | None] = [None]
         self._place: dict[str | None, int] = {None: 0}

@@ -215,7 +215,7 @@ class _World:
         return [np.array(topics, dtype=np.int64) for topics in there]
 
     def problem(self, recorded: Mapping[str, Mapping[str, set[int]]]) -> Problem:
-        """The same for ``uniform``."""
+        """What ``uniform`` is asked: its topics, who wants them, and the previous owners."""
         named = [self.names_of(member, recorded) for member in self.order]
         previous = np.full(int(self.start[-1]), NOBODY, dtype=np.int64)
         for m, member in enumerate(self.order):

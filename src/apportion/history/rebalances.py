@@ -167,7 +167,7 @@ def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> in
 
 
 def needless_moves(before: Generation, now: Generation, counts: dict[str, int]) -> int | None:
-    """The same, computed anew."""
+    """Moves beyond the proved least, as ``_needless`` keeps them; computed anew."""
     earlier, later = step("", before, counts), step("", now, counts)
     group, really = follow(earlier, earlier.group.owner, later), later.group.owner
     past = group.owner

@@ -63,7 +63,7 @@ def replay_steps(
     then: Sequence[dict[str, int]] | None = None,
     measured: Callable[[Group, Ints], dict[str, int]] = measure,
 ) -> list[Replayed]:
-    """The same for generations that are groups already, so that several strategies share them.
+    """Walk generations that are groups already, as ``steps`` gives them, so that several strategies share them.
 
     then
         What ``happened`` gives for this walk, if it is at hand.

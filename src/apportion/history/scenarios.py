@@ -116,7 +116,7 @@ def outcomes(
     assignors: Sequence[str],
     blind: frozenset[str] = frozenset(),
 ) -> Iterator[Outcome]:
-    """The same with the plans.
+    """What ``what_if`` answers, each row with the plan that it was measured on.
 
     blind
         Strategies known to see no lag: what they plan as it is, they plan under another lag too.

@@ -103,13 +103,13 @@ class SharedPlans:
     def columns(
         self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
     ) -> Columns:
-        """The same by columns, which the caller leaves as they are."""
+        """The columns of ``answers``, which the caller leaves as they are."""
         return self.planned(name, generations, present, topics)[0]
 
     def planned(
         self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
     ) -> tuple[Columns, Structure | None, Template | None]:
-        """The same with the group's structure and its plans, where it has one that is kept."""
+        """The columns of ``answers``, and the group's structure with its plans where one is kept."""
         few = sum(map(len, topics.values())) <= LARGEST
         alike = structure(generations, present, topics) if few else None
         template = self._kept.get(alike.key) if alike is not None else None

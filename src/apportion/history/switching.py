@@ -218,7 +218,7 @@ def shares(group: Group, owner: Ints) -> list[tuple[int, float]]:
 
 
 def _even(group: Group) -> float:
-    """The same if each topic were shared as evenly as its subscribers allow."""
+    """The concentration if each topic were shared as evenly as its subscribers allow."""
     worst = 0.0
     for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) >= LEAST_SHARED)).tolist():
         size = int(group.start[topic + 1] - group.start[topic])

@@ -36,7 +36,7 @@ def groups(connection: Connection, names: Sequence[str] | None) -> list[Observed
 
 
 def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
-    """The same over a connection that is open."""
+    """The named groups, or all, over a connection that is open: see ``groups``."""
     admin, where = cluster._admin, cluster.bootstrap
     listed = {group["group_id"]: group for group in patiently(where, admin.list_groups)}
     every = sorted(name for name, group in listed.items() if reads(group))
@@ -183,7 +183,7 @@ async def _describe_consumers(admin: Any, names: Sequence[str]) -> dict[str, dic
 
 
 def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of a KIP-848 group, from ConsumerGroupDescribe."""
+    """What ConsumerGroupDescribe tells of a KIP-848 group."""
     members = {}
     for member in group["members"]:
         owned = _by_topic((p["topic_name"], p["partitions"]) for p in member["assignment"]["topic_partitions"])

@@ -105,7 +105,7 @@ def check_version(folder: Path) -> None:
 
 
 def check_version_of(where: str, text: str | bytes | None) -> None:
-    """The same for what a build kept beside its tables; None for nothing."""
+    """Refuse what a build of another version kept beside its tables; None for nothing."""
     try:
         kept = json.loads(text or "null")
     except ValueError:

@@ -87,7 +87,7 @@ def notes(times: GroupTime, window_s: float) -> list[str]:
 
 
 def page_data(labels: Sequence[str], members: LagTimes, whole: LagTime) -> dict[str, Any]:
-    """The same as data for the page; nothing where nothing is known of more than one moment.
+    """The lag in time as data for the page; nothing where nothing is known of more than one moment.
 
     labels
         (M,) what the page calls each member.

@@ -139,7 +139,7 @@ def member_label(group: Group, m: int) -> str:
 
 
 def member_labels(group: Group, members: Iterable[int] | None = None) -> list[str]:
-    """The same of these members, or of all; their client ids are counted once, not for each."""
+    """Labels of these members, or of all; their client ids are counted once, not for each."""
     clients = group.client_ids or (None,) * group.M
     times = Counter(clients)
     labels = []

@@ -33,7 +33,7 @@ def roles_table(kind: str | None, members: Sequence[GenerationMember], wide: boo
 
 
 def roles_data(kind: str | None, members: Sequence[GenerationMember]) -> Mapping[str, Any] | None:
-    """The same as data for the page."""
+    """The rows of ``roles_table`` as data for the page."""
     shown = roles_table(kind, members, wide=True)
     if shown is None:
         return None

@@ -41,7 +41,7 @@ FORGET_S: Final = 3600.0
 GONE_AFTER_S: Final = 10.0
 """For how long a group must not be listed to be gone."""
 LOADING_S: Final = 300.0
-"""The same after a broker was away: it lists what it has loaded so far, calls that all, and may load for minutes."""
+"""As ``GONE_AFTER_S``, after a broker was away: it lists what it has loaded so far as all, and may load for minutes."""
 MOST_GONE: Final = 200
 ADVICE_S: Final = 1.0
 """Time of a round for the sizes of groups."""

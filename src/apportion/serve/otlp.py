@@ -1,4 +1,4 @@
-"""The same numbers sent by OpenTelemetry's own SDK, under the names of the collector's kafkametricsreceiver.
+"""The numbers of ``/metrics`` sent by OpenTelemetry's own SDK, under the names of the collector's kafkametricsreceiver.
 
 The SDK asks for the newest snapshot at each export; endpoint headers, certificates and the interval come from its own
 environment variables (``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_METRIC_EXPORT_INTERVAL`` ...), so no secret stands on the

@@ -50,7 +50,7 @@ def deal_rounds(lag: Longs, members: int) -> Ints:
 
 
 def _deal_to_few(lags: list[int], members: int) -> list[int]:
-    """The same of falling lags, in Python's own numbers: a round of a few costs less than a call of NumPy."""
+    """Deal falling lags in rounds, in Python's own numbers: a round of a few costs less than a call of NumPy."""
     owner: list[int] = []
     if members == 2:
         ahead = 0  # what the first holds more than the second

@@ -65,7 +65,7 @@ def commit_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def plain_commit_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same, all rows one by one: the reference."""
+    """The rows of ``silver/commits``, all one by one: the reference."""
     return _commits_one_by_one(batch, np.arange(batch.num_rows))[0]
 
 

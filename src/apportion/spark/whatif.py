@@ -219,7 +219,7 @@ def _question_at(batch: Batch, at: int, likeness: Likeness | None) -> Question:
 
 
 def _question(row: Mapping[str, Any]) -> Question:
-    """The same of its row alone."""
+    """What ``what_if`` is asked of a group, from its row alone."""
     present = group_json_of(row) if row["readable"] and row["type"] not in OTHERS else None
     described = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
     return _with_past(row, present, described)

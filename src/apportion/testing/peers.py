@@ -125,7 +125,7 @@ class JavaAssignors(Peer):
         return dict(self.ask({"assignor": assignor, "group": group})["assignment"])
 
     def assign_all(self, asked: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, dict[str, list[int]]]]:
-        """The same for many pairs of (assignor, group)."""
+        """Who gets what, for many pairs of (assignor, group)."""
         answers = self.ask_all({"assignor": assignor, "group": group} for assignor, group in asked)
         return [dict(answered(answer)["assignment"]) for answer in answers]
 
@@ -152,7 +152,7 @@ class JavaCodec(Peer):
         return self.ask(record_line(key, value))
 
     def decode_records(self, records: Iterable[tuple[bytes, bytes | None]]) -> list[Json]:
-        """The same for many; where Kafka throws, ``{"error": ...}``."""
+        """What ``decode_record`` gives, for many; where Kafka throws, ``{"error": ...}``."""
         return self.ask_all(record_line(key, value) for key, value in records)
 
     def encode_record(

@@ -45,7 +45,7 @@ class S3Server:
 
     @property
     def hadoop(self) -> dict[str, str]:
-        """The same as settings of the S3A driver, without ``spark.hadoop.``."""
+        """How to reach the server, as settings of the S3A driver, without ``spark.hadoop.``."""
         return {
             "fs.s3a.access.key": self.access_key, "fs.s3a.secret.key": self.secret_key,
             "fs.s3a.endpoint": self.address, "fs.s3a.endpoint.region": "us-east-1",

@@ -111,7 +111,7 @@ def read_held_lists(buffer: Buffer, begin: Ints, end: Ints) -> HeldLists:
 
 
 def _without_refused(lists: HeldLists) -> HeldLists:
-    """The same without what was read of refused lists before they were refused."""
+    """The lists without what was read of refused lists before they were refused."""
     counts = lists.count
     keep = np.repeat(lists.stop >= 0, counts)
     counts[lists.stop < 0] = 0

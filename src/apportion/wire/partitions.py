@@ -34,7 +34,7 @@ def read_held(reader: Reader) -> Held:
 
 
 def write_held(writer: Writer, held: Held) -> None:
-    """The same, as given."""
+    """Write topics with their partitions, in the order given."""
     writer.int32(len(held))
     for topic, ids in held:
         writer.string(topic).int32s(ids)

@@ -146,7 +146,7 @@ class Reader:
         return None if size < 0 else text(self.take(size))
 
     def string(self) -> str:
-        """The same where null is forbidden."""
+        """An int16 length and UTF-8; null is forbidden."""
         return self._not_null(self.nullable_string(), "string")
 
     def nullable_blob(self) -> bytes | None:
@@ -155,7 +155,7 @@ class Reader:
         return None if size < 0 else self.take(size)
 
     def blob(self) -> bytes:
-        """The same where null is forbidden."""
+        """An int32 length and bytes; null is forbidden."""
         return self._not_null(self.nullable_blob(), "byte string")
 
     def count(self, least: int) -> int:
@@ -196,7 +196,7 @@ class Reader:
         return None if size < 0 else text(self.take(size))
 
     def compact_string(self) -> str:
-        """The same where null is forbidden."""
+        """A compact length and UTF-8; null is forbidden."""
         return self._not_null(self.compact_nullable_string(), "string")
 
     def compact_blob(self) -> bytes:
@@ -213,7 +213,7 @@ class Reader:
         return [element() for _ in range(self.compact_count(least))]
 
     def compact_nullable_array(self, element: Callable[[], T], least: int) -> list[T] | None:
-        """The same, or null."""
+        """A compact count and its elements, or null."""
         size = self.compact_size()
         return None if size < 0 else [element() for _ in range(self._believe(size, least))]
 
@@ -222,7 +222,7 @@ class Reader:
         return self._run(self.compact_count(4))
 
     def compact_nullable_int32s(self) -> tuple[int, ...] | None:
-        """The same, or null."""
+        """A compact count and as many int32, or null."""
         size = self.compact_size()
         return None if size < 0 else self._run(self._believe(size, 4))
 

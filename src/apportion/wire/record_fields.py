@@ -47,7 +47,7 @@ def array(element: Read, least: int) -> Read:
 
 
 def nullable_array(element: Read, least: int) -> Read:
-    """The same, or null."""
+    """A compact array, or null."""
     return lambda reader: reader.compact_nullable_array(lambda: element(reader), least)
 
 
@@ -67,7 +67,7 @@ def int32s(reader: Reader) -> list[int]:
 
 
 def nullable_int32s(reader: Reader) -> list[int] | None:
-    """The same, or null."""
+    """A compact array of numbers, or null."""
     numbers = reader.compact_nullable_int32s()
     return None if numbers is None else list(numbers)
 

@@ -246,7 +246,7 @@ class _Rest(NamedTuple):
 
 
 def _few_kinds(begin: Ints, version: int, rests: Sequence[bytes]) -> _Rest | None:
-    """The same where all members own nothing and say one of few things; None where not."""
+    """The rests where all members own nothing and say one of few things; None where not."""
     kinds = {rest: number for number, rest in enumerate(dict.fromkeys(rests))}
     if len(kinds) > _FEW_KINDS:
         return None
@@ -281,7 +281,7 @@ def _without_owned(rest: bytes, version: int) -> tuple[int, int, str | None] | N
 
 
 def _all_fitting(buffer: Buffer, begin: Ints, end: Ints) -> _Rest | None:
-    """The same of members of version 3 or later; None where the bytes of any do not fit."""
+    """The rests of members of version 3 or later; None where the bytes of any do not fit."""
     size = buffer.int32s(begin)
     data_at = begin + 4
     owned_at = data_at + np.maximum(size, 0)

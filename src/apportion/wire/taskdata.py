@@ -88,7 +88,7 @@ def write_memory(memory: TaskMemory) -> bytes:
 
 
 def read_memory(raw: bytes | None) -> TaskMemory:
-    """The same; tasks and lags with a negative number are left out, for there are none."""
+    """Read what ``write_memory`` wrote; tasks and lags with a negative number are left out, for there are none."""
     if not raw:
         return TaskMemory()
 
@@ -117,7 +117,7 @@ def write_orders(orders: TaskAssignment) -> bytes:
 
 
 def read_orders(raw: bytes | None) -> TaskAssignment:
-    """The same; a member whose leader talks nonsense runs nothing, and says why."""
+    """Read what ``write_orders`` wrote; a member whose leader talks nonsense runs nothing, and says why."""
     if not raw:
         return TaskAssignment()
     try:

@@ -138,7 +138,7 @@ def read_stream_join(raw: bytes | None) -> StreamJoin:
 
 
 def write_stream_join(numbers: tuple[int, ...], epoch: int | None) -> bytes:
-    """The same; ids ascending, a missing epoch as -1."""
+    """Write int16 version, int32 ids ascending, int32 epoch; a missing one as -1."""
     return Writer().int16(OWN_VERSION).int32s(sorted(numbers)).int32(-1 if epoch is None else epoch).done()
 
 
@@ -180,7 +180,7 @@ def read_failover(raw: bytes | None) -> FailoverData:
 
 
 def write_failover(priority: int | None, owned: Held = (), generation: int | None = None) -> bytes:
-    """The same; a missing generation as -1."""
+    """Write the layout of ``read_failover``; a missing generation as -1."""
     writer = Writer().int16(OWN_VERSION).int8(priority is not None)
     if priority is not None:
         writer.int64(priority)

@@ -22,7 +22,7 @@ def run(config: Config, tell: Teller, orders: Orders) -> None:
 
 
 async def live(config: Config, tell: Teller, orders: Orders) -> None:
-    """The same, in an event loop."""
+    """Consume until told to leave, in an event loop."""
     from aiokafka.errors import KafkaError
 
     consumer, work = made(config, tell), Done(config, tell)
