@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from apportion.arrays import CAPACITY_MAX, NOBODY, UNKNOWN, Ints, Longs
+from apportion.arrays import CAPACITY_MAX, UNKNOWN, Ints, Longs
 from apportion.assignors import Assignor
 from apportion.errors import BadInput, UnknownName
 from apportion.model import edits
 from apportion.model.build import build
-from apportion.model.group import Claims, Group, Offsets
+from apportion.model.group import Group, Offsets
 from apportion.model.group_json import MOST_PARTITIONS, group_to_dict
 from apportion.model.plan import Plan
 from apportion.planning import plan
@@ -140,9 +140,7 @@ def settled(plan: Plan) -> Group:
 
 def with_past(group: Group, owner: Ints) -> Group:
     """The same group whose members hold, since the next generation, what ``owner`` (P,) gives them."""
-    held = np.flatnonzero(owner != NOBODY)
-    generation = np.full(group.M, int(group.generation.max()) + 1, dtype=np.int64)
-    return replace(group, claims=Claims(owner[held], held), generation=generation)
+    return group.holding(owner)
 
 
 def member_named(group: Group, name: str) -> str:

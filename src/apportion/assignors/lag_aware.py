@@ -71,7 +71,7 @@ class LagAware:
         if everything is None:
             goals = ("topic-balance", self.by) if self.scope == "topic" else ("balance", self.by, "moves")
             return Answer(np.full(group.P, NOBODY, dtype=np.int64), dict.fromkeys(goals, "optimal"))
-        if not (group.capacity == group.capacity[0]).all():
+        if not group.equal_capacities:
             return self._by_capacity(group, work, everything)
         if self.scope == "topic":
             return self._by_topic(group, work, everything)
@@ -264,7 +264,7 @@ class _Certificate:
         heaviest, least = f"{self.work.value(self.heaviest):,}", f"{self.work.value(self.shared.bound):,}"
         burden = f"{heaviest} messages" if self.work.by == "lag" else f"a weight of {heaviest}"
         by = self.work.by
-        if not (group.capacity == group.capacity[0]).all():
+        if not group.equal_capacities:
             return [
                 f"balance: counts {where} are the fairest for the members' capacities.",
                 f"{by}: {by} over capacity is evened out by exchanges; the heaviest member has {burden}.",

@@ -63,11 +63,7 @@ class Streams(TaskSettings):
         plan = plan_tasks(topology, partitions, self._processes(group, task_of, members, wants), self, racks)
         owner = _owners(group, task_of, plan)
         extra = {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
-        proof = dict(plan.answer.proof)
-        if sum(partitions.values()) > group.wanted.sum():
-            # Where ids have gaps nothing is shown: Streams has a task for every id up to the highest, and those in the
-            # gaps weigh like the others.
-            proof = dict.fromkeys(proof, "heuristic")
+        proof = _shown(group, partitions, plan.answer.proof)
         return Answer(owner, proof=proof, extra={"tasks": extra}, together=_numbers(task_of))
 
     def brief(self, group: Group) -> Answer:
@@ -92,9 +88,7 @@ class Streams(TaskSettings):
         wants = _wants(group, topology, partitions, members)
         active, proof = place_active(_state(group, topology, counts, task_of, members, wants), self)
         owner = np.where((task_of != NOBODY) & (active[task_of] != NOBODY), ints(members)[active[task_of]], NOBODY)
-        if sum(partitions.values()) > group.wanted.sum():
-            proof = dict.fromkeys(proof, "heuristic")  # as in ``assign``
-        return Answer(owner, proof=proof)
+        return Answer(owner, proof=_shown(group, partitions, proof))
 
     def topology(self, group: Group) -> Topology:
         """The sub-topologies that the settings name, then one for each topic that is left."""
@@ -131,6 +125,13 @@ class Streams(TaskSettings):
             )
             for process_id, mine in gathered.items()
         ]
+
+
+def _shown(group: Group, partitions: Mapping[str, int], proof: Mapping[str, str]) -> dict[str, str]:
+    """The proof. Where ids have gaps nothing is shown: Streams has a task for every id up to the highest, and those in
+    the gaps weigh like the others."""
+    gaps = sum(partitions.values()) > group.wanted.sum()
+    return dict.fromkeys(proof, "heuristic") if gaps else dict(proof)
 
 
 def _state(

@@ -60,19 +60,20 @@ def _answer(number: int, line: bytes | None, strategy: Any) -> dict[str, Any]:
     from apportion.planning import plan
 
     if line is None:
-        return _error(f"line {number}", f"more than {LONGEST_LINE:,} bytes", "a shorter line")
+        return _error(BadInput(f"line {number}", f"more than {LONGEST_LINE:,} bytes", "a shorter line"))
     try:
         return plan(line, strategy).to_dict()
     except BadInput as error:
-        return _error(**error.to_dict())
+        return _error(error)
     except ApportionError as error:
-        return _error(f"line {number}", str(error), "a group that the strategy can plan")
+        return _error(BadInput(f"line {number}", str(error), "a group that the strategy can plan"))
     except MemoryError as error:
-        return _error(f"line {number}", f"more than the memory holds ({error})", "a smaller group")
+        return _error(BadInput(f"line {number}", f"more than the memory holds ({error})", "a smaller group"))
     except Exception as error:
         # One faulty answer must not take the other lines' plans away.
-        return _error(f"line {number}", f"a fault in apportion: {type(error).__name__}: {error}", "a report of it")
+        fault = f"a fault in apportion: {type(error).__name__}: {error}"
+        return _error(BadInput(f"line {number}", fault, "a report of it"))
 
 
-def _error(where: str, found: str, needed: str) -> dict[str, Any]:
-    return {"version": 1, "error": {"where": where, "found": found, "needed": needed}}
+def _error(error: BadInput) -> dict[str, Any]:
+    return {"version": 1, "error": error.to_dict()}

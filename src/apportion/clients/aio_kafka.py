@@ -187,8 +187,6 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
         except InconsistentGroupProtocolError:
             raise InconsistentGroupProtocolError(await _refusal(c)) from None
 
-    coordinator._perform_assignment = perform_assignment
-
     async def coordinator_known() -> Any:
         c: Any = self()
         try:
@@ -196,6 +194,7 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
         except GroupAuthorizationFailedError as error:
             raise GroupAuthorizationFailedError(sentence(error, f"group {c.group_id}")) from None
 
+    coordinator._perform_assignment = perform_assignment
     coordinator.ensure_coordinator_known = coordinator_known
     coordinator._get_metadata_snapshot = snapshot
     coordinator._send_req = send_req

@@ -14,11 +14,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from apportion.assignors import Assignor
 from apportion.clients.joined_group import READERS, JoinedGroup
-from apportion.clients.rebalance import SeenGroup
+from apportion.clients.rebalance import PlannedRebalance, SeenGroup
 from apportion.clients.topic_metadata import ClusterMetadata, describe_topics
 from apportion.model.build import member_order, topic_order
 from apportion.user_data import UserDataCodec
@@ -70,26 +70,26 @@ class Dealer:
         seen = SeenGroup(topics, sizes, members, tuple([joined.instance_ids[m] for m in order]))
         return Dealt(dict(zip(members, answers, strict=True)), seen, partitions)
 
-    def values(
+    def record(
         self, dealt: Dealt, group: str, generation: int | None, assignor: str, why: str, ms: float
-    ) -> dict[str, Any]:
-        """``PlannedRebalance.to_dict`` of the rebalance."""
-        return {
-            "group": group,
-            "generation": generation,
-            "assignor": assignor,
-            "members": len(dealt.answers),
-            "partitions": dealt.partitions,
-            "moved": 0,
-            "kept": 0,
-            "given": dealt.partitions,
-            "withheld": 0,
-            "ignored": 0,
-            "why": why,
-            "proof": dict(self.proof or {}),
-            "ms": round(ms, 3),
-            "foreign": False,
-        }
+    ) -> PlannedRebalance:
+        """The rebalance for the log; there is no plan that a hook could ask for."""
+        return PlannedRebalance(
+            group=group,
+            generation=generation,
+            assignor=assignor,
+            members=len(dealt.answers),
+            partitions=dealt.partitions,
+            moved=0,
+            kept=0,
+            given=dealt.partitions,
+            withheld=0,
+            ignored=0,
+            why=why,
+            proof=self.proof or {},
+            ms=ms,
+            plan=None,
+        )
 
 
 def _answers(topics: Sequence[str], sizes: Sequence[int], members: int) -> list[bytes] | None:

@@ -19,7 +19,7 @@ from apportion.assignors import Assignor, find
 from apportion.clients.alike_members import Dealer, Dealt
 from apportion.clients.foreign import OnForeign, policy
 from apportion.clients.joined_group import JoinedGroup, Memories
-from apportion.clients.rebalance import Causes, OnPlan, SeenGroup, line_of, record
+from apportion.clients.rebalance import Causes, OnPlan, PlannedRebalance, SeenGroup, line_of, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
 from apportion.clients.unchanged_shares import write_answers
 from apportion.errors import BadInput
@@ -231,7 +231,7 @@ class Bridge:
         if not log.isEnabledFor(logging.INFO):
             self._causes.remember(dealt.seen)
             return
-        _log(self._dealer.values(dealt, group, generation, self.name, self._causes.why(dealt.seen), ms))
+        _log(self._dealer.record(dealt, group, generation, self.name, self._causes.why(dealt.seen), ms))
 
     def _report(self, plan: Plan, held_back: Bools, generation: int | None, ms: float) -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""
@@ -246,7 +246,7 @@ class Bridge:
             return
         rebalance = record(plan, held_back, generation, self._causes.why(seen), ms)
         if log.isEnabledFor(logging.INFO):
-            _log(rebalance.to_dict())
+            _log(rebalance)
         if self.settings.on_plan is None:
             return
         try:
@@ -255,8 +255,9 @@ class Bridge:
             log.exception("the on_plan hook failed; the rebalance goes on")
 
 
-def _log(values: Mapping[str, Any]) -> None:
+def _log(rebalance: PlannedRebalance) -> None:
     """One line, and its values for handlers that know them."""
+    values = rebalance.to_dict()
     log.info("%s", line_of(values), extra={"apportion": values})
 
 

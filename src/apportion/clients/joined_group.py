@@ -63,8 +63,9 @@ class JoinedGroup:
         """What all members sent, in columns."""
         subscriptions = read_subscriptions(self.sent)
         for m, reason in subscriptions.refused.items():
-            reader = "member %s sent no subscription that anyone can read (%s); it gets nothing"
-            log.warning(reader, self.ids[m], reason)
+            log.warning(
+                "member %s sent no subscription that anyone can read (%s); it gets nothing", self.ids[m], reason
+            )
         return subscriptions
 
     def columns(self, memories: Memories) -> MemberColumns:
@@ -175,11 +176,11 @@ def _sticky(sent: Subscriptions, at: Ints, size: Ints) -> tuple[HeldLists, Ints,
     return owned, generation, others[~form].tolist()
 
 
-def _placed(lists: HeldLists, good: Bools, order: Ints, size: int) -> HeldLists:
-    """The good ones of the lists as those of the members at ``place``, of ``size`` members in all."""
+def _placed(lists: HeldLists, good: Bools, members: Ints, size: int) -> HeldLists:
+    """The good ones of the lists as those of these ``members``, of ``size`` in all."""
     keep = good.repeat(lists.count)
     count = np.zeros(size, dtype=np.int64)
-    count[order] = np.where(good, lists.count, 0)
+    count[members] = np.where(good, lists.count, 0)
     first = np.concatenate([[0], count.cumsum()])
     return HeldLists(first, lists.name_at[keep], lists.name_size[keep], lists.ids[keep], np.zeros(size, dtype=np.int64))
 

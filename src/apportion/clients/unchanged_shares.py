@@ -31,9 +31,9 @@ _MALFORMED: Final = "\ufffd"
 
 
 def write_answers(
-    group: Group, owner: Ints, joined: JoinedGroup, memories: Memories, place: Ints, user_data: bytes | None
+    group: Group, owner: Ints, joined: JoinedGroup, memories: Memories, joined_at: Ints, user_data: bytes | None
 ) -> list[bytes]:
-    """Every member's assignment of an owner array (P,); ``place`` (M,) is where each member stands in ``joined``."""
+    """Every member's assignment of an owner array (P,); ``joined_at`` (M,) is each member's place in ``joined``."""
     same = _unchanged(group, owner, memories)
     if same is None or not same.any():
         order, held = by_owner(owner, group.M)
@@ -45,7 +45,7 @@ def write_answers(
     written = write_assignments(group.topics, group.topic_of[order], group.number[order], held[differs], user_data)
     fresh = iter(written)
     assert isinstance(memories.owned, HeldLists)  # noqa: S101 - else nobody is unchanged
-    again = iter(write_again(joined.subscriptions.buffer, memories.owned, place[same], user_data))
+    again = iter(write_again(joined.subscriptions.buffer, memories.owned, joined_at[same], user_data))
     return [next(again) if one else next(fresh) for one in same.tolist()]
 
 

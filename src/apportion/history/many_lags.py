@@ -43,7 +43,7 @@ class ManyLags:
         """Whether all members are of one capacity, and all topics that have partitions are wanted by the same."""
         topics = np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist()
         wanted_by = {group.subscribers(t).tobytes() for t in topics}
-        return len(wanted_by) == 1 and bool((group.capacity == group.capacity[0]).all())
+        return len(wanted_by) == 1 and group.equal_capacities
 
     def lags(self, lag: Longs) -> list[tuple[Longs, int]]:
         """What is to be dealt of (G, P) lags: (G, partitions) of each wanted topic, and to how many."""

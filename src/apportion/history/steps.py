@@ -12,7 +12,7 @@ from apportion.arrays import NOBODY, Ints, ints
 from apportion.history.records import Generation, counts_after
 from apportion.model.build import build, find_partitions
 from apportion.model.group import Claims, Group
-from apportion.model.topic_columns import TopicColumns
+from apportion.model.topic_columns import FIELDS, TopicColumns
 
 TopicEntries = Mapping[str, Sequence[Mapping[str, Any]]]
 """Topic to its partitions as entries of group.json: partition, and racks, begin, end, committed where known."""
@@ -115,7 +115,7 @@ def _entries(known: Sequence[Mapping[str, Any]], n: int, offsets: bool) -> int |
     if isinstance(known, TopicColumns):
         return known.numbered(n, offsets)
     by_id = {entry["partition"]: entry for entry in known}
-    fields = ("partition", "racks", "begin", "end", "committed") if offsets else ("partition", "racks")
+    fields = FIELDS if offsets else ("partition", "racks")
     if not any(entry.get(field) for entry in by_id.values() for field in fields[1:]):
         return n
     nothing: Mapping[str, Any] = {}
@@ -151,7 +151,7 @@ def _carried(earlier: Step, later: Step) -> tuple[Ints, Ints]:
 
 def without_past(later: Step) -> Group:
     """The generation's group with nothing behind it."""
-    return later.group.with_claims(Claims(ints([]), ints([])), np.full(later.group.M, -1, dtype=np.int64))
+    return later.group.without_past()
 
 
 def _places(earlier: Group, later: Group) -> Ints:

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Ints, ints
+from apportion.arrays import NOBODY, Ints
 from apportion.assignors import known
 from apportion.errors import UnreadableBytes
 from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.history.predicted_targets import Score, score
 from apportion.history.records import CONSUMER, GroupRecord
 from apportion.history.switch_history import Recorded, moves
-from apportion.model.group import Claims, Group
+from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
 from apportion.planning import plan
@@ -39,7 +39,7 @@ LEAST_SHARED: Final = 2
 class Blocker:
     """Why the broker would refuse the first consumer of the new protocol; ``members`` whose doing it is."""
 
-    what: str
+    reason: str
     members: tuple[str, ...] = ()
 
 
@@ -98,7 +98,7 @@ class Switch:
         document: dict[str, Any] = {"group": self.group.name, "protocol": self.facts.kind}
         if self.blockers is not None and self.facts.kind != CONSUMER:
             document["upgradable"] = not self.blockers
-            document["blockers"] = [{"what": one.what, "members": list(one.members)} for one in self.blockers]
+            document["blockers"] = [{"what": one.reason, "members": list(one.members)} for one in self.blockers]
         document |= {"now": dict(self.now), "online": self.online.to_dict(), "fresh": self.fresh.to_dict()}
         document |= {"concentration": dict(self.concentration), "together": dict(self.together)}
         if self.busiest:
@@ -124,7 +124,7 @@ def switch(group: Group, facts: GroupFacts, past: Recorded | None = None, scored
     from apportion.history import switch_advice
 
     online = plan(group, ONLINE)
-    fresh = plan(_without_past(group), ONLINE)
+    fresh = plan(group.without_past(), ONLINE)
     owners = {"now": group.owner, "online": online.owner, "fresh": fresh.owner}
     seen = Switch(
         group=group,
@@ -252,8 +252,3 @@ def together(group: Group, owners: Mapping[str, Ints]) -> dict[str, int]:
         np.maximum.at(high, position, owner[wanted])
         counts[name] = int((several & (low == high) & (high != NOBODY)).sum())
     return counts
-
-
-def _without_past(group: Group) -> Group:
-    """The group as if it started anew."""
-    return replace(group, claims=Claims(ints([]), ints([])), generation=np.full(group.M, -1, dtype=np.int64))

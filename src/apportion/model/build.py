@@ -16,6 +16,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, distinct, ints
 from apportion.model.group import (
+    NO_CLAIMS,
     NO_PRIORITY,
     NONE_NONEXISTENT,
     Claims,
@@ -31,7 +32,6 @@ from apportion.model.topic_columns import FIELDS, TopicColumns
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
 _partition_of: Final = itemgetter("partition")
-NO_CLAIMS: Final = Claims(ints([]), ints([]))
 
 
 def build(raw: Raw, *, reuse_lists: bool = False) -> Group:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from apportion.arrays import UNKNOWN, Ints, Longs, ints
+from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs, ints
 from apportion.model.group import NO_PRIORITY, Claims, Group, Offsets, Racks
 
 
@@ -30,27 +30,7 @@ def with_members(given: Group, names: Sequence[str], subscription: int) -> Group
     static = sum(map(bool, group.instance_ids))
     # Static members come first, which new ones never are; then all others by id.
     order = ints([*range(static), *sorted(range(static, len(ids)), key=ids.__getitem__)])
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    more = len(names)
-    subscriptions, subscription_of = _numbered(
-        group.subscriptions, _behind(group.subscription_of, subscription, more)[order]
-    )
-    racks = group.racks
-    return replace(
-        group,
-        members=tuple([ids[m] for m in order.tolist()]),
-        instance_ids=_ordered(group.instance_ids, order),
-        client_ids=_ordered(group.client_ids, order),
-        hosts=_ordered(group.hosts, order),
-        subscriptions=subscriptions,
-        subscription_of=subscription_of,
-        generation=_behind(group.generation, UNKNOWN, more)[order],
-        priority=_behind(group.priority, NO_PRIORITY, more)[order],
-        capacity=_behind(group.capacity, 1, more)[order],
-        claims=Claims(rank[group.claims.member], group.claims.partition),
-        racks=racks and replace(racks, of_member=_behind(racks.of_member, UNKNOWN, more)[order]),
-    )
+    return _of_members(group, order, names, subscription)
 
 
 def without_member(given: Group, member: int) -> Group | None:
@@ -58,27 +38,8 @@ def without_member(given: Group, member: int) -> Group | None:
     group = _as_built(given)
     if group is None or group.M < 2:
         return None
-    racks = group.racks and replace(group.racks, of_member=np.delete(group.racks.of_member, member))
-    if racks is not None and not _all_used(racks):
-        return None
-    stay = np.delete(np.arange(group.M), member)
-    subscriptions, subscription_of = _numbered(group.subscriptions, group.subscription_of[stay])
-    claims = group.claims
-    theirs = claims.member != member
-    return replace(
-        group,
-        members=tuple([group.members[m] for m in stay.tolist()]),
-        instance_ids=_ordered(group.instance_ids, stay),
-        client_ids=_ordered(group.client_ids, stay),
-        hosts=_ordered(group.hosts, stay),
-        subscriptions=subscriptions,
-        subscription_of=subscription_of,
-        generation=group.generation[stay],
-        priority=group.priority[stay],
-        capacity=group.capacity[stay],
-        claims=Claims(claims.member[theirs] - (claims.member[theirs] > member), claims.partition[theirs]),
-        racks=racks,
-    )
+    left = _of_members(group, np.delete(np.arange(group.M), member))
+    return left if left.racks is None or _all_used(left.racks) else None
 
 
 def with_partitions(given: Group, topic: int, numbers: Ints) -> Group | None:
@@ -112,6 +73,31 @@ def with_partitions(given: Group, topic: int, numbers: Ints) -> Group | None:
         racks=racks and replace(racks, set_of=_inserted(racks.set_of, at, UNKNOWN, more)),
         offsets=offsets,
         weight=weight if weight is None else np.insert(weight, at, np.full(more, np.nan)),
+    )
+
+
+def _of_members(group: Group, order: Ints, names: Sequence[str] = (), subscription: int = 0) -> Group:
+    """The group with some of its own members and of new ones, whose numbers follow, in this order; see above."""
+    ids, more, claims, racks = [*group.members, *names], len(names), group.claims, group.racks
+    rank = np.full(len(ids), NOBODY, dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    stays = rank[claims.member] != NOBODY
+    subscriptions, subscription_of = _numbered(
+        group.subscriptions, _behind(group.subscription_of, subscription, more)[order]
+    )
+    return replace(
+        group,
+        members=tuple([ids[m] for m in order.tolist()]),
+        instance_ids=_ordered(group.instance_ids, order),
+        client_ids=_ordered(group.client_ids, order),
+        hosts=_ordered(group.hosts, order),
+        subscriptions=subscriptions,
+        subscription_of=subscription_of,
+        generation=_behind(group.generation, UNKNOWN, more)[order],
+        priority=_behind(group.priority, NO_PRIORITY, more)[order],
+        capacity=_behind(group.capacity, 1, more)[order],
+        claims=Claims(rank[claims.member[stays]], claims.partition[stays]),
+        racks=racks and replace(racks, of_member=_behind(racks.of_member, UNKNOWN, more)[order]),
     )
 
 

@@ -81,6 +81,9 @@ class Claims:
     as_given: tuple[Mapping[str, Sequence[int]] | None, ...] = ()
 
 
+NO_CLAIMS: Final = Claims(_NOBODYS, _NOBODYS)
+
+
 @dataclass(frozen=True, eq=False)
 class Offsets:
     """What is known of each partition's log; -1 is unknown, for ``committed`` never committed.
@@ -198,6 +201,17 @@ class Group:
         fresh.__dict__.update(claims=claims, generation=generation)
         return fresh
 
+    def holding(self, owner: Ints) -> Group:
+        """The same group whose members hold, since the next generation, what ``owner`` (P,) gives them."""
+        held = np.flatnonzero(owner != NOBODY)
+        return self.with_claims(
+            Claims(owner[held], held), np.full(self.M, int(self.generation.max()) + 1, dtype=np.int64)
+        )
+
+    def without_past(self) -> Group:
+        """The same group as if it started anew."""
+        return self.with_claims(NO_CLAIMS, np.full(self.M, UNKNOWN, dtype=np.int64))
+
     # The letters are the names here: see apportion.arrays.
     @property
     def P(self) -> int:
@@ -218,6 +232,11 @@ class Group:
     def has_capacities(self) -> bool:
         """Whether some member's capacity is not 1."""
         return bool((self.capacity != 1).any())
+
+    @cached_property
+    def equal_capacities(self) -> bool:
+        """Whether all members have the same capacity."""
+        return bool((self.capacity == self.capacity[:1]).all())
 
     @cached_property
     def topic_of(self) -> Ints:

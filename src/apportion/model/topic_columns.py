@@ -15,7 +15,8 @@ import numpy as np
 
 from apportion.arrays import UNKNOWN, Ints, Longs
 
-FIELDS: Final = ("partition", "racks", "begin", "end", "committed")
+OFFSETS: Final = ("begin", "end", "committed")
+FIELDS: Final = ("partition", "racks", *OFFSETS)
 """What an entry may have."""
 
 
@@ -51,14 +52,14 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
         entry: dict[str, Any] = {"partition": int(self.number[at])}
         if racks := self.rack_lists[int(self.racks_of[at])]:
             entry["racks"] = list(racks)
-        for name in ("begin", "end", "committed"):
+        for name in OFFSETS:
             if (offset := int(getattr(self, name)[at])) != UNKNOWN:
                 entry[name] = offset
         return entry
 
     def take(self, at: Ints) -> TopicColumns:
         """Some of the partitions, in this order."""
-        columns = {name: getattr(self, name)[at] for name in ("number", "begin", "end", "committed", "racks_of")}
+        columns = {name: getattr(self, name)[at] for name in ("number", "racks_of", *OFFSETS)}
         return replace(self, **columns)
 
     @classmethod
@@ -85,7 +86,7 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
 
     def numbered(self, n: int, offsets: bool) -> TopicColumns | int:
         """Partitions 0 to n - 1 with what is known of them, offsets if asked for; n alone where that is nothing."""
-        logs = ("begin", "end", "committed") if offsets else ()
+        logs = OFFSETS if offsets else ()
         # An offset of 0 is as good as none where the topic has nothing else: no lag can follow from it.
         some = any((getattr(self, name) > 0).any() for name in logs)
         if not some and not any(self.racks()[0]):

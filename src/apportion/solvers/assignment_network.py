@@ -25,7 +25,7 @@ import numpy as np
 from apportion.arrays import NOBODY, Ints
 from apportion.solvers.dealing import HandOut, claimed_last, interleave
 from apportion.solvers.network import Cost, network_of
-from apportion.solvers.problem import Numbers, Problem
+from apportion.solvers.problem import Numbers, Problem, next_cost
 from apportion.solvers.retention import first_ones
 
 ARCS_MAX = 4_000_000
@@ -179,7 +179,7 @@ class AssignmentNetwork:
         """First unit and slope of unit x square; where all are equal, of 1 + 2 + 3 ..., as good as the square."""
         if self.problem.equal:
             return before + 1, np.ones_like(before)
-        return unit * (2 * before + 1), 2 * unit
+        return next_cost(unit, before), 2 * unit
 
     def optimize(self, order: tuple[str, ...]) -> None:
         """Make the goals best, one after the other."""

@@ -68,7 +68,7 @@ class Exactness:
     def _bounds(self, group: Group) -> list[str]:
         """Between what a price lies."""
         low, high, over, of_topic = "load", "load + 1", "", "held to held + 1"
-        if not (group.capacity == group.capacity[0]).all():
+        if not group.equal_capacities:
             low, high, of_topic = "2 load - 1", "2 load + 1", "2 held - 1 to 2 held + 1 over capacity"
             over = ", over capacity (in units of the capacities' least common multiple)"
         lines = [f"Each price lies between {low} and {high}, times the weight of load{over}."]

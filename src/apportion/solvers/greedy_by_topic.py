@@ -27,6 +27,7 @@ from apportion.model.group import Group
 from apportion.model.measures import loads, rack_misses
 from apportion.solvers.dealing import laps
 from apportion.solvers.fair_loads import pour
+from apportion.solvers.problem import next_cost
 
 PASSES: Final = 20
 """Rounds of evening out and handing out anew."""
@@ -96,13 +97,14 @@ def _even_out(topics: Topics, unit: Ints, owner: Ints) -> bool:
     moved = False
     for who, span in topics:
         while len(span):
-            least = int(who[(unit[who] * (2 * load[who] + 1)).argmin()])
-            paid = unit[owner[span]] * (2 * load[owner[span]] - 1)
+            asked = next_cost(unit[who], load[who])
+            least = int(asked.argmin())
+            paid = next_cost(unit[owner[span]], load[owner[span]] - 1)
             most = len(span) - 1 - int(paid[::-1].argmax())
-            if paid[most] <= unit[least] * (2 * load[least] + 1):
+            if paid[most] <= asked[least]:
                 break
             load[owner[span[most]]] -= 1
-            load[least] += 1
-            owner[span[most]] = least
+            load[who[least]] += 1
+            owner[span[most]] = who[least]
             moved = True
     return moved

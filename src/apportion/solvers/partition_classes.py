@@ -31,7 +31,7 @@ def problem_of(group: Group, order: tuple[str, ...], by_topic: bool = False) -> 
     """
     row, eligible = _topic_rows(group, by_topic)
     column, miss, racks_told = group.subscription_of, None, True
-    if not (group.capacity == group.capacity[:1]).all():
+    if not group.equal_capacities:
         sizes, size = np.unique(group.capacity, return_inverse=True)
         kinds, column = distinct_kinds(column * len(sizes) + size)
         eligible = eligible[:, kinds // len(sizes)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -10,7 +9,8 @@ import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, Ints
 from apportion.errors import BadInput
-from apportion.model.group import Claims, Group
+from apportion.model.group import Group
+from apportion.model.measures import held_of_topic
 from apportion.model.plan import Answer, Plan
 from apportion.solvers.assignment_network import ARCS_MAX, arcs_of, complete_on_network, fixed_on_network
 from apportion.solvers.certificate import Exactness
@@ -60,7 +60,7 @@ def best(group: Group, order: tuple[str, ...] = GOALS, cooperative: bool = False
 def _plan(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
     """Owners (P,) and the proof, by the way that fits the group; stale claims count for nothing."""
     proof = dict.fromkeys(order, "optimal")
-    equal = bool((group.capacity == group.capacity[:1]).all())
+    equal = group.equal_capacities
     alone = equal and len(group.subscriptions) == 1 and "racks" not in order and order[:1] == ("balance",)
     if alone and ("moves" not in order or not len(group.claims.member)):
         return _one_deal(group), proof
@@ -83,7 +83,7 @@ def _with_spread(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, 
         before = order[: order.index("spread")]  # nothing is shown from there on
         return quick, {goal: shown[goal] if goal in before else "heuristic" for goal in order}
     # A second cooperative round may find a quick plan where the first did not: then it is the target from the start.
-    if "moves" in order and (group.capacity == group.capacity[0]).all():
+    if "moves" in order and group.equal_capacities:
         later = _later(group, owner)
         again, shown = _solve(later, order)
         if _is_quick(later, again, shown):
@@ -93,13 +93,13 @@ def _with_spread(group: Group, order: tuple[str, ...]) -> tuple[Ints, dict[str, 
 
 def _is_quick(group: Group, owner: Ints, shown: dict[str, str]) -> bool:
     """Whether other goals are shown to be best, and no plan whatever is better spread: each topic n / m or one more."""
-    if "heuristic" in shown.values() or not (group.capacity == group.capacity[0]).all():
+    if "heuristic" in shown.values() or not group.equal_capacities:
         return False
     size = np.diff(group.start)[group.wanted_topic]
     members = group.wants[:, group.wanted_topic].T @ np.bincount(group.subscription_of)
     share, more = size // members, size % members
     least = int((members * share**2 + more * (2 * share + 1)).sum())
-    _, held = np.unique((group.topic_of * group.M + owner)[group.wanted], return_counts=True)
+    held = held_of_topic(group, owner)[1]
     return int(held @ held) == least
 
 
@@ -138,10 +138,7 @@ def _on_network(group: Group, order: tuple[str, ...], start: Ints, home: Ints | 
 
 def _later(group: Group, owner: Ints) -> Group:
     """The group in the second cooperative round: everybody holds what the first one gave, and says so."""
-    now = Plan(group, "", {}, Answer(owner), cooperative=True).owner_now
-    held = np.flatnonzero(now != NOBODY)
-    generation = np.full(group.M, int(group.generation.max()) + 1, dtype=np.int64)
-    return replace(group, claims=Claims(now[held], held), generation=generation)
+    return group.holding(Plan(group, "", {}, Answer(owner), cooperative=True).owner_now)
 
 
 def _one_deal(group: Group) -> Ints:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.arrays import Ints, ints
-from apportion.wire.assignment import NEWEST
+from apportion.wire.assignment import NEWEST, Assignment, write_assignment
 from apportion.wire.columns import Buffer, HeldLists
+from apportion.wire.partitions import held
 from apportion.wire.primitives import MAX_STRING
 
 _ONE = ints([1])
@@ -78,24 +79,17 @@ def write_neighbours(parts: Sequence[tuple[str, Sequence[int]]], count: int) -> 
     """The assignments of ``count`` members, version 3, where all ids go up by one from each member to the next.
 
     parts
-        Topics and ids of the first of them; no id reaches 2**31 on the way.
+        Topics, each once, and ids of the first of them, at least one; no id reaches 2**31 on the way.
 
     The bytes of an assignment are one long number. As ids have four bytes and none of them runs over, the next member's
     is this one's and the number that has a one in every id.
     """
-    pieces = [NEWEST.to_bytes(2, "big"), len(parts).to_bytes(4, "big")]
-    steps = [bytes(_HEAD)]
+    first = write_assignment(Assignment(held(dict(parts))))
+    ones = [bytes(_HEAD)]
     for topic, ids in parts:
-        name = topic.encode()
-        if len(name) > MAX_STRING:
-            raise _too_long(len(name))
-        pieces += [len(name).to_bytes(2, "big"), name, len(ids).to_bytes(4, "big")]
-        pieces += [number.to_bytes(4, "big") for number in ids]
-        steps += [bytes(6 + len(name)), b"\0\0\0\1" * len(ids)]
-    pieces.append(_tail(None))
-    steps.append(bytes(4))
-    first = b"".join(pieces)
-    size, number, step = len(first), int.from_bytes(first, "big"), int.from_bytes(b"".join(steps), "big")
+        ones += [bytes(6 + len(topic.encode())), b"\0\0\0\1" * len(ids)]
+    ones.append(bytes(len(_tail(None))))
+    size, number, step = len(first), int.from_bytes(first, "big"), int.from_bytes(b"".join(ones), "big")
     answers = []
     for _ in range(count):
         answers.append(number.to_bytes(size, "big"))
