@@ -99,8 +99,12 @@ def known(batch: pa.RecordBatch, name: str) -> Known:
 
 
 def lists(batch: pa.RecordBatch, at: str, offset: str) -> Samples:
+    """Two columns of a batch as ``samples``."""
+    return samples(batch.column(at), batch.column(offset))
+
+
+def samples(moments: pa.ListArray, offsets: pa.ListArray) -> Samples:
     """Two list columns of one shape, moments (ms; null is NaN) and offsets; a null list is an empty one."""
-    moments, offsets = batch.column(at), batch.column(offset)
     counts = np.maximum(_longs(moments.value_lengths()), 0)
     return Samples(
         np.asarray(moments.flatten().to_numpy(zero_copy_only=False), dtype=np.float64),

@@ -26,7 +26,7 @@ from apportion.spark import groups, histories, schemas, standing
 from apportion.spark.batches import BYTES_AT_ONCE
 from apportion.spark.bundles import Tables, bundled, met
 from apportion.spark.python_rows import rows_of
-from apportion.spark.standing import millis, ranked, there
+from apportion.spark.sorted_rows import listed, millis_or_null, ranked, starts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,6 +44,7 @@ GROUPS_AT_ONCE: Final = 256
 HOLE = pa.schema([("group", pa.string()), ("source_partition", pa.int32()), ("source_offset", pa.int64()),
                    ("holes", pa.int64())])  # fmt: skip
 _PAIR: Final = ["group", "topic"]
+_SOURCE: Final = ("source_partition", "source_offset")
 NAME = pa.schema([("group", pa.string()), ("topic_id", pa.string()), ("topic", pa.string())])
 
 
@@ -74,14 +75,13 @@ def left(
 
 def _holes(generations: DataFrame, epochs: DataFrame, gaps: DataFrame) -> DataFrame:
     """(group, source_partition, source_offset, holes): records before which offsets are missing in their partition."""
-    place = ("group", "source_partition", "source_offset")
     missing = gaps.select("source_partition", F.col("before_offset").alias("source_offset"), "missing")
-    records = generations.select(*place).unionByName(epochs.select(*place))
+    records = generations.select("group", *_SOURCE).unionByName(epochs.select("group", *_SOURCE))
     both = records.unionByName(missing, allowMissingColumns=True)
     # rangeBetween: a gap that ends right before a record stands at the record's own offset.
     before = Window.partitionBy("source_partition").orderBy("source_offset")
     holes = F.sum("missing").over(before.rangeBetween(Window.unboundedPreceding, 0)).cast("bigint")
-    return both.withColumn("holes", holes).where("`group` is not null and holes > 0").select(*place, "holes")
+    return both.withColumn("holes", holes).where("`group` is not null and holes > 0").select("group", *_SOURCE, "holes")
 
 
 def left_of(tables: Tables, since_ms: int) -> dict[str, pa.Table]:
@@ -120,10 +120,7 @@ def named_topics(generations: pa.Table, names: pa.Table, present: pa.Table, plac
 
 def _of(tables: Tables, kind: str, table: schemas.TableSchema, columns: Sequence[str]) -> pa.Table:
     """The rows of a kind; where a task got none, an empty table of its columns."""
-    if kind in tables:
-        return tables[kind]
-    schema = schemas.arrow_schema(table)
-    return pa.schema([schema.field(name) for name in columns]).empty_table()
+    return tables[kind] if kind in tables else schemas.arrow_schema(table, columns).empty_table()
 
 
 def _topics_of(table: pa.Table) -> pa.Table:
@@ -143,7 +140,7 @@ def member_topics(members: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
 # -- folding ---------------------------------------------------------------------------------------------------------
 
 _SCHEMAS: Final = {
-    "present": pa.schema([schemas.arrow_schema(schemas.GROUP_STATE).field(name) for name in groups.PRESENT]),
+    "present": schemas.arrow_schema(schemas.GROUP_STATE, groups.PRESENT),
     "rebalances": schemas.arrow_schema(schemas.REBALANCES),
     "epochs": schemas.arrow_schema(schemas.GOLD_EPOCHS),
 }
@@ -172,7 +169,7 @@ def groups_of(present: pa.Table) -> pa.Table:
     members = lists.flatten()
     columns = dict(zip([one.name for one in members.type], members.flatten(), strict=True))
     few = pa.StructArray.from_arrays([columns[one.name] for one in fields], fields=fields)
-    whole = standing.listed(np.asarray(pc.list_value_length(lists)), few)
+    whole = listed(np.asarray(pc.list_value_length(lists)), few)
     return pa.Table.from_arrays([whole if name == "members" else present[name] for name in schema.names], schema=schema)
 
 
@@ -277,23 +274,21 @@ class _Side:
         taken = table.take(pa.array(order)).combine_chunks()
         for name, millis_name in _TIMES.items():
             if name in taken.column_names:
-                at = pa.array(millis(taken[name]), mask=~there(taken[name]))
-                taken = taken.drop_columns([name]).append_column(millis_name, at)
+                taken = taken.drop_columns([name]).append_column(millis_name, millis_or_null(taken[name]))
         if "members" in taken.column_names:
-            place = taken.schema.get_field_index("members")
-            taken = taken.set_column(place, "members", _members(taken["members"].combine_chunks()))
+            column = taken.schema.get_field_index("members")
+            taken = taken.set_column(column, "members", _members(taken["members"].combine_chunks()))
         return cls(taken, start)
 
     def with_holes(self, holes: pa.Table) -> _Side:
         """Records, each with ``holes``: offsets missing before it in its partition."""
-        place = ("source_partition", "source_offset")
         missing = {
             (partition, offset): count
-            for partition, offset, count in zip(*[holes[name].to_pylist() for name in (*place, "holes")], strict=True)
+            for partition, offset, count in zip(*[holes[name].to_pylist() for name in (*_SOURCE, "holes")], strict=True)
         }
         counts = np.zeros(self.table.num_rows, dtype=np.int64)
         if missing:
-            pairs = zip(*[self.table[name].to_pylist() for name in place], strict=True)
+            pairs = zip(*[self.table[name].to_pylist() for name in _SOURCE], strict=True)
             counts[:] = [missing.get(pair, 0) for pair in pairs]
         return _Side(self.table.append_column("holes", pa.array(counts)), self.start)
 
@@ -302,7 +297,7 @@ class _Side:
         fields = list(kind.value_type)
         columns = [self.table[one.name].combine_chunks() for one in fields]
         columns = [column.cast(one.type) for column, one in zip(columns, fields, strict=True)]
-        return standing.listed(np.diff(self.start), pa.StructArray.from_arrays(columns, fields=fields))
+        return listed(np.diff(self.start), pa.StructArray.from_arrays(columns, fields=fields))
 
     def size(self, first: int, behind: int) -> int:
         """Bytes of the rows of some groups."""
@@ -329,7 +324,7 @@ def _order(table: pa.Table, code: Longs) -> Longs:
         if name in table.column_names:
             keys.append(_sortable(table[name]))
     order = np.lexsort(keys[::-1])
-    if "tombstone" in table.column_names and len(standing.starts_of(*[key[order] for key in keys])) <= len(order):
+    if "tombstone" in table.column_names and len(starts_of(*[key[order] for key in keys])) <= len(order):
         ties = [
             name for name in ("at", "tombstone", "key_type", "generation", "member_id") if name in table.column_names
         ]

@@ -175,6 +175,5 @@ def _read(file: Path, names: Sequence[str], table: schemas.TableSchema) -> pa.Ta
 
 def as_typed(rows: pa.Table, names: Iterable[str], table: schemas.TableSchema) -> pa.Table:
     """Columns in a table's types; of a time all below a microsecond is cut off."""
-    schema = schemas.arrow_schema(table)
-    columns = [pc.cast(rows[name], schema.field(name).type, safe=False) for name in names]
-    return pa.table(columns, schema=pa.schema([schema.field(name) for name in names]))
+    schema = schemas.arrow_schema(table, names)
+    return pa.table([pc.cast(rows[field.name], field.type, safe=False) for field in schema], schema=schema)

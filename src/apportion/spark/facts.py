@@ -22,9 +22,11 @@ from apportion.history.lag_time import WINDOW_S, LagTimes, Samples, lag_times
 from apportion.history.lags import STATUSES, Known, Lags, lags
 from apportion.history.verdicts import WORST
 from apportion.spark import schemas
+from apportion.spark.batches import samples
 from apportion.spark.bundles import Tables, met
 from apportion.spark.by_group import member_topics
-from apportion.spark.standing import HALF, listed, longs, millis, ranked, spans, starts_of, there
+from apportion.spark.logs import NO_ENDS, NO_TOPICS, described
+from apportion.spark.sorted_rows import listed, longs, millis, numbered, ranked, spans, starts_of, there, unnumbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,7 +71,7 @@ class Asked:
         All names, by their bytes: a rank is a place here.
     group, topic, partition
         (N,) of each row; they are sorted by these.
-    place, log
+    in_places, in_logs
         (N,) its row in ``places`` and ``logs``; -1 none.
     stands
         (N,) whether a commit stands there.
@@ -91,8 +93,8 @@ class Asked:
     group: Ints
     topic: Ints
     partition: Longs
-    place: Ints
-    log: Ints
+    in_places: Ints
+    in_logs: Ints
     stands: Bools
     wanted: Bools
     named: tuple[Longs, Longs]
@@ -104,7 +106,7 @@ class Asked:
     def of(cls, tables: Tables) -> Asked:
         """From the tables of a task."""
         places, present, named = tables["places"], tables["present"], tables["named"]
-        logs = tables["logs"] if "logs" in tables else _no_logs()
+        logs = tables["logs"] if "logs" in tables else described(NO_ENDS, NO_TOPICS)
         row, wants = member_topics(present["members"])
         (g_place, g_present, g_named), groups = ranked(places["group"], present["group"], named["group"])
         (t_place, t_log, t_wants, t_named), topics = ranked(
@@ -122,28 +124,29 @@ class Asked:
         pairs = np.union1d(place_pairs, wants_pairs)
 
         # The partitions that commits stand on, and of wanted topics those whose log was sampled.
-        place_key = _keys(np.searchsorted(pairs, place_pairs), longs(places["partition"]))
+        place_key = numbered(np.searchsorted(pairs, place_pairs), longs(places["partition"]))
         standing = np.asarray(places["standing"])
         counts = np.diff(np.append(log_start, log_start[-1]))[wants_pairs % width]
         of_logs = spans(log_start[wants_pairs % width], counts)
-        never = _keys(np.repeat(np.searchsorted(pairs, wants_pairs), counts), longs(logs["partition"])[of_logs])
+        never = numbered(np.repeat(np.searchsorted(pairs, wants_pairs), counts), longs(logs["partition"])[of_logs])
         key = np.union1d(place_key[standing], never[there(logs["sampled_at"])[of_logs]])
 
-        pair, partition = pairs[key >> 32], (key & (2 * HALF - 1)) - HALF
+        of_pair, partition = unnumbered(key)
+        pair = pairs[of_pair]
         group, topic = pair // width, pair % width
-        place = _found(place_key, key)
-        log = _found(_keys(t_log, longs(logs["partition"])), _keys(topic, partition))
-        stands = (place >= 0) & np.append(standing, False)[place]
+        in_places = _found(place_key, key)
+        in_logs = _found(numbered(t_log, longs(logs["partition"])), numbered(topic, partition))
+        stands = (in_places >= 0) & np.append(standing, False)[in_places]
         wanted = ~living[group] | np.isin(pair, wants_pairs)
         return cls(
-            places, logs, present, groups, topics, group, topic, partition, place, log, stands, wanted,
+            places, logs, present, groups, topics, group, topic, partition, in_places, in_logs, stands, wanted,
             (g_named, t_named), g_present, g_place, log_start,
         )  # fmt: skip
 
     def pieces(self) -> Iterator[slice]:
         """Runs of rows with so many samples together as memory should hold at one time."""
-        counts = np.zeros(len(self.log), dtype=np.int64)
-        for table, rows, name in ((self.logs, self.log, "sample_at"), (self.places, self.place, "recent_at")):
+        counts = np.zeros(len(self.in_logs), dtype=np.int64)
+        for table, rows, name in ((self.logs, self.in_logs, "sample_at"), (self.places, self.in_places, "recent_at")):
             lengths = np.asarray(pc.list_value_length(table[name].combine_chunks()), dtype=np.int64)
             counts += np.append(lengths, 0)[rows]
         piece = np.cumsum(counts) // SAMPLES_AT_ONCE
@@ -155,8 +158,8 @@ class Asked:
 
     def judged(self, rows: slice, now_ms: int, allowed_lag: int) -> dict[str, pa.Table]:
         """``lag`` and ``verdicts`` of some rows."""
-        place, log, stands = self.place[rows], self.log[rows], self.stands[rows]
-        mine, logs = _taker(self.places, np.where(stands, place, -1)), _taker(self.logs, log)
+        in_places, in_logs, stands = self.in_places[rows], self.in_logs[rows], self.stands[rows]
+        mine, logs = _taker(self.places, np.where(stands, in_places, -1)), _taker(self.logs, in_logs)
         key = {
             "group": self.groups.take(pa.array(self.group[rows])),
             "topic": self.topics.take(pa.array(self.topic[rows])),
@@ -168,8 +171,8 @@ class Asked:
         )
         same = np.asarray(pc.equal(mine("topic_id"), logs("topic_id")).fill_null(True))
         behind = lags(committed, begin, end, last_stable, same, self.wanted[rows])
-        ends = _samples(self.logs, "sample_at", "sample_end").of_columns(log)
-        recent = _samples(self.places, "recent_at", "recent_offset").of_columns(place)
+        ends = _samples(self.logs, "sample_at", "sample_end").of_columns(in_logs)
+        recent = _samples(self.places, "recent_at", "recent_offset").of_columns(in_places)
         begun, lag = (np.where(one.there, one.value, UNKNOWN) for one in (behind.begin, behind.lag))
         unread = np.where(committed.there, np.maximum(committed.value, begun), UNKNOWN)
         times = lag_times(ends, recent, unread, lag, float(now_ms), now_ms - WINDOW_S * 1000)
@@ -177,11 +180,15 @@ class Asked:
         columns |= {"sampled_at": logs("sampled_at"), **lag_columns(behind), **time_columns(times)}
         lag_table = _table(schemas.LAG, columns)
         judged = np.flatnonzero(stands & there(logs("sampled_at")))
-        return {"lag": lag_table, "verdicts": self._verdicts(judged, place, ends, lag_table, allowed_lag)}
+        return {"lag": lag_table, "verdicts": self._verdicts(judged, in_places[judged], ends, lag_table, allowed_lag)}
 
-    def _verdicts(self, rows: Ints, place: Ints, ends: Samples, lag: pa.Table, allowed_lag: int) -> pa.Table:
-        """Those of some rows of a piece that have a standing commit and a log end."""
-        window = _samples(self.places, "window_at", "window_offset", place[rows])
+    def _verdicts(self, rows: Ints, in_places: Ints, ends: Samples, lag: pa.Table, allowed_lag: int) -> pa.Table:
+        """Those of some rows of a piece that have a standing commit and a log end.
+
+        in_places
+            Their rows in ``places``.
+        """
+        window = _samples(self.places, "window_at", "window_offset", in_places)
         known = lag.select(["group", "topic", "partition", "lag", "sampled_at", "seconds"]).take(pa.array(rows))
         now = millis(known["sampled_at"]).astype(np.float64)
         seconds = np.asarray(known["seconds"].to_numpy(), dtype=np.float64)
@@ -190,7 +197,7 @@ class Asked:
         behind = Known(longs(known["lag"]), there(known["lag"]))
         words = rule.verdicts(window, left, behind, now, since, allowed_lag)
         moments = self.places["window_at"].combine_chunks()
-        taken = pc.list_flatten(moments.take(pa.array(place[rows])))
+        taken = pc.list_flatten(moments.take(pa.array(in_places)))
         micros = pc.multiply(taken, 1000).cast(pa.timestamp("us", tz="UTC"))
         columns = {name: known[name] for name in ("group", "topic", "partition", "lag")} | {
             "verdict": pa.array(WORST, pa.string()).take(pa.array(words)),
@@ -287,10 +294,7 @@ def _samples(table: pa.Table, at: str, offset: str, rows: Ints | None = None) ->
     lists = [table[name].combine_chunks() for name in (at, offset)]
     if rows is not None:
         lists = [column.take(pa.array(rows)) for column in lists]
-    counts = np.asarray(pc.list_value_length(lists[0]), dtype=np.int64)
-    moments, offsets = (column.flatten().to_numpy(zero_copy_only=False) for column in lists)
-    start = np.concatenate(([0], np.cumsum(counts)))
-    return Samples(np.asarray(moments, dtype=np.float64), np.asarray(offsets, dtype=np.int64), start)
+    return samples(*lists)
 
 
 def _living(present: pa.Table, group: Longs, count: int) -> Bools:
@@ -301,24 +305,12 @@ def _living(present: pa.Table, group: Longs, count: int) -> Bools:
     return living
 
 
-def _keys(code: Longs, partition: Longs) -> Longs:
-    """A number for each code and partition, in their order."""
-    return (code << 32) + partition + HALF
-
-
 def _found(sorted_keys: Longs, keys: Longs) -> Ints:
     """(N,) where each key stands among the sorted ones; -1 nowhere."""
     if not len(sorted_keys):
         return np.full(len(keys), -1)
     at = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
     return np.where(sorted_keys[at] == keys, at, -1)
-
-
-def _no_logs() -> pa.Table:
-    from apportion.spark.logs import described
-
-    ends, topics = (schemas.arrow_schema(table).empty_table() for table in (schemas.ENDS, schemas.TOPICS))
-    return described(ends, topics)
 
 
 def _table(table: schemas.TableSchema, columns: dict[str, Any]) -> pa.Table:

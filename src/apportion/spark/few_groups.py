@@ -20,14 +20,13 @@ from apportion.history.commits import topic_names
 from apportion.history.ends_then import SILENT, EndSamples
 from apportion.history.lag_time import WINDOW_S
 from apportion.spark import by_group, facts, logs, whatif
-from apportion.spark.in_process import mapped
+from apportion.spark.files import nulls_first
+from apportion.spark.histories import SPEAK_OF_TOPICS, TOPIC_ID
 from apportion.spark.python_rows import rows_of
-from apportion.spark.sorted_rows import distinct, flattened, in_order, millis, one, with_columns
+from apportion.spark.sorted_rows import distinct, flattened, millis_or_null, one, with_columns
 
 Row = dict[str, Any]
-SPEAK_OF_TOPICS: Final = (7, 8, 13, 14)
-"""Types of keys whose bodies name topics by their ids."""
-TOPIC_ID: Final = re.compile('"topicId":"([A-Za-z0-9_-]{22})"')
+_TOPIC_ID: Final = re.compile(TOPIC_ID)
 FOLLOW: Final = ("lag", "group_state", "verdicts")
 """Tables that follow the log ends."""
 
@@ -54,7 +53,7 @@ def spoken_ids(epoch_rows: pa.Table) -> dict[str, set[str]]:
     ids: dict[str, set[str]] = {}
     speak = epoch_rows.filter(pc.is_in(epoch_rows["key_type"], pa.array(SPEAK_OF_TOPICS, pa.int32())))
     for group, body in zip(speak["group"].to_pylist(), speak["body"].to_pylist(), strict=True):
-        if body is not None and (spoken := TOPIC_ID.findall(body)):
+        if body is not None and (spoken := _TOPIC_ID.findall(body)):
             ids.setdefault(group, set()).update(spoken)
     return ids
 
@@ -100,9 +99,9 @@ def names_of(epoch_rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
 
 def _holes(silver: Silver) -> pa.Table:
     """(group, source_partition, source_offset, holes): records before which offsets are missing in their partition."""
-    place = ["group", "source_partition", "source_offset"]
-    rows = pa.concat_tables([rows.select(place) for rows in (silver.generations, silver.epochs)])
-    ordered = in_order(silver.gaps, "source_partition", "before_offset")
+    records = by_group.HOLE.names[:-1]
+    rows = pa.concat_tables([rows.select(records) for rows in (silver.generations, silver.epochs)])
+    ordered = nulls_first(silver.gaps, ("source_partition", "before_offset"))
     partition, offset = (rows[f"source_{name}"].to_numpy() for name in ("partition", "offset"))
     of, before, missing = (ordered[name].to_numpy() for name in ("source_partition", "before_offset", "missing"))
     holes = np.zeros(rows.num_rows, dtype=np.int64)
@@ -120,8 +119,8 @@ def follow(known: Mapping[str, pa.Table], now_ms: int, allowed_lag: int) -> dict
         ``places``, ``present`` and ``named`` as ``left`` gives them, and ``logs``, as ``logs.described`` does.
     """
     asked = {name: known[name] for name in ("places", "present", "named", "logs")}
-    made = facts.facts_of(asked, now_ms, allowed_lag)
-    return {name: made[name] for name in FOLLOW}
+    tables = facts.facts_of(asked, now_ms, allowed_lag)
+    return {name: tables[name] for name in FOLLOW}
 
 
 # -- what-if ---------------------------------------------------------------------------------------------------------
@@ -130,7 +129,7 @@ def follow(known: Mapping[str, pa.Table], now_ms: int, allowed_lag: int) -> dict
 def last_heard(generations: pa.Table, epoch_rows: pa.Table, standing: pa.Table) -> pa.Table:
     """(group, heard_ms): when each group left its newest record: see ``planned_ends.last_heard``."""
     pieces = [
-        pa.table({"group": rows["group"], "ms": millis(rows[time])})
+        pa.table({"group": rows["group"], "ms": millis_or_null(rows[time])})
         for rows, time in ((generations, "at"), (epoch_rows, "at"), (standing, "commit_time"))
     ]
     newest_of = pa.concat_tables(pieces).group_by("group").aggregate([("ms", "max")])
@@ -166,11 +165,11 @@ def as_planned(state: pa.Table, heard: pa.Table, ends: pa.Table, topics: pa.Tabl
 
 def _samples_of(ends: pa.Table, topics: set[str]) -> EndSamples:
     """Every sample with a time of some topics."""
-    place = ("topic", "partition")
     ends = ends.filter(pc.is_in(ends["topic"], pa.array(sorted(topics), pa.string())))
     ends = ends.filter(ends["at"].is_valid())
-    ends = in_order(with_columns(ends, at_ms=millis(ends["at"])), *place, "at", "begin", "end")
-    columns = (ends[name].to_pylist() for name in (*place, "at_ms", "begin", "end"))
+    ends = with_columns(ends, at_ms=millis_or_null(ends["at"]))
+    ends = nulls_first(ends, ("topic", "partition", "at", "begin", "end"))
+    columns = (ends[name].to_pylist() for name in ("topic", "partition", "at_ms", "begin", "end"))
     return EndSamples.ordered((topic, p, (at, begin, end)) for topic, p, at, begin, end in zip(*columns, strict=True))
 
 
@@ -184,9 +183,9 @@ def unsettled(state: pa.Table, heard: pa.Table, known: pa.Table, before_ms: int)
     at, whose = moments.flatten(), pc.list_parent_indices(moments)
     old = pc.fill_null(pc.less_equal(at, before_ms), False)
     seen = pa.table({
-        "topic": one(known["topic"]).take(whose), "place": whose,
+        "topic": one(known["topic"]).take(whose), "log": whose,
         "ms": pc.if_else(old, at, SILENT),
-    }).group_by(["topic", "place"]).aggregate([("ms", "max")])  # fmt: skip
+    }).group_by(["topic", "log"]).aggregate([("ms", "max")])  # fmt: skip
     covered = seen.group_by("topic").aggregate([("ms_max", "min")])
     named = distinct(flattened(state, "topics", "topic"), "group", "topic")
     both = named.join(covered, keys="topic", join_type="inner").join(heard, keys="group", join_type="inner")
@@ -207,8 +206,7 @@ def gold_whatif(state: pa.Table, histories: pa.Table, assignors: Sequence[str] |
     whole = histories
     for name in state.column_names[1:]:
         whole = whole.append_column(name, one(state[name]).take(row_of))
-    rows: Any = whatif.planned(mapped(whole), assignors)
-    return rows
+    return whatif.planned_here(whole, assignors)
 
 
 def chunks(groups: Iterable[str], commits: Mapping[str, int], most: int) -> list[list[str]]:

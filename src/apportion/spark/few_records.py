@@ -52,8 +52,7 @@ def new_records(files: DumpFiles, read: Mapping[int, int], count: int) -> pa.Tab
                     return None
                 records = parquet.read_row_group(number, columns=list(_COLUMNS)).filter(pa.array(new))
                 pieces.append(as_typed(records, _COLUMNS, schemas.RECORDS))
-    schema = schemas.arrow_schema(schemas.RECORDS)
-    empty = pa.schema([schema.field(name) for name in _COLUMNS]).empty_table()
+    empty = schemas.arrow_schema(schemas.RECORDS, _COLUMNS).empty_table()
     return _once(pa.concat_tables([empty, *pieces]).combine_chunks())
 
 

@@ -18,9 +18,10 @@ from pyspark.sql.types import StructType
 from apportion.spark import by_group, dump_sums, few_records, groups, incremental, lag, logs, standing, verdicts
 from apportion.spark import few_groups as few
 from apportion.spark.dump_sums import BROKEN, behind
+from apportion.spark.files import nulls_first
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.sinks import as_frame, frame_of
-from apportion.spark.sorted_rows import flattened, in_order
+from apportion.spark.sorted_rows import flattened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -196,7 +197,7 @@ class FewUpdate(incremental.Update):
         commits, generations, epochs, ends, topics = whole
         before = self._all("gold/group_state", groups.PRESENT)
         stayed = before.filter(pc.invert(pc.is_in(before["group"], pa.array(touched, pa.string()))))
-        present = in_order(pa.concat_tables([stayed, living.cast(stayed.schema)]), "group")
+        present = nulls_first(pa.concat_tables([stayed, living.cast(stayed.schema)]), ["group"])
         names = few.names_of(epochs, few.names_among(commits, topics) if epochs.num_rows else {})
         of_all = {
             "present": present, "commits": commits, "generations": generations, "epochs": epochs, "names": names
@@ -210,11 +211,11 @@ class FewUpdate(incremental.Update):
             named = by_group.named_topics(mine["generations"], mine["names"], mine["present"], places)
             known = logs.described(*[_of(rows, named["topic"].unique(), "topic") for rows in (ends, topics)])
             asked = {"places": places, "present": mine["present"], "named": named, "logs": known}
-            made = few.follow(asked, self._now_ms(), allowed_lag)
+            followed = few.follow(asked, self._now_ms(), allowed_lag)
             for name in few.FOLLOW:
-                pieces[name].append(made[name])
+                pieces[name].append(followed[name])
             heard = few.last_heard(mine["generations"], mine["epochs"], standing.newest(places))
-            moved |= few.unsettled(made["group_state"], heard, known, self.news.before.ends_at // 1000)
+            moved |= few.unsettled(followed["group_state"], heard, known, self.news.before.ends_at // 1000)
         for name, some_rows in pieces.items():
             empty = arrow_schema(TABLES[f"gold/{name}"]).empty_table()
             self._write(f"gold/{name}", pa.concat_tables([empty, *(rows.cast(empty.schema) for rows in some_rows)]))

@@ -47,6 +47,10 @@ SCHEMA: Final = _struct(
     group=_TEXT, generations=ArrayType(GENERATION), epochs=ArrayType(EPOCH), names=MapType(_TEXT, _TEXT)
 )
 """Columns of ``histories`` but for ``habits``."""
+SPEAK_OF_TOPICS: Final = (7, 8, 13, 14)
+"""Types of keys whose bodies name topics by their ids."""
+TOPIC_ID: Final = '"topicId":"([A-Za-z0-9_-]{22})"'
+"""A pattern of an id in such a body."""
 
 
 def millis(column: str) -> Column:
@@ -154,8 +158,9 @@ def topic_names(commits: DataFrame, topics: DataFrame) -> DataFrame:
 
 def spoken_ids(epochs: DataFrame) -> DataFrame:
     """(group, topic_id): the ids of topics in a group's epochs, each once."""
-    ids = F.explode(F.expr('regexp_extract_all(body, \'"topicId":"([A-Za-z0-9_-]{22})"\', 1)')).alias("topic_id")
-    return epochs.where("key_type in (7, 8, 13, 14) and body is not null").select("group", ids).distinct()
+    ids = F.explode(F.expr(f"regexp_extract_all(body, '{TOPIC_ID}', 1)")).alias("topic_id")
+    speak = epochs.where(F.col("key_type").isin(*SPEAK_OF_TOPICS) & F.col("body").isNotNull())
+    return speak.select("group", ids).distinct()
 
 
 def names_of(epochs: DataFrame, names: DataFrame) -> DataFrame:

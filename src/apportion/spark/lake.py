@@ -276,21 +276,21 @@ class LakeSink:
     ) -> pa.Table | None:
         """By a query; of a table that this build wrote in its newest version."""
         table = TABLES[name]
-        chosen = [field for field in arrow_schema(table) if columns is None or field.name in columns]
+        chosen = arrow_schema(table, columns)
         if name not in self.last.versions and name not in self.written:
-            return pa.schema(chosen).empty_table()
+            return chosen.empty_table()
         rows = self.tables.read(self.spark, name, None if name in self.written else self.last.versions[name])
         if values is not None:
             only = StructType([table.schema[column]])
             wanted = self.spark.createDataFrame([(value,) for value in sorted(values)], only)
             rows = rows.join(sql.broadcast(wanted), column, "left_semi")
-        rows = rows.select(*[sql.col(f"`{field.name}`") for field in chosen])
+        rows = rows.select(*[sql.col(f"`{name}`") for name in chosen.names])
         if bytes_max is not None:
             # As text they are longer than in memory, but for numbers.
             size = sql.sum(sql.length(sql.to_json(sql.struct(*rows.columns)))).alias("size")
             if (rows.agg(size).collect()[0]["size"] or 0) > bytes_max:
                 return None
-        return rows.toArrow().cast(pa.schema(chosen))
+        return rows.toArrow().cast(chosen)
 
     def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
         """One commit that replaces the table."""

@@ -15,13 +15,15 @@ from apportion.arrays import Ints, Longs
 from apportion.history.lag_time import SAMPLES_MAX
 from apportion.spark import schemas
 from apportion.spark.bundles import Batches, Tables, bundled, met, unpacked
-from apportion.spark.standing import HALF, listed, longs, millis, ranked, spans, starts_of, there
+from apportion.spark.sorted_rows import listed, longs, millis, numbered, ranked, spans, starts_of, there, unnumbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ENDS: Final = ("topic", "partition", "begin", "end", "last_stable", "at")
 _TOPICS: Final = ("topic", "partition", "topic_id", "racks")
+NO_ENDS: Final = schemas.arrow_schema(schemas.ENDS, _ENDS).empty_table()
+NO_TOPICS: Final = schemas.arrow_schema(schemas.TOPICS, _TOPICS).empty_table()
 _ASKED: Final = pa.schema([("topic", pa.string()), ("target", pa.int32())])
 
 
@@ -48,8 +50,7 @@ def _asked(bundles: Batches) -> Iterator[pa.RecordBatch]:
 
 def _logs(tables: Tables) -> Tables:
     """The logs of the topics of a task, each for those that ask for it."""
-    ends = tables.get("ends", _empty(schemas.ENDS, _ENDS))
-    topics = tables.get("topics", _empty(schemas.TOPICS, _TOPICS))
+    ends, topics = tables.get("ends", NO_ENDS), tables.get("topics", NO_TOPICS)
     asked = tables.get("asked", _ASKED.empty_table())
     known = described(ends, topics)
     (of_log, of_asked), names = ranked(known["topic"], asked["topic"])
@@ -60,11 +61,6 @@ def _logs(tables: Tables) -> Tables:
     counts = (start[1:] - start[:-1])[wanted]
     rows = known.take(pa.array(spans(start[:-1][wanted], counts)))
     return {"logs": rows.append_column("_task", pa.array(np.repeat(target, counts).astype(np.int32)))}
-
-
-def _empty(table: schemas.TableSchema, columns: tuple[str, ...]) -> pa.Table:
-    schema = schemas.arrow_schema(table)
-    return pa.schema([schema.field(name) for name in columns]).empty_table()
 
 
 def described(ends: pa.Table, topics: pa.Table) -> pa.Table:
@@ -78,19 +74,17 @@ def described(ends: pa.Table, topics: pa.Table) -> pa.Table:
         When the last sample but one was taken; null where there is none.
     """
     (of_end, of_topic), names = ranked(ends["topic"], topics["topic"])
-    keys = [_places(code, table) for code, table in ((of_end, ends), (of_topic, topics))]
+    keys = [numbered(code, longs(table["partition"])) for code, table in ((of_end, ends), (of_topic, topics))]
     every, which = np.unique(np.concatenate(keys), return_inverse=True)
     rows_of_ends, rows_of_topics = np.split(which, [len(of_end)])
-    first = rows_of_ends, rows_of_topics
-    columns: dict[str, Any] = {
-        "topic": names.take(pa.array(every >> 32)), "partition": pa.array(((every & (2 * HALF - 1)) - HALF), pa.int32())
-    }  # fmt: skip
+    topic, partition = unnumbered(every)
+    columns: dict[str, Any] = {"topic": names.take(pa.array(topic)), "partition": pa.array(partition, pa.int32())}
     rank = ranked(topics["topic_id"])[0][0]
-    columns["topic_id"] = topics["topic_id"].take(_last(first[1], rank, len(every), rank >= 0))
+    columns["topic_id"] = topics["topic_id"].take(_last(rows_of_topics, rank, len(every), rank >= 0))
     racked = there(topics["racks"])
-    columns["racks"] = topics["racks"].take(_last(first[1], -np.arange(len(racked)), len(every), racked))
+    columns["racks"] = topics["racks"].take(_last(rows_of_topics, -np.arange(len(racked)), len(every), racked))
     at = longs(ends["at"].cast(pa.int64()))
-    newest = _last(first[0], at, len(every), there(ends["at"]))
+    newest = _last(rows_of_ends, at, len(every), there(ends["at"]))
     for name in ("begin", "end", "last_stable"):
         columns[name] = ends[name].take(newest)
     columns["sampled_at"] = ends["at"].take(newest)
@@ -100,18 +94,14 @@ def described(ends: pa.Table, topics: pa.Table) -> pa.Table:
 def few_samples(ends: pa.Table) -> pa.Table:
     """Log ends without the samples that nobody looks at: of each partition the newest stay, each once."""
     (topic,), _ = ranked(ends["topic"])
-    place, at = _places(topic, ends), np.where(there(ends["at"]), longs(ends["at"].cast(pa.int64())), -(2**63))
-    end = longs(ends["end"])
-    order = np.lexsort((at, end, at // 1000, place))
-    place, at, end = place[order], at[order] // 1000, end[order]
-    last = starts_of(place, at, end)[1:] - 1
-    of_place = starts_of(place[last])
-    left = np.repeat(of_place[1:], np.diff(of_place)) - np.arange(len(last))
+    log, end = numbered(topic, longs(ends["partition"])), longs(ends["end"])
+    at = np.where(there(ends["at"]), longs(ends["at"].cast(pa.int64())), -(2**63))
+    order = np.lexsort((at, end, at // 1000, log))
+    log, at, end = log[order], at[order] // 1000, end[order]
+    last = starts_of(log, at, end)[1:] - 1
+    of_log = starts_of(log[last])
+    left = np.repeat(of_log[1:], np.diff(of_log)) - np.arange(len(last))
     return ends.take(pa.array(order[last[left <= SAMPLES_MAX]])).combine_chunks()
-
-
-def _places(code: Longs, table: pa.Table) -> Longs:
-    return (code << 32) + longs(table["partition"]) + HALF
 
 
 def _last(row: Ints, by: Longs, count: int, known: Any) -> pa.Array:

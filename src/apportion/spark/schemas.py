@@ -6,6 +6,7 @@ by ``order``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,12 +63,17 @@ def _table(table: Table) -> TableSchema:
     return TableSchema(table.rows, _struct(table.columns), table.order, table.day)
 
 
-def arrow_schema(table: TableSchema) -> pa.Schema:
-    """The Arrow form of a table's schema: times in microseconds of UTC, every column nullable."""
+def arrow_schema(table: TableSchema, columns: Iterable[str] | None = None) -> pa.Schema:
+    """The Arrow form of a table's schema: times in microseconds of UTC, every column nullable.
+
+    columns
+        Those that are wanted, in their order; all by default.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     typed = to_arrow_schema(table.schema, timezone="UTC")
-    return pa.schema([pa.field(field.name, field.type) for field in typed])
+    names = typed.names if columns is None else columns
+    return pa.schema([pa.field(name, typed.field(name).type) for name in names])
 
 
 RECORDS, ENDS, TOPICS = _table(schemas.RECORDS), _table(schemas.ENDS), _table(schemas.TOPICS)

@@ -1,29 +1,83 @@
-"""Which rows of Arrow tables belong together, on sorted columns: runs of equal values, lists out of them, joins."""
+"""Columns of Arrow tables as numbers, and which of their rows belong together: ranks, runs of equal values, lists."""
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from apportion.spark.files import nulls_first
+from apportion.arrays import Bools, Ints, Longs
 
-Longs = npt.NDArray[np.int64]
-
-
-def in_order(rows: pa.Table, *names: str) -> pa.Table:
-    """Rows sorted by some columns, nulls first."""
-    return nulls_first(rows, names)
+_HALF: Final = 2**31
+"""Makes a partition id, which hostile records have of any 32 bits, a number from 0 on."""
 
 
-def millis(column: Any) -> pa.Array:
-    """A timestamp as milliseconds since 1970, rounded down."""
-    micros = one(column).cast(pa.int64())
-    values = micros.fill_null(0).to_numpy(zero_copy_only=False) // 1000
-    return pa.array(values, mask=micros.is_null().to_numpy(zero_copy_only=False))
+def ranked(*columns: pa.ChunkedArray | pa.Array) -> tuple[list[Longs], pa.Array]:
+    """Columns of texts as ranks among the distinct ones of them all, and these, by their bytes; null is -1."""
+    flat = [one(column).cast(pa.string()) for column in columns]
+    whole = pa.chunked_array(flat, pa.string()).combine_chunks().dictionary_encode()
+    names = whole.dictionary
+    order = pc.array_sort_indices(names).to_numpy()
+    rank = np.empty(len(names) + 1, dtype=np.int64)
+    rank[order], rank[-1] = np.arange(len(names)), -1
+    code = rank[whole.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
+    bounds = np.cumsum([0, *map(len, flat)])
+    return [code[a:b] for a, b in pairwise(bounds)], names.take(pa.array(order))
+
+
+def longs(column: pa.ChunkedArray | pa.Array) -> Longs:
+    """Numbers, 0 for null."""
+    return np.asarray(column.fill_null(0), dtype=np.int64)
+
+
+def there(column: pa.ChunkedArray | pa.Array) -> Bools:
+    """Where a column is not null."""
+    return np.asarray(column.is_valid(), dtype=np.bool_)
+
+
+def millis(column: pa.ChunkedArray | pa.Array) -> Longs:
+    """Times as milliseconds, rounded down as Spark's ``unix_millis`` does; 0 for null."""
+    return longs(column.cast(pa.int64())) // 1000
+
+
+def millis_or_null(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The same, null where there is no time."""
+    return pa.array(millis(column), mask=~there(column))
+
+
+def numbered(code: Longs, partition: Longs) -> Longs:
+    """A number for each code and partition, in their order."""
+    return (code << 32) + partition + _HALF
+
+
+def unnumbered(number: Longs) -> tuple[Longs, Longs]:
+    """The codes and partitions of what ``numbered`` gave."""
+    return number >> 32, (number & (2 * _HALF - 1)) - _HALF
+
+
+def starts_of(*keys: Longs) -> Ints:
+    """Where runs of equal keys begin in sorted columns, and where the last one ends."""
+    n = len(keys[0])
+    if not n:
+        return np.zeros(1, dtype=np.int64)
+    new = np.ones(n, dtype=np.bool_)
+    new[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return np.append(np.flatnonzero(new), n)
+
+
+def spans(first: Ints, count: Ints) -> Ints:
+    """The numbers from each first on, so many of them, one after the other."""
+    ends = np.cumsum(count)
+    return np.repeat(first - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def listed(counts: Ints, values: pa.Array) -> pa.Array:
+    """A column of lists of so many values each."""
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values)
 
 
 def one(column: Any) -> pa.Array:

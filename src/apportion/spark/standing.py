@@ -6,16 +6,16 @@ all commits in order, and each question below is a pass or two over whole column
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from apportion.arrays import Bools, Ints, Longs
+from apportion.arrays import Ints, Longs
 from apportion.history.verdicts import WINDOW
 from apportion.spark import schemas
+from apportion.spark.sorted_rows import listed, longs, millis, millis_or_null, ranked, spans, starts_of, there
 
 KEY: Final = ("group", "topic", "partition")
 COMMIT: Final = (
@@ -23,71 +23,18 @@ COMMIT: Final = (
 )  # fmt: skip
 ASKED: Final = (*KEY, *COMMIT, "tombstone")
 """Columns of ``silver/commits`` that are looked at."""
-HALF: Final = 2**31
-"""Makes a partition id, which hostile records have of any 32 bits, a number from 0 on."""
-
-
-def ranked(*columns: pa.ChunkedArray | pa.Array) -> tuple[list[Longs], pa.Array]:
-    """Columns of texts as ranks among the distinct ones of them all, and these, by their bytes; null is -1."""
-    flat = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in columns]
-    flat = [one.cast(pa.string()) for one in flat]
-    whole = pa.chunked_array(flat, pa.string()).combine_chunks().dictionary_encode()
-    names = whole.dictionary
-    order = pc.array_sort_indices(names).to_numpy()
-    rank = np.empty(len(names) + 1, dtype=np.int64)
-    rank[order], rank[-1] = np.arange(len(names)), -1
-    code = rank[whole.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
-    bounds = np.cumsum([0, *map(len, flat)])
-    return [code[a:b] for a, b in pairwise(bounds)], names.take(pa.array(order))
-
-
-def longs(column: pa.ChunkedArray | pa.Array) -> Longs:
-    """Numbers, 0 for null."""
-    return np.asarray(column.fill_null(0), dtype=np.int64)
-
-
-def there(column: pa.ChunkedArray | pa.Array) -> Bools:
-    """Where a column is not null."""
-    return np.asarray(column.is_valid(), dtype=np.bool_)
-
-
-def millis(column: pa.ChunkedArray | pa.Array) -> Longs:
-    """Times as milliseconds, rounded down as Spark's ``unix_millis`` does; 0 for null."""
-    return longs(column.cast(pa.int64())) // 1000
-
-
-def starts_of(*keys: Longs) -> Ints:
-    """Where runs of equal keys begin in sorted columns, and where the last one ends."""
-    n = len(keys[0])
-    if not n:
-        return np.zeros(1, dtype=np.int64)
-    new = np.ones(n, dtype=np.bool_)
-    new[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
-    return np.append(np.flatnonzero(new), n)
-
-
-def spans(first: Ints, count: Ints) -> Ints:
-    """The numbers from each first on, so many of them, one after the other."""
-    ends = np.cumsum(count)
-    return np.repeat(first - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
-
-
-def listed(counts: Ints, values: pa.Array) -> pa.Array:
-    """A column of lists of so many values each."""
-    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), values)
 
 
 def sorted_commits(commits: pa.Table) -> pa.Table:
     """By group, topic, partition and offset."""
     (group,), _ = ranked(commits["group"])
     (topic,), _ = ranked(commits["topic"])
-    place = (longs(commits["source_offset"]), longs(commits["partition"]), topic, group)
-    order = np.lexsort(place)
-    if len(starts_of(*[key[order] for key in place])) <= len(order):
+    keys = (longs(commits["source_offset"]), longs(commits["partition"]), topic, group)
+    order = np.lexsort(keys)
+    if len(starts_of(*[key[order] for key in keys])) <= len(order):
         # A broker writes a group to one partition of its topic. Where a hostile log has it in several, offsets meet.
         at = np.where(there(commits["commit_time"]), millis(commits["commit_time"]), -(2**63))
-        order = np.lexsort((longs(commits["source_partition"]), longs(commits["committed"]), at, *place))
+        order = np.lexsort((longs(commits["source_partition"]), longs(commits["committed"]), at, *keys))
     return commits.take(pa.array(order)).combine_chunks()
 
 
@@ -118,7 +65,7 @@ def _windows(commits: pa.Table, start: Ints) -> dict[str, pa.Array]:
     after = np.maximum(last[behind - 1] + 1, begin) if len(begin) else begin
     first = np.maximum(after, behind - WINDOW)
     rows = spans(first, behind - first)
-    at = pa.array(millis(commits["commit_time"])[rows], mask=~there(commits["commit_time"])[rows])
+    at = millis_or_null(commits["commit_time"]).take(pa.array(rows))
     counts = behind - first
     return {
         "window_at": listed(counts, at),
@@ -127,19 +74,19 @@ def _windows(commits: pa.Table, start: Ints) -> dict[str, pa.Array]:
 
 
 def _recent(commits: pa.Table, start: Ints, since_ms: int) -> dict[str, pa.Array]:
-    place = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    place_of = np.repeat(np.arange(len(start) - 1), np.diff(start))
     kept = ~np.asarray(commits["tombstone"]) & there(commits["commit_time"]) & there(commits["committed"])
-    place, at, offset = place[kept], millis(commits["commit_time"])[kept], longs(commits["committed"])[kept]
-    order = np.lexsort((offset, at, place))
-    place, at, offset = place[order], at[order], offset[order]
-    last = np.ones(len(place), dtype=np.bool_)
-    last[:-1] = (place[1:] != place[:-1]) | (at[1:] != at[:-1])
-    place, at, offset = place[last], at[last], offset[last]
+    place_of, at, offset = place_of[kept], millis(commits["commit_time"])[kept], longs(commits["committed"])[kept]
+    order = np.lexsort((offset, at, place_of))
+    place_of, at, offset = place_of[order], at[order], offset[order]
+    last = np.ones(len(place_of), dtype=np.bool_)
+    last[:-1] = (place_of[1:] != place_of[:-1]) | (at[1:] != at[:-1])
+    place_of, at, offset = place_of[last], at[last], offset[last]
     inside = at >= since_ms
-    before = np.ones(len(place), dtype=np.bool_)
-    before[:-1] = (place[1:] != place[:-1]) | inside[1:]
+    before = np.ones(len(place_of), dtype=np.bool_)
+    before[:-1] = (place_of[1:] != place_of[:-1]) | inside[1:]
     chosen = inside | before
-    counts = np.bincount(place[chosen], minlength=len(start) - 1)
+    counts = np.bincount(place_of[chosen], minlength=len(start) - 1)
     return {
         "recent_at": listed(counts, pa.array(at[chosen])),
         "recent_offset": listed(counts, pa.array(offset[chosen])),

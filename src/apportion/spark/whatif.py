@@ -66,8 +66,23 @@ def whatif(
 
 def planned(groups: DataFrame, assignors: Sequence[str] | None = None) -> DataFrame:
     """``gold/whatif`` of rows of ``histories`` with the columns of ``group_state`` beside, as they are dealt."""
-    strategies = tuple(known() if assignors is None else assignors)
-    return groups.mapInArrow(_run(strategies), schemas.WHATIF.schema)
+    return groups.mapInArrow(_run(_strategies(assignors)), schemas.WHATIF.schema)
+
+
+def planned_here(groups: pa.Table, assignors: Sequence[str] | None = None) -> pa.Table:
+    """The same of rows of this process, without a job."""
+    rows = _run(_strategies(assignors))(groups.combine_chunks().to_batches())
+    return pa.Table.from_batches(rows, schema=_arrow())
+
+
+def _arrow() -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schemas.WHATIF.schema, timezone="UTC")
+
+
+def _strategies(assignors: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(known() if assignors is None else assignors)
 
 
 def _task(tasks: int) -> Column:
@@ -107,9 +122,7 @@ def _plans(assignors: tuple[str, ...]) -> Plans:
 
 
 def _run(assignors: tuple[str, ...]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    arrow = to_arrow_schema(schemas.WHATIF.schema, timezone="UTC")
+    arrow = _arrow()
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plans = _plans(assignors)
