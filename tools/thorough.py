@@ -42,7 +42,7 @@ SIZES = {
     "100,000 mutated records through Spark itself": ("tests/spark/test_hostile.py",),
     "ten builds killed at random moments": ("tests/spark/test_killed.py",),
     "disks that fill up in every command of the pipeline": ("tests/spark/test_full_disk.py",),
-    "tables on a real HDFS": ("tests/spark/test_hdfs.py",),
+    "dumps and tables on a real HDFS": ("tests/spark/test_hdfs.py",),
     "builds on two workers that share nothing, one of them killed": (
         "tests/spark/test_cluster.py",
         "-k",

@@ -1,10 +1,12 @@
-"""Tables on a real HDFS: the rows of a local build, one build at a time, read without Spark.
+"""Dumps and tables on a real HDFS: the rows of a local build, one build at a time, read without Spark.
 
 The 58 MB of Hadoop that it takes come from Maven the first time, so it is left to ``make thorough``.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,16 @@ import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
 from tests.spark.stores import store
+from tests.spark.test_capture import CHILD, commit, records
 
 from apportion.errors import Unavailable
 from apportion.inputs.load_history import load_histories
 from apportion.spark import job, lake, packages, schemas
 from apportion.spark.local_copy import copy
 from apportion.spark.location import locate
+from apportion.testing.broker import Broker
 from apportion.testing.hdfs import HdfsServer
+from apportion.testing.plugin import needs_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(1800)]
 ASSIGNORS = ["range"]
@@ -55,6 +60,36 @@ def test_a_dump_is_built_on_hdfs_as_in_a_folder(spark: Any, hdfs: HdfsServer, tm
         name: group.raw for name, group in here.groups.items()
     }
     assert job.rebuild(out, spark=spark).whole == "as asked"
+
+
+@pytest.mark.broker
+def test_a_capture_to_hdfs_that_is_killed_goes_on_where_it_was(spark: Any, hdfs: HdfsServer, tmp_path: Path) -> None:
+    """kill -9 while Spark streams to HDFS; then each record once, and tables as from a capture into a folder."""
+    needs_java()
+    dump, out = f"{hdfs.address}/captured/dump", f"{hdfs.address}/captured/tables"
+    with Broker(properties={"offsets.topic.num.partitions": "5"}) as kafka:
+        kafka.create_topic("t", 3)
+        commit(kafka, "far", 200)
+        command = [sys.executable, "-c", CHILD, kafka.bootstrap, dump, "connector"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                if line.startswith("reading"):
+                    break
+            child.kill()
+        job.capture(kafka.bootstrap, dump, source="connector", rows_a_batch=100, spark=spark)
+        commit(kafka, "further", 5)
+        last = job.capture(kafka.bootstrap, dump, spark=spark)
+        job.capture(kafka.bootstrap, tmp_path / "calm", source="python", spark=spark)
+    calm = records(tmp_path / "calm")
+    order = [(name, "ascending") for name in ("partition", "offset")]
+    far = spark.read.format("delta").load(f"{dump}/records").toArrow().sort_by(order)
+    assert rows_of(far) == rows_of(calm)
+    assert last.records == sum(1 for row in calm.to_pylist() if b"further" in row["key"])
+    job.build(dump, out, assignors=ASSIGNORS, spark=spark)
+    job.build(tmp_path / "calm", tmp_path / "tables", assignors=ASSIGNORS, spark=spark)
+    commits = spark.read.format("delta").load(f"{out}/silver/commits").toArrow()
+    assert rows_of(commits) == rows_of(tmp_path / "tables" / "silver" / "commits")
 
 
 def test_a_build_that_died_on_hdfs_is_put_back_by_the_next(spark: Any, hdfs: HdfsServer) -> None:
