@@ -15,7 +15,7 @@ from apportion.model.group_json import read_group
 from apportion.model.json_checks import one_line
 from apportion.model.measures import cost_of_loads
 from apportion.model.to_names import by_owner
-from apportion.model.well_formed import _owned_fit
+from apportion.model.well_formed import owned_lists
 
 
 def test_claims_on_what_does_not_exist_are_each_told_once_in_order() -> None:
@@ -68,7 +68,7 @@ def test_a_field_whose_name_is_no_text_is_refused_at_its_object(where: str, grou
     ],
 )
 def test_an_id_that_a_member_claims_is_one_of_32_bits(number: int, fits: bool) -> None:
-    assert _owned_fit([{"t": [0, number]}, None]) is fits
+    assert (owned_lists([{"t": [0, number]}, None]) is not None) is fits
     group = {"topics": {"t": 1}, "members": {"a": {"topics": ["t"], "owned": {"t": [0, number]}}}}
     if fits:
         assert read_group(group).owner.tolist() == [0]

@@ -34,7 +34,24 @@ Raw = Mapping[str, Any]
 _partition_of: Final = itemgetter("partition")
 
 
-def build(raw: Raw, *, reuse_lists: bool = False) -> Group:
+class OwnedLists(NamedTuple):
+    """What M members say they hold: R lists of partition ids, member by member.
+
+    of_member
+        (R,) whose list it is: a place among the members.
+    topics, size
+        (R,) its topic, and how many ids it has.
+    ids
+        (C,) the ids, list by list.
+    """
+
+    of_member: Ints
+    topics: Sequence[str]
+    size: Ints
+    ids: Ints
+
+
+def build(raw: Raw, *, reuse_lists: bool = False, owned: OwnedLists | None = None) -> Group:
     """Make a group from the form of group.json, which the caller vouches for.
 
     Foreign input goes through ``read_group`` first. The consumers' adapters come here directly: what they hand in was
@@ -43,6 +60,9 @@ def build(raw: Raw, *, reuse_lists: bool = False) -> Group:
     reuse_lists
         Plans may hand the lists of ``owned`` on where nothing changed; they are lists, and the caller leaves ``raw``
         alone from now on.
+    owned
+        What stands in ``raw`` as ``owned``, by the places of ``raw``'s members, where that was read already; plans
+        then hand no lists on.
     """
     with collector_paused():
         ids, rows, fields = _in_member_order(raw["members"])
@@ -51,6 +71,11 @@ def build(raw: Raw, *, reuse_lists: bool = False) -> Group:
         start, number, entries = _partitions(raw["topics"], topics)
         index = {topic: t for t, topic in enumerate(topics)}
         subscriptions, subscription_of = wishes.numbered(index)
+        claims = NO_CLAIMS
+        if owned is not None:
+            claims = _claims(_ranked(owned, raw["members"], ids), index, start, number)[0]
+        elif "owned" in fields:
+            claims = _claims_of_rows(_column(rows, fields, "owned"), index, start, number, reuse_lists)
         return Group(
             name=raw.get("group") or "",
             topics=topics,
@@ -62,9 +87,7 @@ def build(raw: Raw, *, reuse_lists: bool = False) -> Group:
             subscriptions=subscriptions,
             subscription_of=subscription_of,
             generation=_whole(rows, fields, "generation", -1),
-            claims=_claims(_column(rows, fields, "owned"), index, start, number, reuse_lists)
-            if "owned" in fields
-            else NO_CLAIMS,
+            claims=claims,
             priority=_whole(rows, fields, "priority", NO_PRIORITY),
             capacity=_whole(rows, fields, "capacity", 1),
             offsets=_offsets(entries, len(number)),
@@ -321,30 +344,37 @@ def _in_columns(descriptions: Sequence[int | TopicColumns], start: Ints, number:
     return _Columns(np.concatenate(at), TopicColumns.together(topics))
 
 
-def _claims(owned: list[Any], index: dict[str, int], start: Ints, number: Ints, reuse_lists: bool) -> Claims:
-    """All claims as (member, partition) pairs, those on nothing apart.
-
-    owned
-        (M,) what each member says it holds: topic to ids, or nothing.
-    """
+def _claims_of_rows(owned: list[Any], index: Mapping[str, int], start: Ints, number: Ints, reuse_lists: bool) -> Claims:
+    """The claims of what each of M members says it holds: topic to ids, or nothing."""
     topics = list(chain.from_iterable(filter(None, owned)))
     lists = list(chain.from_iterable([held.values() for held in owned if held]))
     of_member = np.arange(len(owned)).repeat([len(held) if held else 0 for held in owned])
-    counts = np.fromiter(map(len, lists), np.int64, len(lists))
-    claimed = np.fromiter(chain.from_iterable(lists), np.int64, int(counts.sum()))
+    size = np.fromiter(map(len, lists), np.int64, len(lists))
+    claimed = np.fromiter(chain.from_iterable(lists), np.int64, int(size.sum()))
+    claims, exact = _claims(OwnedLists(of_member, topics, size, claimed), index, start, number)
+    # Only lists that say exactly what stands in the arrays may be handed on.
+    whole = lists and exact and size.all()
+    return replace(claims, as_given=tuple(owned)) if reuse_lists and whole else claims
+
+
+def _ranked(owned: OwnedLists, members: Mapping[str, Raw], ids: Sequence[str]) -> OwnedLists:
+    """The lists by the members' places among ``ids``."""
+    place = dict(zip(ids, range(len(ids)), strict=True))
+    return owned._replace(of_member=ints(list(map(place.__getitem__, members)))[owned.of_member])
+
+
+def _claims(owned: OwnedLists, index: Mapping[str, int], start: Ints, number: Ints) -> tuple[Claims, bool]:
+    """All claims as (member, partition) pairs, those on nothing apart; and whether they are just what was given."""
     unknown: dict[str, int] = {}
     try:
-        of_topic = np.fromiter(map(index.__getitem__, topics), np.int64, len(topics))
+        of_topic = np.fromiter(map(index.__getitem__, owned.topics), np.int64, len(owned.topics))
     except KeyError:
-        for topic in topics:
+        for topic in owned.topics:
             if topic not in index:
                 unknown.setdefault(topic, len(index) + len(unknown))
-        of_topic = ints([unknown[topic] if topic in unknown else index[topic] for topic in topics])
-    member, topic_of = of_member.repeat(counts), of_topic.repeat(counts)
-    claims, exact = _existing(member, topic_of, claimed, [*index, *unknown], start, number)
-    # Only lists that say exactly what stands in the arrays may be handed on.
-    whole = lists and exact and counts.all()
-    return replace(claims, as_given=tuple(owned)) if reuse_lists and whole else claims
+        of_topic = ints([unknown[topic] if topic in unknown else index[topic] for topic in owned.topics])
+    member, topic_of = owned.of_member.repeat(owned.size), of_topic.repeat(owned.size)
+    return _existing(member, topic_of, owned.ids, [*index, *unknown], start, number)
 
 
 def _existing(

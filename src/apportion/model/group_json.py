@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, Final
 
 from apportion.arrays import CAPACITY_MAX, UNKNOWN
 from apportion.errors import BadInput
-from apportion.model.build import build
+from apportion.model.build import OwnedLists, build
 from apportion.model.group import WEIGHT_MAX, Group, Racks
 from apportion.model.json_checks import (
     INT32_MAX,
@@ -37,8 +38,7 @@ _FEW: Final = 8
 def read_group(given: str | bytes | dict[str, Any]) -> Group:
     """A group from text or from a dict, after every field was looked at; ``BadInput`` names the first bad place."""
     raw = read_json(given, finite=False) if isinstance(given, str | bytes | bytearray) else given
-    check_group(raw)
-    group = build(raw)
+    group = build(raw, owned=check_group(raw))
     _racks_fit(group.racks)
     return group
 
@@ -50,13 +50,19 @@ def _racks_fit(racks: Racks | None) -> None:
         raise BadInput("topics", size, f"racks x sets at most {MOST_RACK_CELLS:,}")
 
 
-def check_group(raw: Any) -> None:
-    """Raise ``BadInput`` at the first place where the dict is not a group of version 1."""
-    check_object("", raw, _GROUP, required=("topics", "members"))
+def check_group(raw: Any) -> OwnedLists | None:
+    """Raise ``BadInput`` at the first place where the dict is not a group of version 1.
+
+    Returns
+        What the members own, where the look at it has read it; None says nothing.
+    """
+    read: list[OwnedLists] = []
+    check_object("", raw, _group_fields(read), required=("topics", "members"))
     _distinct_ids(raw.get("topic_ids") or {})
     if not raw["members"]:
         raise BadInput("members", "no member at all", "at least one")
     _instances(raw["members"])
+    return read[0] if read else None
 
 
 def _topics(where: str, value: Any) -> None:
@@ -88,9 +94,11 @@ def _partitions(where: str, entries: list[Any]) -> None:
         seen.add(entry["partition"])
 
 
-def _members(where: str, value: Any) -> None:
+def _members(read: list[OwnedLists], where: str, value: Any) -> None:
+    """Look at every member; what they own is left in ``read`` where it was read on the way."""
     is_a(where, value, dict, "an object of members")
-    if len(value) > _FEW and members_fit(value):
+    if len(value) > _FEW and (owned := members_fit(value)) is not None:
+        read.append(owned)
         return
     for member, fields in value.items():
         at = f"{where}.{member}"
@@ -181,14 +189,18 @@ _MEMBER: Final[dict[str, Check]] = {
     "priority": integer(-(2**31), INT32_MAX),
     "capacity": integer(1, CAPACITY_MAX),
 }
-_GROUP: Final[dict[str, Check]] = {
-    "version": check_version,
-    "group": check_text,
-    "auto_offset_reset": _reset,
-    "topics": _topics,
-    "members": _members,
-    "topic_ids": _topic_ids,
-}
+
+
+def _group_fields(read: list[OwnedLists]) -> dict[str, Check]:
+    """What a group may have; what its members own is left in ``read`` where it was read on the way."""
+    return {
+        "version": check_version,
+        "group": check_text,
+        "auto_offset_reset": _reset,
+        "topics": _topics,
+        "members": partial(_members, read),
+        "topic_ids": _topic_ids,
+    }
 
 
 def group_to_dict(group: Group) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class Plan:
     def target(self) -> Assignment:
         """The assignment after the hand-over; where nothing is withheld the assignment itself.
 
-        Lists that are in both are the same objects: leave them as they are, or copy.
+        What a member gets in both is the same object: leave it as it is, or copy.
         """
         if not self.cooperative or not self.withheld.any():
             return self.assignment
@@ -112,7 +112,7 @@ class Plan:
         later = owners_to_names(group, np.where(waits[self.owner], self.owner, NOBODY))
         with collector_paused():
             return {
-                member: later[member] if differs else dict(share)
+                member: later[member] if differs else share
                 for (member, share), differs in zip(self.assignment.items(), waits.tolist(), strict=True)
             }
 
