@@ -160,7 +160,7 @@ def test_bundles_bring_each_row_to_its_task_from_a_table_and_from_files(tmp_path
         out = []
         for some in bundles._gathered(batches):
             task = bundles.task_of(some["group"], 7)
-            out += list(bundles._for_tasks(some.append_column("_task", task), "k"))
+            out += list(bundles.for_tasks(some.append_column("_task", task), "k"))
         return out
 
     read = bundles._read(iter([numbers]), slices, ["group", "n"])

@@ -37,7 +37,8 @@ Shrink = Mapping[str, Callable[[pa.Table], pa.Table]]
 BUNDLE: Final = "task int, kind string, rows binary"
 """Columns of bundles."""
 _ARROW: Final = pa.schema([("task", pa.int32()), ("kind", pa.string()), ("rows", pa.binary())])
-_TASK: Final = "_task"
+TASK: Final = "_task"
+"""A column beside a kind's rows: the task that each row goes to."""
 ROWS: Final = 50_000
 BYTES: Final = 8 << 20
 """At most so many rows and bytes, about, are one bundle."""
@@ -79,7 +80,7 @@ def bundled(table: DataFrame, columns: Sequence[str], kind: str, by: str, tasks:
 
     def pack(batches: Batches) -> Iterator[pa.RecordBatch]:
         for some in _gathered(read(batches)):
-            yield from _for_tasks(some.append_column(_TASK, task_of(some[by], tasks)), kind)
+            yield from for_tasks(some.append_column(TASK, task_of(some[by], tasks)), kind)
 
     return rows.mapInArrow(pack, BUNDLE)
 
@@ -132,10 +133,12 @@ def _gathered(batches: Batches) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(some)
 
 
-def _for_tasks(table: pa.Table, kind: str) -> Iterator[pa.RecordBatch]:
-    """Rows with their task beside, as a bundle for each task."""
-    task = table.column(_TASK).to_numpy()
-    rows = table.drop_columns([_TASK])
+def for_tasks(table: pa.Table, kind: str) -> Iterator[pa.RecordBatch]:
+    """Rows with their task beside, as a bundle for each task that has some."""
+    if not table.num_rows:
+        return
+    task = table.column(TASK).to_numpy()
+    rows = table.drop_columns([TASK])
     if (task[1:] < task[:-1]).any():
         order = np.argsort(task, kind="stable")
         task, rows = task[order], rows.take(pa.array(order))
@@ -208,8 +211,8 @@ def met(
             tables = {kind: some.whole() for kind, some in arrived.items()}
             arrived.clear()
             for kind, table in make(tables).items():
-                if _TASK in table.column_names:
-                    yield from _for_tasks(table, kind)
+                if TASK in table.column_names:
+                    yield from for_tasks(table, kind)
                 else:
                     yield from packed(kind, table, own)
 

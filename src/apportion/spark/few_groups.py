@@ -202,11 +202,7 @@ def gold_whatif(state: pa.Table, histories: pa.Table, assignors: Sequence[str] |
     histories
         As ``left`` gives them.
     """
-    row_of = one(pc.index_in(histories["group"], one(state["group"])))
-    whole = histories
-    for name in state.column_names[1:]:
-        whole = whole.append_column(name, one(state[name]).take(row_of))
-    return whatif.planned_here(whole, assignors)
+    return whatif.planned_here(whatif.beside(histories, state), assignors)
 
 
 def chunks(groups: Iterable[str], commits: Mapping[str, int], most: int) -> list[list[str]]:

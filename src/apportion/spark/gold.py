@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.history.lag_time import WINDOW_S
-from apportion.spark import by_group, facts, histories, lag, logs, planned_ends, queries, schemas, standing, whatif
+from apportion.spark import by_group, facts, histories, lag, logs, plan_bundles, queries, schemas, standing
 from apportion.spark.bundles import Bundled, files_of
 from apportion.spark.queries import TASKS_A_CORE
 
@@ -84,25 +84,17 @@ class _Once:
 
         return self._keep("facts", make)
 
-    def histories(self, t: Tables) -> DataFrame:
-        return Bundled(self.left(t), "histories", histories.SCHEMA).rows()
-
     def names(self, t: Tables) -> DataFrame:
         # Where no epoch speaks of an id, which is known as soon as the few are, nothing is read at all.
         spoken = F.broadcast(histories.spoken_ids(t["silver/epochs"]).select("topic_id").distinct())
         known = (t[name].join(spoken, "topic_id", "left_semi") for name in ("silver/commits", "silver/topics"))
         return histories.topic_names(*known)
 
-    def earlier(self, t: Tables) -> DataFrame:
-        several = Bundled(self.facts(t), "earlier", facts.EARLIER).rows()
-        return several.groupBy("topic").agg(F.max("earlier_ms").alias("earlier_ms"))
-
-    def whatif(self, t: Tables, assignors: Sequence[str] | None) -> DataFrame:
-        state = t["gold/group_state"]
-        heard = planned_ends.last_heard(t["silver/generations"], t["silver/epochs"], t["gold/commits"])
-        tasks = int(state.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2) * TASKS_A_CORE
-        planned = planned_ends.as_planned(state, heard, t["silver/ends"], None, self.earlier(t))
-        return whatif.whatif(planned, self.histories(t), assignors, tasks=tasks)
+    def whatif(self, t: Tables, assignors: Sequence[str] | None) -> Bundled:
+        planners = int(t["silver/ends"].sparkSession.conf.get("spark.sql.shuffle.partitions") or 2) * TASKS_A_CORE
+        asked = self._keep("asked", lambda: plan_bundles.asked(self.left(t), self.facts(t), self._tasks, planners))
+        settled = plan_bundles.settled(asked, t["silver/ends"], self._tasks, planners)
+        return plan_bundles.planned(settled, assignors, self._tasks, planners)
 
     def _keep(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         if name not in self._kept:

@@ -42,9 +42,7 @@ def earlier_of(ends_now: DataFrame) -> DataFrame:
     return ends_now.groupBy("topic").agg(F.max(before_newest).alias("earlier_ms"))
 
 
-def as_planned(
-    state: DataFrame, heard: DataFrame, ends: DataFrame, ends_now: DataFrame | None, earlier: DataFrame | None = None
-) -> DataFrame:
+def as_planned(state: DataFrame, heard: DataFrame, ends: DataFrame, ends_now: DataFrame) -> DataFrame:
     """The state of all groups, ``begin`` and ``end`` of its partitions those that plans are made with.
 
     state
@@ -53,12 +51,10 @@ def as_planned(
         As ``last_heard`` gives it.
     ends
         ``silver/ends``.
-    ends_now, earlier
-        As ``lag.ends_now`` gives it, or what ``earlier_of`` made of it.
+    ends_now
+        As ``lag.ends_now`` gives it.
     """
-    if earlier is None:
-        assert ends_now is not None  # noqa: S101 - one of the two is there
-        earlier = earlier_of(ends_now)
+    earlier = earlier_of(ends_now)
     named = state.select("group", F.explode("topics.topic").alias("topic"))
     older = (
         named.join(earlier.where("earlier_ms is not null"), "topic", "inner")
@@ -67,7 +63,7 @@ def as_planned(
         .select("group", "heard_ms")
         .distinct()
     )
-    then = _topics_then(state.join(older, "group", "inner"), ends)
+    then = topics_then(state.join(older, "group", "inner"), ends)
     whole = state.join(then, "group", "left").withColumn("topics", F.coalesce("then", "topics"))
     return whole.select(*state.columns)
 
@@ -86,8 +82,14 @@ def unsettled(state: DataFrame, heard: DataFrame, ends_now: DataFrame, before_ms
     return both.where(never | (F.col("covered_ms") < F.col("heard_ms"))).select("group").distinct()
 
 
-def _topics_then(older: DataFrame, ends: DataFrame) -> DataFrame:
-    """(group, then): topics as in ``gold/group_state`` of these groups, which have ``heard_ms`` beside."""
+def topics_then(older: DataFrame, ends: DataFrame) -> DataFrame:
+    """(group, then): topics as in ``gold/group_state``, with the log ends sampled first after ``heard_ms``.
+
+    older
+        (group, heard_ms, topics); other columns are not looked at.
+    ends
+        ``silver/ends``.
+    """
     topic = older.select("group", "heard_ms", F.explode("topics").alias("t"))
     places = topic.select("group", "heard_ms", "t.topic", "t.topic_id", F.explode("t.partitions").alias("one"))
     known = ends.where("at is not null").join(places.select("topic").distinct(), "topic", "left_semi")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.assignors import known
@@ -28,6 +29,7 @@ from apportion.spark import schemas
 from apportion.spark.alike import Batch, Likeness, Pattern
 from apportion.spark.batches import pieces
 from apportion.spark.python_rows import rows_of
+from apportion.spark.sorted_rows import one, with_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -67,6 +69,12 @@ def whatif(
 def planned(groups: DataFrame, assignors: Sequence[str] | None = None) -> DataFrame:
     """``gold/whatif`` of rows of ``histories`` with the columns of ``group_state`` beside, as they are dealt."""
     return groups.mapInArrow(_run(_strategies(assignors)), schemas.WHATIF.schema)
+
+
+def beside(histories: pa.Table, state: pa.Table) -> pa.Table:
+    """Rows of ``histories`` with the columns of ``group_state`` beside; null where a group is gone."""
+    row_of = one(pc.index_in(one(histories["group"]), one(state["group"])))
+    return with_columns(histories, **{name: one(state[name]).take(row_of) for name in state.column_names[1:]})
 
 
 def planned_here(groups: pa.Table, assignors: Sequence[str] | None = None) -> pa.Table:
@@ -119,6 +127,11 @@ def seen_by_plans(log_ends: bool = True) -> Column:
 def _plans(assignors: tuple[str, ...]) -> Plans:
     """The plans that a worker keeps from task to task."""
     return Plans(assignors)
+
+
+def runner(assignors: Sequence[str] | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function from batches of what-if's input to batches of ``gold/whatif``, for a worker."""
+    return _run(_strategies(assignors))
 
 
 def _run(assignors: tuple[str, ...]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
