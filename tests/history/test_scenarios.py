@@ -86,7 +86,7 @@ def test_errors_end_in_rows_each_with_its_sentence(monkeypatch: pytest.MonkeyPat
     def broken(*_: object) -> None:
         raise ValueError("so\n  it is")
 
-    monkeypatch.setattr(rooms, "replay_steps", broken)
+    monkeypatch.setattr(rooms, "carried_along", broken)
     monkeypatch.setattr(rooms, "plan", broken)
     rows = what_if("g", PAST, PRESENT, SIX, ["range"])
     assert {(row.assignor, row.error) for row in rows} == {("range", "ValueError: so it is")}

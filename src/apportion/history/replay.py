@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from apportion.history.records import Generation
 from apportion.history.steps import Step, TopicEntries, follow, steps, without_past
 from apportion.model.group import Group
 from apportion.model.measures import measure
+from apportion.model.plan import Plan
 from apportion.planning import plan
 
 MEASURES = ("moves", "kept", "load_min", "load_max", "load_squares", "rack_misses", "lag_max")
@@ -72,31 +73,42 @@ def replay_steps(
     """
     strategy = find(assignor) if isinstance(assignor, str) else assignor
     replayed = []
-    earlier: Step | None = None
-    owner: Ints = np.empty(0, dtype=np.int64)
-    for now, really in zip(walk, happened(walk) if then is None else then, strict=True):
-        group = without_past(now) if earlier is None or not now.follows else follow(earlier, owner, now)
-        planned = plan(group, strategy)
+    walked = carried_along(walk, strategy)
+    for (now, group, planned), really in zip(walked, happened(walk) if then is None else then, strict=True):
         measures = {**measured(group, planned.owner), **planned.answer.measures}
         replayed.append(
             Replayed(now.generation, group.M, measures["partitions"], measures, really, group, planned.owner)
         )
-        owner, earlier = planned.owner, now
     return replayed
 
 
-def happened(walk: Iterable[Step]) -> list[dict[str, int]]:
-    """The measures of what each generation really gave, beside what the ones before it had given."""
-    measured = []
+def carried_along(walk: Iterable[Step], strategy: Assignor) -> Iterator[tuple[Step, Group, Plan]]:
+    """Each generation with the group that the strategy is asked about, its past the plan before, and its plan."""
+    earlier: Step | None = None
+    owner: Ints = np.empty(0, dtype=np.int64)
+    for now in walk:
+        group = without_past(now) if earlier is None or not now.follows else follow(earlier, owner, now)
+        planned = plan(group, strategy)
+        yield now, group, planned
+        owner, earlier = planned.owner, now
+
+
+def happened(walk: Iterable[Step], measured: Callable[[Group, Ints], dict[str, int]] = measure) -> list[dict[str, int]]:
+    """The measures of what each generation really gave, beside what the ones before it had given.
+
+    measured
+        ``brief_measure`` where that is enough.
+    """
+    measures = []
     earlier: Step | None = None
     owner: Ints = np.empty(0, dtype=np.int64)
     for now in walk:
         past = without_past(now) if earlier is None or not now.follows else follow(earlier, owner, now)
         given = now.group.owner
-        measured.append(measure(past, given))
+        measures.append(measured(past, given))
         # What was withheld stays its last owner's until somebody else has it: a move is counted once, when it ends.
         owner, earlier = np.where(given != NOBODY, given, past.owner), now
-    return measured
+    return measures
 
 
 def replay_to_dict(name: str, assignor: str, walked: Sequence[Replayed]) -> dict[str, Any]:

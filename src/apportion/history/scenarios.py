@@ -14,11 +14,11 @@ from apportion.arrays import Ints, Longs
 from apportion.assignors import Assignor, find, known
 from apportion.errors import ApportionError
 from apportion.history.records import Generation
-from apportion.history.replay import happened, replay_steps, total
+from apportion.history.replay import carried_along, happened
 from apportion.history.steps import Step, TopicEntries, steps
 from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.measures import brief_measure, loads
+from apportion.model.measures import brief_measure, loads, moves
 from apportion.model.plan import Answer
 from apportion.planning import plan
 
@@ -130,7 +130,7 @@ def _replays(
 ) -> Iterator[Outcome]:
     try:
         walk = steps(name, generations, topics)
-        then = happened(walk)
+        then = happened(walk, brief_measure)
     except Exception as error:  # the errors of one group end in its rows
         yield from (_failed(assignor, REPLAY, 0, error) for assignor in assignors)
         return
@@ -144,19 +144,22 @@ def _replays(
 
 def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> Outcome:
     """A strategy's walk through the generations; it raises what the strategy raises."""
-    walked = replay_steps(walk, _strategy(assignor), then, brief_measure)
-    whole, end = total(walked), walked[-1]
+    earlier_moves = 0
+    for now, group, result in carried_along(walk, _strategy(assignor)):
+        if now is not walk[-1]:
+            earlier_moves += result.answer.measures.get("moves", moves(group, result.owner))
+    measures = {**brief_measure(group, result.owner), **result.answer.measures}
     racks = bool(walk[-1].group.racks and walk[-1].group.racks.known)
     answer = ScenarioResult(
         assignor,
         REPLAY,
         len(walk),
-        moves=whole["moves"],
-        moves_then=whole["moves_then"],
-        **_state(end.measures, racks),
-        **{f"{name}_then": value for name, value in _state(end.then, racks).items()},
+        moves=earlier_moves + measures["moves"],
+        moves_then=sum(step["moves"] for step in then),
+        **_state(measures, racks),
+        **{f"{name}_then": value for name, value in _state(then[-1], racks).items()},
     )
-    return Outcome(answer, end.group, end.owner, whole["moves"] - end.measures["moves"], walk, then)
+    return Outcome(answer, group, result.owner, earlier_moves, walk, then)
 
 
 def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str], blind: frozenset[str]) -> Iterator[Outcome]:

@@ -59,20 +59,24 @@ def measure(group: Group, owner: Ints) -> dict[str, Any]:
 def brief_measure(group: Group, owner: Ints) -> dict[str, int]:
     """Of the same measures those that a table has: partitions, load_min, load_max, moves, rack_misses and lag_max."""
     held = loads(owner, group.M)
-    moves = 0
-    if len(group.claims.member):
-        past = group.owner
-        moves = int(np.count_nonzero((past != NOBODY) & (owner != NOBODY) & (past != owner)))
     result = {
         "partitions": group.P if group.wanted_topic.all() else int(np.count_nonzero(group.wanted)),
         "load_min": int(held.min()) if group.M else 0,
         "load_max": int(held.max(initial=0)),
-        "moves": moves,
+        "moves": moves(group, owner),
         "rack_misses": int(np.count_nonzero(rack_misses(group, owner))) if group.racks and group.racks.known else 0,
     }
     if group.shows_lag:
         result["lag_max"] = int(lag_held(group, owner).max(initial=0))
     return result
+
+
+def moves(group: Group, owner: Ints) -> int:
+    """Standing claims whose partition goes to another member."""
+    if not len(group.claims.member):
+        return 0
+    past = group.owner
+    return int(np.count_nonzero((past != NOBODY) & (owner != NOBODY) & (past != owner)))
 
 
 def cost_of_loads(held: Ints, capacity: Ints) -> Fraction:

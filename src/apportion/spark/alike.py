@@ -62,6 +62,18 @@ class Lists:
         self.at: list[int] = column.offsets.to_pylist()
 
 
+def _plain(column: pa.Array) -> list[Any]:
+    """A column's values as Python's; a text that stands in it often is one object."""
+    if not pa.types.is_string(column.type):
+        plain: list[Any] = column.to_pylist()
+        return plain
+    encoded = column.dictionary_encode()
+    words = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
+    places = encoded.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
+    values: list[Any] = words[places].tolist()
+    return values
+
+
 class Structs:
     """The fields of a column of structs as Python lists or arrays, each made when it is asked for."""
 
@@ -71,8 +83,7 @@ class Structs:
 
     def words(self, name: str) -> list[Any]:
         """A field's values."""
-        values: list[Any] = self._column.field(name).to_pylist()
-        return values
+        return _plain(self._column.field(name))
 
     def lists(self, name: str) -> Lists:
         """A field of lists."""
@@ -96,7 +107,7 @@ class _Seats:
         self.ids, self.instances, self.racks = (structs.words(name) for name in ("member_id", "instance_id", "rack"))
         self.plain = [structs.words(name) for name in plain]
         wants = structs.lists("topics")
-        self.wants_at, self.wants = wants.at, wants.values.to_pylist()
+        self.wants_at, self.wants = wants.at, _plain(wants.values)
         held = structs.lists("assigned")
         self.held_at = held.at
         held_structs = Structs(held.values)
@@ -189,10 +200,7 @@ class Batch:
         self._strange_entries = _counts((self._begins & (self.begin < 0)) | (self._ends & (self.end < 0)))
         racks = entry.lists("racks")
         self._racks_at = np.array(racks.at)
-        names = racks.values.dictionary_encode()
-        words = [*names.dictionary.to_pylist(), None]
-        places = names.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
-        self._racks: list[Any] = list(map(words.__getitem__, places.tolist()))
+        self._racks = _plain(racks.values)
         self._entry = np.empty(len(self._partition), dtype=_ENTRY)
         self._entry["partition"], self._entry["racks"] = self._partition, np.diff(self._racks_at)
         self._entry["known"] = self._begins + 2 * self._ends

@@ -158,10 +158,14 @@ class Plans:
 
     def rows(self, groups: pa.RecordBatch) -> Iterator[dict[str, pa.Array]]:
         """``gold/whatif`` of some groups, by columns."""
-        batch = Batch(groups)
+        # The columns of some thousand groups are millions of objects, which a collection would look at each time.
+        with collector_paused():
+            yield from self._rows(Batch(groups))
+
+    def _rows(self, batch: Batch) -> Iterator[dict[str, pa.Array]]:
         alike: dict[Any, list[tuple[int, Likeness]]] = {}
         alone: list[tuple[int, Likeness | None]] = []
-        for at in range(groups.num_rows):
+        for at in range(batch.rows.num_rows):
             likeness = batch.likeness(at)
             if likeness is None or likeness.size > LARGEST:
                 alone.append((at, likeness))
@@ -186,18 +190,16 @@ class Plans:
         if known:
             yield _of_blocks([[batch.groups[at] for at, _ in some] for _, some in known], laid)
         for at, likeness in alone:
-            with collector_paused():
-                columns = self._answers(partial(_question_at, batch, at, likeness))[0]
+            columns = self._answers(partial(_question_at, batch, at, likeness))[0]
             yield _of_one(batch.groups[at], columns)
 
     def _first(self, batch: Batch, at: int, likeness: Likeness) -> tuple[Columns, Pattern | None]:
         """The rows of the first group of a key, and what is to be known of the others."""
-        with collector_paused():
-            columns, alike, template = self._answers(partial(_question_at, batch, at, likeness))
-            pattern = None
-            if alike is not None and template is not None:
-                pattern = Pattern(batch, likeness, alike, template, committed=batch.stands(at))
-                pattern = pattern if pattern.right else None
+        columns, alike, template = self._answers(partial(_question_at, batch, at, likeness))
+        pattern = None
+        if alike is not None and template is not None:
+            pattern = Pattern(batch, likeness, alike, template, committed=batch.stands(at))
+            pattern = pattern if pattern.right else None
         self._patterns[likeness.key] = pattern
         self._partitions += _size(likeness.key)
         while self._partitions > KEPT_PARTITIONS and len(self._patterns) > 1:
