@@ -172,6 +172,7 @@ class Plans:
             else:
                 alike.setdefault(likeness.key, []).append((at, likeness))
         known: list[tuple[Pattern, list[tuple[int, Likeness]]]] = []
+        one_by_one: list[tuple[str, Columns]] = []
         for key, some in alike.items():
             rest, pattern = some, self._patterns.get(key)
             if key in self._patterns:
@@ -179,7 +180,7 @@ class Plans:
             else:
                 columns, pattern = self._first(batch, *some[0])
                 rest = some[1:]
-                yield _of_one(batch.groups[some[0][0]], columns)
+                one_by_one.append((batch.groups[some[0][0]], columns))
             if pattern is None:
                 alone.extend(rest)
             elif rest:
@@ -191,7 +192,9 @@ class Plans:
             yield _of_blocks([[batch.groups[at] for at, _ in some] for _, some in known], laid)
         for at, likeness in alone:
             columns = self._answers(partial(_question_at, batch, at, likeness))[0]
-            yield _of_one(batch.groups[at], columns)
+            one_by_one.append((batch.groups[at], columns))
+        if one_by_one:
+            yield _of_groups(one_by_one)
 
     def _first(self, batch: Batch, at: int, likeness: Likeness) -> tuple[Columns, Pattern | None]:
         """The rows of the first group of a key, and what is to be known of the others."""
@@ -264,10 +267,13 @@ def _size(key: Any) -> int:
     return 1 + len(key[-1]) // 4
 
 
-def _of_one(group: str, columns: Columns) -> dict[str, pa.Array]:
-    types = {name: pa.string() if name in TEXTS else pa.int64() for name in COLUMNS}
-    arrays = {name: pa.array(map(_fitting, columns[name]), types[name]) for name in COLUMNS}
-    return {"group": pa.array([group] * len(columns["assignor"]), pa.string()), **arrays}
+def _of_groups(some: Sequence[tuple[str, Columns]]) -> dict[str, pa.Array]:
+    """The rows of groups that were planned one by one."""
+    arrays = {"group": pa.array([group for group, columns in some for _ in columns["assignor"]], pa.string())}
+    for name in COLUMNS:
+        kind = pa.string() if name in TEXTS else pa.int64()
+        arrays[name] = pa.array([_fitting(value) for _, columns in some for value in columns[name]], kind)
+    return arrays
 
 
 def _fitting(value: Any) -> Any:
