@@ -25,6 +25,7 @@ import numpy as np
 from apportion.arrays import NOBODY, Ints
 from apportion.solvers.dealing import HandOut, claimed_last, interleave
 from apportion.solvers.network import Cost, network_of
+from apportion.solvers.partition_classes import distinct_kinds
 from apportion.solvers.problem import Numbers, Problem, next_cost
 from apportion.solvers.retention import first_ones
 
@@ -82,13 +83,11 @@ class AssignmentNetwork:
         """Like partitions among the free ones that are known: of one row, claimed by one member, at home with one."""
         row = self.problem.row[self.free]
         known = (claim != NOBODY) | (home != NOBODY)
-        side = self.members + 1
-        key = (row * side + claim + 1) * side + home + 1
-        values, kind, self.count = np.unique(key[known], return_inverse=True, return_counts=True)
-        self.kind = np.full(len(row), NOBODY, dtype=np.int64)
-        self.kind[known] = kind
-        self.kind_row = values // side // side
-        self.kind_claim, self.kind_home = values // side % side - 1, values % side - 1
+        claims, homes = self.members + 1, int(home.max(initial=NOBODY)) + 2
+        values, self.kind = distinct_kinds(np.where(known, (row * claims + claim + 1) * homes + home + 1, NOBODY))
+        self.count = np.bincount(self.kind[known], minlength=len(values))
+        self.kind_row = values // homes // claims
+        self.kind_claim, self.kind_home = values // homes % claims - 1, values % homes - 1
 
     def _nodes(self, wanted: Ints) -> None:
         """Rows, then claimed classes, then cells (topic, member) or like members, then members, then the sink."""

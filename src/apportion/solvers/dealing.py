@@ -97,30 +97,33 @@ def deal_by_topic(row: Ints, topic: Ints, table: Ints, need: Ints, column: Ints,
     Loads and the columns' amounts are those of ``deal``. Plentiful topics first is how degree sequences are realised
     (Gale, Ryser); with what members hold already it is a good try, not a promise. Single exchanges mend the rest.
     """
-    held, budget = held.copy(), table.copy()
     entries, entry, left = np.unique(row * len(held) + topic, return_inverse=True, return_counts=True)
     entry_row, entry_topic = entries // len(held), entries % len(held)
-    taken: list[int] = []
-    takers: list[int] = []
-    for m in np.lexsort((np.arange(len(need)), -need)).tolist():
-        lacks, j = int(need[m]), int(column[m])
-        while lacks > 0:
-            free = ((left > 0) & (budget[entry_row, j] > 0)).nonzero()[0]
-            seen: set[int] = set()
-            for e in free[np.lexsort((-left[free], held[entry_topic[free], m]))].tolist():
-                t, i = int(entry_topic[e]), int(entry_row[e])
-                if t in seen or not budget[i, j]:
-                    continue
-                seen.add(t)
-                taken.append(e)
-                takers.append(m)
-                left[e] -= 1
-                budget[i, j] -= 1
-                held[t, m] += 1
-                lacks -= 1
-                if not lacks:
-                    break
-    member = np.array(takers, dtype=np.int64)
+    rows, topics, lefts, budget = (array.tolist() for array in (entry_row, entry_topic, left, table.T))
+    reach = [amounts.nonzero()[0] for amounts in table.T[:, entry_row]]
+    # What somebody holds of a topic outweighs what is left of it, so that one sort of one key serves a member.
+    weight = int(left.max(initial=0)) + 1
+    weighed = np.ascontiguousarray(held.T) * weight
+    members, taken = np.lexsort((np.arange(len(need)), -need)), list[int]()
+    for m, j, end in zip(members.tolist(), column[members].tolist(), need[members].cumsum().tolist(), strict=True):
+        units, entry_of, of_member = budget[j], reach[j], weighed[m]
+        while len(taken) < end:
+            seen, begin = set[int](), len(taken)
+            keys = of_member[entry_topic[entry_of]] - left[entry_of]
+            for e in entry_of[keys.argsort(kind="stable")].tolist():
+                if lefts[e] and units[rows[e]] and topics[e] not in seen:
+                    seen.add(topics[e])
+                    taken.append(e)
+                    lefts[e] -= 1
+                    units[rows[e]] -= 1
+                    if len(taken) == end:
+                        break
+            fresh = np.array(taken[begin:])
+            left[fresh] -= 1
+            of_member[entry_topic[fresh]] += weight
+    member = members.repeat(need[members])
+    held = held.copy()
+    np.add.at(held, (entry_topic[taken], member), 1)
     _exchange_topics(entry_topic[taken], member, column, held)
     owner = np.empty(len(row), dtype=np.int64)
     owner[np.argsort(entry, kind="stable")] = member[np.argsort(taken, kind="stable")]

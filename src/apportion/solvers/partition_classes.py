@@ -22,6 +22,9 @@ from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints, ints
 from apportion.model.group import Group
 from apportion.solvers.problem import Problem
 
+DENSE = 16
+"""Up to so many values that a key could have for each key there is a table of them all is faster than a sort."""
+
 
 def problem_of(group: Group, order: tuple[str, ...], by_topic: bool = False) -> Problem:
     """The group's like partitions as rows and like members as columns; racks are told apart if they are a goal.
@@ -90,7 +93,7 @@ def _rack_cells(group: Group, row: Ints, column: Ints, eligible: Bools) -> tuple
 
 def distinct_kinds(key: Ints) -> tuple[Ints, Ints]:
     """Distinct keys from 0 on, ascending, and which of them each place has, -1 for -1."""
-    if int(key.max(initial=0)) > CELLS:
+    if int(key.max(initial=0)) > DENSE * len(key):
         kinds, kind = np.unique(key, return_inverse=True)
         below = int((kinds < 0).sum())
         return kinds[below:], kind - below

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from apportion.arrays import Bools, Ints
+from apportion.solvers.dealing import stable_order
 
 
 def capped(own: Ints, low: Ints, high: Ints, part: Ints, spare: Ints, worth: Ints) -> Ints:
@@ -73,8 +74,10 @@ def first_ones(kind: Ints, cap: Ints, order: tuple[Ints, ...]) -> Bools:
     stays = np.ones(len(kind), dtype=np.bool_)
     pressed = np.flatnonzero((np.bincount(kind, minlength=len(cap)) > cap)[kind])
     if len(pressed):
-        pressed = pressed[np.lexsort((*(key[pressed] for key in order), kind[pressed]))]
+        for key in (*order, kind):  # keys are small, so one sort after the other by radix is faster than np.lexsort
+            pressed = pressed[stable_order(key[pressed])]
         which = kind[pressed]
-        rank = np.arange(len(which)) - np.searchsorted(which, which)
+        count = np.bincount(which)
+        rank = np.arange(len(which)) - (count.cumsum() - count)[which]
         stays[pressed[rank >= cap[which]]] = False
     return stays
