@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -156,17 +157,19 @@ def test_bundles_bring_each_row_to_its_task_from_a_table_and_from_files(tmp_path
     assert len(slices) == 3
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(slices)))})
 
-    def packed(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    def packed(batches: Iterator[pa.RecordBatch], shelf: Path | None = None) -> list[pa.RecordBatch]:
         out = []
         for some in bundles._gathered(batches):
             task = bundles.task_of(some["group"], 7)
-            out += list(bundles.for_tasks(some.append_column("_task", task), "k"))
+            out += list(bundles.for_tasks(some.append_column("_task", task), "k", shelf))
         return out
 
     read = bundles._read(iter([numbers]), slices, ["group", "n"])
     of_files = packed(read)
     of_table = packed(iter(rows.select(["group", "n"]).to_batches(max_chunksize=300)))
-    for bundle in (of_files, of_table):
+    in_files = packed(iter(rows.select(["group", "n"]).to_batches()), tmp_path)
+    assert all(some["rows"].null_count == 1 for some in in_files)
+    for bundle in (of_files, of_table, in_files):
         seen: dict[str, int] = {}
         arrived = []
         for task, kind, some in bundles.unpacked(bundle):

@@ -3,16 +3,22 @@
 Spark carries a row to Python and back cell by cell, and shuffles it by itself: for a million rows of ten columns that
 is most of what a table costs. A bundle is rows of one kind for one task; Spark copies its bytes. So what all tables of
 a group are made from meets in one task, once, as whole columns.
+
+Where all tasks run on this machine, the bytes go into files of a scratch folder, and Spark carries their names: what a
+worker wrote the next one maps into its memory, and nothing passes through the JVM, its shuffle or its cache.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 from zlib import crc32
 
@@ -22,6 +28,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.spark import settings
+from apportion.spark.settings import SCRATCH
 from apportion.spark.shelves import is_connect
 
 if TYPE_CHECKING:
@@ -34,9 +41,9 @@ Batches = Iterable[pa.RecordBatch]
 
 Shrink = Mapping[str, Callable[[pa.Table], pa.Table]]
 """Kind to what leaves out its needless rows."""
-BUNDLE: Final = "task int, kind string, rows binary"
-"""Columns of bundles."""
-_ARROW: Final = pa.schema([("task", pa.int32()), ("kind", pa.string()), ("rows", pa.binary())])
+BUNDLE: Final = "task int, kind string, rows binary, file string"
+"""Columns of bundles: ``rows`` are the bytes, or null where ``file`` names what holds them."""
+_ARROW: Final = pa.schema([("task", pa.int32()), ("kind", pa.string()), ("rows", pa.binary()), ("file", pa.string())])
 TASK: Final = "_task"
 """A column beside a kind's rows: the task that each row goes to."""
 ROWS: Final = 50_000
@@ -57,14 +64,30 @@ def in_folder(table: DataFrame, folder: Path) -> DataFrame:
 
 def files_of(table: DataFrame) -> list[Path] | None:
     """The files of a table that is ``in_folder``, if all tasks run on this machine."""
-    folder, spark = _FOLDERS.get(table), table.sparkSession
-    if folder is None or is_connect(spark) or not settings.is_local(spark.sparkContext.master or ""):
+    folder = _FOLDERS.get(table)
+    return sorted(folder.glob("*.parquet")) if folder is not None and _is_here(table.sparkSession) else None
+
+
+def _is_here(spark: SparkSession) -> bool:
+    """Whether all tasks run on this machine."""
+    return not is_connect(spark) and settings.is_local(spark.sparkContext.master or "")
+
+
+def shelf(spark: SparkSession) -> Path | None:
+    """A fresh folder for the bytes of bundles, which whoever asked has to remove; None where tasks run elsewhere."""
+    if not _is_here(spark):
         return None
-    return sorted(folder.glob("*.parquet"))
+    folder = spark.sparkContext.getConf().get("spark.local.dir", "") or ""
+    return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=folder.split(",")[0].strip() or None))
 
 
-def bundled(table: DataFrame, columns: Sequence[str], kind: str, by: str, tasks: int) -> DataFrame:
+def bundled(
+    table: DataFrame, columns: Sequence[str], kind: str, by: str, tasks: int, shelf: Path | None = None
+) -> DataFrame:
     """Some columns of a table as bundles; rows with one value of a column meet in one task, below ``tasks``.
+
+    shelf
+        As ``shelf()`` gives it: where the bytes are put; None: into the rows themselves.
 
     Where all tasks run on the machine that has the table's files, Arrow reads them: half of Spark's own time goes into
     taking rows apart.
@@ -80,7 +103,7 @@ def bundled(table: DataFrame, columns: Sequence[str], kind: str, by: str, tasks:
 
     def pack(batches: Batches) -> Iterator[pa.RecordBatch]:
         for some in _gathered(read(batches)):
-            yield from for_tasks(some.append_column(TASK, task_of(some[by], tasks)), kind)
+            yield from for_tasks(some.append_column(TASK, task_of(some[by], tasks)), kind, shelf)
 
     return rows.mapInArrow(pack, BUNDLE)
 
@@ -133,7 +156,7 @@ def _gathered(batches: Batches) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(some)
 
 
-def for_tasks(table: pa.Table, kind: str) -> Iterator[pa.RecordBatch]:
+def for_tasks(table: pa.Table, kind: str, shelf: Path | None = None) -> Iterator[pa.RecordBatch]:
     """Rows with their task beside, as a bundle for each task that has some."""
     if not table.num_rows:
         return
@@ -144,27 +167,29 @@ def for_tasks(table: pa.Table, kind: str) -> Iterator[pa.RecordBatch]:
         task, rows = task[order], rows.take(pa.array(order))
     cuts = [0, *(np.flatnonzero(np.diff(task)) + 1).tolist(), len(task)]
     for first, behind in pairwise(cuts):
-        yield from packed(kind, rows.slice(first, behind - first), int(task[first]))
+        yield from packed(kind, rows.slice(first, behind - first), int(task[first]), shelf)
 
 
-def packed(kind: str, table: pa.Table, task: int) -> Iterator[pa.RecordBatch]:
+def packed(kind: str, table: pa.Table, task: int, shelf: Path | None = None) -> Iterator[pa.RecordBatch]:
     """A table as bundles for one task; of no rows there is one too, which tells the columns."""
     size = max(1, table.nbytes)
     at_once = max(1, min(ROWS, table.num_rows * BYTES // size)) if table.num_rows else 1
     for first in range(0, max(1, table.num_rows), at_once):
-        out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, table.schema) as stream:
+        file = None if shelf is None else str(shelf / f"{kind}-{task}-{uuid4().hex}")
+        out = pa.BufferOutputStream() if file is None else pa.OSFile(file, "wb")
+        with out, pa.ipc.new_stream(out, table.schema) as stream:
             stream.write_table(table.slice(first, at_once))
-        bundle = [pa.array([task], pa.int32()), pa.array([kind]), pa.array([out.getvalue().to_pybytes()], pa.binary())]
-        yield pa.RecordBatch.from_arrays(bundle, schema=_ARROW)
+        rows = out.getvalue().to_pybytes() if file is None else None
+        bundle = [pa.array([task], pa.int32()), pa.array([kind]), pa.array([rows], pa.binary())]
+        yield pa.RecordBatch.from_arrays([*bundle, pa.array([file], pa.string())], schema=_ARROW)
 
 
 def unpacked(bundles: Batches) -> Iterator[tuple[int, str, pa.Table]]:
     """Task, kind and rows of each bundle."""
     for batch in bundles:
-        kinds, tasks = batch.column("kind").to_pylist(), batch.column("task").to_pylist()
-        for task, kind, rows in zip(tasks, kinds, batch.column("rows"), strict=True):
-            yield task, kind, pa.ipc.open_stream(rows.as_buffer()).read_all()
+        tasks, kinds, files = (batch.column(name).to_pylist() for name in ("task", "kind", "file"))
+        for task, kind, file, rows in zip(tasks, kinds, files, batch.column("rows"), strict=True):
+            yield task, kind, pa.ipc.open_stream(rows.as_buffer() if file is None else pa.memory_map(file)).read_all()
 
 
 class _Arrived:
@@ -190,12 +215,18 @@ class _Arrived:
 
 
 def met(
-    bundles: Sequence[DataFrame], tasks: int, make: Callable[[Tables], Tables], shrink: Shrink | None = None
+    bundles: Sequence[DataFrame],
+    tasks: int,
+    make: Callable[[Tables], Tables],
+    shrink: Shrink | None = None,
+    shelf: Path | None = None,
 ) -> DataFrame:
     """Bundles of what ``make`` gives for all rows of each task, each kind with all its rows.
 
     shrink
         Of a kind of which a task may get more rows than it has memory: what leaves out rows that others make needless.
+    shelf
+        As in ``bundled``.
     """
     whole = reduce(lambda one, other: one.unionByName(other), bundles)
 
@@ -212,9 +243,9 @@ def met(
             arrived.clear()
             for kind, table in make(tables).items():
                 if TASK in table.column_names:
-                    yield from for_tasks(table, kind)
+                    yield from for_tasks(table, kind, shelf)
                 else:
-                    yield from packed(kind, table, own)
+                    yield from packed(kind, table, own, shelf)
 
     return whole.repartitionById(tasks, F.col("task")).mapInArrow(run, BUNDLE)
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -56,6 +57,7 @@ def left(
     names: DataFrame,
     since_ms: int,
     tasks: int,
+    shelf: Path | None = None,
 ) -> DataFrame:
     """Bundles of what each group left, from the silver tables: ``places``, ``present``, ``named`` and more.
 
@@ -63,14 +65,16 @@ def left(
         (topic_id, topic), as ``histories.topic_names`` gives them.
     since_ms
         As ``standing.places`` takes it.
+    shelf
+        As ``bundled`` takes it.
     """
     named = histories.names_of(epochs, names).select("group", "name.topic_id", "name.topic")
     sides = {
         "commits": (commits, standing.ASKED), "generations": (generations, GENERATION), "epochs": (epochs, EPOCH),
         "holes": (_holes(generations, epochs, gaps), HOLE.names), "names": (named, NAME.names),
     }  # fmt: skip
-    bundles = [bundled(table, columns, kind, "group", tasks) for kind, (table, columns) in sides.items()]
-    return met(bundles, tasks, partial(left_of, since_ms=since_ms))
+    bundles = [bundled(table, columns, kind, "group", tasks, shelf) for kind, (table, columns) in sides.items()]
+    return met(bundles, tasks, partial(left_of, since_ms=since_ms), shelf=shelf)
 
 
 def _holes(generations: DataFrame, epochs: DataFrame, gaps: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,7 +27,18 @@ from apportion.spark.batches import samples
 from apportion.spark.bundles import Tables, met
 from apportion.spark.by_group import member_topics
 from apportion.spark.logs import NO_ENDS, NO_TOPICS, described
-from apportion.spark.sorted_rows import listed, longs, millis, numbered, ranked, spans, starts_of, there, unnumbered
+from apportion.spark.sorted_rows import (
+    listed,
+    longs,
+    millis,
+    numbered,
+    ranked,
+    spans,
+    starts_of,
+    there,
+    united,
+    unnumbered,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,7 +49,9 @@ SAMPLES_AT_ONCE: Final = 4_000_000
 """Samples of log ends and commits that are laid beside rows at one time; a row may have more."""
 
 
-def facts(left: DataFrame, logs: DataFrame, now_ms: int, allowed_lag: int, tasks: int) -> DataFrame:
+def facts(
+    left: DataFrame, logs: DataFrame, now_ms: int, allowed_lag: int, tasks: int, shelf: Path | None = None
+) -> DataFrame:
     """Bundles ``lag``, ``verdicts`` and ``group_state``: the rows of these tables, in their order; and ``earlier``.
 
     left, logs
@@ -46,9 +60,11 @@ def facts(left: DataFrame, logs: DataFrame, now_ms: int, allowed_lag: int, tasks
         When any log end was sampled last; 0 where none was.
     allowed_lag
         Messages that count as none.
+    shelf
+        As ``bundled`` takes it.
     """
     mine = left.where("kind in ('places', 'present', 'named')")
-    return met([mine, logs], tasks, partial(facts_of, now_ms=now_ms, allowed_lag=allowed_lag))
+    return met([mine, logs], tasks, partial(facts_of, now_ms=now_ms, allowed_lag=allowed_lag), shelf=shelf)
 
 
 def facts_of(tables: Tables, now_ms: int, allowed_lag: int) -> dict[str, pa.Table]:
@@ -119,9 +135,9 @@ class Asked:
         # Pairs of group and topic as one number, whose order is that of the names.
         living = _living(present, g_present, len(groups))
         g_wants = g_present[np.asarray(row)]
-        wants_pairs = np.unique((g_wants * width + t_wants)[living[g_wants] & (t_wants >= 0)])
+        wants_pairs = united((g_wants * width + t_wants)[living[g_wants] & (t_wants >= 0)])
         place_pairs = g_place * width + t_place
-        pairs = np.union1d(place_pairs, wants_pairs)
+        pairs = united(place_pairs, wants_pairs)
 
         # The partitions that commits stand on, and of wanted topics those whose log was sampled.
         place_key = numbered(np.searchsorted(pairs, place_pairs), longs(places["partition"]))
@@ -129,7 +145,7 @@ class Asked:
         counts = np.diff(np.append(log_start, log_start[-1]))[wants_pairs % width]
         of_logs = spans(log_start[wants_pairs % width], counts)
         never = numbered(np.repeat(np.searchsorted(pairs, wants_pairs), counts), longs(logs["partition"])[of_logs])
-        key = np.union1d(place_key[standing], never[there(logs["sampled_at"])[of_logs]])
+        key = united(place_key[standing], never[there(logs["sampled_at"])[of_logs]])
 
         of_pair, partition = unnumbered(key)
         pair = pairs[of_pair]
@@ -217,7 +233,7 @@ class Asked:
         width, size = len(self.topics), np.diff(self.log_start)
         group, topic = self.named
         known = (topic >= 0) & (np.append(size, 0)[topic] > 0)
-        pairs = np.unique((group * width + topic)[known])
+        pairs = united((group * width + topic)[known])
         group, topic = (pairs // width, pairs % width) if width else (pairs, pairs)
         there_is = np.isin(group, self.of_present)
         group, topic = group[there_is], topic[there_is]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from weakref import finalize
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.history.lag_time import WINDOW_S
 from apportion.spark import by_group, facts, histories, lag, logs, plan_bundles, queries, schemas, standing
-from apportion.spark.bundles import Bundled, files_of
+from apportion.spark.bundles import Bundled, files_of, shelf
 from apportion.spark.queries import TASKS_A_CORE
 
 if TYPE_CHECKING:
@@ -61,6 +64,15 @@ class _Once:
         self._allowed_lag, self._tasks = allowed_lag, tasks
         self._kept: dict[str, DataFrame] = {}
         self._now_ms: int | None = None
+        self._shelves: list[Path | None] = []
+
+    def shelf(self, t: Tables) -> Path | None:
+        """Where bundles are kept, until nobody makes tables from them any more."""
+        if not self._shelves:
+            self._shelves.append(shelf(t["silver/commits"].sparkSession))
+            if (folder := self._shelves[0]) is not None:
+                finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return self._shelves[0]
 
     def now_ms(self, t: Tables) -> int:
         if self._now_ms is None:
@@ -73,14 +85,16 @@ class _Once:
                 t[f"silver/{name}"] for name in ("generations", "epochs", "commits", "gaps")
             )
             since_ms = self.now_ms(t) - round(WINDOW_S * 1000)
-            return by_group.left(generations, epochs, commits, gaps, self.names(t), since_ms, self._tasks)
+            names = self.names(t)
+            return by_group.left(generations, epochs, commits, gaps, names, since_ms, self._tasks, self.shelf(t))
 
         return self._keep("left", make)
 
     def facts(self, t: Tables) -> DataFrame:
         def make() -> DataFrame:
-            asked = logs.logs(self.left(t), t["silver/ends"], t["silver/topics"], self._tasks)
-            return facts.facts(self.left(t), asked, self.now_ms(t), self._allowed_lag, self._tasks)
+            left, shelf = self.left(t), self.shelf(t)
+            asked = logs.logs(left, t["silver/ends"], t["silver/topics"], self._tasks, shelf)
+            return facts.facts(left, asked, self.now_ms(t), self._allowed_lag, self._tasks, shelf)
 
         return self._keep("facts", make)
 

@@ -6,6 +6,7 @@ A topic that a thousand groups read would be copied a thousand times if logs wer
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,18 +28,20 @@ NO_TOPICS: Final = schemas.arrow_schema(schemas.TOPICS, _TOPICS).empty_table()
 _ASKED: Final = pa.schema([("topic", pa.string()), ("target", pa.int32())])
 
 
-def logs(left: DataFrame, ends: DataFrame, topics: DataFrame, tasks: int) -> DataFrame:
+def logs(left: DataFrame, ends: DataFrame, topics: DataFrame, tasks: int, shelf: Path | None = None) -> DataFrame:
     """Bundles ``logs`` for the tasks of ``left``: a row for each partition of a topic that a group there names.
 
     left
         As ``by_group.left`` gives them.
     ends, topics
         The silver tables.
+    shelf
+        As ``bundled`` takes it.
     """
     asked = left.where("kind = 'named'").mapInArrow(_asked, "topic string, target int")
     sides = {"ends": (ends, _ENDS), "topics": (topics, _TOPICS), "asked": (asked, _ASKED.names)}
-    bundles = [bundled(table, columns, kind, "topic", tasks) for kind, (table, columns) in sides.items()]
-    return met(bundles, tasks, _logs, {"ends": few_samples})
+    bundles = [bundled(table, columns, kind, "topic", tasks, shelf) for kind, (table, columns) in sides.items()]
+    return met(bundles, tasks, _logs, {"ends": few_samples}, shelf)
 
 
 def _asked(bundles: Batches) -> Iterator[pa.RecordBatch]:

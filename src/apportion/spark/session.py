@@ -29,7 +29,7 @@ from uuid import uuid4
 from apportion.errors import MissingExtra, Unavailable
 from apportion.spark import settings
 from apportion.spark.packages import DELTA, KAFKA, S3A, local_jars
-from apportion.spark.settings import DELTA_SETTINGS, TABLE_SETTINGS
+from apportion.spark.settings import DELTA_SETTINGS, SCRATCH, TABLE_SETTINGS
 from apportion.spark.shelves import is_connect
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ AS_IT_STANDS: Final = {"__globPaths__": "false"}
 ROWS_A_BATCH: Final = 10_000
 """Spark's own: ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
 TASKS_A_CORE: Final = 2
-_SCRATCH: Final = "apportion-spark-"
 
 
 @contextmanager
@@ -212,7 +211,7 @@ _CARRIED: Final[dict[str, set[str]]] = {}
 @cache
 def _zip() -> Path:
     """This package as a zip, kept for as long as the process lives: Spark serves it from where it is."""
-    folder = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     package = Path(__file__).parents[1]
     archive = folder / "apportion.zip"
@@ -283,11 +282,11 @@ def _py4j_quiet() -> Iterator[None]:
 
 def _scratch() -> Path:
     """A fresh temporary folder; those of processes that are no more are removed."""
-    for old in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
-        owner = old.name.removeprefix(_SCRATCH).split("-")[0]
+    for old in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        owner = old.name.removeprefix(SCRATCH).split("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
             shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
+    return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from apportion.spark.packages import DELTA, S3A, JarSet
 
 MASTER: Final = "APPORTION_SPARK_MASTER"
 CONF: Final = "APPORTION_SPARK_CONF"
+SCRATCH: Final = "apportion-spark-"
+"""Begins the name of every temporary folder, before the number of the process that it is of."""
 
 # What the tables need, whoever made the session: times in UTC and as Parquet's own type, no calendar of 1582.
 TABLE_SETTINGS: Final = {
@@ -109,6 +111,7 @@ def _on_this_machine(scratch: Path, cores: int) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(scratch),
+        "spark.python.daemon.module": "apportion.spark.daemon",
         "spark.sql.shuffle.partitions": str(cores),
     }
 

@@ -58,6 +58,12 @@ def unnumbered(number: Longs) -> tuple[Longs, Longs]:
     return number >> 32, (number & (2 * _HALF - 1)) - _HALF
 
 
+def united(*numbers: Longs) -> Longs:
+    """All numbers of some columns, ascending, each once: ``np.unique``, which hashes them first."""
+    ordered = np.sort(np.concatenate(numbers))
+    return ordered[starts_of(ordered)[:-1]]
+
+
 def starts_of(*keys: Longs) -> Ints:
     """Where runs of equal keys begin in sorted columns, and where the last one ends."""
     n = len(keys[0])

@@ -1,0 +1,25 @@
+"""PySpark's daemon with all that our tasks import in memory: each worker is a fork of it, and begins to work at once.
+
+A worker that finds its libraries by itself spends more than half a second of CPU on that, and a build starts several;
+what the daemon has read, all of them share. ``spark.python.daemon.module`` names it, in a session of our own only.
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+
+import pyarrow.parquet  # noqa: F401
+import pyspark.worker  # noqa: F401
+from pyspark.daemon import manager
+
+import apportion.spark.decode
+import apportion.spark.gold  # noqa: F401
+
+with suppress(ImportError):  # Arrow looks for it as soon as it is given a list
+    import pandas  # noqa: F401
+
+if __name__ == "__main__":
+    gc.collect()
+    gc.freeze()  # what is here stays: no worker looks through it again, nor writes to its pages
+    manager()
