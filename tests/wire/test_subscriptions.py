@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from apportion.errors import UnreadableBytes
+from apportion.wire.columns import _sought
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 from apportion.wire.subscriptions import Subscriptions, _names, read_subscriptions
@@ -75,6 +76,47 @@ def test_mutated_subscriptions_are_read_or_refused_as_by_the_reader_of_one() -> 
         refused += check(sent)
         seen += size
     assert refused > seen / 50
+
+
+def of_known_names(r: random.Random, names: Sequence[str], odd: bool) -> bytes:
+    """A member that owns what the group wants; ``odd``: some ids look like the beginning of a name, as racks do."""
+    alike = [int.from_bytes(len(name).to_bytes(2, "big") + name.encode()[:2], "big") for name in names]
+    owned: Held = tuple(
+        (topic, tuple(r.choice(alike) if odd and r.random() < 0.1 else r.randrange(9) for _ in range(r.randrange(4))))
+        for topic in r.sample(names, r.randrange(len(names)))
+    )
+    rack = r.choice((None, "a", r.choice(names)))
+    user_data = r.choice((None, b"", b"\0\0\0\x05", b"\0\x02to"))
+    return write_subscription(Subscription(tuple(names), user_data, owned, r.randrange(9), rack, 3))
+
+
+@pytest.mark.timeout(3600)
+def test_lists_of_names_that_the_group_wants_are_read_like_any_others() -> None:
+    """Groups whose parts are sought by their names: good ones, with numbers that look like names, and mutated ones."""
+    r, seen, sought, refused = random.Random(13), 0, 0, 0
+    while seen < COUNT // 4:
+        names = [f"{r.choice(('to', 'u', 'a.b'))}{t}" for t in range(r.choice((3, 12, 30)))]
+        size, bad = r.choice((50, 120)), r.choice((0, 0, 1, 20))
+        odd = r.random() < 0.3
+        sent = [of_known_names(r, names, odd) for _ in range(size)]
+        for m in r.sample(range(size), bad):
+            sent[m] = mutated(r, sent[m])
+        refused += check(sent)
+        read = read_subscriptions(sent)
+        if not read.refused:
+            begin = np.array([read.buffer.size] * size)  # an empty list stands in the padding
+            full = read.owned.count.nonzero()[0]
+            begin[full] = read.owned.name_at[read.owned.first[full]] - 6
+            again = _sought(read.buffer, begin, begin + 2**20, read.owned.first, read.names)
+            sought += again is not None
+            if again is not None:
+                assert (again.stop == begin + 4)[read.owned.count == 0].all()
+                assert (again.stop == read.owned.stop)[full].all()
+                for column in ("name_at", "name_size", "ids"):
+                    assert (getattr(again, column) == getattr(read.owned, column)).all()
+        seen += size
+    assert sought > seen / 2000
+    assert refused > seen / 200
 
 
 def test_long_lists_of_many_members_are_read_in_steps() -> None:

@@ -3,15 +3,17 @@
 A leader reads a list from every member and a list has a part for every topic that a member owns: hundreds of thousands
 of parts, whose places are known only one after the other. But the members' lists do not depend on each other: so the
 n-th part of every list is read in one step, by NumPy, and the steps are as many as the longest list has parts. Where
-few lists are left, a plain loop is quicker. Nothing is believed before it was seen to fit, exactly as in
-``partitions.read_held``, which is the reference: a list is refused here if and only if it is refused there.
+few lists are left, a plain loop is quicker. Where the names are known that members can own, the places at which a part
+can begin are sought first, in one pass over all bytes: if they follow on each other without a gap from the beginning to
+the end of every list, they are the parts, and no step is needed. Nothing is believed before it was seen to fit, exactly
+as in ``partitions.read_held``, which is the reference: a list is refused here if and only if it is refused there.
 
 Numbers that stand anywhere in a buffer are read through windows: arrays over the buffer that begin at every byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +27,10 @@ _PAD: Final = 8
 """Bytes behind the buffer, so that every window of a number begins inside."""
 _FEW: Final = 48
 """Lists; below, a step in NumPy costs more than the parts one by one."""
+_SOUGHT_LISTS_MAX: Final = 1_500
+"""Lists up to which one look at all bytes is quicker than a step for each part of the longest."""
+_SOUGHT_MAX: Final = 6
+"""Different bytes up to which comparing with each is quicker than looking each byte up."""
 _MIX: Final = tuple(
     np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 )
@@ -93,8 +99,12 @@ class HeldLists:
         return buffer.int32s(at)
 
 
-def read_held_lists(buffer: Buffer, begin: Ints, end: Ints) -> HeldLists:
-    """Read the list that begins at each of ``begin`` (N,) and must not pass ``end`` (N,), both inside the buffer."""
+def read_held_lists(buffer: Buffer, begin: Ints, end: Ints, names: Collection[bytes] = ()) -> HeldLists:
+    """Read the list that begins at each of ``begin`` (N,) and must not pass ``end`` (N,), both inside the buffer.
+
+    names
+        Those that the lists are likely to have, if that is known.
+    """
     room = end - begin - 4
     count = buffer.int32s(begin)
     # A part takes six bytes at least: an int16 length and an int32 count.
@@ -103,11 +113,72 @@ def read_held_lists(buffer: Buffer, begin: Ints, end: Ints) -> HeldLists:
         count = np.where(refused, 0, count)
     first = np.zeros(len(begin) + 1, dtype=np.int64)
     count.cumsum(out=first[1:])
+    if names and len(begin) <= _SOUGHT_LISTS_MAX and int(first[-1]) > _FEW:
+        sought = _sought(buffer, begin, end, first, names)
+        if sought is not None:
+            return sought
     walk = _Walk(buffer, int(first[-1]))
     stop = np.where(refused, -1, begin + 4)
     walk.all(count.nonzero()[0], first[:-1], count, stop, end)
     lists = HeldLists(first, walk.name_at, walk.name_size, walk.ids, stop)
     return _without_refused(lists) if (stop < 0).any() else lists
+
+
+def _sought(buffer: Buffer, begin: Ints, end: Ints, first: Ints, names: Collection[bytes]) -> HeldLists | None:
+    """The lists, with ``first`` (N + 1,) by their own counts, where all are good and have these names; None elsewhere.
+
+    A number or a rack may look like a part's beginning. Inside of a list it would break the chain, and the steps are
+    taken after all; outside it is skipped, as each list's first part is known.
+    """
+    parts, count = int(first[-1]), first[1:] - first[:-1]
+    at = _beginnings(buffer, names)
+    if len(at) < parts:
+        return None
+    if len(at) > parts:
+        skipped = at.searchsorted(begin + 4) - first[:-1]
+        at = at.take(skipped.repeat(count) + np.arange(parts), mode="clip")
+    size = buffer.uint16s(at)
+    ids_at = at + size
+    ids_at += 2
+    if int(ids_at.max()) > buffer.size:
+        return None
+    ids = buffer.int32s(ids_at)
+    after = 4 * ids
+    after += ids_at
+    after += 4
+    full = count.nonzero()[0]
+    begins, last = first[full], first[full + 1] - 1
+    stop = begin + 4
+    follows = np.empty(parts, dtype=np.bool_)
+    np.equal(at[1:], after[:-1], out=follows[1:])
+    follows[begins] = at[begins] == stop[full]
+    stop[full] = after[last]
+    if not follows.all() or int(ids.min()) < 0 or (stop > end).any():
+        return None
+    return HeldLists(first, at + 2, size, ids, stop)
+
+
+def _beginnings(buffer: Buffer, names: Collection[bytes]) -> Ints:
+    """Every place where the length of one of the names stands, and after it how one of them begins, ascending."""
+    raw, size = np.frombuffer(buffer.raw, np.uint8), buffer.size
+    there = raw[:size] == 0  # longer names than of 255 bytes are read in steps
+    there &= _is_one_of(raw[1 : size + 1], {len(name) for name in names if 0 < len(name) < 1 << 8})
+    there &= _is_one_of(raw[2 : size + 2], {name[0] for name in names if name})
+    at = there.nonzero()[0]
+    # A byte of a number may look like all that; a second letter behind it is never there by chance.
+    return at[_is_one_of(raw[at + 3], {name[1] if len(name) > 1 else 0 for name in names})]
+
+
+def _is_one_of(values: NDArray[np.uint8], sought: Collection[int]) -> Bools:
+    """(N,) whether each byte is among these."""
+    if len(sought) > _SOUGHT_MAX:
+        table = np.zeros(1 << 8, dtype=np.bool_)
+        table[list(sought)] = True
+        return table[values]
+    is_one: Bools | None = None
+    for one in sought:
+        is_one = values == one if is_one is None else np.logical_or(is_one, values == one, out=is_one)
+    return np.zeros(len(values), dtype=np.bool_) if is_one is None else is_one
 
 
 def _without_refused(lists: HeldLists) -> HeldLists:

@@ -9,7 +9,7 @@ and what it accepts says the same here.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import methodcaller
@@ -184,7 +184,7 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
         if len(versions) == 1 and max(map(len, rests)) <= _SHORT:
             rest = _few_kinds(begin, versions.pop(), rests)
         elif min(versions, default=0) >= 3:
-            rest = _all_fitting(buffer, begin, end)
+            rest = _all_fitting(buffer, begin, end, heads.names)
     if rest is None:
         version = ints([heads.heads[number][0] for number in head_of])
         rest = _Fields(buffer, begin, end, version, ints(head_of) > 0).rest
@@ -280,14 +280,14 @@ def _without_owned(rest: bytes, version: int) -> tuple[int, int, str | None] | N
     return (max(size, -1), generation, rack) if at <= len(rest) else None
 
 
-def _all_fitting(buffer: Buffer, begin: Ints, end: Ints) -> _Rest | None:
+def _all_fitting(buffer: Buffer, begin: Ints, end: Ints, names: Collection[bytes]) -> _Rest | None:
     """The rests of members of version 3 or later; None where the bytes of any do not fit."""
     size = buffer.int32s(begin)
     data_at = begin + 4
     owned_at = data_at + np.maximum(size, 0)
     if (owned_at > end).any():
         return None
-    owned = read_held_lists(buffer, owned_at, end)
+    owned = read_held_lists(buffer, owned_at, end, names)
     at = owned.stop
     if int(at.min()) < 0 or (at + 6 > end).any():
         return None
