@@ -87,12 +87,12 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
                 for member in members.values()
             ],
         )
-        return self._lead(cluster, joined, time.perf_counter())
+        return self._lead(ClientMetadata(cluster, REPLICAS), joined, time.perf_counter())
 
-    def _lead(self, cluster: Any, joined: JoinedGroup, began: float) -> dict[str, bytes]:
+    def _lead(self, view: ClientMetadata, joined: JoinedGroup, began: float) -> dict[str, bytes]:
         coordinator = self.coordinator
         group, generation = ("", None) if coordinator is None else (str(coordinator.group_id), coordinator.generation)
-        return self.bridge.lead(joined, ClientMetadata(cluster, REPLICAS), group, generation, began)
+        return self.bridge.lead(joined, view, group, generation, began)
 
     def on_assignment(self, assignment: Any) -> None:
         """Remember what this member was told."""
@@ -123,15 +123,16 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
             coordinator._client.set_topics(topics)
         spent = time.perf_counter() - began
         await coordinator._client._maybe_wait_metadata()
-        # What the plan saw; a topic that grows while it is made must not look as if it had been seen.
-        seen = coordinator._get_metadata_snapshot()
         began = time.perf_counter() - spent  # waiting for the metadata is not the plan's time
+        # What the plan sees; a topic that grows while it is made must not look as if it had been seen.
+        view = ClientMetadata(coordinator._cluster, REPLICAS)
+        seen = coordinator._get_metadata_snapshot(view)
         shares = None
         if len(members) <= AT_ONCE_MAX:
             who = str(coordinator.group_id), coordinator.generation
-            shares = self.bridge.lead_alike(joined, ClientMetadata(coordinator._cluster, REPLICAS), *who, began)
+            shares = self.bridge.lead_alike(joined, view, *who, began)
         if shares is None:
-            shares = await asyncio.to_thread(self._lead, coordinator._cluster, joined, began)
+            shares = await asyncio.to_thread(self._lead, view, joined, began)
         coordinator._metadata_snapshot = seen
         return shares
 
@@ -160,12 +161,12 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
             return dict(await type(c)._perform_assignment(c, response))
         return await strategy.lead(c, response)
 
-    def snapshot() -> dict[str, Any]:
+    def snapshot(view: ClientMetadata | None = None) -> dict[str, Any]:
         c: Any = self()
         sizes: dict[str, Any] = type(c)._get_metadata_snapshot(c)
         if not ranked:
             return sizes
-        view = ClientMetadata(c._cluster, REPLICAS)
+        view = view or ClientMetadata(c._cluster, REPLICAS)
         for topic in sizes:
             view.rack_numbers(topic)
         racks = view.seen_racks()

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -137,7 +137,10 @@ class ClaimColumns(NamedTuple):
 
 
 class ReplicaRacks(NamedTuple):
-    """Racks of the replicas of some topics: ``lists`` are the distinct ones, ``of_topic`` has a number a partition."""
+    """Racks of the replicas of some topics: ``lists`` are the distinct ones, ``of_topic`` has a number a partition.
+
+    Numbers that come as bytes, a byte each, are arrays already.
+    """
 
     lists: Sequence[Sequence[str]]
     of_topic: Mapping[str, Sequence[int]]
@@ -487,11 +490,16 @@ def _racks_of_columns(
     if replicas is None:
         return _racks(entries, int(start[-1]), of_member)
     lists = [()] if not replicas.lists else replicas.lists
+    numbers_of = [replicas.of_topic.get(topic) for topic in index]
+    if all(type(numbers) is bytes for numbers in numbers_of):
+        together = np.frombuffer(b"".join(cast(list[bytes], numbers_of)), np.uint8).astype(np.int64)
+        if len(together) == start[-1]:
+            return _rack_sets(lists, together, np.arange(len(together)), len(together), of_member)
     which = np.zeros(int(start[-1]), dtype=np.int64)
     known = np.zeros(len(which), dtype=np.bool_)
     for topic, numbers in replicas.of_topic.items():
         first = int(start[index[topic]])
-        which[first : first + len(numbers)] = numbers
+        which[first : first + len(numbers)] = list(numbers)
         known[first : first + len(numbers)] = True
     return _rack_sets(lists, which[known], known.nonzero()[0], len(which), of_member)
 

@@ -166,7 +166,8 @@ def _beginnings(buffer: Buffer, names: Collection[bytes]) -> Ints:
     there &= _is_one_of(raw[2 : size + 2], {name[0] for name in names if name})
     at = there.nonzero()[0]
     # A byte of a number may look like all that; a second letter behind it is never there by chance.
-    return at[_is_one_of(raw[at + 3], {name[1] if len(name) > 1 else 0 for name in names})]
+    beginnings: Ints = at[_is_one_of(raw[at + 3], {name[1] if len(name) > 1 else 0 for name in names})]
+    return beginnings
 
 
 def _is_one_of(values: NDArray[np.uint8], sought: Collection[int]) -> Bools:
