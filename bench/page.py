@@ -118,9 +118,10 @@ def _leader(rows: Sequence[Row]) -> list[str]:
 
 
 FLOOR = """Where franz-go is ahead, groups are small and own partitions: hundreds of calls of NumPy of a microsecond or
-more each, more where the code or the memory is no longer in the processor's cache, the log record and the client's own
-part of the call are there whatever the size. That is the floor of this way of working. New groups whose members all say
-the same take no NumPy at all."""
+more each, the log record and the client's own part of the call are there whatever the size. They take longer where the
+code and the memory are no longer in the processor's cache: as here, where the collector walks over the whole process
+before each call, and as in a consumer, which rebalances once in a while. That is the floor of this way of working. New
+groups whose members all say the same take no NumPy at all."""
 
 
 def _leader_summary(rows: Sequence[Row]) -> list[str]:
