@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.spark import made
+from tests.spark.test_many_groups_at_once import table
 
 from apportion.arrays import UNKNOWN
 from apportion.cli.report import of_folder
@@ -21,7 +22,7 @@ from apportion.inputs.load_history import load_histories
 from apportion.report.lag_times import in_a_sentence, page_data
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
 from apportion.serve.states import lag_times_of
-from apportion.spark import job, lag, schemas
+from apportion.spark import by_group, facts, job, lag, logs, schemas, standing
 
 pytestmark = pytest.mark.spark
 
@@ -45,6 +46,28 @@ def test_three_samples_and_more_tell_it_by_the_two_around_the_commit(spark: Any)
     wanted = spark.createDataFrame([("g", ["t"])], "group string, wants array<string>")
     commits = spark.createDataFrame([], schemas.COMMITS.schema)
     seconds = {row["partition"]: row["seconds"] for row in lag.lag(newest, wanted, ends_now, commits).collect()}
+    assert seconds == pytest.approx({0: 350.0, 1: 250.0, 2: 50.0, 3: 0.0, 4: 400.0, 5: 100.0})
+
+
+def test_three_samples_and_more_tell_it_by_the_two_around_the_commit_in_one_pass() -> None:
+    """The log grew by 100 in the first 100 seconds, by 900 in the next, stood still, and grew by 1,000 in the last."""
+    grown = ((0, 0), (100, 100), (200, 1000), (300, 1000), (400, 2000))
+    commits = {0: 50, 1: 550, 2: 1500, 3: 2000, 4: 0, 5: 1000}
+    ends = [
+        {"topic": "t", "partition": p, "begin": 0, "end": end, "last_stable": end, "at": moment(at)}
+        for p in commits
+        for at, end in grown
+    ]
+    written = [
+        {"group": "g", "topic": "t", "partition": p, "committed": committed, "commit_time": moment(0),
+         "tombstone": False, "source_partition": 0, "source_offset": p}
+        for p, committed in commits.items()
+    ]  # fmt: skip
+    now_ms = round(moment(400).timestamp() * 1000)
+    left = by_group.left_of({"commits": table(written, schemas.COMMITS, standing.ASKED)}, now_ms - 1)
+    known = logs.described(table(ends, schemas.ENDS, logs._ENDS), schemas.arrow_schema(schemas.TOPICS).empty_table())
+    lags = facts.facts_of({**left, "logs": known}, now_ms, 0)["lag"]
+    seconds = {row["partition"]: row["seconds"] for row in lags.to_pylist()}
     assert seconds == pytest.approx({0: 350.0, 1: 250.0, 2: 50.0, 3: 0.0, 4: 400.0, 5: 100.0})
 
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from tests.history.verdict_of_one import verdict, with_lags
+from tests.spark.test_many_groups_at_once import table
 
 from apportion.history.verdicts import WINDOW
+from apportion.spark import by_group, facts, logs, standing
+from apportion.spark import schemas as kinds
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 T0 = 1_763_000_000_000
@@ -68,3 +71,45 @@ def test_random_partitions_get_the_same_word(spark: Any) -> None:
     ).collect()
     assert {row["partition"]: row["verdict"] for row in rows} == expected
     assert set(expected.values()) == {"OK", "WARN", "STALL", "STOP", "REWIND"}
+
+
+def test_random_partitions_get_the_same_word_in_one_pass() -> None:
+    """Of a group's places, from their commits and log ends, with the lag that ``gold/lag`` tells of each."""
+    r = random.Random(7)
+    commits, ends = [], []
+    series: dict[int, tuple[list[tuple[int, int | None]], list[tuple[int, int]]]] = {}
+    for p in range(600):
+        n, offset, at, written = r.randrange(1, 16), 100, T0 + r.choice((0, 60_000)), []
+        for k in range(n):
+            at += r.choice((500, 2_000, 5_000, 20_000))
+            offset += (r.choice((0, 0, 1, 5, -3)), r.choice((0, 1)), 0)[p % 3]
+            written.append((at, None if r.random() < 0.05 and k < n - 1 else offset))
+        times = sorted(r.sample(range(T0, T0 + 100_000, 250), r.choice((0, 2, 5, 9))))
+        ended = sorted(r.randrange(*r.choice(((95, 140), (130, 900)))) for _ in times)
+        samples = [*zip(times, ended, strict=True), (T0 + 100_000, offset + r.choice((0, 3, 4, 50)))]
+        series[p] = (written, samples)
+        commits += [(p, when, value, k) for k, (when, value) in enumerate(written)]
+        ends += [{"topic": "t", "partition": p, "begin": 0, "end": end, "last_stable": end, "at": moment(at_ms)}
+                 for at_ms, end in samples]  # fmt: skip
+
+    left = by_group.left_of(
+        {"commits": table([commit_row(*one) for one in commits], kinds.COMMITS, standing.ASKED)}, T0
+    )
+    topics = kinds.arrow_schema(kinds.TOPICS).empty_table()
+    known = logs.described(table(ends, kinds.ENDS, logs._ENDS), topics)
+    answers = facts.facts_of({**left, "logs": known}, T0 + 100_000, 3)
+    lags = {one["partition"]: (one["lag"], one["seconds"]) for one in answers["lag"].to_pylist()}
+    verdicts = {one["partition"]: one["verdict"] for one in answers["verdicts"].to_pylist()}
+    expected = {p: plain(*one, *lags[p]) for p, one in series.items()}
+    assert verdicts == expected
+    assert set(expected.values()) == {"OK", "WARN", "STALL", "STOP", "REWIND"}
+    assert {lag for lag, _ in lags.values()} == {0, 3, 4, 50}
+    assert None in {seconds for _, seconds in lags.values()}
+
+
+def commit_row(p: int, when: int, value: int | None, k: int) -> dict[str, Any]:
+    at = None if value is None else moment(when)
+    return {
+        "group": "g", "topic": "t", "partition": p, "committed": value, "commit_time": at, "tombstone": value is None,
+        "source_partition": 3, "source_offset": k,
+    }  # fmt: skip

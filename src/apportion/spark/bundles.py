@@ -24,7 +24,6 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.spark import settings
@@ -121,6 +120,8 @@ Slice = tuple[str, list[int]]
 
 def _slices(files: Iterable[Path], count: int) -> list[list[Slice]]:
     """All row groups of some files in about so many slices, in order; one at least."""
+    import pyarrow.parquet as pq
+
     every = [(str(file), group) for file in files for group in range(pq.read_metadata(file).num_row_groups)]
     size = max(1, -(-len(every) // count))
     slices = []
@@ -134,6 +135,9 @@ def _slices(files: Iterable[Path], count: int) -> list[list[Slice]]:
 
 def _read(batches: Batches, slices: Sequence[Sequence[Slice]], columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The rows of the slices whose numbers come."""
+    # Only here: on a cluster no task reads files of ours, and Arrow's Parquet asks Python for more than Arrow does.
+    import pyarrow.parquet as pq
+
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for file, groups in slices[number]:
