@@ -100,30 +100,28 @@ def deal_by_topic(row: Ints, topic: Ints, table: Ints, need: Ints, column: Ints,
     entries, entry, left = np.unique(row * len(held) + topic, return_inverse=True, return_counts=True)
     entry_row, entry_topic = entries // len(held), entries % len(held)
     rows, topics, lefts, budget = (array.tolist() for array in (entry_row, entry_topic, left, table.T))
-    reach = [amounts.nonzero()[0] for amounts in table.T[:, entry_row]]
+    reach: dict[int, Ints] = {}
     # What somebody holds of a topic outweighs what is left of it, so that one sort of one key serves a member.
-    weight = int(left.max(initial=0)) + 1
-    weighed = np.ascontiguousarray(held.T) * weight
+    held, weight = held.copy(), int(left.max(initial=0)) + 1
     members, taken = np.lexsort((np.arange(len(need)), -need)), list[int]()
     for m, j, end in zip(members.tolist(), column[members].tolist(), need[members].cumsum().tolist(), strict=True):
-        units, entry_of, of_member = budget[j], reach[j], weighed[m]
+        if j not in reach:
+            reach[j] = table[entry_row, j].nonzero()[0]
+        units, entry_of, of_member = budget[j], reach[j], held[:, m]
         while len(taken) < end:
-            seen, begin = set[int](), len(taken)
-            keys = of_member[entry_topic[entry_of]] - left[entry_of]
+            seen = set[int]()
+            keys = of_member[entry_topic[entry_of]] * weight - left[entry_of]
             for e in entry_of[keys.argsort(kind="stable")].tolist():
                 if lefts[e] and units[rows[e]] and topics[e] not in seen:
                     seen.add(topics[e])
                     taken.append(e)
                     lefts[e] -= 1
+                    left[e] -= 1
+                    of_member[topics[e]] += 1
                     units[rows[e]] -= 1
                     if len(taken) == end:
                         break
-            fresh = np.array(taken[begin:])
-            left[fresh] -= 1
-            of_member[entry_topic[fresh]] += weight
     member = members.repeat(need[members])
-    held = held.copy()
-    np.add.at(held, (entry_topic[taken], member), 1)
     _exchange_topics(entry_topic[taken], member, column, held)
     owner = np.empty(len(row), dtype=np.int64)
     owner[np.argsort(entry, kind="stable")] = member[np.argsort(taken, kind="stable")]
