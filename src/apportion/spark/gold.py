@@ -106,9 +106,10 @@ class _Once:
 
     def whatif(self, t: Tables, assignors: Sequence[str] | None) -> Bundled:
         planners = int(t["silver/ends"].sparkSession.conf.get("spark.sql.shuffle.partitions") or 2) * TASKS_A_CORE
-        asked = self._keep("asked", lambda: plan_bundles.asked(self.left(t), self.facts(t), self._tasks, planners))
-        settled = plan_bundles.settled(asked, t["silver/ends"], self._tasks, planners)
-        return plan_bundles.planned(settled, assignors, self._tasks, planners)
+        left, facts, dealt = self.left(t), self.facts(t), (self._tasks, planners, self.shelf(t))
+        asked = self._keep("asked", lambda: plan_bundles.asked(left, facts, *dealt))
+        settled = plan_bundles.settled(asked, t["silver/ends"], *dealt)
+        return plan_bundles.planned(settled, assignors, *dealt)
 
     def _keep(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         if name not in self._kept:

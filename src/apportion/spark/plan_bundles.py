@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -43,17 +44,19 @@ _MIX: Final = np.int64(0x9E3779B97F4A7C1)
 """An odd number that spreads small ones over 64 bits."""
 
 
-def asked(left: DataFrame, facts: DataFrame, tasks: int, planners: int) -> DataFrame:
+def asked(left: DataFrame, facts: DataFrame, tasks: int, planners: int, shelf: Path | None = None) -> DataFrame:
     """Bundles ``asked``, for the tasks that plan, and ``older``, where they came together: rows of what-if's input.
 
     left, facts
         As ``by_group.left`` and ``facts.facts`` give them, dealt among ``tasks``.
     planners
         Tasks that plan groups below ``whatif.LARGE`` partitions.
+    shelf
+        As ``bundles.bundled`` takes it, here and below.
     """
     mine = left.where("kind in ('histories', 'places')")
     stand = facts.where("kind in ('group_state', 'earlier')")
-    return met([mine, stand], tasks, partial(asked_of, planners=planners))
+    return met([mine, stand], tasks, partial(asked_of, planners=planners), shelf=shelf)
 
 
 def asked_of(tables: Tables, planners: int) -> dict[str, pa.Table]:
@@ -143,7 +146,7 @@ def _dealt(rows: pa.Table, planners: int) -> pa.Table:
     return rows.append_column(TASK, pa.array(task, pa.int32()))
 
 
-def settled(asked: DataFrame, ends: DataFrame, tasks: int, planners: int) -> DataFrame:
+def settled(asked: DataFrame, ends: DataFrame, tasks: int, planners: int, shelf: Path | None = None) -> DataFrame:
     """The bundles ``asked`` of all groups: those of ``older`` ones with the log ends of then.
 
     asked
@@ -155,8 +158,8 @@ def settled(asked: DataFrame, ends: DataFrame, tasks: int, planners: int) -> Dat
     if older.mapInArrow(_some_rows, "task int").isEmpty():
         return ready
     then = planned_ends.topics_then(Bundled(asked, "older", _OLDER, _looked_up).rows(), ends)
-    columns = bundled(then, ["group", "then"], "then", "group", tasks)
-    return ready.unionByName(met([older, columns], tasks, partial(_with_then, planners=planners)))
+    columns = bundled(then, ["group", "then"], "then", "group", tasks, shelf)
+    return ready.unionByName(met([older, columns], tasks, partial(_with_then, planners=planners), shelf=shelf))
 
 
 def _some_rows(bundles: Batches) -> Iterator[pa.RecordBatch]:
@@ -180,17 +183,19 @@ def _with_then(tables: Tables, planners: int) -> dict[str, pa.Table]:
     return {"asked": _dealt(older, planners)}
 
 
-def planned(asked: DataFrame, assignors: Sequence[str] | None, tasks: int, planners: int) -> Bundled:
+def planned(
+    asked: DataFrame, assignors: Sequence[str] | None, tasks: int, planners: int, shelf: Path | None = None
+) -> Bundled:
     """``gold/whatif`` of the groups in bundles, dealt among ``tasks`` by their names."""
     plan = whatif.runner(assignors)
 
     def run(bundles: Batches) -> Iterator[pa.RecordBatch]:
         for groups in _together(bundles):
             rows = pa.Table.from_batches(plan(groups), schema=_WHATIF)
-            yield from for_tasks(rows.append_column(TASK, task_of(rows["group"], tasks)), "whatif")
+            yield from for_tasks(rows.append_column(TASK, task_of(rows["group"], tasks)), "whatif", shelf)
 
     dealt = asked.repartitionById(planners + whatif.LARGE_TASKS, F.col("task")).mapInArrow(run, BUNDLE)
-    return Bundled(met([dealt], tasks, _sorted), "whatif", schemas.WHATIF.schema)
+    return Bundled(met([dealt], tasks, _sorted, shelf=shelf), "whatif", schemas.WHATIF.schema)
 
 
 def _together(bundles: Batches) -> Iterator[list[pa.RecordBatch]]:
