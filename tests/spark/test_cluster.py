@@ -27,8 +27,11 @@ from apportion.testing.s3 import S3Server
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 RECORDS = made.every_kind()
 ASSIGNORS = ["range"]
-FEW = ("silver/commits", "silver/generations", "gold/commits")
-"""Tables of the short form: of Python and of SQL, from the dump and from another table."""
+FEW = (
+    "silver/commits", "silver/generations", "silver/epochs", "silver/gaps", "silver/ends", "silver/topics",
+    "gold/commits",
+)  # fmt: skip
+"""Tables of the short form: one of gold, and those that the pass over groups is made from."""
 
 FEW_TABLES = """
 import sys

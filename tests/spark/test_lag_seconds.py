@@ -22,7 +22,7 @@ from apportion.inputs.load_history import load_histories
 from apportion.report.lag_times import in_a_sentence, page_data
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
 from apportion.serve.states import lag_times_of
-from apportion.spark import by_group, facts, job, lag, logs, schemas, standing
+from apportion.spark import by_group, facts, job, logs, schemas, standing
 
 pytestmark = pytest.mark.spark
 
@@ -31,25 +31,7 @@ def moment(seconds: int) -> datetime:
     return datetime.fromtimestamp(1_763_730_000 + seconds, UTC)
 
 
-def test_three_samples_and_more_tell_it_by_the_two_around_the_commit(spark: Any) -> None:
-    """The log grew by 100 in the first 100 seconds, by 900 in the next, stood still, and grew by 1,000 in the last."""
-    grown = ((0, 0), (100, 100), (200, 1000), (300, 1000), (400, 2000))
-    commits = {0: 50, 1: 550, 2: 1500, 3: 2000, 4: 0, 5: 1000}
-    ends = [("t", p, 0, end, end, moment(at)) for p in commits for at, end in grown]
-    ends_now = lag.ends_now(
-        spark.createDataFrame(ends, schemas.ENDS.schema), spark.createDataFrame([], schemas.TOPICS.schema)
-    )
-    newest = spark.createDataFrame(
-        [("g", "t", p, committed, None, "", moment(0), None, 0, p) for p, committed in commits.items()],
-        schemas.NEWEST.schema,
-    )
-    wanted = spark.createDataFrame([("g", ["t"])], "group string, wants array<string>")
-    commits = spark.createDataFrame([], schemas.COMMITS.schema)
-    seconds = {row["partition"]: row["seconds"] for row in lag.lag(newest, wanted, ends_now, commits).collect()}
-    assert seconds == pytest.approx({0: 350.0, 1: 250.0, 2: 50.0, 3: 0.0, 4: 400.0, 5: 100.0})
-
-
-def test_three_samples_and_more_tell_it_by_the_two_around_the_commit_in_one_pass() -> None:
+def test_three_samples_and_more_tell_it_by_the_two_around_the_commit() -> None:
     """The log grew by 100 in the first 100 seconds, by 900 in the next, stood still, and grew by 1,000 in the last."""
     grown = ((0, 0), (100, 100), (200, 1000), (300, 1000), (400, 2000))
     commits = {0: 50, 1: 550, 2: 1500, 3: 2000, 4: 0, 5: 1000}

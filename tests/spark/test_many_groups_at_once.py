@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.test_rules_in_sql import T0, moment, records, without_spark
+from tests.spark.test_rules_in_sql import T0, moment, records
 
-from apportion.history.commits import CommittedOffset
+from apportion.history.commits import CommittedOffset, GroupCommits
 from apportion.history.lag_time import SAMPLES_MAX
 from apportion.history.verdicts import WINDOW
 from apportion.spark import bundles, by_group, facts, logs, schemas, standing
@@ -41,6 +41,17 @@ def by_place(rows: list[Row]) -> dict[tuple[str, str, int], list[Row]]:
     return places
 
 
+def without_spark(rows: list[Row], marks: list[tuple[str, int]]) -> dict[str, GroupCommits]:
+    taken: dict[str, GroupCommits] = {}
+    for row in rows:
+        before = [offset for group, offset in marks if group == row["group"] and offset < row["source_offset"]]
+        at = None if row["commit_time"] is None else round(row["commit_time"].timestamp() * 1000)
+        place = (row["topic"], row["partition"])
+        group = taken.setdefault(row["group"], GroupCommits())
+        group.take(place, row["committed"], row["topic_id"], at, max(before, default=-1))
+    return taken
+
+
 @pytest.mark.parametrize("seed", [5, 6])
 def test_standing_commits_and_their_cadence_are_those_of_the_reader_without_spark(seed: int) -> None:
     rows, marks = records(seed)
@@ -51,6 +62,7 @@ def test_standing_commits_and_their_cadence_are_those_of_the_reader_without_spar
         place = (row["topic"], row["partition"])
         found[row["group"]][place] = CommittedOffset(row["committed"], row["topic_id"], at)
     assert found == {name: group.standing for name, group in taken.items()}
+    assert found["only-deletions"] == {}
 
     sorted_marks = sorted(marks)
     mark_table = pa.table({"group": [g for g, _ in sorted_marks], "source_offset": [o for _, o in sorted_marks]})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from apportion.history.commits import CommittedOffset, GroupCommits, topic_names
-from apportion.spark import commits, histories, schemas
+from apportion.history.commits import topic_names
+from apportion.spark import histories, schemas
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 T0 = 1_763_000_000_000
@@ -48,50 +48,8 @@ def records(seed: int) -> tuple[list[Row], list[tuple[str, int]]]:
     return rows, marks
 
 
-def without_spark(rows: list[Row], marks: list[tuple[str, int]]) -> dict[str, GroupCommits]:
-    taken: dict[str, GroupCommits] = {}
-    for row in rows:
-        before = [offset for group, offset in marks if group == row["group"] and offset < row["source_offset"]]
-        at = None if row["commit_time"] is None else round(row["commit_time"].timestamp() * 1000)
-        place = (row["topic"], row["partition"])
-        group = taken.setdefault(row["group"], GroupCommits())
-        group.take(place, row["committed"], row["topic_id"], at, max(before, default=-1))
-    return taken
-
-
 def frame(spark: Any, table: schemas.TableSchema, rows: list[Row]) -> Any:
     return spark.createDataFrame([tuple(row[name] for name in table.schema.names) for row in rows], table.schema)
-
-
-def test_standing_commits_and_their_cadence_are_the_same_in_sql(spark: Any) -> None:
-    rows, marks = records(seed=5)
-    taken = without_spark(rows, marks)
-    silver = frame(spark, schemas.COMMITS, random.Random(1).sample(rows, len(rows)))
-    standing: dict[str, Any] = {name: {} for name in taken}
-    for row in commits.newest(silver).collect():
-        at = None if row["commit_time"] is None else round(row["commit_time"].timestamp() * 1000)
-        place = (row["topic"], row["partition"])
-        standing[row["group"]][place] = CommittedOffset(row["committed"], row["topic_id"], at)
-    assert standing == {name: group.standing for name, group in taken.items()}
-    assert standing["only-deletions"] == {}
-    assert len(standing["g"]) > 10
-
-    own: Row = dict.fromkeys(schemas.GENERATIONS.schema.names)
-    own |= {"tombstone": True, "members": [], "source_partition": 3}
-    generations = [{**own, "group": g, "source_offset": o, "at": moment(T0 + o)} for g, o in marks]
-    whole = histories.histories(
-        frame(spark, schemas.GENERATIONS, generations), frame(spark, schemas.EPOCHS, []), silver,
-        frame(spark, schemas.GAPS, []), histories.topic_names(silver, frame(spark, schemas.TOPICS, [])),
-    ).collect()  # fmt: skip
-    names = ("after", "topic", "partition", "n", "first", "last")
-    counted = {row["group"]: {tuple(habit[name] for name in names) for habit in row["habits"]} for row in whole}
-    ours = {
-        name: {tuple(getattr(one, field) for field in names) for one in group.times.intervals()}
-        for name, group in taken.items()
-    }
-    assert counted == ours
-    assert ours["never-marked"] == set()
-    assert max(n for _, _, _, n, _, _ in ours["g"]) > 1
 
 
 def test_topic_ids_have_the_same_names_in_sql(spark: Any) -> None:

@@ -33,47 +33,7 @@ def plain(
     return verdict(window, lag, T0 + 100_000, 3, since)
 
 
-def test_random_partitions_get_the_same_word(spark: Any) -> None:
-    from apportion.spark import schemas
-    from apportion.spark.verdicts import verdicts
-
-    r = random.Random(7)
-    commits, lags, ends, expected = [], [], [], {}
-    for p in range(600):
-        n, offset, at, said = r.randrange(1, 16), 100, T0 + r.choice((0, 60_000)), []
-        for k in range(n):
-            at += r.choice((500, 2_000, 5_000))
-            offset += r.choice((0, 0, 1, 5, -3)) if p % 3 else r.choice((0, 1))
-            said.append((at, None if r.random() < 0.05 and k < n - 1 else offset))
-        times = sorted(r.sample(range(T0, T0 + 100_000, 250), r.choice((0, 2, 5, 9))))
-        ended = sorted(r.randrange(*r.choice(((95, 140), (130, 900)))) for _ in times)
-        samples = list(zip(times, ended, strict=True))
-        lag, seconds = r.choice((0, 3, 4, 50)), r.choice((None, 0.0, 3.25, 20.0))
-        expected[p] = plain(said, samples, lag, seconds)
-        commits += [(p, when, value, k) for k, (when, value) in enumerate(said)]
-        lags.append((p, lag, seconds))
-        ends.append(("t", p, [{"at_ms": at_ms, "end": end} for at_ms, end in samples]))
-
-    def row(p: int, when: int, value: int | None, k: int) -> tuple[Any, ...]:
-        at = None if value is None else moment(when)
-        return ("g", "t", p, value, None, None, at, None, None, value is None, 3, 0, k, moment(when), 1)
-
-    silver = [row(*commit) for commit in commits]
-    columns = (
-        "group string, topic string, partition int, lag bigint, committed bigint, sampled_at timestamp, seconds double"
-    )
-    gold = [("g", "t", p, lag, 1, moment(T0 + 100_000), seconds) for p, lag, seconds in lags]
-    rows = verdicts(
-        spark.createDataFrame(silver, schemas.COMMITS.schema),
-        spark.createDataFrame(gold, columns),
-        spark.createDataFrame(ends, "topic string, partition int, samples array<struct<at_ms: bigint, end: bigint>>"),
-        allowed_lag=3,
-    ).collect()
-    assert {row["partition"]: row["verdict"] for row in rows} == expected
-    assert set(expected.values()) == {"OK", "WARN", "STALL", "STOP", "REWIND"}
-
-
-def test_random_partitions_get_the_same_word_in_one_pass() -> None:
+def test_random_partitions_get_the_same_word() -> None:
     """Of a group's places, from their commits and log ends, with the lag that ``gold/lag`` tells of each."""
     r = random.Random(7)
     commits, ends = [], []

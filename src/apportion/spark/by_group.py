@@ -68,13 +68,47 @@ def left(
     shelf
         As ``bundled`` takes it.
     """
-    named = histories.names_of(epochs, names).select("group", "name.topic_id", "name.topic")
+    named = names_in(epochs, names)
     sides = {
         "commits": (commits, standing.ASKED), "generations": (generations, GENERATION), "epochs": (epochs, EPOCH),
         "holes": (_holes(generations, epochs, gaps), HOLE.names), "names": (named, NAME.names),
     }  # fmt: skip
     bundles = [bundled(table, columns, kind, "group", tasks, shelf) for kind, (table, columns) in sides.items()]
     return met(bundles, tasks, partial(left_of, since_ms=since_ms), shelf=shelf)
+
+
+def names_in(epochs: DataFrame, names: DataFrame) -> DataFrame:
+    """(group, topic_id, topic): the ids that groups' epochs speak of, as far as they have a name."""
+    return histories.names_of(epochs, names).select("group", "name.topic_id", "name.topic")
+
+
+def left_again(
+    present: DataFrame, commits: DataFrame, generations: DataFrame, named: DataFrame, since_ms: int, tasks: int
+) -> DataFrame:
+    """Bundles ``places``, ``present`` and ``named`` as ``left`` has them, of groups that were folded before.
+
+    present
+        The groups as they stand: columns ``groups.PRESENT``.
+    commits, generations
+        The silver tables.
+    named
+        (group, topic_id, topic) of the ids that the groups' epochs speak of.
+    """
+    sides = {
+        "present": (present, groups.PRESENT), "commits": (commits, standing.ASKED),
+        "generations": (generations, ("group", "members")), "names": (named, NAME.names),
+    }  # fmt: skip
+    bundles = [bundled(table, columns, kind, "group", tasks) for kind, (table, columns) in sides.items()]
+    return met(bundles, tasks, partial(_left_again, since_ms=since_ms))
+
+
+def _left_again(tables: Tables, since_ms: int) -> dict[str, pa.Table]:
+    commits = standing.sorted_commits(_of(tables, "commits", schemas.COMMITS, standing.ASKED))
+    places = standing.places(commits, since_ms)
+    present = _of(tables, "present", schemas.GROUP_STATE, groups.PRESENT).cast(_SCHEMAS["present"])
+    generations = _of(tables, "generations", schemas.GENERATIONS, ("group", "members"))
+    named = named_topics(generations, tables.get("names", NAME.empty_table()), present, places)
+    return {"places": places, "present": present.sort_by("group").combine_chunks(), "named": named}
 
 
 def _holes(generations: DataFrame, epochs: DataFrame, gaps: DataFrame) -> DataFrame:

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from apportion.history.commits import topic_names
 from apportion.history.ends_then import SILENT, EndSamples
-from apportion.history.lag_time import WINDOW_S
 from apportion.spark import by_group, facts, logs, whatif
 from apportion.spark.files import nulls_first
+from apportion.spark.gold import since
 from apportion.spark.histories import SPEAK_OF_TOPICS, TOPIC_ID
 from apportion.spark.python_rows import rows_of
 from apportion.spark.sorted_rows import distinct, flattened, millis_or_null, one, with_columns
@@ -80,11 +80,6 @@ def left(silver: Silver, now_ms: int) -> dict[str, pa.Table]:
         "holes": _holes(silver), "names": names_of(silver.epochs, silver.names),
     }  # fmt: skip
     return by_group.left_of(tables, since(now_ms))
-
-
-def since(now_ms: int) -> int:
-    """Where the window begins in which is looked how fast a group reads."""
-    return now_ms - round(WINDOW_S * 1000)
 
 
 def names_of(epoch_rows: pa.Table, names: Mapping[str, str]) -> pa.Table:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
-from apportion.spark import by_group, dump_sums, few_records, groups, incremental, lag, logs, standing, verdicts
+from apportion.spark import by_group, dump_sums, few_records, groups, incremental, log_ends, logs, standing
 from apportion.spark import few_groups as few
 from apportion.spark.dump_sums import BROKEN, behind
 from apportion.spark.files import nulls_first
+from apportion.spark.gold import since
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.sinks import as_frame, frame_of
 from apportion.spark.sorted_rows import flattened
@@ -160,7 +160,7 @@ class FewUpdate(incremental.Update):
         self, silver: few.Silver, touched: list[str], recorded: set[str], committed: set[str], allowed_lag: int,
         assignors: Sequence[str] | None,
     ) -> None:  # fmt: skip
-        left = few.left(silver, self._now_ms())
+        left = few.left(silver, self.now_ms)
         self._swap("gold/commits", _of(standing.newest(left["places"]), committed), committed)
         self._swap("gold/rebalances", _of(left["rebalances"], recorded), recorded)
         self._swap("gold/epochs", _of(left["epochs"], recorded), recorded)
@@ -172,14 +172,10 @@ class FewUpdate(incremental.Update):
             self._plan_some(planned, assignors)
             return
         ends, topics = self._logs_of(left["named"]["topic"])
-        tables = few.follow({**left, "logs": logs.described(ends, topics)}, self._now_ms(), allowed_lag)
+        tables = few.follow({**left, "logs": logs.described(ends, topics)}, self.now_ms, allowed_lag)
         for name, rows in tables.items():
             self._swap(f"gold/{name}", rows, touched)
         self._few_plans(silver, left, tables["group_state"], ends, topics, touched, assignors)
-
-    def _now_ms(self) -> int:
-        """When any log end was sampled last; 0 where none was."""
-        return 0 if self.news.now.ends_at == incremental.NO_TIME else self.news.now.ends_at // 1000
 
     def _follow(
         self, living: pa.Table, recorded: set[str], touched: list[str], allowed_lag: int
@@ -207,11 +203,11 @@ class FewUpdate(incremental.Update):
         counts = dict(_counted(commits["group"]))
         for some in few.chunks({*present["group"].to_pylist(), *counts}, counts, COMMITS_AT_ONCE):
             mine = {name: _of(rows, some) for name, rows in of_all.items()}
-            places = standing.places(standing.sorted_commits(mine["commits"]), few.since(self._now_ms()))
+            places = standing.places(standing.sorted_commits(mine["commits"]), since(self.now_ms))
             named = by_group.named_topics(mine["generations"], mine["names"], mine["present"], places)
             known = logs.described(*[_of(rows, named["topic"].unique(), "topic") for rows in (ends, topics)])
             asked = {"places": places, "present": mine["present"], "named": named, "logs": known}
-            followed = few.follow(asked, self._now_ms(), allowed_lag)
+            followed = few.follow(asked, self.now_ms, allowed_lag)
             for name in few.FOLLOW:
                 pieces[name].append(followed[name])
             heard = few.last_heard(mine["generations"], mine["epochs"], standing.newest(places))
@@ -221,7 +217,7 @@ class FewUpdate(incremental.Update):
             self._write(f"gold/{name}", pa.concat_tables([empty, *(rows.cast(empty.schema) for rows in some_rows)]))
         planned = recorded | moved | set(touched)
         if self.news.topics or not self.news.appended or len(planned) > incremental.NOT_COMPARED:
-            return self._planned(self._frame(recorded), self._frame(touched), kept_ends(self))
+            return self._planned(self._frame(recorded), self._frame(touched), kept_samples(self))
         return planned
 
     def _whole(self) -> list[pa.Table] | None:
@@ -241,14 +237,9 @@ class FewUpdate(incremental.Update):
     ) -> DataFrame | set[str]:
         """The same by Spark, where they are too many for one process."""
         some = self._frame(touched)
-        schema = StructType([TABLES["gold/group_state"].schema[name] for name in groups.PRESENT])
-        stayed = self._before["gold/group_state"].select(*groups.PRESENT).join(some, "group", "left_anti")
-        present = incremental.kept(stayed.unionByName(frame_of(self.spark, living, schema)))
-        ends, commits = kept_ends(self), self.table("silver/commits")
-        self._write("gold/lag", lag.lag(self.table("gold/commits"), groups.wanted(present), ends, commits))
-        self._write("gold/group_state", self._group_state(present, None, ends))
-        self._write("gold/verdicts", verdicts.verdicts(commits, self.table("gold/lag"), ends, allowed_lag))
-        return self._planned(self._frame(recorded), some, ends)
+        left = self._left_of_all(frame_of(self.spark, living, incremental.PRESENT), some)
+        self._follow_log_ends(left, None, allowed_lag)
+        return self._planned(self._frame(recorded), some, kept_samples(self))
 
     def _plan_some(self, planned: DataFrame | set[str], assignors: Sequence[str] | None) -> None:
         """The plans of groups that see something else, here if they are few."""
@@ -259,11 +250,11 @@ class FewUpdate(incremental.Update):
         silver = self._silver_of(names) if len(names) <= GROUPS_MAX else None
         if silver is None:
             frame = self._frame(planned) if isinstance(planned, set) else planned
-            self._plan(frame, kept_ends(self), assignors)
+            self._plan(frame, kept_samples(self), assignors)
             return
         state = self._rows("gold/group_state", "group", names)
         ends, topics = self._logs_of(flattened(state, "topics", "topic")["topic"])
-        self._few_plans(silver, few.left(silver, self._now_ms()), state, ends, topics, sorted(names), assignors)
+        self._few_plans(silver, few.left(silver, self.now_ms), state, ends, topics, sorted(names), assignors)
 
     def _few_plans(
         self, silver: few.Silver, left: Mapping[str, pa.Table], state: pa.Table, ends: pa.Table, topics: pa.Table,
@@ -317,6 +308,6 @@ def _counted(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
     return zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
 
 
-def kept_ends(update: FewUpdate) -> DataFrame:
-    """``lag.ends_now`` of the tables as they are now."""
-    return incremental.kept(lag.ends_now(update.table("silver/ends"), update.table("silver/topics")))
+def kept_samples(update: FewUpdate) -> DataFrame:
+    """``log_ends.samples`` of the table as it is now."""
+    return incremental.kept(log_ends.samples(update.table("silver/ends")))

@@ -1,4 +1,4 @@
-"""The gold tables in the order they are made: in one pass over groups on this machine, by a query each elsewhere."""
+"""The gold tables in the order they are made: from what one pass over groups leaves, wherever Spark runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,26 @@ from weakref import finalize
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.history.lag_time import WINDOW_S
-from apportion.spark import by_group, facts, histories, lag, logs, plan_bundles, queries, schemas, standing
-from apportion.spark.bundles import Bundled, files_of, shelf
-from apportion.spark.queries import TASKS_A_CORE
+from apportion.spark import by_group, facts, histories, log_ends, logs, plan_bundles, schemas, standing
+from apportion.spark.bundles import Bundled, shelf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Tables = Mapping[str, "DataFrame"]
-_FROM: Final = tuple(f"silver/{name}" for name in ("commits", "generations", "epochs", "gaps", "ends", "topics"))
+TASKS_A_CORE: Final = 4
+"""Pieces of ``gold/whatif`` per core: groups differ in size, so more pieces than cores."""
+ROWS_A_TASK: Final = 500_000
+
+
+def tasks_of(records: int) -> int:
+    """Among how many tasks groups are dealt: an even number, for cores are, but by the dump's records alone."""
+    return 1 if records < ROWS_A_TASK // 5 else 2 * (1 + records // ROWS_A_TASK)
+
+
+def since(now_ms: int) -> int:
+    """Where the window begins in which is looked how fast a group reads."""
+    return now_ms - round(WINDOW_S * 1000)
 
 
 def steps(
@@ -34,8 +45,8 @@ def steps(
     tasks
         Among how many the groups are dealt, which is as many files as a table may have.
     """
-    once, plain = _Once(allowed_lag, tasks), queries.queries(allowed_lag, assignors)
-    passes: dict[str, Callable[[Tables], DataFrame | Bundled]] = {
+    once = _Once(allowed_lag, tasks)
+    return {
         "gold/commits": lambda t: Bundled(once.left(t), "places", schemas.NEWEST.schema, standing.newest),
         "gold/groups": lambda t: Bundled(once.left(t), "present", schemas.GROUPS.schema, by_group.groups_of),
         "gold/rebalances": lambda t: Bundled(once.left(t), "rebalances", schemas.REBALANCES.schema),
@@ -45,16 +56,6 @@ def steps(
         "gold/verdicts": lambda t: Bundled(once.facts(t), "verdicts", schemas.VERDICTS.schema),
         "gold/whatif": lambda t: once.whatif(t, assignors),
     }
-
-    def step(name: str) -> Callable[[Tables], DataFrame | Bundled]:
-        return lambda t: (passes if _are_files(t) else plain)[name](t)
-
-    return {name: step(name) for name in passes}
-
-
-def _are_files(t: Tables) -> bool:
-    """Whether Arrow can read all of silver that the pass is made from, in the tasks themselves."""
-    return all(name in t and files_of(t[name]) is not None for name in _FROM)
 
 
 class _Once:
@@ -76,7 +77,7 @@ class _Once:
 
     def now_ms(self, t: Tables) -> int:
         if self._now_ms is None:
-            self._now_ms = lag.now_ms(t["silver/ends"])
+            self._now_ms = log_ends.now_ms(t["silver/ends"])
         return self._now_ms
 
     def left(self, t: Tables) -> DataFrame:
@@ -84,8 +85,7 @@ class _Once:
             generations, epochs, commits, gaps = (
                 t[f"silver/{name}"] for name in ("generations", "epochs", "commits", "gaps")
             )
-            since_ms = self.now_ms(t) - round(WINDOW_S * 1000)
-            names = self.names(t)
+            names, since_ms = self.names(t), since(self.now_ms(t))
             return by_group.left(generations, epochs, commits, gaps, names, since_ms, self._tasks, self.shelf(t))
 
         return self._keep("left", make)

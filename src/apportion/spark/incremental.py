@@ -18,11 +18,26 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.types import StructType
 
 from apportion import __version__
-from apportion.spark import commits as newest_commits
-from apportion.spark import decode, dump_sums, epochs, groups, histories, lag, planned_ends, session, verdicts, whatif
-from apportion.spark.schemas import TABLES
+from apportion.spark import (
+    by_group,
+    decode,
+    dump_sums,
+    facts,
+    groups,
+    histories,
+    log_ends,
+    logs,
+    planned_ends,
+    session,
+    standing,
+    whatif,
+)
+from apportion.spark.bundles import Bundled
+from apportion.spark.gold import since, tasks_of
+from apportion.spark.schemas import GROUP_STATE, TABLES
 from apportion.tables.schemas import fingerprint
 
 if TYPE_CHECKING:
@@ -40,8 +55,10 @@ RULES: Final = 3
 
 SILVER: Final = ("silver/commits", "silver/generations", "silver/epochs", "silver/rejects")
 _HEARD_IN: Final = ("silver/generations", "silver/epochs", "gold/commits")
-_ENDS_IN: Final = ("silver/ends", "silver/topics")
-PLANNED_FROM: Final = (*_HEARD_IN, *_ENDS_IN, "gold/group_state")
+PLANNED_FROM: Final = (*_HEARD_IN, "silver/ends", "silver/topics", "gold/group_state")
+PRESENT: Final = StructType([GROUP_STATE.schema[name] for name in groups.PRESENT])
+FOLLOW: Final = ("gold/lag", "gold/group_state", "gold/verdicts")
+"""Tables that follow the log ends."""
 NO_TIME: Final = -(2**62)
 """Microseconds: the newest sample where there is none."""
 FEW_TASKS: Final = 2
@@ -251,24 +268,65 @@ class Update:
         if not self.touched_groups and not moved:
             return
         self.progress(f"{self.touched_groups} groups have something new")
-        self._newest(committed)
-        left = self._histories(recorded)
-        folded = kept(groups.folded(left))
+        left = self._left(touched)
+        present = Bundled(left, "present", PRESENT).rows()
         if self.touched_groups:
-            self._replace("gold/rebalances", groups.rebalances_of(folded), recorded)
-            self._replace("gold/epochs", epochs.epochs(left), recorded)
-        present = kept(self._present(folded, recorded, self._before["gold/group_state"]))
-        if self.touched_groups:
-            self._replace("gold/groups", groups.groups(_of(present, touched)), touched)
-        ends = kept(lag.ends_now(self.table("silver/ends"), self.table("silver/topics")))
-        some = None if moved else touched
-        standing, living = _of(self.table("gold/commits"), some), _of(present, some)
-        recent = _of(self.table("silver/commits"), some)
-        self._gold("gold/lag", lag.lag(standing, groups.wanted(living), ends, recent), some)
-        self._gold("gold/group_state", self._group_state(living, some, ends), some)
-        judged = verdicts.verdicts(recent, _of(self.table("gold/lag"), some), ends, allowed_lag)
-        self._gold("gold/verdicts", judged, some)
-        self._plan(self._planned(recorded, touched, ends), ends, assignors)
+            if self.news.new_records:
+                newest = Bundled(left, "places", TABLES["gold/commits"].schema, standing.newest)
+                self._replace("gold/commits", _of(newest.rows(), committed), committed)
+            for name in ("rebalances", "epochs"):
+                rows = Bundled(left, name, TABLES[f"gold/{name}"].schema).rows()
+                self._replace(f"gold/{name}", _of(rows, recorded), recorded)
+            whole = Bundled(left, "present", TABLES["gold/groups"].schema, by_group.groups_of)
+            self._replace("gold/groups", whole.rows(), touched)
+        if moved:
+            left = self._left_of_all(present, touched)
+        self._follow_log_ends(left, None if moved else touched, allowed_lag)
+        samples = kept(log_ends.samples(self.table("silver/ends")))
+        self._plan(self._planned(recorded, touched, samples), samples, assignors)
+
+    def _left(self, some: DataFrame) -> DataFrame:
+        """What the pass over groups leaves of some: see ``by_group.left``."""
+        generations, epochs, commits = (
+            _of(self.table(f"silver/{name}"), some) for name in ("generations", "epochs", "commits")
+        )
+        gaps, since_ms = self.table("silver/gaps"), since(self.now_ms)
+        return kept(by_group.left(generations, epochs, commits, gaps, self._names(), since_ms, self._tasks))
+
+    def _left_of_all(self, present: DataFrame, touched: DataFrame) -> DataFrame:
+        """What the log ends of all groups are asked with; only those that were touched were folded now.
+
+        present
+            The touched groups that are there.
+        """
+        stayed = self._before["gold/group_state"].select(*present.columns).join(touched, "group", "left_anti")
+        commits, generations, epochs = (self.table(f"silver/{name}") for name in ("commits", "generations", "epochs"))
+        named = by_group.names_in(epochs, self._names())
+        whole = stayed.unionByName(present)
+        return kept(by_group.left_again(whole, commits, generations, named, since(self.now_ms), self._tasks))
+
+    def _follow_log_ends(self, left: DataFrame, some: DataFrame | None, allowed_lag: int) -> None:
+        """The tables that follow the log ends, of some groups or all; ``left`` is theirs."""
+        asked = logs.logs(left, self.table("silver/ends"), self.table("silver/topics"), self._tasks)
+        answers = kept(facts.facts(left, asked, self.now_ms, allowed_lag, self._tasks))
+        for name in FOLLOW:
+            rows = Bundled(answers, name.removeprefix("gold/"), TABLES[name].schema)
+            if some is None:
+                self._write(name, rows)
+            elif self.touched_groups:
+                self._replace(name, rows.rows(), some)
+
+    @property
+    def now_ms(self) -> int:
+        """When any log end was sampled last; 0 where none was."""
+        return 0 if self.news.now.ends_at == NO_TIME else self.news.now.ends_at // 1000
+
+    @property
+    def _tasks(self) -> int:
+        return tasks_of(self.source.count)
+
+    def _names(self) -> DataFrame:
+        return histories.topic_names(self.table("silver/commits"), self.table("silver/topics"))
 
     def table(self, name: str) -> DataFrame:
         """A table as it is, or as it will be once it was written here."""
@@ -288,7 +346,7 @@ class Update:
     def _empty(self, name: str) -> DataFrame:
         return self.spark.createDataFrame([], TABLES[name].schema)
 
-    def _write(self, name: str, rows: DataFrame | pa.Table) -> None:
+    def _write(self, name: str, rows: DataFrame | Bundled | pa.Table) -> None:
         self._tell("making", name)
         self._tables[name] = self.sink.write(name, rows, TABLES[name], self.files)
 
@@ -303,12 +361,6 @@ class Update:
     def _tell(self, verb: str, name: str) -> None:
         self.progress(f"{verb} {name}")
         self.written.append(name)
-
-    def _gold(self, name: str, rows: DataFrame, touched: DataFrame | None) -> None:
-        if touched is None:
-            self._write(name, rows)
-        elif self.touched_groups:
-            self._replace(name, rows, touched)
 
     # -- silver
 
@@ -390,58 +442,30 @@ class Update:
 
     # -- gold
 
-    def _newest(self, committed: DataFrame) -> None:
-        """``gold/commits`` of groups with new commits: what stood, and what came."""
-        if self.news.new_records:
-            stood = _of(self.table("gold/commits"), committed).withColumn("tombstone", F.lit(False))
-            came = self.new["silver/commits"].select(*stood.columns)
-            self._replace("gold/commits", newest_commits.newest(stood.unionByName(came)), committed)
-
-    def _histories(self, some: DataFrame) -> DataFrame:
-        generations, epochs, commits = (
-            _of(self.table(f"silver/{name}"), some) for name in ("generations", "epochs", "commits")
-        )
-        names = histories.topic_names(self.table("silver/commits"), self.table("silver/topics"))
-        return kept(histories.histories(generations, epochs, commits, self.table("silver/gaps"), names))
-
-    def _present(self, folded: DataFrame, recorded: DataFrame, state_before: DataFrame) -> DataFrame:
-        """Every group as it stands: as folded now, as before, or as commits alone tell."""
-        names = [name for name in folded.columns if name != "rebalances"]
-        stayed = state_before.where("type <> 'simple'").select(*names).join(recorded, "group", "left_anti")
-        stand = folded.select(*names).unionByName(stayed)
-        alone = self.table("gold/commits").select("group").distinct().join(stand, "group", "left_anti")
-        return groups.present(stand.unionByName(alone, allowMissingColumns=True), self.table("gold/commits"))
-
-    def _group_state(self, present: DataFrame, some: DataFrame | None, ends: DataFrame) -> DataFrame:
-        generations, epochs = (_of(self.table(f"silver/{name}"), some) for name in ("generations", "epochs"))
-        names = histories.topic_names(self.table("silver/commits"), self.table("silver/topics"))
-        ever = groups.ever_wanted(generations, histories.names_of(epochs, names))
-        newest = _of(self.table("gold/commits"), some)
-        return groups.group_state(present, newest, ever, lag.topic_rows(ends))
-
-    def _planned(self, recorded: DataFrame, touched: DataFrame, ends: DataFrame) -> DataFrame:
+    def _planned(self, recorded: DataFrame, touched: DataFrame, samples: DataFrame) -> DataFrame:
         """(group): groups whose history is another, or of whose present a plan sees something else."""
         now = {name: self.table(name) for name in PLANNED_FROM}
-        doubtful = kept(self._doubtful(now, touched, ends))
+        doubtful = kept(self._doubtful(now, touched, samples))
         if doubtful.count() > NOT_COMPARED:
-            state = kept(self._as_planned(now, doubtful, ends))
+            state = kept(self._as_planned(now, doubtful, samples))
             before = self._as_planned(self._before, doubtful)
             seen = [table.select("group", whatif.seen_by_plans().alias("seen")) for table in (before, state)]
             doubtful = _differing(*seen)
         return kept(recorded.unionByName(doubtful).distinct())
 
-    def _plan(self, planned: DataFrame, ends: DataFrame, assignors: Sequence[str] | None) -> None:
+    def _plan(self, planned: DataFrame, samples: DataFrame, assignors: Sequence[str] | None) -> None:
         """``gold/whatif`` of some groups."""
         self.planned_groups = planned.count()
         if not self.planned_groups:
             return
         self.progress(f"{self.planned_groups} groups are planned anew")
         tasks = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2) * FEW_TASKS
-        state = self._as_planned({name: self.table(name) for name in PLANNED_FROM}, planned, ends)
-        rows = whatif.whatif(state, self._histories(planned), assignors, tasks=tasks)
+        state = self._as_planned({name: self.table(name) for name in PLANNED_FROM}, planned, samples)
+        known = Bundled(self._left(planned), "histories", histories.SCHEMA).rows()
+        rows = whatif.whatif(state, known, assignors, tasks=tasks)
         self._replace("gold/whatif", rows, planned)
 
-    def _doubtful(self, now: Mapping[str, DataFrame], touched: DataFrame, ends: DataFrame) -> DataFrame:
+    def _doubtful(self, now: Mapping[str, DataFrame], touched: DataFrame, samples: DataFrame) -> DataFrame:
         """Groups of which a plan may see something else: what they are is another, or their log ends may be."""
         if not (self.news.ends or self.news.topics):
             return touched
@@ -449,7 +473,7 @@ class Update:
         if not self.news.appended:
             return states[0].select("group").unionByName(states[1].select("group")).distinct()
         heard = planned_ends.last_heard(*[now[name] for name in _HEARD_IN])
-        moved = planned_ends.unsettled(states[1], heard, ends, self.news.before.ends_at // 1000)
+        moved = planned_ends.unsettled(states[1], heard, samples, self.news.before.ends_at // 1000)
         doubtful = touched.unionByName(moved)
         if self.news.topics:  # else only samples bring partitions, and those of new ones are not settled
             seen = [state.select("group", whatif.seen_by_plans(log_ends=False).alias("seen")) for state in states]
@@ -457,17 +481,16 @@ class Update:
         return doubtful.distinct()
 
     def _as_planned(
-        self, tables: Mapping[str, DataFrame], some: DataFrame, ends_now: DataFrame | None = None
+        self, tables: Mapping[str, DataFrame], some: DataFrame, samples: DataFrame | None = None
     ) -> DataFrame:
         """The state of some groups as plans see it."""
         few = {name: _of(tables[name], some) for name in ("gold/group_state", *_HEARD_IN)}
         state, ends = few["gold/group_state"], tables["silver/ends"]
-        if ends_now is None:
+        if samples is None:
             topics = kept(state.select(F.explode("topics.topic").alias("topic")).distinct())
-            ends_now = lag.ends_now(*[tables[name].join(topics, "topic", "left_semi") for name in _ENDS_IN])
-        return planned_ends.as_planned(
-            state, planned_ends.last_heard(*[few[name] for name in _HEARD_IN]), ends, ends_now
-        )
+            samples = log_ends.samples(ends.join(topics, "topic", "left_semi"))
+        heard = planned_ends.last_heard(*[few[name] for name in _HEARD_IN])
+        return planned_ends.as_planned(state, heard, ends, planned_ends.earlier_of(samples))
 
 
 def _differing(before: DataFrame, now: DataFrame) -> DataFrame:

@@ -428,13 +428,8 @@ def _steps(
         "silver/gaps": lambda t: decode.gaps(records),
         "silver/ends": lambda t: source.ends,
         "silver/topics": lambda t: source.topics,
-        **gold.steps(allowed_lag, assignors, _tasks(source.count)),
+        **gold.steps(allowed_lag, assignors, gold.tasks_of(source.count)),
     }
-
-
-def _tasks(records: int) -> int:
-    """Among how many tasks groups are dealt: an even number, for cores are, but by the records alone."""
-    return 1 if records < ROWS_A_FILE // 5 else 2 * (1 + records // ROWS_A_FILE)
 
 
 # -- status ----------------------------------------------------------------------------------------------------------

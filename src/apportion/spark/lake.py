@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from apportion.errors import Unavailable
 from apportion.spark import lock
+from apportion.spark.bundles import Bundled
 from apportion.spark.location import Location, check_catalog
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.shelves import CatalogShelf, HadoopShelf
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from apportion.spark.bundles import Bundled
     from apportion.spark.schemas import TableSchema
 
 BUILD: Final = "apportion_build"
@@ -353,6 +353,8 @@ class LakeSink:
             Manifest(self.last.versions).write(self.spark, self.tables)
 
     def _dealt(self, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
+        if isinstance(rows, Bundled) and table.day is None:
+            return rows.rows()  # each task has its own, in order
         dealt = in_order(columns_of(as_frame(self.spark, rows, table), table), table, files)
         return dealt.select(*[sql.col(f"`{name}`") for name in table.schema.names])
 

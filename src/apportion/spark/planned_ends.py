@@ -32,17 +32,17 @@ def last_heard(generations: DataFrame, epochs: DataFrame, newest: DataFrame) -> 
     return every.groupBy("group").agg(F.coalesce(F.max("ms"), F.lit(SILENT)).alias("heard_ms"))
 
 
-def earlier_of(ends_now: DataFrame) -> DataFrame:
+def earlier_of(samples: DataFrame) -> DataFrame:
     """(topic, earlier_ms): when the last sample but one of a partition was taken, of the topic's the latest.
 
-    ends_now
-        As ``lag.ends_now`` gives it.
+    samples
+        As ``log_ends.samples`` gives them.
     """
     before_newest = F.try_element_at("samples", F.lit(-2))["at_ms"]
-    return ends_now.groupBy("topic").agg(F.max(before_newest).alias("earlier_ms"))
+    return samples.groupBy("topic").agg(F.max(before_newest).alias("earlier_ms"))
 
 
-def as_planned(state: DataFrame, heard: DataFrame, ends: DataFrame, ends_now: DataFrame) -> DataFrame:
+def as_planned(state: DataFrame, heard: DataFrame, ends: DataFrame, earlier: DataFrame) -> DataFrame:
     """The state of all groups, ``begin`` and ``end`` of its partitions those that plans are made with.
 
     state
@@ -51,10 +51,9 @@ def as_planned(state: DataFrame, heard: DataFrame, ends: DataFrame, ends_now: Da
         As ``last_heard`` gives it.
     ends
         ``silver/ends``.
-    ends_now
-        As ``lag.ends_now`` gives it.
+    earlier
+        As ``earlier_of`` gives it.
     """
-    earlier = earlier_of(ends_now)
     named = state.select("group", F.explode("topics.topic").alias("topic"))
     older = (
         named.join(earlier.where("earlier_ms is not null"), "topic", "inner")
@@ -68,14 +67,17 @@ def as_planned(state: DataFrame, heard: DataFrame, ends: DataFrame, ends_now: Da
     return whole.select(*state.columns)
 
 
-def unsettled(state: DataFrame, heard: DataFrame, ends_now: DataFrame, before_ms: int) -> DataFrame:
+def unsettled(state: DataFrame, heard: DataFrame, samples: DataFrame, before_ms: int) -> DataFrame:
     """(group): groups whose log ends for plans may be others by samples newer than ``before_ms``.
 
     A partition that was sampled after the group was heard of keeps that sample.
+
+    samples
+        As ``log_ends.samples`` gives them.
     """
     old = F.filter("samples", lambda sample: sample["at_ms"] <= before_ms)
     seen = F.when(F.size("samples") > 0, F.coalesce(F.try_element_at(old, F.lit(-1))["at_ms"], F.lit(SILENT)))
-    covered = ends_now.groupBy("topic").agg(F.min(seen).alias("covered_ms")).where("covered_ms is not null")
+    covered = samples.groupBy("topic").agg(F.min(seen).alias("covered_ms")).where("covered_ms is not null")
     named = state.select("group", F.explode("topics.topic").alias("topic"))
     both = named.join(covered, "topic", "inner").join(heard, "group", "inner")
     never = F.col("covered_ms") == SILENT
