@@ -15,7 +15,7 @@ from apportion.history import shared_plans
 from apportion.history.answer_block import COLUMNS
 from apportion.history.scenarios import Outcome, what_if
 from apportion.spark import whatif
-from apportion.spark.whatif import Plans, _question, _run
+from apportion.spark.whatif import Plans, _question, runner
 from bench.whatif_rows import batch, row
 
 STRATEGIES = list(known())
@@ -66,7 +66,7 @@ def test_a_worker_gives_each_group_its_rows_also_of_a_slice_and_of_groups_that_a
     gone = dict.fromkeys(("type", "state", "protocol", "generation", "readable", "members", "topics", "commits"))
     rows += [{**rows[0], "group": "gone", **gone}, {**rows[0], "group": "never", "generations": [], **gone}]
     strategies = ("sticky", "lag-aware", "broker-uniform")
-    batches = _run(strategies)(iter([batch(rows[:1]), batch(rows).slice(1)]))
+    batches = runner(strategies)(iter([batch(rows[:1]), batch(rows).slice(1)]))
     answers = [answer for some in batches for answer in some.to_pylist()]
     for one in rows:
         mine = [tuple(answer[name] for name in COLUMNS) for answer in answers if answer["group"] == one["group"]]

@@ -362,8 +362,8 @@ def _claims_of_rows(owned: list[Any], index: Mapping[str, int], start: Ints, num
 
 def _ranked(owned: OwnedLists, members: Mapping[str, Raw], ids: Sequence[str]) -> OwnedLists:
     """The lists by the members' places among ``ids``."""
-    place = dict(zip(ids, range(len(ids)), strict=True))
-    return owned._replace(of_member=ints(list(map(place.__getitem__, members)))[owned.of_member])
+    rank_of = dict(zip(ids, range(len(ids)), strict=True))
+    return owned._replace(of_member=ints(list(map(rank_of.__getitem__, members)))[owned.of_member])
 
 
 def _claims(owned: OwnedLists, index: Mapping[str, int], start: Ints, number: Ints) -> tuple[Claims, bool]:

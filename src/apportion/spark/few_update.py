@@ -235,7 +235,7 @@ class FewUpdate(incremental.Update):
     def _follow_by_spark(
         self, living: pa.Table, recorded: set[str], touched: list[str], allowed_lag: int
     ) -> DataFrame | set[str]:
-        """The same by Spark, where they are too many for one process."""
+        """Follow the log ends by Spark, where the groups are too many for one process."""
         some = self._frame(touched)
         left = self._left_of_all(frame_of(self.spark, living, incremental.PRESENT), some)
         self._follow_log_ends(left, None, allowed_lag)

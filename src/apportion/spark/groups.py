@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -22,13 +22,13 @@ _FOLDED: Final = (*PRESENT, "rebalances")
 """A group's state, nulls for one that has no record of its own or is gone; its rebalances."""
 
 
-def _folded(row: Row) -> Iterator[Row]:
+def _folded(row: Row) -> Row:
     try:
-        yield _fold_one(row)
+        return _fold_one(row)
     except Exception as error:  # other people's bytes must never stop the job: the group says what was wrong
         empty = dict.fromkeys(_FOLDED)
         kind = CLASSIC if row["generations"] else CONSUMER
-        yield {
+        return {
             **empty, "group": row["group"], "type": kind, "state": f"Unreadable: {sentence(error)}", "readable": False,
             "members": [], "rebalances": [],
         }  # fmt: skip
@@ -61,11 +61,12 @@ def _change(change: Rebalance) -> dict[str, Any]:
 
 def folded_rows(row: Row) -> dict[str, list[Row]]:
     """What a row of ``histories`` comes to, as rows: ``present``, ``rebalances``, ``epochs``."""
-    answer: dict[str, list[Row]] = {"present": list(_folded(row))}
-    changes = [change for one in answer["present"] for change in one["rebalances"]]
+    present = _folded(row)
     return {
-        **answer,
-        "rebalances": [{**change, "group": row["group"], "at": change["at_ms"] * 1000} for change in changes],
+        "present": [present],
+        "rebalances": [
+            {**change, "group": row["group"], "at": change["at_ms"] * 1000} for change in present["rebalances"]
+        ],
         "epochs": [{**one, "at": one["at_ms"] * 1000} for one in (epochs.of_group(row) if row["epochs"] else ())],
     }
 

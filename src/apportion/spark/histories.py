@@ -45,7 +45,7 @@ EPOCH: Final = _struct(
 SCHEMA: Final = _struct(
     group=_TEXT, generations=ArrayType(GENERATION), epochs=ArrayType(EPOCH), names=MapType(_TEXT, _TEXT)
 )
-"""Columns of ``histories`` but for ``habits``."""
+"""Columns of the bundles ``histories``."""
 SPEAK_OF_TOPICS: Final = (7, 8, 13, 14)
 """Types of keys whose bodies name topics by their ids."""
 TOPIC_ID: Final = '"topicId":"([A-Za-z0-9_-]{22})"'

@@ -268,7 +268,7 @@ class Update:
         if not self.touched_groups and not moved:
             return
         self.progress(f"{self.touched_groups} groups have something new")
-        left = self._left(touched)
+        folded = left = self._left(touched)
         present = Bundled(left, "present", PRESENT).rows()
         if self.touched_groups:
             if self.news.new_records:
@@ -283,7 +283,9 @@ class Update:
             left = self._left_of_all(present, touched)
         self._follow_log_ends(left, None if moved else touched, allowed_lag)
         samples = kept(log_ends.samples(self.table("silver/ends")))
-        self._plan(self._planned(recorded, touched, samples), samples, assignors)
+        # Without newer log ends only touched groups are planned: what they left is there already.
+        planned = self._planned(recorded, touched, samples)
+        self._plan(planned, samples, assignors, None if moved else folded)
 
     def _left(self, some: DataFrame) -> DataFrame:
         """What the pass over groups leaves of some: see ``by_group.left``."""
@@ -453,16 +455,22 @@ class Update:
             doubtful = _differing(*seen)
         return kept(recorded.unionByName(doubtful).distinct())
 
-    def _plan(self, planned: DataFrame, samples: DataFrame, assignors: Sequence[str] | None) -> None:
-        """``gold/whatif`` of some groups."""
+    def _plan(
+        self, planned: DataFrame, samples: DataFrame, assignors: Sequence[str] | None, left: DataFrame | None = None
+    ) -> None:
+        """``gold/whatif`` of some groups.
+
+        left
+            As ``_left`` gives it, of them and perhaps of others, if it is at hand.
+        """
         self.planned_groups = planned.count()
         if not self.planned_groups:
             return
         self.progress(f"{self.planned_groups} groups are planned anew")
         tasks = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2) * FEW_TASKS
         state = self._as_planned({name: self.table(name) for name in PLANNED_FROM}, planned, samples)
-        known = Bundled(self._left(planned), "histories", histories.SCHEMA).rows()
-        rows = whatif.whatif(state, known, assignors, tasks=tasks)
+        known = Bundled(self._left(planned) if left is None else left, "histories", histories.SCHEMA).rows()
+        rows = whatif.whatif(state, _of(known, planned), assignors, tasks=tasks)
         self._replace("gold/whatif", rows, planned)
 
     def _doubtful(self, now: Mapping[str, DataFrame], touched: DataFrame, samples: DataFrame) -> DataFrame:

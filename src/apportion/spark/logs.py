@@ -15,7 +15,7 @@ import pyarrow as pa
 from apportion.arrays import Ints, Longs
 from apportion.history.lag_time import SAMPLES_MAX
 from apportion.spark import schemas
-from apportion.spark.bundles import Batches, Tables, bundled, met, unpacked
+from apportion.spark.bundles import TASK, Batches, Tables, bundled, met, unpacked
 from apportion.spark.sorted_rows import listed, longs, millis, numbered, ranked, spans, starts_of, there, unnumbered
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _logs(tables: Tables) -> Tables:
     wanted, target = of_asked[order], target[order]
     counts = (start[1:] - start[:-1])[wanted]
     rows = known.take(pa.array(spans(start[:-1][wanted], counts)))
-    return {"logs": rows.append_column("_task", pa.array(np.repeat(target, counts).astype(np.int32)))}
+    return {"logs": rows.append_column(TASK, pa.array(np.repeat(target, counts).astype(np.int32)))}
 
 
 def described(ends: pa.Table, topics: pa.Table) -> pa.Table:

@@ -44,7 +44,7 @@ def millis(column: pa.ChunkedArray | pa.Array) -> Longs:
 
 
 def millis_or_null(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The same, null where there is no time."""
+    """Times as milliseconds, as ``millis`` gives them; null where there is none."""
     return pa.array(millis(column), mask=~there(column))
 
 

@@ -60,15 +60,10 @@ def whatif(
         Into how many pieces the groups are dealt; by default Spark decides.
     """
     # Groups that are gone keep their history: what another strategy would have done with it can still be asked.
-    whole = histories.drop("habits").join(group_state, "group", "left")
+    whole = histories.join(group_state, "group", "left")
     if tasks:
         whole = whole.repartitionById(tasks + LARGE_TASKS, _task(tasks))
-    return planned(whole, assignors)
-
-
-def planned(groups: DataFrame, assignors: Sequence[str] | None = None) -> DataFrame:
-    """``gold/whatif`` of rows of ``histories`` with the columns of ``group_state`` beside, as they are dealt."""
-    return groups.mapInArrow(_run(_strategies(assignors)), schemas.WHATIF.schema)
+    return whole.mapInArrow(runner(assignors), schemas.WHATIF.schema)
 
 
 def beside(histories: pa.Table, state: pa.Table) -> pa.Table:
@@ -78,19 +73,9 @@ def beside(histories: pa.Table, state: pa.Table) -> pa.Table:
 
 
 def planned_here(groups: pa.Table, assignors: Sequence[str] | None = None) -> pa.Table:
-    """The same of rows of this process, without a job."""
-    rows = _run(_strategies(assignors))(groups.combine_chunks().to_batches())
-    return pa.Table.from_batches(rows, schema=_arrow())
-
-
-def _arrow() -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(schemas.WHATIF.schema, timezone="UTC")
-
-
-def _strategies(assignors: Sequence[str] | None) -> tuple[str, ...]:
-    return tuple(known() if assignors is None else assignors)
+    """``gold/whatif`` of rows as ``beside`` gives them, in this process, without a job."""
+    rows = runner(assignors)(groups.combine_chunks().to_batches())
+    return pa.Table.from_batches(rows, schema=schemas.arrow_schema(schemas.WHATIF))
 
 
 def _task(tasks: int) -> Column:
@@ -131,14 +116,12 @@ def _plans(assignors: tuple[str, ...]) -> Plans:
 
 def runner(assignors: Sequence[str] | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function from batches of what-if's input to batches of ``gold/whatif``, for a worker."""
-    return _run(_strategies(assignors))
-
-
-def _run(assignors: tuple[str, ...]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    arrow = _arrow()
+    # Strategies are named here, where they are asked for: a worker elsewhere may have others installed.
+    strategies = tuple(known() if assignors is None else assignors)
+    arrow = schemas.arrow_schema(schemas.WHATIF)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plans = _plans(assignors)
+        plans = _plans(strategies)
         for batch in batches:
             for some in pieces(batch, GROUPS_AT_ONCE, COLUMNS_AT_ONCE):
                 for columns in plans.rows(some):
