@@ -6,6 +6,13 @@ what the daemon has read, all of them share. ``spark.python.daemon.module`` name
 
 from __future__ import annotations
 
+import signal
+
+if __name__ == "__main__":
+    # First of all: PySpark's daemon leaves the terminal's process group only once everything is imported, and Ctrl-C
+    # on the way would end it with a traceback. Each worker takes the signal again, in a group of its own.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
 import gc
 from contextlib import suppress
 
