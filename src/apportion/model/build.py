@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import struct
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -32,6 +33,8 @@ from apportion.model.topic_columns import FIELDS, TopicColumns
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
 _partition_of: Final = itemgetter("partition")
+PACKED_MAX: Final = 1 << 17
+"""Numbers up to which a tuple of them beside is no matter of memory."""
 
 
 class OwnedLists(NamedTuple):
@@ -349,15 +352,27 @@ def _in_columns(descriptions: Sequence[int | TopicColumns], start: Ints, number:
 
 def _claims_of_rows(owned: list[Any], index: Mapping[str, int], start: Ints, number: Ints, reuse_lists: bool) -> Claims:
     """The claims of what each of M members says it holds: topic to ids, or nothing."""
-    topics = list(chain.from_iterable(filter(None, owned)))
-    lists = list(chain.from_iterable([held.values() for held in owned if held]))
+    rows = [held for held in owned if held]
+    topics = list(chain.from_iterable(rows))
+    lists = list(chain.from_iterable([held.values() for held in rows]))
     of_member = np.arange(len(owned)).repeat([len(held) if held else 0 for held in owned])
-    size = np.fromiter(map(len, lists), np.int64, len(lists))
-    claimed = np.fromiter(chain.from_iterable(lists), np.int64, int(size.sum()))
+    size = _numbers(map(len, lists), len(lists))
+    total = int(size.sum())
+    # One id each, as where members are many: to unpack a list is quicker than to walk over it.
+    alone = total == len(lists) and int(size.max(initial=1)) == 1
+    claimed = _numbers([n for (n,) in lists] if alone else chain.from_iterable(lists), total)
     claims, exact = _claims(OwnedLists(of_member, topics, size, claimed), index, start, number)
     # Only lists that say exactly what stands in the arrays may be handed on.
-    whole = lists and exact and size.all()
-    return replace(claims, as_given=tuple(owned)) if reuse_lists and whole else claims
+    if not (reuse_lists and lists and exact and size.all()):
+        return claims
+    return replace(claims, as_given=tuple(owned), given_lists=(lists, size))
+
+
+def _numbers(values: Iterable[int], count: int) -> Ints:
+    """(count,) whole numbers as an array, which is not to be written into."""
+    if count > PACKED_MAX:
+        return np.fromiter(values, np.int64, count)
+    return np.frombuffer(struct.pack(f"{count}q", *values), np.int64)  # half the time of np.fromiter
 
 
 def _ranked(owned: OwnedLists, members: Mapping[str, Raw], ids: Sequence[str]) -> OwnedLists:
@@ -370,7 +385,7 @@ def _claims(owned: OwnedLists, index: Mapping[str, int], start: Ints, number: In
     """All claims as (member, partition) pairs, those on nothing apart; and whether they are just what was given."""
     unknown: dict[str, int] = {}
     try:
-        of_topic = np.fromiter(map(index.__getitem__, owned.topics), np.int64, len(owned.topics))
+        of_topic = _numbers(map(index.__getitem__, owned.topics), len(owned.topics))
     except KeyError:
         for topic in owned.topics:
             if topic not in index:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice, pairwise
+from functools import cache
+from itertools import islice, pairwise
 from typing import Any, Final, cast
 
 import numpy as np
@@ -26,6 +27,8 @@ Shares = dict[str, dict[str, Sequence[int]]]
 Kind = type[list[int]] | type[tuple[int, ...]]
 BLOCK: Final = 16_384
 """Partitions that are named at a time: their lists and dicts fit into a megabyte or two."""
+KEPT_ALONE: Final = 1 << 13
+"""Ids whose tuples are kept: 0.6 MB."""
 
 
 def owners_to_names(group: Group, owner: Ints) -> Assignment:
@@ -74,12 +77,24 @@ def by_owner(owner: Ints, members: int) -> tuple[Ints, Ints]:
 
     By counting: 16 bits at a time are sorted without comparing.
     """
+    if _is_dealt(owner, members):
+        laps = np.arange(-(-len(owner) // members) * members).reshape(-1, members)
+        dealt = laps.T.ravel()
+        return dealt[dealt < len(owner)], np.bincount(owner, minlength=members)
     key = owner + 1
     order = np.argsort(key.astype(np.uint16), kind="stable")
     if members >= 1 << 16:
         order = order[np.argsort((key >> 16)[order].astype(np.uint16), kind="stable")]
     held = np.bincount(key, minlength=members + 1)
     return order[held[0] :], held[1:]
+
+
+def _is_dealt(owner: Ints, members: int) -> bool:
+    """Whether the partitions go round and round the members, as those of new groups do: that takes no sorting."""
+    if not members or len(owner) < 2 * members or owner[0] != 0 or owner[members - 1] != members - 1:
+        return False
+    first = np.arange(members)
+    return bool((owner[:members] == first).all() and (owner[members:] == owner[:-members]).all())
 
 
 def _unchanged(group: Group, order: Ints, held: Ints) -> Bools:
@@ -101,6 +116,21 @@ def _unchanged(group: Group, order: Ints, held: Ints) -> Bools:
     return same
 
 
+def _alone(count: int) -> NDArray[np.object_]:
+    """(count,) each of the first numbers in a tuple."""
+    return np.fromiter(zip(range(count), strict=True), dtype=object, count=count)
+
+
+@cache
+def _kept_alone() -> NDArray[np.object_]:
+    """The first ``KEPT_ALONE`` of them, which live as long as the process.
+
+    The collector stops looking at tuples of numbers that it has seen once, and at dicts that hold no others: so these
+    spare it a walk through the whole answer.
+    """
+    return _alone(KEPT_ALONE)
+
+
 class _Naming:
     """What stays the same while the members of a group are named, block by block."""
 
@@ -113,7 +143,7 @@ class _Naming:
         self.ids = np.arange(most + 1).astype(object) if most < named else None
         self.alone = None
         if self.ids is not None and kind is tuple:
-            self.alone = np.fromiter(zip(self.ids.tolist(), strict=True), dtype=object, count=len(self.ids))
+            self.alone = _kept_alone() if most < KEPT_ALONE else _alone(most + 1)
         self.before = _Before(group) if reuse else None
 
     def shares(self, partition: Ints, holder: Ints, held: Ints) -> Iterator[dict[str, Sequence[int]]]:
@@ -174,9 +204,8 @@ class _Before:
 
     def __init__(self, group: Group) -> None:
         self.claims = group.claims
-        lists = list(chain.from_iterable([held.values() for held in self.claims.as_given if held]))
+        lists, self.size = self.claims.given_lists
         self.lists = np.fromiter(lists, dtype=object, count=len(lists))
-        self.size = np.fromiter(map(len, lists), np.int64, len(lists))
         self.begin = np.cumsum(self.size) - self.size
         self.with_partition = np.full(group.P, NOBODY, dtype=np.int64)
         self.with_partition[group.claims.partition] = np.repeat(np.arange(len(lists)), self.size)
