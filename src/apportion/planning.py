@@ -34,16 +34,22 @@ def plan(
     """
     if not isinstance(group, Group):
         group = read_group(dict(group) if isinstance(group, Mapping) else group)
-    assignor = _strategy(assignor, settings)
-    answer = assignor.assign(group)
-    if not isinstance(answer, Answer):
-        answer = Answer(answer)
-    check_owners(assignor.name, group, answer.owner)
+    assignor = strategy_of(assignor, settings)
+    answer = checked(group, assignor)
     cooperative = bool(getattr(assignor, "cooperative", False))
     return Plan(group, assignor.name, changed_settings(assignor), answer, cooperative)
 
 
-def _strategy(assignor: str | Assignor, settings: Mapping[str, Any] | None) -> Assignor:
+def checked(group: Group, assignor: Assignor) -> Answer:
+    """A strategy's answer to a group, without the plan around it; ``BrokenAssignor`` where it is none."""
+    answer = assignor.assign(group)
+    if not isinstance(answer, Answer):
+        answer = Answer(answer)
+    check_owners(assignor.name, group, answer.owner)
+    return answer
+
+
+def strategy_of(assignor: str | Assignor, settings: Mapping[str, Any] | None = None) -> Assignor:
     """The strategy of that name, or the one that was made by hand."""
     if isinstance(assignor, str):
         return find(assignor, settings)

@@ -87,7 +87,7 @@ def test_errors_end_in_rows_each_with_its_sentence(monkeypatch: pytest.MonkeyPat
         raise ValueError("so\n  it is")
 
     monkeypatch.setattr(rooms, "carried_along", broken)
-    monkeypatch.setattr(rooms, "plan", broken)
+    monkeypatch.setattr(rooms, "checked", broken)
     rows = what_if("g", PAST, PRESENT, SIX, ["range"])
     assert {(row.assignor, row.error) for row in rows} == {("range", "ValueError: so it is")}
     assert [(row.scenario, row.generations) for row in rows[:2]] == [(REPLAY, 3), ("as-is", 1)]

@@ -177,14 +177,19 @@ class _Tables:
     def _subscribed(self, filling: _Filling) -> BinOrder | None:
         if not self.equal or not self.group.M:
             return None
-        # The set of ids gets the size of the set of names, topics that do not exist included.
-        names = len(self.group.subscriptions[int(self.group.subscription_of[0])])
-        hashes = [self._topic_hashes[t] for t in self._names(filling)]
-        return bin_order(hashes, copied_bins(names, since_19=filling.since_19), backwards=filling.topics)
+        return self._order_of_ids(self._names(filling), filling)
+
+    def _order_of_ids(self, names: Sequence[int], filling: _Filling) -> BinOrder:
+        """The set of the topics' ids, which gets the size of that of names, topics that do not exist included."""
+        count = len(self.group.subscriptions[int(self.group.subscription_of[0])])
+        hashes = [self._topic_hashes[t] for t in names]
+        return bin_order(hashes, copied_bins(count, since_19=filling.since_19), backwards=filling.topics)
 
     def _topics(self, filling: _Filling) -> tuple[int, ...]:
-        order, names = self._subscribed(filling), self._names(filling)
-        return () if order is None else tuple(names[position] for position in order.positions)
+        if not self.equal or not self.group.M:
+            return ()
+        names = self._names(filling)
+        return tuple(names[position] for position in self._order_of_ids(names, filling).positions)
 
     def problem(self, filling: _Filling) -> Problem:
         """The group for the coordinator's assignor."""

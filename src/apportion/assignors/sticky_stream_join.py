@@ -101,6 +101,8 @@ class _Certificate:
 
 def _common_numbers(group: Group, joined: Bools) -> Ints:
     """(N,) partition ids that every joined topic has, ascending."""
+    if group.T == 1:
+        return group.number if joined[0] else group.number[:0]
     ids = group.number[joined[group.topic_of]]
     numbers, topics = np.unique(ids, return_counts=True)
     common: Ints = numbers[topics == int(joined.sum())]
@@ -118,6 +120,8 @@ def _past_owner(group: Group, joined: Bools, numbers: Ints, joins: Bools) -> Int
 
     A claim on the number in any joined topic is a claim on the number: one memory, written at one rebalance.
     """
+    if group.T == 1:
+        return group.owner  # a number is a partition
     partition, member = group.claims.partition, group.claims.member
     position = np.minimum(np.searchsorted(numbers, group.number[partition]), len(numbers) - 1)
     counts = joined[group.topic_of[partition]] & (numbers[position] == group.number[partition])
@@ -136,6 +140,9 @@ def _share(past: Ints, joins: Bools) -> Ints:
 
 def _spread(group: Group, joined: Bools, numbers: Ints, holder: Ints, owner: Ints) -> None:
     """Write the numbers' owners into (P,) ``owner``, for the topics that each of them wants."""
+    if group.T == 1:
+        owner[:] = holder
+        return
     position = np.minimum(np.searchsorted(numbers, group.number), len(numbers) - 1)
     partitions = np.flatnonzero(joined[group.topic_of] & (numbers[position] == group.number))
     member = holder[position[partitions]]

@@ -70,6 +70,9 @@ class Streams(TaskSettings):
         """The owners and the proof that ``assign`` gives, without the task plan beside them: tasks stay on arrays."""
         if self.process != "member" or self.num_standby_replicas or self.rack_aware_assignment_strategy != "none":
             return self.assign(group)
+        if not self.subtopologies and not self.stateless and _all_warm(group):
+            # Each partition is a task by itself, and its state is with its owner alone: there is nothing to choose.
+            return Answer(group.owner, proof=dict.fromkeys(GOALS[:-1], "optimal"))
         topology = self.topology(group)
         topics = [t for t in range(group.T) if group.wanted_topic[t]]
         partitions = {group.topics[t]: _width(group, t) for t in topics}
@@ -125,6 +128,14 @@ class Streams(TaskSettings):
             )
             for process_id, mine in gathered.items()
         ]
+
+
+def _all_warm(group: Group) -> bool:
+    """Whether every partition that somebody wants has an owner, and ids have no gaps, which would be tasks too."""
+    wanted = np.flatnonzero(group.wanted_topic).tolist()
+    count = int(np.count_nonzero(group.wanted))
+    kept = int(np.count_nonzero(group.owner != NOBODY))  # nobody owns what nobody wants
+    return 0 < count == kept and sum(_width(group, t) for t in wanted) == count
 
 
 def _shown(group: Group, partitions: Mapping[str, int], proof: Mapping[str, str]) -> dict[str, str]:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
-from apportion.assignors import Assignor, find
+from apportion.assignors import Assignor
 from apportion.history.records import Generation
 from apportion.history.steps import Step, TopicEntries, follow, steps, without_past
 from apportion.model.group import Group
 from apportion.model.measures import measure
-from apportion.model.plan import Plan
-from apportion.planning import plan
+from apportion.model.plan import Answer
+from apportion.planning import checked, strategy_of
 
 MEASURES = ("moves", "kept", "load_min", "load_max", "load_squares", "rack_misses", "lag_max")
 
@@ -71,26 +71,26 @@ def replay_steps(
     measured
         ``brief_measure`` where that is enough.
     """
-    strategy = find(assignor) if isinstance(assignor, str) else assignor
+    strategy = strategy_of(assignor)
     replayed = []
     walked = carried_along(walk, strategy)
-    for (now, group, planned), really in zip(walked, happened(walk) if then is None else then, strict=True):
-        measures = {**measured(group, planned.owner), **planned.answer.measures}
+    for (now, group, answer), really in zip(walked, happened(walk) if then is None else then, strict=True):
+        measures = {**measured(group, answer.owner), **answer.measures}
         replayed.append(
-            Replayed(now.generation, group.M, measures["partitions"], measures, really, group, planned.owner)
+            Replayed(now.generation, group.M, measures["partitions"], measures, really, group, answer.owner)
         )
     return replayed
 
 
-def carried_along(walk: Iterable[Step], strategy: Assignor) -> Iterator[tuple[Step, Group, Plan]]:
-    """Each generation with the group that the strategy is asked about, its past the plan before, and its plan."""
+def carried_along(walk: Iterable[Step], strategy: Assignor) -> Iterator[tuple[Step, Group, Answer]]:
+    """Each generation with the group that the strategy is asked about, its past the plan before, and its answer."""
     earlier: Step | None = None
     owner: Ints = np.empty(0, dtype=np.int64)
     for now in walk:
         group = without_past(now) if earlier is None or not now.follows else follow(earlier, owner, now)
-        planned = plan(group, strategy)
-        yield now, group, planned
-        owner, earlier = planned.owner, now
+        answer = checked(group, strategy)
+        yield now, group, answer
+        owner, earlier = answer.owner, now
 
 
 def happened(walk: Iterable[Step], measured: Callable[[Group, Ints], dict[str, int]] = measure) -> list[dict[str, int]]:

@@ -20,7 +20,7 @@ from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.measures import brief_measure, loads, moves
 from apportion.model.plan import Answer
-from apportion.planning import plan
+from apportion.planning import checked, strategy_of
 
 REPLAY: Final = "replay"
 AS_IS: Final = "as-is"
@@ -145,10 +145,10 @@ def _replays(
 def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> Outcome:
     """A strategy's walk through the generations; it raises what the strategy raises."""
     earlier_moves = 0
-    for now, group, result in carried_along(walk, _strategy(assignor)):
+    for now, group, given in carried_along(walk, _strategy(assignor)):
         if now is not walk[-1]:
-            earlier_moves += result.answer.measures.get("moves", moves(group, result.owner))
-    measures = {**brief_measure(group, result.owner), **result.answer.measures}
+            earlier_moves += given.measures.get("moves", moves(group, given.owner))
+    measures = {**brief_measure(group, given.owner), **given.measures}
     racks = bool(walk[-1].group.racks and walk[-1].group.racks.known)
     answer = ScenarioResult(
         assignor,
@@ -159,7 +159,7 @@ def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str
         **_state(measures, racks),
         **{f"{name}_then": value for name, value in _state(then[-1], racks).items()},
     )
-    return Outcome(answer, group, result.owner, earlier_moves, walk, then)
+    return Outcome(answer, group, given.owner, earlier_moves, walk, then)
 
 
 def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str], blind: frozenset[str]) -> Iterator[Outcome]:
@@ -225,7 +225,7 @@ def _under_lag(as_is: Outcome, group: Group) -> Outcome:
 @cache
 def _strategy(name: str) -> Assignor:
     """A strategy with its default settings, made once; what stands in no row is left out where that costs less."""
-    strategy = find(name)
+    strategy = strategy_of(find(name))
     shorter = getattr(strategy, _SHORTER[name], None) if name in _SHORTER else None
     return strategy if shorter is None else cast(Assignor, _Shorter(strategy, shorter))
 
@@ -239,9 +239,9 @@ class _Shorter:
 
 def planned(group: Group, assignor: str, scenario: str) -> Outcome:
     """A strategy's plan of a group; it raises what the strategy raises."""
-    result = plan(group, _strategy(assignor))
-    measures = {**brief_measure(group, result.owner), **result.answer.measures}
-    proof = ",".join(goal for goal, how in result.answer.proof.items() if how == "optimal")
+    given = checked(group, _strategy(assignor))
+    measures = {**brief_measure(group, given.owner), **given.measures}
+    proof = ",".join([goal for goal, how in given.proof.items() if how == "optimal"])
     answer = ScenarioResult(
         assignor,
         scenario,
@@ -250,7 +250,7 @@ def planned(group: Group, assignor: str, scenario: str) -> Outcome:
         **_state(measures, bool(group.racks and group.racks.known)),
         proof=proof or None,
     )
-    return Outcome(answer, group, result.owner)
+    return Outcome(answer, group, given.owner)
 
 
 def _state(measures: Mapping[str, int], racks: bool) -> dict[str, Any]:

@@ -432,6 +432,7 @@ def with_lag(group: Group, lag: Longs) -> Group:
     known = group.lag_known
     offsets = Offsets(unknown, unknown, unknown, np.where(known, lag, UNKNOWN))
     twin.__dict__.update(group.__dict__, offsets=offsets, lag=lag, lag_known=known)
+    twin.__dict__.pop("lag_floats", None)
     return twin
 
 

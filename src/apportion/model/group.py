@@ -190,7 +190,7 @@ class Group:
         """The same group with other offsets; what was worked out from members and partitions alone is kept."""
         fresh = object.__new__(type(self))
         fresh.__dict__.update(self.__dict__)
-        for name in ("lag", "lag_known", "shows_lag"):
+        for name in ("lag", "lag_floats", "lag_known", "shows_lag"):
             fresh.__dict__.pop(name, None)
         fresh.__dict__["offsets"] = offsets
         return fresh
@@ -327,6 +327,12 @@ class Group:
             return np.zeros(self.P, dtype=np.int64)
         o = self.offsets
         return np.where(o.lag != UNKNOWN, o.lag, lag_of(o.begin, o.end, o.committed, self.auto_offset_reset))
+
+    @cached_property
+    def lag_floats(self) -> Floats | None:
+        """(P,) ``lag`` as floats, which add up exactly; None where their sum may pass 2**53."""
+        small = not self.P or int(self.lag.max()) < 2**53 // self.P
+        return self.lag.astype(np.float64) if small else None
 
     @cached_property
     def lag_known(self) -> Bools:

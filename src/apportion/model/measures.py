@@ -113,7 +113,9 @@ def loads(owner: Ints, members: int) -> Ints:
 
 
 def lag_held(group: Group, owner: Ints) -> Longs:
-    """(M,) messages each member has to read; exact beyond 2**53, so no weighted bincount."""
+    """(M,) messages each member has to read; exact beyond 2**53 too, where floats are not."""
+    if group.lag_floats is not None:
+        return np.bincount(owner + 1, group.lag_floats, group.M + 1)[1:].astype(np.int64)
     mine = owner != NOBODY
     lag = summable(group.lag[mine])
     held = np.zeros(group.M, dtype=lag.dtype)

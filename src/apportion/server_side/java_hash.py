@@ -18,6 +18,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -34,6 +35,7 @@ _TIMELINE: Final = -7046029254386353131 & 0xFFFFFFFFFFFFFFFF
 _LOW64: Final = 0xFFFFFFFFFFFFFFFF
 
 
+@lru_cache(maxsize=4096)
 def string_hash(text: str) -> int:
     """``String.hashCode`` over UTF-16 units, as an unsigned 32-bit number.
 
@@ -140,6 +142,8 @@ def bin_order(hashes: Sequence[int], bins: int = INITIAL_BINS, *, backwards: boo
     >>> bin_order([3, 17, 1, 0]).positions  # 17 and 1 share a bin of sixteen
     (3, 1, 2, 0)
     """
+    if len(hashes) == 1:
+        return BinOrder((0,), shares=False, trees=False)
     spread = [value ^ (value >> 16) for value in hashes]
     bins = _grown(spread, bins)
     by_bin: dict[int, list[int]] = {}
@@ -186,5 +190,10 @@ def number_order(numbers: Sequence[int], *, backwards: bool = False, since_19: b
     bins = copied_bins(len(numbers), since_19=since_19)
     if not numbers or numbers[-1] < bins:
         return numbers
-    order = bin_order(numbers, bins, backwards=backwards)
-    return [numbers[position] for position in order.positions]
+    if bins < TREE_BINS:
+        order = bin_order(numbers, bins, backwards=backwards)
+        return [numbers[position] for position in order.positions]
+    # Partition ids are their own hash codes, and no bin makes a table of this size grow.
+    ids = np.array(numbers, dtype=np.int64)[:: -1 if backwards else 1]
+    ordered: list[int] = ids[np.argsort((ids ^ (ids >> 16)) & (bins - 1), kind="stable")].tolist()
+    return ordered
