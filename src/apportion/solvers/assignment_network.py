@@ -23,7 +23,7 @@ from itertools import pairwise
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
-from apportion.solvers.dealing import HandOut, claimed_last, interleave
+from apportion.solvers.dealing import HandOut, claimed_last, deal
 from apportion.solvers.network import Cost, network_of
 from apportion.solvers.partition_classes import distinct_kinds
 from apportion.solvers.problem import Numbers, Problem, next_cost
@@ -197,15 +197,10 @@ class AssignmentNetwork:
 
     def dealt(self, row: Ints) -> Ints:
         """(F,) owners of partitions nobody claims, ``row`` (F,) of each: each row's members in turn."""
-        i, m = self.row_arc
-        amount = self.network.flow[self.near]
-        used = np.flatnonzero(amount)
-        owner = np.empty(len(row), dtype=np.int64)
-        order = np.argsort(row, kind="stable")
-        first = np.searchsorted(i[used], np.arange(self.rows + 1))
-        turns = [m[used[a:b]][interleave(amount[used[a:b]])] for a, b in pairwise(first) if a < b]
-        owner[order] = np.concatenate(turns) if turns else order
-        return owner
+        table = np.zeros(self.eligible.shape, dtype=np.int64)
+        table[self.row_arc] = self.network.flow[self.near]
+        held = table.sum(axis=0)
+        return deal(row, table, held, np.arange(len(held)), held)
 
 
 def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home: Ints | None) -> Ints:

@@ -129,8 +129,8 @@ def feasible_flow(supply: Ints, low: Ints, high: Ints, eligible: Bools, better: 
     return filling.flow if all_placed else None
 
 
-def release(table: Ints, supply: Ints, low: Ints, high: Ints, eligible: Bools) -> tuple[Ints, Ints]:
-    """(I, J) how many of the units in ``table`` may stay so that all of ``supply`` can be placed; and all as placed.
+def release(table: Ints, supply: Ints, low: Ints, high: Ints, eligible: Bools) -> Ints:
+    """(I, J) how many of the units in ``table`` may stay so that all of ``supply`` can be placed.
 
     table
         (I, J) units placed already, no column above ``low``.
@@ -141,4 +141,4 @@ def release(table: Ints, supply: Ints, low: Ints, high: Ints, eligible: Bools) -
     filling.flow, filling.held = table.copy(), table.sum(axis=0)
     filling.fill(low)
     filling.fill(high)
-    return np.minimum(table, filling.flow), filling.flow
+    return np.minimum(table, filling.flow)

@@ -201,7 +201,9 @@ def _cycles(came_by: Ints, tail: Ints) -> list[list[int]]:
     before = np.where(came_by >= 0, tail[came_by], np.arange(len(came_by)))
     at = before
     for _ in range(len(at).bit_length()):
-        at = at[at]
+        at, nearer = at[at], at
+        if (at == nearer).all():  # all chains end: most are short
+            break
     left = set(at[came_by[at] >= 0].tolist())
     cycles = []
     while left:
