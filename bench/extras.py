@@ -27,9 +27,20 @@ from apportion.clients.joined_group import JoinedGroup
 from bench.cells import Cell
 from bench.leader import kafka_python, logged, metadata
 from bench.matrix import planned, timed
+from bench.parts import leader_parts, list_floors
 
 Row = dict[str, Any]
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
+
+
+def parts() -> list[Row]:
+    """The leader's call in small groups, part by part."""
+    return leader_parts()
+
+
+def floors() -> list[Row]:
+    """What lists and dicts alone take where a goal is near or missed."""
+    return list_floors()
 
 
 def overlap() -> list[Row]:

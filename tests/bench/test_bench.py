@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import apportion
 from apportion.errors import Unavailable
 from apportion.testing import jars
-from bench import leader, matrix, peers
+from bench import leader, matrix, parts, peers
 from bench.cells import Cell
 from bench.page import page
 
@@ -69,3 +70,24 @@ def test_a_peer_that_is_missing_is_said_and_not_fatal(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(jars, "java", gone)
     assert peers.java(tmp_path / "none.json", 1, 0.1).why == "Java 17 or newer is needed"
+
+
+def test_every_door_of_the_leaders_call_is_clocked_and_the_parts_are_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parts, "CALLS", 8)
+    monkeypatch.setattr(parts, "LEADER_CELLS", (SMALL,))
+    monkeypatch.setattr(parts, "FLOOR_CELLS", (SMALL,))
+    raw = SMALL.group()
+    prepare: Any = leader.CLIENTS["kafka-python"](raw)
+    with parts._doors() as spent:
+        spent.update(dict.fromkeys(parts.DOORS, 0.0))
+        with leader.logged():
+            prepare(leader.metadata(raw))()
+    prepare.stop()
+    assert all(spent.values())
+    for row in parts.leader_parts():
+        among = [part for name, part in row.items() if name not in ("cell", "cache", "whole")]
+        assert row["whole"] == pytest.approx(sum(among), abs=0.05)  # each is rounded to a hundredth
+    (floor,) = parts.list_floors()
+    assert floor["partitions"] == 60

@@ -11,10 +11,11 @@ import pytest
 
 import apportion
 from apportion.arrays import NOBODY, Ints
+from apportion.model import build as build_module
 from apportion.model import to_names
 from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.to_names import Assignment, owners_to_names, owners_to_shares, partitions_to_names
+from apportion.model.to_names import Assignment, by_owner, owners_to_names, owners_to_shares, partitions_to_names
 from apportion.testing.groups import many_groups
 
 
@@ -123,3 +124,44 @@ def test_a_callers_list_may_be_changed_without_changing_another() -> None:
     plan = apportion.plan({"topics": {"t": 2, "u": 2}, "members": {"a": {"topics": ["t", "u"]}}}, "range")
     plan.assignment["a"]["t"].append(9)
     assert plan.assignment["a"]["u"] == [0, 1]
+
+
+@pytest.mark.parametrize(("partitions", "members"), [(1, 1), (7, 1), (4, 2), (5, 2), (10, 4), (7, 4), (9, 9), (3, 7)])
+def test_partitions_by_owner_are_those_of_a_stable_sort_dealt_or_not(partitions: int, members: int) -> None:
+    dealt = np.arange(partitions) % members
+    for owner in (dealt, dealt[::-1].copy(), np.where(np.arange(partitions) == partitions - 1, NOBODY, dealt)):
+        order, held = by_owner(owner, members)
+        owned = np.flatnonzero(owner != NOBODY)
+        assert order.tolist() == owned[np.argsort(owner[owned], kind="stable")].tolist()
+        assert held.tolist() == [int((owner == m).sum()) for m in range(members)]
+
+
+@pytest.mark.parametrize("kept", [1, 3, 4, 8])
+def test_single_ids_are_right_on_both_sides_of_those_whose_tuples_are_kept(
+    monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr(to_names, "KEPT_ALONE", kept)
+    to_names._kept_alone.cache_clear()
+    group = build({"topics": {"t": 4}, "members": {name: {"topics": ["t"]} for name in "abcd"}})
+    try:
+        assert owners_to_shares(group, np.array([3, 2, 1, 0])) == {
+            "a": {"t": (3,)}, "b": {"t": (2,)}, "c": {"t": (1,)}, "d": {"t": (0,)},
+        }  # fmt: skip
+    finally:
+        to_names._kept_alone.cache_clear()
+
+
+def test_many_claims_are_read_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = {
+        "topics": {"t": 4, "u": 2},
+        "members": {
+            "a": {"topics": ["t", "u"], "owned": {"t": [0, 2], "u": [1], "gone": [5]}},
+            "b": {"topics": ["t", "u"], "owned": {"t": [3, 9]}},
+        },
+    }
+    few = build(raw)
+    monkeypatch.setattr(build_module, "PACKED_MAX", 0)
+    many = build(raw)
+    for name in ("member", "partition"):
+        assert getattr(many.claims, name).tolist() == getattr(few.claims, name).tolist()
+    assert list(many.claims.nonexistent) == list(few.claims.nonexistent) == [(0, "gone", 5), (1, "t", 9)]
