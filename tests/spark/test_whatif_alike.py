@@ -117,3 +117,32 @@ def test_groups_too_large_to_be_alike_get_the_rows_that_they_get_by_themselves(m
     for one in large:
         assert answers.get(one["group"], []) == alone(one, few), one["group"]
     assert all(plans._shared._kept[key].size <= 3 for key in plans._shared._kept)
+
+
+def test_of_a_group_that_comes_alone_nothing_is_kept_until_its_like_comes() -> None:
+    """Half of all partitions are in groups without their like, whose plans nobody asks for again."""
+    seed = next(s for s in range(50) if question(s)[2] and len(question(s)[1]) > 1)
+    plans, few = Plans(["sticky", "lag-aware"]), ["sticky", "lag-aware"]
+    for turn, kept in enumerate((0, 1, 1)):
+        one = row(*question(seed, f"g{turn}", f"p{turn}", lag_seed=turn))
+        assert rows_of(plans, [one]) == {one["group"]: alone(one, few)}
+        assert (len(plans._patterns), len(plans._shared._kept)) == (kept, kept), turn
+
+
+@pytest.mark.parametrize("replicas", [2, 12])
+def test_groups_are_told_apart_by_their_racks_however_many_there_are(replicas: int) -> None:
+    """Lists of so many of forty racks; of two batches each has racks that the other has not."""
+    rng, plans, few = random.Random(replicas), Plans(["range", "broker-range"]), ["range", "broker-range"]
+    for first in (0, 20):
+        rows = []
+        for n in range(12):
+            one = row(*question(3, f"g{first}-{n}", f"p{n}", lag_seed=n))
+            for topic in one["topics"]:
+                for entry in topic["partitions"]:
+                    entry["racks"] = [f"r{first + rng.randrange(20)}" for _ in range(replicas if n % 3 else 1)]
+            for member in one["members"] or ():
+                member["rack"] = f"r{first + 3 if n % 2 else first + 4}"
+            rows.append(one)
+        answers = rows_of(plans, [*rows, *({**one, "group": one["group"] + "+"} for one in rows)])
+        for one in rows:
+            assert answers[one["group"]] == answers[one["group"] + "+"] == alone(one, few), one["group"]

@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from apportion.arrays import Ints
+from apportion.arrays import NOBODY, Ints
 from apportion.tasks import place as placing
-from apportion.tasks.place import Placing, place
+from apportion.tasks.place import Placing, place, place_at_home
 
 pytest.importorskip("ortools", reason="the flow to compare with needs OR-tools")
 
@@ -63,3 +63,26 @@ def test_what_is_not_so_simple_is_left_to_the_flow(kind: str) -> None:
     load[0] = kind == "loaded"
     kinds = np.array([0, 0, 1]) if kind == "kinds" else None
     assert placing._most_stay(Placing(eligible, cost, np.ones(3, dtype=np.int64), load, kinds)) is None
+
+
+def test_tasks_that_are_warm_in_one_place_or_nowhere_are_placed_by_their_homes_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same placing, task by task, as of the whole table of tasks and processes; also where nobody has a home."""
+    monkeypatch.setattr(placing, "LARGE", 100_000)
+    rng = Random(2)
+    for turn in range(500):
+        processes = rng.randint(1, 6)
+        home = np.array([rng.randrange(-1, processes) for _ in range(rng.randint(1, 30))], dtype=np.int64)
+        home[rng.random() < 0.2 :: 1 if turn % 10 == 0 else 3] = NOBODY
+        warm = home[:, None] == np.arange(processes)
+        everywhere = (home == NOBODY)[:, None]
+        one, none = np.ones(processes, dtype=np.int64), np.zeros(processes, dtype=np.int64)
+        whole = place(Placing(warm | everywhere, (~warm).astype(np.int8), one, none))
+        by_home = place_at_home(home, processes)
+        assert by_home is not None
+        assert (by_home.tolist(), True) == (whole[0].tolist(), whole[1]), home.tolist()
+
+
+def test_a_large_table_is_left_to_counting() -> None:
+    assert place_at_home(np.array([0, NOBODY]), 2) is None

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Ints
+from apportion.arrays import NOBODY, Ints, distinct
 from apportion.model.group import Group, java_order
 from apportion.model.plan import Answer
 from apportion.server_side.java_hash import (
@@ -121,25 +121,29 @@ class _Tables:
         stands.
     equal
         Whether all members name the same topics.
-    unknown
-        Why the plan is known in its shape alone, in words; "" where all is known.
     """
 
     def __init__(self, group: Group) -> None:
         self.group = group
-        self.equal = len(np.unique(group.subscription_of)) <= 1
-        claimants = np.bincount(group.claims.partition, minlength=group.P)
+        self.equal = bool((group.subscription_of == group.subscription_of[:1]).all())
         self.previous = np.full(group.P, NOBODY, dtype=np.int64)
         self.previous[group.claims.partition] = group.claims.member
-        self.previous = np.where(claimants > 1, group.owner, self.previous)
+        if len(group.verdict.newest):  # some partition has several claimants
+            self.previous = np.where(self._claimants > 1, group.owner, self.previous)
         self.words = [_words(group, topic) for topic in range(group.T)]
-        self.unknown = self._unknown(bool((claimants > 1).any()))
         hashes = [string_hash(member) for member in group.members]
         self._loaded = sorted(range(group.M), key=lambda m: (timeline_rank(hashes[m]), java_order(group.members[m])))
         self._member_hashes = [hashes[m] for m in self._loaded]
         self._topic_hashes = [uuid_hash(*words) for words in self._all_words]
 
-    def _unknown(self, claimed_twice: bool) -> str:
+    @property
+    def _claimants(self) -> Ints:
+        """(P,) how many members claim each partition."""
+        return np.bincount(self.group.claims.partition, minlength=self.group.P)
+
+    @cached_property
+    def unknown(self) -> str:
+        """Why the plan is known in its shape alone, in words; "" where all is known."""
         group = self.group
         there = np.flatnonzero(group.wanted_topic & group.described).tolist()
         nameless = [group.topics[t] for t in there if self.words[t] is None]
@@ -149,7 +153,7 @@ class _Tables:
         ordinal = np.arange(group.P) - group.start[group.topic_of]
         if not np.array_equal(group.number[group.wanted], ordinal[group.wanted]):
             return "some partitions are not described"
-        return "some partition is claimed twice" if claimed_twice else ""
+        return "some partition is claimed twice" if (self._claimants > 1).any() else ""
 
     @cached_property
     def _all_words(self) -> list[tuple[int, int]]:
@@ -238,7 +242,7 @@ class _Held:
         """The member's partitions."""
         group, mine = self.tables.group, self.tables.held_by.get(member, np.empty(0, dtype=np.int64))
         topic_of = group.topic_of[mine]
-        topics = sorted(set(topic_of.tolist()), key=lambda t: (self.rank_of.get(t, len(self.rank_of)), t))
+        topics = sorted(distinct(topic_of).tolist(), key=lambda t: (self.rank_of.get(t, len(self.rank_of)), t))
         hashes = [self.tables.hash_of(topic) for topic in topics]
         bins = copied_bins(1)
         while len(topics) + self.tables.vanished.get(member, 0) > 0.75 * bins:

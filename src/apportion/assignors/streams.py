@@ -16,6 +16,7 @@ from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.tasks.application_state import ApplicationState, Process
 from apportion.tasks.assignor import GOALS, place_active
+from apportion.tasks.place import place_at_home
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
@@ -89,9 +90,25 @@ class Streams(TaskSettings):
         start[topics] = [first[reader[group.topics[t]]] for t in topics]
         task_of = np.where(group.wanted, start[group.topic_of] + group.number, NOBODY)
         wants = _wants(group, topology, partitions, members)
-        active, proof = place_active(_state(group, topology, counts, task_of, members, wants), self)
+        active, proof = self._active(group, topology, counts, task_of, members, wants)
         owner = np.where((task_of != NOBODY) & (active[task_of] != NOBODY), ints(members)[active[task_of]], NOBODY)
         return Answer(owner, proof=_shown(group, partitions, proof))
+
+    def _active(
+        self, group: Group, topology: Topology, counts: list[int], task_of: Ints, members: list[int],
+        wants: Mapping[str, frozenset[int]] | None,
+    ) -> tuple[Ints, dict[str, str]]:  # fmt: skip
+        """(tasks,) the place among the members of who runs each, and what is shown of it."""
+        if wants is None and not self.subtopologies and not self.stateless:
+            # A partition is a task, and warm with its owner alone: it stays there, or goes anywhere at one price.
+            home, process_of = np.full(sum(counts), NOBODY, dtype=np.int64), np.full(group.M, NOBODY, dtype=np.int64)
+            process_of[members] = np.arange(len(members))
+            held = np.flatnonzero((group.owner != NOBODY) & (task_of != NOBODY))
+            home[task_of[held]] = process_of[group.owner[held]]
+            active = place_at_home(home, len(members))
+            if active is not None:
+                return active, dict.fromkeys(GOALS[:-1], "optimal")
+        return place_active(_state(group, topology, counts, task_of, members, wants), self)
 
     def topology(self, group: Group) -> Topology:
         """The sub-topologies that the settings name, then one for each topic that is left."""

@@ -130,6 +130,8 @@ def _replays(
 ) -> Iterator[Outcome]:
     try:
         walk = steps(name, generations, topics)
+        for step in walk:
+            _work_out(step.group)
         then = happened(walk, brief_measure)
     except Exception as error:  # the errors of one group end in its rows
         yield from (_failed(assignor, REPLAY, 0, error) for assignor in assignors)
@@ -140,6 +142,11 @@ def _replays(
         yield twins.get(assignor) or twins.put(
             _guarded(assignor, REPLAY, len(walk), partial(replayed, walk, then, assignor))
         )
+
+
+def _work_out(group: Group) -> None:
+    """What depends on no past, once: every strategy's group of the same generation takes it over."""
+    _ = group.wanted, group.topic_of, group.equal_capacities, group.has_capacities, group.lag_floats, group.shows_lag
 
 
 def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> Outcome:

@@ -107,10 +107,15 @@ class SharedPlans:
         return self.planned(name, generations, present, topics)[0]
 
     def planned(
-        self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
-    ) -> tuple[Columns, Structure | None, Template | None]:
-        """The columns of ``answers``, and the group's structure with its plans where one is kept."""
-        few = sum(map(len, topics.values())) <= LARGEST
+        self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries,
+        shared: bool = True,
+    ) -> tuple[Columns, Structure | None, Template | None]:  # fmt: skip
+        """The columns of ``answers``, and the group's structure with its plans where one is kept.
+
+        shared
+            Whether to look for the structure, and keep its plans, for others of it.
+        """
+        few = shared and sum(map(len, topics.values())) <= LARGEST
         alike = structure(generations, present, topics) if few else None
         template = self._kept.get(alike.key) if alike is not None else None
         if template is not None and alike is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +34,15 @@ def deal_rounds(lag: Longs, members: int) -> Ints:
     >>> deal_rounds(np.array([100_000, 60_000, 50_000]), 2)
     array([0, 1, 1])
     """
-    if not lag.any():
+    if members == 1 or not lag.any():
         return np.arange(len(lag)) % members  # every round begins with the first
     owner = np.full(len(lag), NOBODY, dtype=np.int64)
     order = heaviest_first(lag)
+    if members == 2:
+        owner[order] = _deal_to_two(lag[order])
+        return owner
     if members <= FEW:
-        owner[order] = _deal_to_few(lag[order].tolist(), members)
+        owner[order] = _deal_to_few(lag[order], members)
         return owner
     held = np.zeros(members, dtype=lag.dtype)
     for first in range(0, len(order), members):
@@ -49,27 +53,36 @@ def deal_rounds(lag: Longs, members: int) -> Ints:
     return owner
 
 
-def _deal_to_few(lags: list[int], members: int) -> list[int]:
+def _deal_to_two(lag: Longs) -> Ints:
+    """(P,) who of two gets each of falling lags: of each pair the heavier goes to who holds less, or to the first."""
+    apart = lag[::2].copy()
+    apart[: len(lag) // 2] -= lag[1::2]
+    ahead = 0  # what the first holds more than the second
+    heavier: list[int] = []
+    for gap in apart.tolist():
+        if ahead > 0:
+            heavier.append(1)
+            ahead -= gap
+        else:
+            heavier.append(0)
+            ahead += gap
+    owner = np.empty(len(lag), dtype=np.int64)
+    owner[::2] = heavier
+    owner[1::2] = 1 - owner[::2][: len(lag) // 2]
+    return owner
+
+
+def _deal_to_few(lag: Longs, members: int) -> Ints:
     """Deal falling lags in rounds, in Python's own numbers: a round of a few costs less than a call of NumPy."""
-    owner: list[int] = []
-    if members == 2:
-        ahead = 0  # what the first holds more than the second
-        for more, less in zip(lags[::2], [*lags[1::2], 0], strict=False):
-            if ahead > 0:
-                owner += (1, 0)
-                ahead -= more - less
-            else:
-                owner += (0, 1)
-                ahead += more - less
-        return owner[: len(lags)]
-    held = [0] * members
-    everyone = range(members)
+    # What a member holds, times the members, plus its place: in the order of these numbers a round is dealt.
+    line = list(range(members))
+    lags = [one * members for one in lag.tolist()]
+    dealt: list[int] = []
     for first in range(0, len(lags), members):
-        turns = sorted(everyone, key=held.__getitem__)
-        owner += turns
-        for member, more in zip(turns, lags[first : first + members], strict=False):
-            held[member] += more
-    return owner[: len(lags)]
+        line.sort()
+        dealt += line
+        line = list(map(add, line, lags[first : first + members]))
+    return np.array([held % members for held in dealt[: len(lags)]], dtype=np.int64)
 
 
 def deal_rounds_many(lags: Sequence[Longs], members: Sequence[int]) -> list[Ints]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any, Final
 
@@ -72,6 +73,17 @@ def _plain(column: pa.Array) -> list[Any]:
     places = encoded.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
     values: list[Any] = words[places].tolist()
     return values
+
+
+def _coded(column: pa.Array) -> tuple[list[Any], Ints]:
+    """The different texts of a column in an order of their own, None last, and which one each value is."""
+    encoded = column.dictionary_encode()
+    words = encoded.dictionary.to_pylist()
+    order = sorted(range(len(words)), key=words.__getitem__)
+    rank = np.empty(len(words) + 1, dtype=np.int64)
+    rank[order], rank[-1] = np.arange(len(words)), len(words)
+    places = encoded.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+    return [*(words[at] for at in order), None], rank[places]
 
 
 class Structs:
@@ -200,7 +212,8 @@ class Batch:
         self._strange_entries = _counts((self._begins & (self.begin < 0)) | (self._ends & (self.end < 0)))
         racks = entry.lists("racks")
         self._racks_at = np.array(racks.at)
-        self._racks = _plain(racks.values)
+        self._racks, self._rack_codes = _coded(racks.values)
+        self._rack_names = sha256(repr(self._racks).encode()).digest()  # codes mean nothing without the names
         self._entry = np.empty(len(self._partition), dtype=_ENTRY)
         self._entry["partition"], self._entry["racks"] = self._partition, np.diff(self._racks_at)
         self._entry["known"] = self._begins + 2 * self._ends
@@ -264,7 +277,8 @@ class Batch:
             tuple(map(names.topics.__getitem__, self._topic[first:last])),
             tuple([at - e0 for at in self._entries_at[first : last + 1]]),
             self._entry[e0:e1].tobytes(),
-            tuple(self._racks[r0:r1]),
+            self._rack_names,
+            self._rack_codes[r0:r1].tobytes(),
         )
 
     def places(self, row: Likeness) -> Places:
@@ -307,11 +321,25 @@ class Batch:
 
     def _racks_of(self, entries: slice) -> tuple[list[tuple[str, ...]], Ints]:
         """The different lists of racks of some partitions, and which one each has."""
-        at = self._racks_at[entries.start : entries.stop + 1].tolist()
+        at = self._racks_at[entries.start : entries.stop + 1]
+        length, base = np.diff(at), len(self._racks) + 1
+        width = int(length.max(initial=0))
+        if base**width < 2**62:  # a list is a number of so many digits
+            number = np.zeros(len(length), dtype=np.int64)
+            for digit in range(width):
+                longer = length > digit
+                number *= base
+                number[longer] += self._rack_codes[at[:-1][longer] + digit] + 1
+            first, which = np.unique(number, return_index=True, return_inverse=True)[1:]
+            order = np.argsort(first)
+            spans = zip(at[first[order]].tolist(), at[first[order] + 1].tolist(), strict=True)
+            return [self._rack_list(a, b) for a, b in spans], np.argsort(order)[which]
         lists: dict[tuple[str, ...], int] = {}
-        racks = self._racks
-        which = [lists.setdefault(tuple(racks[a:b]), len(lists)) for a, b in pairwise(at)]
-        return list(lists), np.array(which, dtype=np.int64)
+        spelled = [lists.setdefault(self._rack_list(a, b), len(lists)) for a, b in pairwise(at.tolist())]
+        return list(lists), np.array(spelled, dtype=np.int64)
+
+    def _rack_list(self, first: int, last: int) -> tuple[str, ...]:
+        return tuple([self._racks[code] for code in self._rack_codes[first:last].tolist()])
 
     def commit_places(self, row: Likeness, entries: Places) -> Ints:
         """(commits,) the place of each of the group's commits among its partitions; behind them where it has none."""

@@ -138,6 +138,7 @@ class Plans:
         self._shared = SharedPlans(assignors)
         self._patterns: OrderedDict[Any, Pattern | None] = OrderedDict()
         self._partitions = 0
+        self._met: set[int] = set()
 
     def rows(self, groups: pa.RecordBatch) -> Iterator[dict[str, pa.Array]]:
         """``gold/whatif`` of some groups, by columns."""
@@ -161,9 +162,12 @@ class Plans:
             if key in self._patterns:
                 self._patterns.move_to_end(key)
             else:
-                columns, pattern = self._first(batch, *some[0])
-                rest = some[1:]
-                one_by_one.append((batch.groups[some[0][0]], columns))
+                (at, likeness), *rest = some
+                if rest or self._met_before(key):
+                    columns, pattern = self._first(batch, at, likeness)
+                else:  # half of all partitions are in groups without their like: nothing is kept of them
+                    columns, pattern = self._answers(partial(_question_at, batch, at, likeness), alike=False)[0], None
+                one_by_one.append((batch.groups[at], columns))
             if pattern is None:
                 alone.extend(rest)
             elif rest:
@@ -178,6 +182,14 @@ class Plans:
             one_by_one.append((batch.groups[at], columns))
         if one_by_one:
             yield _of_groups(one_by_one)
+
+    def _met_before(self, key: Any) -> bool:
+        """Whether a group of the key, or of one that shares its hash code, came alone before; it has come now."""
+        if len(self._met) >= KEPT_PARTITIONS:
+            self._met.clear()
+        code, count = hash(key), len(self._met)
+        self._met.add(code)
+        return len(self._met) == count
 
     def _first(self, batch: Batch, at: int, likeness: Likeness) -> tuple[Columns, Pattern | None]:
         """The rows of the first group of a key, and what is to be known of the others."""
@@ -205,14 +217,16 @@ class Plans:
     def _outcomes(batch: Batch, at: int, likeness: Likeness, assignors: list[str]) -> Iterator[Outcome]:
         yield from outcomes(*_question_at(batch, at, likeness), assignors)
 
-    def _answers(self, ask: Callable[[], Question]) -> tuple[Columns, Structure | None, Template | None]:
-        """One group's rows by itself; its structure and the plans of that, where it has one."""
+    def _answers(
+        self, ask: Callable[[], Question], alike: bool = True
+    ) -> tuple[Columns, Structure | None, Template | None]:
+        """One group's rows by itself; its structure and the plans of that, where it has one and they are to be kept."""
         try:
             name, history, present, topics = ask()
-            columns, alike, template = self._shared.planned(name, history, present, topics)
+            columns, structure, template = self._shared.planned(name, history, present, topics, alike)
             results = task_results(history) if TASKS in self._shared.assignors else []
             whole = {column: [*columns[column], *(getattr(result, column) for result in results)] for column in COLUMNS}
-            return whole, alike, None if results else template
+            return whole, structure, None if results else template
         except Exception as error:  # one group must not stop the others
             failed = {"assignor": "", "scenario": "", "generations": 0, "error": sentence(error)}
             return {column: [failed.get(column)] for column in COLUMNS}, None, None

@@ -123,43 +123,88 @@ class _Network:
         self.cost.append(np.broadcast_to(cost, tail.shape).ravel())
 
 
+@dataclass(frozen=True, eq=False)
+class _Classes:
+    """Tasks that may go to the same places at the same prices, together.
+
+    kinds
+        (C,) of each class, in order of first appearance.
+    costs
+        (C, Q) -1 where a class may not go.
+    class_of
+        (N,) the class of each task.
+    dearest
+        The highest price of all, places where a task may not go included.
+    """
+
+    kinds: Ints
+    costs: Ints
+    class_of: Ints
+    dearest: int
+
+
+def place_at_home(home: Ints, processes: int) -> Ints | None:
+    """What ``place`` gives where each task (N,) may go home alone, or at one price anywhere if it has none (-1).
+
+    Processes are empty and have a thread each. None for a large table and without a solver: then ``place`` is asked.
+    """
+    if processes == 1 or (home != NOBODY).all():
+        return np.maximum(home, 0)
+    if len(home) * processes >= LARGE or solver() is None:
+        return None
+    first, class_of = _first_seen(home)
+    roams = home[first] == NOBODY
+    costs = np.where(roams[:, None], 1, -1) * np.ones(processes, dtype=np.int64)
+    costs[~roams, home[first][~roams]] = 0
+    classes = _Classes(np.zeros(len(first), dtype=np.int64), costs, class_of, 1)
+    one, none = np.ones(processes, dtype=np.int64), np.zeros(processes, dtype=np.int64)
+    return _cheapest(classes, one, none, None)
+
+
 def _solve(placing: Placing) -> Ints | None:
-    """The cheapest flow; None without OR-tools, or where costs pass its numbers.
+    """The cheapest flow; None without OR-tools, or where costs pass its numbers."""
+    if solver() is None:
+        return None
+    kind = np.zeros(len(placing.eligible), dtype=np.int64) if placing.kind is None else placing.kind
+    rows, class_of = _classes(np.column_stack([kind, np.where(placing.eligible, placing.cost, -1)]))
+    classes = _Classes(rows[:, 0], rows[:, 1:], class_of, int(placing.cost.max()))
+    return _cheapest(classes, placing.threads, placing.load, placing.kind)
+
+
+def _cheapest(classes: _Classes, threads: Ints, load: Ints, kind: Ints | None) -> Ints | None:
+    """(N,) the process of each task in the cheapest flow of all tasks; None where costs pass the solver's numbers.
 
     The ceiling of loads is raised until the tasks fit under it. The first answer is exact: any place above the ceiling
     costs more than every place that is taken, and the number of places is fixed.
     """
-    if solver() is None:
-        return None
-    tasks = len(placing.eligible)
-    ceiling = -(-(int(placing.load.sum()) + tasks) // int(placing.threads.sum())) + 1
+    ceiling = -(-(int(load.sum()) + len(classes.class_of)) // int(threads.sum())) + 1
     while True:
-        status, owner = _flow(placing, ceiling)
+        status, owner = _flow(classes, threads, load, kind, ceiling)
         if status != "INFEASIBLE":
             return owner
         ceiling *= 2
 
 
-def _flow(placing: Placing, ceiling: int) -> tuple[str, Ints | None]:
+def _flow(
+    classes: _Classes, threads: Ints, load: Ints, kind: Ints | None, ceiling: int
+) -> tuple[str, Ints | None]:  # fmt: skip
     """The solver's word on placing at most ``ceiling`` tasks a thread, and the cheapest owners if there are any."""
-    tasks, processes = placing.eligible.shape
-    kind = np.zeros(tasks, dtype=np.int64) if placing.kind is None else placing.kind
-    rows, class_of = _classes(np.column_stack([kind, np.where(placing.eligible, placing.cost, -1)]))
-    kinds, costs = rows[:, 0], rows[:, 1:]
+    kinds, costs, class_of = classes.kinds, classes.costs, classes.class_of
+    tasks, processes = len(class_of), len(threads)
     supply = np.bincount(class_of)
-    dear = int(placing.cost.max()) * tasks + 1
+    dear = classes.dearest * tasks + 1
     # Goals in order: a step of balance outweighs all spreading of kinds, and that outweighs all costs.
-    levels = _levels(placing)
+    levels = _levels(kind, processes)
     weight = dear * (tasks * (2 * levels + 1) + 1) if levels else dear
     if 2 * ceiling * weight >= 2**62:
         return "BAD_COST_RANGE", None
 
     net = _Network()
-    source = net.node(len(rows))
+    source = net.node(len(kinds))
     ends = net.node(processes)
     sink = net.node()
-    _convex(net, ends, sink, placing.threads, placing.load, ceiling, weight)
-    doors = _doors(net, placing, kinds, ends, levels, dear)
+    _convex(net, ends, sink, threads, load, ceiling, weight)
+    doors = _doors(net, kind, kinds, ends, levels, dear)
     direct, hubs = _class_arcs(net, source, costs, kinds, doors, supply)
 
     arrays = [np.concatenate(column).astype(np.int64) for column in (net.tail, net.head, net.room, net.cost)]
@@ -169,7 +214,7 @@ def _flow(placing: Placing, ceiling: int) -> tuple[str, Ints | None]:
     status, flows = solve_flow(tail, head, room, cost, supplies)
     if status != "OPTIMAL":
         return status, None
-    return "OPTIMAL", _unpack(class_of, len(rows), processes, direct, hubs, arrays, flows)
+    return "OPTIMAL", _unpack(class_of, len(kinds), processes, direct, hubs, arrays, flows)
 
 
 def _classes(table: Ints) -> tuple[Ints, Ints]:
@@ -181,11 +226,7 @@ def _classes(table: Ints) -> tuple[Ints, Ints]:
     rows = np.ascontiguousarray(table, dtype=np.int64)
     factors = np.multiply.accumulate(np.full(rows.shape[1], _FACTOR)).view(np.int64)
     sums = rows @ factors
-    first, which = np.unique(sums, return_index=True, return_inverse=True)[1:]
-    order = np.argsort(first)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[order] = np.arange(len(first))
-    first, class_of = first[order], rank[which]
+    first, class_of = _first_seen(sums)
     if np.array_equal(rows[first[class_of]], rows):
         return rows[first], class_of
     seen: dict[bytes, int] = {}
@@ -193,6 +234,15 @@ def _classes(table: Ints) -> tuple[Ints, Ints]:
     first = np.full(len(seen), len(rows), dtype=np.int64)
     np.minimum.at(first, class_of, np.arange(len(rows)))
     return rows[first], class_of
+
+
+def _first_seen(values: Ints) -> tuple[Ints, Ints]:
+    """Where each different value stands first, in the order of these places; (N,) which of them each value is."""
+    first, which = np.unique(values, return_index=True, return_inverse=True)[1:]
+    order = np.argsort(first)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[order] = np.arange(len(first))
+    return first[order], rank[which]
 
 
 def _convex(net: _Network, ends: Ints, sink: Ints, threads: Ints, load: Ints, ceiling: int, weight: int) -> None:
@@ -204,23 +254,23 @@ def _convex(net: _Network, ends: Ints, sink: Ints, threads: Ints, load: Ints, ce
     net.arcs(ends[q], sink, room[level, q], (2 * levels[level] + 1) * weight)
 
 
-def _levels(placing: Placing) -> int:
+def _levels(kind: Ints | None, processes: int) -> int:
     """Up to how many tasks of a kind on one process each further one costs more; beyond, the price stays."""
-    if placing.kind is None:
+    if kind is None:
         return 0
-    return 3 * -(-int(np.bincount(placing.kind).max()) // len(placing.threads)) + 4
+    return 3 * -(-int(np.bincount(kind).max()) // processes) + 4
 
 
-def _doors(net: _Network, placing: Placing, kinds: Ints, ends: Ints, levels: int, weight: int) -> dict[int, Ints]:
+def _doors(net: _Network, kind_of: Ints | None, kinds: Ints, ends: Ints, levels: int, weight: int) -> dict[int, Ints]:
     """Where the tasks of a kind enter each process: the process itself, or a door with convex costs of its own."""
     distinct = sorted(set(kinds.tolist()))
-    if placing.kind is None:
+    if kind_of is None:
         return dict.fromkeys(distinct, ends)
     doors = {kind: net.node(len(ends)) for kind in distinct}
     for kind in distinct:
         for level in range(levels):
             net.arcs(doors[kind], ends, 1, (2 * level + 1) * weight)
-        net.arcs(doors[kind], ends, int((placing.kind == kind).sum()), (2 * levels + 1) * weight)
+        net.arcs(doors[kind], ends, int((kind_of == kind).sum()), (2 * levels + 1) * weight)
     return doors
 
 
