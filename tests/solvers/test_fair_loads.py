@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apportion.solvers.fair_loads import fair_loads, water_level
-from apportion.solvers.max_flow import Transport, feasible_flow, release
+from apportion.solvers.max_flow import Transport, feasible_flow
 
 
 def table(rows: list[str]) -> np.ndarray:
@@ -99,7 +99,8 @@ def test_bounds_that_cannot_be_met_are_told() -> None:
 
 
 def test_units_are_given_up_only_where_a_path_needs_their_place() -> None:
-    kept = release(
-        np.array([[1, 0], [1, 0]]), np.array([1, 2]), np.array([2, 1]), np.array([2, 1]), table(["xx", "x."])
-    )
-    assert kept.tolist() == [[0, 0], [1, 0]]
+    before, loads = np.array([[1, 0], [1, 0]]), np.array([2, 1])
+    placed = feasible_flow(np.array([1, 2]), loads, loads, table(["xx", "x."]), placed=before)
+    assert placed is not None
+    assert np.minimum(before, placed).tolist() == [[0, 0], [1, 0]]
+    assert placed.tolist() == [[0, 1], [2, 0]]

@@ -12,37 +12,15 @@ the high loads in common, and every plan that keeps them is fairest. The price: 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from apportion.arrays import Bools, Ints, distinct
 from apportion.solvers.max_flow import Transport
-from apportion.solvers.problem import Numbers
+from apportion.solvers.problem import Numbers, OptimalFace
 
 
-@dataclass(frozen=True, eq=False)
-class FairLoads:
-    """What every fairest plan has in common.
-
-    low, high
-        (J,) the fewest and most partitions that a member of column j gets; they differ by one at most.
-    eligible
-        (I, J) where partitions of row i stand in some fairest plan: only in columns of their own level.
-    part
-        (J,) the level's piece that the column belongs to; pieces share nothing.
-    total
-        (pieces,) units of each.
-    """
-
-    low: Ints
-    high: Ints
-    eligible: Bools
-    part: Ints
-    total: Ints
-
-
-def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numbers | None = None) -> FairLoads:
+def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numbers | None = None) -> OptimalFace:
     """The levels of fairest loads: least sum of squares over members, base included, each square times ``unit``.
 
     supply
@@ -51,6 +29,9 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
         (J,) members of each column, and how many partitions each of them holds beforehand.
     unit
         (J,) 1 / capacity of a column's members in whole numbers; None where all are equal.
+    Returns
+        What every fairest plan has in common, one member standing for all of its column: ``low`` and ``high`` (J,)
+        differ by one at most, and partitions of a row stand only in columns of their own level.
 
     Where all members cannot be within one of each other, a minimum cut shows some partitions that fit nowhere but in
     columns that are full. No fairest plan gives those columns anything else, so the two sides are shared apart (the
@@ -60,7 +41,8 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
         # Each row has one column: nobody competes, and every column is a piece of its own.
         wanted = supply @ eligible
         least = wanted // np.maximum(size, 1)
-        return FairLoads(least, least + (wanted > least * size), eligible, np.arange(len(size)), wanted)
+        each = np.arange(len(size))
+        return OptimalFace(each, least, least + (wanted > least * size), eligible, None, each, wanted)
     low, high = np.zeros(len(size), dtype=np.int64), np.zeros(len(size), dtype=np.int64)
     part = np.arange(len(size)) + len(size)
     row_part = np.full(len(supply), -1)
@@ -80,7 +62,7 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
             part[c] = row_part[r] = len(totals)
             totals.append(total)
     shared = eligible & (row_part[:, None] == part[None, :])
-    return FairLoads(low, high, shared, part, np.array(totals, dtype=np.int64))
+    return OptimalFace(np.arange(len(size)), low, high, shared, None, part, np.array(totals, dtype=np.int64))
 
 
 def _cut(supply: Ints, eligible: Bools, least: Ints, most: Ints) -> tuple[Bools, Bools] | None:

@@ -27,7 +27,7 @@ from apportion.arrays import NOBODY, Bools, Ints
 from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.dealing import claimed_last, deal, deal_by_topic
 from apportion.solvers.fair_loads import fair_loads
-from apportion.solvers.max_flow import feasible_flow, release
+from apportion.solvers.max_flow import feasible_flow
 from apportion.solvers.network import Cost, network_of
 from apportion.solvers.partition_classes import distinct_kinds
 from apportion.solvers.problem import OptimalFace, Problem
@@ -95,7 +95,7 @@ def _fairest(problem: Problem, supply: Ints, load: Ints) -> OptimalFace:
     cost = None if problem.miss is None else problem.miss[:, of]
     if cost is not None and not (cost & fair.eligible).any():
         cost = None
-    return OptimalFace(column, fair.low[column], fair.high[column], fair.eligible, cost, fair.part, fair.total)
+    return replace(fair, column=column, low=fair.low[column], high=fair.high[column], cost=cost)
 
 
 def _nearest(supply: Ints, face: OptimalFace) -> OptimalFace:
@@ -148,7 +148,8 @@ def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, order: tupl
     stays = first_ones(member, np.minimum(np.bincount(member, minlength=members), face.low), order)
     cell = row * face.eligible.shape[1] + face.column[member]
     table = np.bincount(cell[stays], minlength=face.eligible.size).reshape(face.eligible.shape)
-    keep = release(table, problem.supply, *_sums(face, 0), face.eligible)
+    # Paths give up a claim only where they need its place.
+    keep = np.minimum(table, _sure(feasible_flow(problem.supply, *_sums(face, 0), face.eligible, placed=table)))
     chosen = stays.nonzero()[0]
     stays[chosen] = first_ones(cell[chosen], keep.ravel(), tuple(key[chosen] for key in order))
     start, claim = np.full((2, len(problem.row)), NOBODY, dtype=np.int64)

@@ -25,11 +25,11 @@ class Transport:
         After a search that found no room: what it reached. Reached columns are full of units that fit nowhere else.
     """
 
-    def __init__(self, supply: Ints, eligible: Bools) -> None:
+    def __init__(self, supply: Ints, eligible: Bools, placed: Ints | None = None) -> None:
         self.eligible = eligible
-        self.flow = np.zeros(eligible.shape, dtype=np.int64)
-        self.left = supply.copy()
-        self.held = np.zeros(eligible.shape[1], dtype=np.int64)
+        self.flow: Ints = np.zeros(eligible.shape, dtype=np.int64) if placed is None else placed.copy()
+        self.left = supply - self.flow.sum(axis=1)
+        self.held: Ints = self.flow.sum(axis=0)
         self.rows = np.zeros(eligible.shape[0], dtype=np.bool_)
         self.columns = np.zeros(eligible.shape[1], dtype=np.bool_)
 
@@ -104,11 +104,15 @@ class Transport:
         self.held[end] += amount
 
 
-def feasible_flow(supply: Ints, low: Ints, high: Ints, eligible: Bools, better: Bools | None = None) -> Ints | None:
+def feasible_flow(
+    supply: Ints, low: Ints, high: Ints, eligible: Bools, better: Bools | None = None, placed: Ints | None = None
+) -> Ints | None:
     """Amounts (I, J) that place all units with column sums from ``low`` to ``high``; None where there are none.
 
     better
         (I, J) cells to fill first, if given; a start only, not a promise.
+    placed
+        (I, J) units to begin with, no column above ``low``: one is displaced only where a path needs its place.
     """
     if eligible.size == 1:
         total = int(supply[0])
@@ -119,7 +123,7 @@ def feasible_flow(supply: Ints, low: Ints, high: Ints, eligible: Bools, better: 
         sums = table.sum(axis=0)
         fits = (low <= sums).all() and (sums <= high).all() and int(sums.sum()) == int(supply.sum())
         return table if fits else None
-    filling = Transport(supply, eligible)
+    filling = Transport(supply, eligible, placed)
     for cap in (low, high):
         if better is not None:
             filling.pour(cap, better)
@@ -127,18 +131,3 @@ def feasible_flow(supply: Ints, low: Ints, high: Ints, eligible: Bools, better: 
         if (filling.held < low).any():
             return None
     return filling.flow if all_placed else None
-
-
-def release(table: Ints, supply: Ints, low: Ints, high: Ints, eligible: Bools) -> Ints:
-    """(I, J) how many of the units in ``table`` may stay so that all of ``supply`` can be placed.
-
-    table
-        (I, J) units placed already, no column above ``low``.
-    low, high
-        (J,) bounds of the columns' sums. Units are given up only where a path needs their place.
-    """
-    filling = Transport(supply - table.sum(axis=1), eligible)
-    filling.flow, filling.held = table.copy(), table.sum(axis=0)
-    filling.fill(low)
-    filling.fill(high)
-    return np.minimum(table, filling.flow)

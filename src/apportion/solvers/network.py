@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apportion.arrays import Bools, Ints
+from apportion.arrays import Bools, Ints, distinct
 from apportion.solvers import min_cost_flow
 from apportion.solvers.problem import Numbers
 
@@ -198,13 +198,15 @@ def shortest_distances(tail: Ints, head: Ints, cost: Numbers, distance: Numbers)
 
 def _cycles(came_by: Ints, tail: Ints) -> list[list[int]]:
     """All circles among the remembered arcs, each as arcs in order."""
-    before = np.where(came_by >= 0, tail[came_by], np.arange(len(came_by)))
-    at = before
-    for _ in range(len(at).bit_length()):
-        at, nearer = at[at], at
-        if (at == nearer).all():  # all chains end: most are short
+    # Where remembered arcs come from, and those again: all chains end, most of them soon, and only circles go on.
+    nodes = np.flatnonzero(came_by >= 0)
+    while len(nodes):
+        before = tail[came_by[nodes]]
+        further = distinct(before[came_by[before] >= 0])
+        if len(further) == len(nodes):
             break
-    left = set(at[came_by[at] >= 0].tolist())
+        nodes = further
+    left = set(nodes.tolist())
     cycles = []
     while left:
         node = start = min(left)
@@ -212,7 +214,7 @@ def _cycles(came_by: Ints, tail: Ints) -> list[list[int]]:
         while True:
             left.discard(node)
             arcs.append(int(came_by[node]))
-            node = int(before[node])
+            node = int(tail[came_by[node]])
             if node == start:
                 break
         cycles.append(arcs[::-1])

@@ -137,7 +137,7 @@ class OptimalFace:
     cost
         (I, J) cells that miss a rack, where misses are still to be minimised.
     part
-        (J,) the piece that a column belongs to; no plan moves anything between pieces.
+        (J,) the piece that a column belongs to; no fairest plan moves anything between pieces.
     total
         (pieces,) partitions of each.
     """
