@@ -229,26 +229,34 @@ def _in_member_order(members: Mapping[str, Raw]) -> tuple[list[str], list[Raw], 
         instance = {member: members[member].get("instance_id") for member in ids}
         static = sorted((m for m in ids if instance[m]), key=lambda m: java_order(str(instance[m])))
         ids = static + [m for m in ids if not instance[m]]
-    return ids, [members[member] for member in ids], fields
+    return ids, list(map(members.__getitem__, ids)), fields
 
 
 def _column(rows: list[Raw], fields: set[str], field: str) -> list[Any]:
     """(M,) one field of all members; None where it is missing."""
-    return [row.get(field) for row in rows] if field in fields else [None] * len(rows)
+    if field not in fields:
+        return [None] * len(rows)
+    try:
+        return list(map(itemgetter(field), rows))  # faster, where every member has the field
+    except KeyError:
+        return [row.get(field) for row in rows]
 
 
 def _whole(rows: list[Raw], fields: set[str], field: str, otherwise: int) -> Ints:
     """(M,) one field of all members that holds whole numbers."""
     if field not in fields:
         return np.full(len(rows), otherwise, dtype=np.int64)
-    return ints([otherwise if value is None else value for value in _column(rows, fields, field)])
+    column = _column(rows, fields, field)
+    if None in column:
+        column = [otherwise if value is None else value for value in column]
+    return _numbers(column, len(column))
 
 
 class _Wishes:
     """The members' lists of topics, each distinct list looked at once."""
 
     def __init__(self, rows: list[Raw]) -> None:
-        lists = [row["topics"] for row in rows]
+        lists = list(map(itemgetter("topics"), rows))
         self.which = list(map(id, lists))
         self.of_list: dict[int, tuple[str, ...]] = {}
         alike: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -365,7 +373,7 @@ def _claims_of_rows(owned: list[Any], index: Mapping[str, int], start: Ints, num
     # Only lists that say exactly what stands in the arrays may be handed on.
     if not (reuse_lists and lists and exact and size.all()):
         return claims
-    return replace(claims, as_given=tuple(owned), given_lists=(lists, size))
+    return replace(claims, as_given=tuple(owned), given_size=size)
 
 
 def _numbers(values: Iterable[int], count: int) -> Ints:
