@@ -82,6 +82,14 @@ def rows() -> Iterator[tuple[str, str, float, float]]:
     with_it = least_ms(raw, lambda group: best(group, ALL_GOALS))
     with replaced(solve, "_is_quick", lambda *_: False):
         yield "quick spread", cell.name, with_it, least_ms(raw, lambda group: best(group, ALL_GOALS))
+    for cell in (
+        Cell("hom", 1000, 10, 100, "JOIN_ONE", racks=True),
+        Cell("nes", 1000, 10, 100, "JOIN_ONE", racks=True),
+    ):
+        raw = cell.group()
+        with_it = least_ms(raw, best)
+        with replaced(lexicographic, "_keeps_most", lambda *_: False):
+            yield "bound of kept claims", cell.name, with_it, least_ms(raw, best)
 
 
 def main() -> None:

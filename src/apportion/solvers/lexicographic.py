@@ -9,8 +9,8 @@ a piece its low load or one more, and any plan within these face is best for bal
 table, within the face, by cycle cancelling; its prices tell which cells and which loads all best plans have in common
 (complementary slackness, as in ``network``). Within those the most claims stay: at most what the loads allow
 (``retention``), which is met nearly always and then proves itself; where it cannot be completed, augmenting paths take
-back what must go, and a min-cost flow that begins there finds the most. A goal before balance is had partition by
-partition and only narrows where each may go.
+back what must go, and a bound on the table shows that to be least, or else a min-cost flow finds the most. A goal
+before balance is had partition by partition and only narrows where each may go.
 
 When it applies: without spread, and where nobody's stale claim counts; it takes milliseconds where the network takes
 tenths of a second. Tests hold both equal.
@@ -140,7 +140,7 @@ def _keep(problem: Problem, face: OptimalFace) -> Ints:
 
 
 def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, order: tuple[Ints, ...]) -> Bools:
-    """Which claims (C,) stay: by a min-cost flow that begins with what augmenting paths leave, nearly always the most.
+    """Which claims (C,) stay: what paths find, if that is shown to be most, else by a min-cost flow that begins there.
 
     Misses count after the claims, if they still do.
     """
@@ -148,10 +148,14 @@ def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, order: tupl
     stays = first_ones(member, np.minimum(np.bincount(member, minlength=members), face.low), order)
     cell = row * face.eligible.shape[1] + face.column[member]
     table = np.bincount(cell[stays], minlength=face.eligible.size).reshape(face.eligible.shape)
+    sums = _sums(face, 0)
     # Paths give up a claim only where they need its place.
-    keep = np.minimum(table, _sure(feasible_flow(problem.supply, *_sums(face, 0), face.eligible, placed=table)))
+    placed = _sure(feasible_flow(problem.supply, *sums, face.eligible, placed=table))
+    keep = np.minimum(table, placed)
     chosen = stays.nonzero()[0]
     stays[chosen] = first_ones(cell[chosen], keep.ravel(), tuple(key[chosen] for key in order))
+    if face.cost is None and _keeps_most(keep, placed, *_most_kept(row, member, face), sums, face.eligible):
+        return stays
     start, claim = np.full((2, len(problem.row)), NOBODY, dtype=np.int64)
     start[claims[stays]], claim[claims] = member[stays], member
     start = _finish(replace(problem, contested=None, spread=False), start, replace(face, cost=None))
@@ -162,6 +166,49 @@ def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, order: tupl
     kind = np.full(len(problem.row), NOBODY, dtype=np.int64)
     kind[flow.free] = flow.kind
     return first_ones(kind[claims], flow.kept()[0], order)
+
+
+def _most_kept(row: Ints, member: Ints, face: OptimalFace) -> tuple[Ints, Ints]:
+    """(I, J) how many of a cell's claims its members can keep by their loads; (J,) how many of all in a column."""
+    own = np.bincount(member, minlength=len(face.column))
+    cell = np.bincount(row * face.eligible.shape[1] + face.column[member], minlength=face.eligible.size)
+    pressed = ((own > face.high)[member]).nonzero()[0]  # few, so their claims are sorted and no others
+    kind, count = np.unique(row[pressed] * len(own) + member[pressed], return_counts=True)
+    i, m = np.divmod(kind, len(own))
+    excess = np.maximum(count - face.high[m], 0)
+    np.subtract.at(cell, i * face.eligible.shape[1] + face.column[m], excess)
+    column = np.bincount(face.column, np.minimum(own, face.high), face.eligible.shape[1])
+    return cell.reshape(face.eligible.shape), column.astype(np.int64)
+
+
+def _keeps_most(
+    keep: Ints, placed: Ints, of_cell: Ints, of_column: Ints, sums: tuple[Ints, Ints], eligible: Bools
+) -> bool:
+    """Whether a bound shows that no plan keeps more claims than ``keep`` (I, J) of the units ``placed`` (I, J).
+
+    of_cell, of_column
+        (I, J) and (J,) how many claims can be kept in each cell, and in all cells of a column together.
+
+    The table forgets which member of a column claims what: a unit is kept as long as its cell and its column have
+    claims that can be, and else costs a move. So every plan within the face is such a flow, which costs no more than
+    the plan's moves, and no plan keeps more than the cheapest flow does. That the flow at hand is cheapest is shown by
+    potentials (see ``network``). The price is one search on two arcs a cell, where the flow that finds the most claims
+    has an arc for each member and row. The bound is loose where members of one column claim in different rows.
+    """
+    rows, columns = eligible.shape
+    i, j = np.nonzero(eligible & placed.any(axis=1, keepdims=True))
+    a, b = np.nonzero(of_cell)
+    kept, column = rows + np.arange(columns), rows + columns + np.arange(columns)
+    sink = rows + 2 * columns
+    network = network_of(
+        sink + 1,
+        (i, column[j], 0, int(placed.sum()), (placed - keep)[i, j]),
+        (a, kept[b], 0, of_cell[a, b], keep[a, b]),
+        (kept, column, 0, of_column, keep.sum(axis=0)),
+        (column, sink, *sums, placed.sum(axis=0)),
+    )
+    moved = (np.arange(len(network.tail)) < len(i)).astype(np.int64)
+    return network.potentials([(1, Cost(moved, np.zeros_like(moved)))]) is not None
 
 
 def _fits(supply: Ints, row: Ints, member: Ints, face: OptimalFace) -> bool:
