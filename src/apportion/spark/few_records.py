@@ -1,4 +1,4 @@
-"""A few new records of a dump's files to rows of the silver tables, in this process: ``rows.py`` without Spark's jobs.
+"""A few new records of a dump to rows of the silver tables, in this process: ``rows.py`` without Spark's jobs.
 
 Starting a job, and sending rows to Python and back, costs more than to decode some thousand records.
 """
@@ -6,18 +6,22 @@ Starting a job, and sending rows to Python and back, costs more than to decode s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.errors import BadInput
 from apportion.inputs.dump_files import DumpFiles
 from apportion.spark import rows, schemas
 from apportion.spark.dump_sums import as_typed, behind, places
 from apportion.spark.session import ROWS_A_BATCH
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 RECORDS_MAX: Final = 200_000
 BYTES_MAX: Final = 64 << 20
@@ -54,6 +58,21 @@ def new_records(files: DumpFiles, read: Mapping[int, int], count: int) -> pa.Tab
                 pieces.append(as_typed(records, _COLUMNS, schemas.RECORDS))
     empty = schemas.arrow_schema(schemas.RECORDS, _COLUMNS).empty_table()
     return _once(pa.concat_tables([empty, *pieces]).combine_chunks())
+
+
+def new_records_by_spark(records: DataFrame, count: int) -> pa.Table | None:
+    """The same of a dump that is not in plain files of this machine; ``records`` are those behind what was read."""
+    if count > RECORDS_MAX:
+        return None
+    chosen = records.select(*_COLUMNS).persist()
+    try:
+        size = F.sum(F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0)))
+        if (chosen.agg(size.alias("size")).collect()[0]["size"] or 0) > BYTES_MAX:
+            return None
+        table = chosen.toArrow()
+    finally:
+        chosen.unpersist()
+    return _once(table.cast(schemas.arrow_schema(schemas.RECORDS, _COLUMNS)).combine_chunks())
 
 
 def _once(records: pa.Table) -> pa.Table:

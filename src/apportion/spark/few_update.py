@@ -79,12 +79,9 @@ class FewUpdate(incremental.Update):
     # -- silver
 
     def _decode(self) -> None:
-        """New rows of the silver tables; Spark's where they are many, or not in plain files."""
+        """New rows of the silver tables; Spark's where they are many."""
         read = {int(partition): offset for partition, offset in self.news.before.read.items()}
-        files = self.source.files
-        records = None
-        with suppress(*BROKEN):  # Spark says what is wrong with a file
-            records = None if files is None else few_records.new_records(files, read, self.news.new_records)
+        records = self._new_records(read)
         if records is None:
             self.fresh = None
             super()._decode()
@@ -95,6 +92,15 @@ class FewUpdate(incremental.Update):
                 self._append(name, self.fresh[name])
         counts = pa.concat_tables([self._all("silver/counts"), self.fresh["silver/counts"]])
         self._write("silver/counts", few_records.added_up(counts))
+
+    def _new_records(self, read: Mapping[int, int]) -> pa.Table | None:
+        """The new records, each place once; None where they are too many, or a file is broken: Spark says how."""
+        files, count = self.source.files, self.news.new_records
+        if files is None:
+            return few_records.new_records_by_spark(self.source.records.where(incremental.behind(read)), count)
+        with suppress(*BROKEN):
+            return few_records.new_records(files, read, count)
+        return None
 
     def _no_records(self) -> None:
         self.fresh = {name: arrow_schema(TABLES[name]).empty_table() for name in incremental.SILVER}
