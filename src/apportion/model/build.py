@@ -367,7 +367,7 @@ def _claims_of_rows(owned: list[Any], index: Mapping[str, int], start: Ints, num
     size = _numbers(map(len, lists), len(lists))
     total = int(size.sum())
     # One id each, as where members are many: to unpack a list is quicker than to walk over it.
-    alone = total == len(lists) and int(size.max(initial=1)) == 1
+    alone = total == len(lists) <= PACKED_MAX and int(size.max(initial=1)) == 1
     claimed = _numbers([n for (n,) in lists] if alone else chain.from_iterable(lists), total)
     claims, exact = _claims(OwnedLists(of_member, topics, size, claimed), index, start, number)
     # Only lists that say exactly what stands in the arrays may be handed on.
