@@ -12,8 +12,8 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_last: dict[int, float] = {}
-_ended = [0.0]
+_last: dict[tuple[int, int], float] = {}
+"""Number and start of each process that was ever seen, which no other has -> the most CPU seconds seen of it."""
 
 
 def processes() -> dict[int, tuple[str, float, int]]:
@@ -23,6 +23,7 @@ def processes() -> dict[int, tuple[str, float, int]]:
     """
     children: dict[int, list[int]] = {}
     told: dict[int, tuple[float, int]] = {}
+    started: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
@@ -31,6 +32,7 @@ def processes() -> dict[int, tuple[str, float, int]]:
         pid = int(stat.parent.name)
         children.setdefault(int(fields[1]), []).append(pid)
         told[pid] = sum(map(int, fields[11:13])) / _TICKS, int(fields[21]) * _PAGE
+        started[pid] = int(fields[19])
     own = os.getpid()
     found = {own: ("driver", time.process_time(), told[own][1])}
     todo = [(pid, False) for pid in children.get(own, [])]
@@ -41,9 +43,9 @@ def processes() -> dict[int, tuple[str, float, int]]:
             found[pid] = ("jvm" if jvm else "worker", *told.get(pid, (0.0, 0)))
         todo += [(child, inside or jvm) for child in children.get(pid, [])]
     for pid, (_, cpu, _) in found.items():
-        if cpu < _last.get(pid, 0.0):  # another process with the number of one that ended
-            _ended[0] += _last[pid]
-        _last[pid] = cpu
+        # Two threads look: one may come here with what it saw before the other, which is no less for that.
+        key = pid, started.get(pid, 0)
+        _last[key] = max(cpu, _last.get(key, 0.0))
     return found
 
 
@@ -57,7 +59,7 @@ def _is_spark(pid: int) -> bool:
 def cpu_seconds() -> float:
     """CPU spent so far by all that were ever seen; a broker that this process started does not count."""
     processes()
-    return sum(_last.values()) + _ended[0]
+    return sum(list(_last.values()))
 
 
 @dataclass

@@ -17,11 +17,16 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
 from apportion.errors import Unavailable
-from apportion.spark import decode, job, session, sources
+from apportion.spark import few_records, job, rows, schemas, session, sources
+from apportion.spark.local_silver import read_slice, slices_of
 from bench.made_log import OFFSETS_PARTITIONS, Size, load, write_dump, write_ends, write_more
 from bench.meter import Cost, Meter, cpu_seconds
 
@@ -31,30 +36,18 @@ GOLD = ("commits", "groups", "rebalances", "epochs", "lag", "group_state", "verd
 QUIET_TURNS = 3
 
 
-def measured(size: Size, spark: object, turns: int, captures: bool = True) -> dict[str, Cost]:
-    """Stage -> its cost, and each gold table's beside."""
+def measured(size: Size, turns: int, captures: bool = True) -> dict[str, Cost]:
+    """Stage -> its cost, and each gold table's beside; in sessions as the commands have them, without their start."""
     meter = Meter()
     with meter.watching(), tempfile.TemporaryDirectory() as name:
         dump = Path(name) / "dump"
         if captures:
-            _capture(size, dump, spark, meter)
+            _capture(size, dump, meter)
         else:
             write_dump(dump, size)
-        _decode(size, dump, spark, meter, turns)
-        stage = "silver"
-
-        def progress(line: str) -> None:
-            nonlocal stage
-            table = line.removeprefix("making gold/")
-            if table != line:
-                stage = "what-if" if table == "whatif" else table
-                meter.begin(stage)
-            _progress(line)
-
-        meter.begin("silver")
-        made = job.build(dump, Path(name) / "out", spark=spark, progress=progress)  # type: ignore[arg-type]
-        meter.begin("")
-        _again(size, dump, Path(name) / "out", spark, meter)
+        with session.session(quick=True) as spark:  # as a full build of files of this machine has it
+            _decode(dump, spark, meter, turns)
+            made = _built(size, dump, Path(name) / "out", spark, meter)
     expected = {"gold/group_state": size.groups, "gold/lag": min(sum(size.held()), size.commits)}
     if short := {name: made.rows[name] for name, rows in expected.items() if made.rows[name] < rows}:
         raise RuntimeError(f"rows are missing: {short}, needed {expected}")
@@ -63,7 +56,26 @@ def measured(size: Size, spark: object, turns: int, captures: bool = True) -> di
     return costs
 
 
-def _again(size: Size, dump: Path, out: Path, spark: object, meter: Meter) -> None:
+def _built(size: Size, dump: Path, out: Path, spark: SparkSession, meter: Meter) -> job.Built:
+    """A full build, and the incremental ones after it."""
+    stage = "silver"
+
+    def progress(line: str) -> None:
+        nonlocal stage
+        table = line.removeprefix("making gold/")
+        if table != line:
+            stage = "what-if" if table == "whatif" else table
+            meter.begin(stage)
+        _progress(line)
+
+    meter.begin("silver")
+    made = job.build(dump, out, spark=spark, progress=progress)
+    meter.begin("")
+    _again(size, dump, out, spark, meter)
+    return made
+
+
+def _again(size: Size, dump: Path, out: Path, spark: SparkSession, meter: Meter) -> None:
     """Incremental builds: one group in a hundred, without and with new log ends; these alone; nothing at all."""
     for turn, stage in enumerate(AGAIN, start=1):
         if stage in AGAIN[:2]:
@@ -71,7 +83,7 @@ def _again(size: Size, dump: Path, out: Path, spark: object, meter: Meter) -> No
         if stage in AGAIN[1:3]:
             write_ends(dump, size, later=turn)
         meter.begin(stage)
-        built = job.build(dump, out, spark=spark, progress=_progress)  # type: ignore[arg-type]
+        built = job.build(dump, out, spark=spark, progress=_progress)
         meter.begin("")
         if built.whole:
             raise RuntimeError(f"an incremental build was whole: {built.whole}")
@@ -85,17 +97,17 @@ def _progress(line: str) -> None:
     print(f"    {time.strftime('%X')} {cpu_seconds():6.1f} CPU s {line}", file=sys.stderr, flush=True)
 
 
-def _capture(size: Size, dump: Path, spark: object, meter: Meter) -> None:
+def _capture(size: Size, dump: Path, meter: Meter) -> None:
     """A broker's log read through the connector; where there is no broker, the dump is just written."""
     try:
         from apportion.testing.broker import Broker
 
         settings = {"offsets.topic.num.partitions": str(OFFSETS_PARTITIONS), "log.cleaner.enable": "false"}
-        with Broker(properties=settings) as broker:
+        with Broker(properties=settings) as broker, session.session(quick=False, kafka=True) as spark:
             broker.create_topic("made", 1)
             load(broker.bootstrap, size)
             meter.begin("capture")
-            job.capture(broker.bootstrap, dump, source="connector", spark=spark)  # type: ignore[arg-type]
+            job.capture(broker.bootstrap, dump, source="connector", spark=spark)
             meter.begin("")
         shutil.rmtree(dump / "samples")  # of this minute, and of the broker's own topics: the log's time is another
         write_ends(dump, size)
@@ -104,14 +116,26 @@ def _capture(size: Size, dump: Path, spark: object, meter: Meter) -> None:
         write_dump(dump, size)
 
 
-def _decode(size: Size, dump: Path, spark: object, meter: Meter, turns: int) -> None:
-    """Commits decoded to nowhere; the median of some turns after a first one."""
-    records = sources.read_dump(session.by_rows(spark), dump).records  # type: ignore[arg-type]
+def _decode(dump: Path, spark: SparkSession, meter: Meter, turns: int) -> None:
+    """Commits alone read and decoded, into columns that stay in the workers; the median of some turns after a first."""
+    slices = slices_of(sources.read_dump(spark, dump).files.records)  # type: ignore[union-attr]
+    columns = ("key", "value", "partition", "offset", "timestamp")
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in [number for batch in batches for number in batch.column(0).to_pylist()]:
+            decoded = 0
+            for some in read_slice(slices[number], columns, schemas.RECORDS):
+                for records in few_records.of_type(some, 0, 1).combine_chunks().to_batches():
+                    decoded += rows.commit_rows(records).num_rows
+            yield pa.RecordBatch.from_pydict({"rows": pa.array([decoded], pa.int64())})
+
     costs = []
     for turn in range(turns + 1):
         meter.begin("decode alone" if turn else "")
         began, cpu = time.perf_counter(), cpu_seconds()
-        decode.commits(records).write.format("noop").mode("overwrite").save()
+        counts = spark.range(0, len(slices), 1, len(slices)).mapInArrow(run, "rows bigint").collect()
+        if not sum(row["rows"] for row in counts):
+            raise RuntimeError("no commit was decoded")
         costs.append((time.perf_counter() - began, cpu_seconds() - cpu))
     meter.begin("")
     cost = meter.costs["decode alone"]
@@ -203,9 +227,9 @@ def main() -> None:
     given = [int(word) for word in sys.argv[1:] if word.isdigit()]
     size = Size(*given, *(1_000_000, 20_000, 1_000_000)[len(given) :])
     load_before = os.getloadavg()[0]
-    with session.session(quick=False, kafka=bool(session.connector_jars())) as spark:
-        half = None if once else measured(size // 2, spark, QUIET_TURNS, captures)
-        whole = measured(size, spark, QUIET_TURNS, captures)
+    captures = captures and bool(session.connector_jars())
+    half = None if once else measured(size // 2, QUIET_TURNS, captures)
+    whole = measured(size, QUIET_TURNS, captures)
     print(page(half, whole, size, load_before))
 
 

@@ -171,7 +171,7 @@ def test_bundles_bring_each_row_to_its_task_from_a_table_and_from_files(tmp_path
 
     def packed(batches: Iterator[pa.RecordBatch], shelf: Path | None = None) -> list[pa.RecordBatch]:
         out = []
-        for some in bundles._gathered(batches):
+        for some in bundles.gathered(batches):
             task = bundles.task_of(some["group"], 7)
             out += list(bundles.for_tasks(some.append_column("_task", task), "k", shelf))
         return out

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
 from tests.spark import made
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import decode, errors, files, job, schemas, session, sinks, sources
+from apportion.spark.bundles import Bundled
 
 
 def bytes_of(root: Path) -> dict[str, bytes]:
@@ -308,8 +311,14 @@ def test_every_table_is_made_of_the_same_files_while_a_capture_goes_on(
         return look(records)
 
     monkeypatch.setattr(decode, "scan", look_while_captured)
-    steps = job._steps(sources.read_dump(spark, dump), 0, None, "drop")
-    assert steps["silver/commits"]({}).count() == 30
+    source = sources.read_dump(spark, dump)
+    by_spark = job._steps(replace(source, files=None), 0, None, "drop")["silver/commits"]({})
+    assert isinstance(by_spark, DataFrame)
+    assert by_spark.count() == 30
+    steps = job._steps(source, 0, None, "drop")  # the second file is there already
+    here = steps["silver/commits"]({})
+    assert isinstance(here, Bundled)
+    assert here.rows().count() == 30
 
 
 @pytest.mark.spark

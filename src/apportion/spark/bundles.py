@@ -64,17 +64,17 @@ def in_folder(table: DataFrame, folder: Path) -> DataFrame:
 def files_of(table: DataFrame) -> list[Path] | None:
     """The files of a table that is ``in_folder``, if all tasks run on this machine."""
     folder = _FOLDERS.get(table)
-    return sorted(folder.glob("*.parquet")) if folder is not None and _is_here(table.sparkSession) else None
+    return sorted(folder.glob("*.parquet")) if folder is not None and is_here(table.sparkSession) else None
 
 
-def _is_here(spark: SparkSession) -> bool:
+def is_here(spark: SparkSession) -> bool:
     """Whether all tasks run on this machine."""
     return not is_connect(spark) and settings.is_local(spark.sparkContext.master or "")
 
 
 def shelf(spark: SparkSession) -> Path | None:
     """A fresh folder for the bytes of bundles, which whoever asked has to remove; None where tasks run elsewhere."""
-    if not _is_here(spark):
+    if not is_here(spark):
         return None
     folder = spark.sparkContext.getConf().get("spark.local.dir", "") or ""
     return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=folder.split(",")[0].strip() or None))
@@ -101,7 +101,7 @@ def bundled(
         rows = table.select(*[F.col(f"`{name}`") for name in columns])
 
     def pack(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for some in _gathered(read(batches)):
+        for some in gathered(read(batches)):
             yield from for_tasks(some.append_column(TASK, task_of(some[by], tasks)), kind, shelf)
 
     return rows.mapInArrow(pack, BUNDLE)
@@ -146,7 +146,7 @@ def _read(batches: Batches, slices: Sequence[Sequence[Slice]], columns: list[str
                         yield pa.RecordBatch.from_arrays([some.column(name) for name in columns], names=columns)
 
 
-def _gathered(batches: Batches) -> Iterator[pa.Table]:
+def gathered(batches: Batches) -> Iterator[pa.Table]:
     """Small batches put together."""
     some: list[pa.RecordBatch] = []
     rows = size = 0

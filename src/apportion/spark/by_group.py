@@ -27,7 +27,7 @@ from apportion.spark import groups, histories, schemas, standing
 from apportion.spark.batches import BYTES_AT_ONCE
 from apportion.spark.bundles import Tables, bundled, met
 from apportion.spark.python_rows import rows_of
-from apportion.spark.sorted_rows import listed, millis_or_null, ranked, starts_of
+from apportion.spark.sorted_rows import day_codes, listed, millis_or_null, ranked, starts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -141,8 +141,14 @@ def left_of(tables: Tables, since_ms: int) -> dict[str, pa.Table]:
     present = _present(folding.table("present"), kept)
     return {
         "places": kept, "present": present, "named": named_topics(records["generations"], names, present, kept),
-        "rebalances": folding.table("rebalances"), "epochs": folding.table("epochs"), "histories": folding.histories(),
+        "rebalances": _by_day(folding.table("rebalances")), "epochs": _by_day(folding.table("epochs")),
+        "histories": folding.histories(),
     }  # fmt: skip
+
+
+def _by_day(rows: pa.Table) -> pa.Table:
+    """Rows by the day of ``at``, which is a file each; those of a day stay as they were, by group and offset."""
+    return rows.take(pa.array(np.argsort(day_codes(rows["at"]), kind="stable")))
 
 
 def named_topics(generations: pa.Table, names: pa.Table, present: pa.Table, places: pa.Table) -> pa.Table:

@@ -21,7 +21,8 @@ import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import apportion.spark.decode
-import apportion.spark.gold  # noqa: F401
+import apportion.spark.gold
+import apportion.spark.local_silver  # noqa: F401
 
 with suppress(ImportError):  # Arrow looks for it as soon as it is given a list
     import pandas  # noqa: F401

@@ -94,20 +94,24 @@ def _once(records: pa.Table) -> pa.Table:
 def silver(records: pa.Table, read: Mapping[int, int]) -> dict[str, pa.Table]:
     """Rows that these records add to the silver tables; of ``silver/counts`` those of these records alone."""
     tables = {
-        "silver/commits": _decoded("silver/commits", _of_type(records, 0, 1), lambda b: iter([rows.commit_rows(b)])),
-        "silver/generations": _decoded("silver/generations", _of_type(records, 2, 2), rows.generation_rows),
-        "silver/epochs": _decoded("silver/epochs", _of_type(records, 3, 23), rows.epoch_rows),
+        "silver/commits": _decoded("silver/commits", of_type(records, 0, 1), lambda b: iter([rows.commit_rows(b)])),
+        "silver/generations": _decoded("silver/generations", of_type(records, 2, 2), rows.generation_rows),
+        "silver/epochs": _decoded("silver/epochs", of_type(records, 3, 23), rows.epoch_rows),
         "silver/rejects": _decoded("silver/rejects", records, lambda b: iter([rows.reject_rows(b)])),
         "silver/gaps": gaps(records, read),
     }
     other = records.filter(pc.invert(pc.fill_null(_types(records, 0, 8), False)))
     counted = [_decoded("silver/counts", other, lambda b: iter([rows.other_counts(b)]))]
     for name in ("silver/commits", "silver/epochs", "silver/generations"):
-        table = tables[name]
-        if name == "silver/generations":
-            table = table.append_column("key_type", pa.array([2] * table.num_rows, pa.int32()))
-        counted.append(added_up(table.append_column("records", pa.array(np.ones(table.num_rows, dtype=np.int64)))))
+        counted.append(counts_of(tables[name]))
     return {**tables, "silver/counts": added_up(pa.concat_tables(counted))}
+
+
+def counts_of(table: pa.Table) -> pa.Table:
+    """Rows of ``silver/counts`` for those of ``silver/commits``, ``generations`` or ``epochs``."""
+    if "key_type" not in table.column_names:  # all records of a generation are of one kind
+        table = table.append_column("key_type", pa.array(np.full(table.num_rows, 2), pa.int32()))
+    return added_up(table.append_column("records", pa.array(np.ones(table.num_rows, dtype=np.int64))))
 
 
 def added_up(counts: pa.Table) -> pa.Table:
@@ -139,7 +143,8 @@ def _types(records: pa.Table, first: int, last: int) -> pa.ChunkedArray:
     return pc.and_(pc.greater_equal(records["key"], low), pc.less(records["key"], high))
 
 
-def _of_type(records: pa.Table, first: int, last: int) -> pa.Table:
+def of_type(records: pa.Table, first: int, last: int) -> pa.Table:
+    """Records whose key begins with one of these types."""
     return records.filter(_types(records, first, last))
 
 

@@ -61,7 +61,8 @@ def _pieces(batches: Iterable[pa.RecordBatch], day: str | None) -> Iterator[tupl
             continue
         days = batch[day]
         batch = batch.drop_columns([day])
-        codes = pc.rank(days, tiebreaker="dense").to_numpy(zero_copy_only=False)
+        plain = days.indices if pa.types.is_dictionary(days.type) else pc.rank(days, tiebreaker="dense")
+        codes = plain.to_numpy(zero_copy_only=False)
         cuts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
         for start, end in pairwise(cuts):
             if end > start:

@@ -248,7 +248,7 @@ class Update:
     def __init__(self, sink: Sink, source: Dump, news: News, files: int, progress: Progress) -> None:
         """Take what ``look`` found; files as in ``Sink.write``."""
         self.sink, self.source, self.news, self.files, self.progress = sink, source, news, files, progress
-        self.spark = source.records.sparkSession
+        self.spark = source.spark
         self._tables: dict[str, DataFrame] = {}
         self.touched_groups = self.planned_groups = 0
         self.written: list[str] = []

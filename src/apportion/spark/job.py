@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from apportion.inputs.properties import Properties
     from apportion.spark.bundles import Bundled
     from apportion.spark.capture import Captured
+    from apportion.spark.local_silver import LocalSilver
     from apportion.spark.location import Location
     from apportion.spark.sinks import Sink
     from apportion.spark.sources import Dump
@@ -246,6 +247,8 @@ def build(
     if spark is None:
         session.java()  # where it is missing, no folder is made first
     quick = _checked(origin, location, chosen_form)
+    if chosen_form == "parquet" and personal_days is None:
+        quick = quick or _rowless(origin, location, full)
     progress("starting Spark")
     with errors.plainly(out), _at_work(location, chosen_form, origin, spark, quick, progress) as (sink, running, pool):
         tables.check_version_of(str(location), sink.text(tables.SOURCE))
@@ -272,6 +275,20 @@ def _checked(origin: Location, location: Location, form: str) -> bool:
             tables.check_version(location.folder)
             sinks.check_form(location.folder, form)
     return quick
+
+
+def _rowless(origin: Location, location: Location, full: bool) -> bool:
+    """Whether Spark carries no rows in a build, but names of what its workers read and write on this machine.
+
+    The JVM then has so little to do that what it compiles well it does not run for long enough. A build that goes on
+    from another may have many new records, which Spark decodes.
+    """
+    from apportion.spark import incremental, settings, sources
+
+    folders = origin.kind == "folder" and location.kind == "folder"
+    if not folders or sources.is_delta(origin) or not settings.is_local(settings.master()):
+        return False
+    return full or not (location.folder / incremental.STATE).exists()
 
 
 @contextmanager
@@ -381,7 +398,7 @@ def _make(pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str
 
     files = 1 + source.count // ROWS_A_FILE
     tables: dict[str, DataFrame] = {}
-    ours = session.Jobs(source.records.sparkSession)
+    ours = session.Jobs(source.spark)
 
     def make_of_ours(name: str) -> None:
         ours.take_thread(f"making {name}")
@@ -408,13 +425,35 @@ def _steps(
     source: Dump, allowed_lag: int, personal_days: int | None, personal: str, assignors: Sequence[str] | None = None
 ) -> dict[str, Make]:
     """Table -> how it is made from those before it."""
-    from apportion.spark import decode, gold, session
+    from apportion.spark import gold
+    from apportion.spark.local_silver import local_silver
+
+    # Only Spark's queries know how to drop what is personal, and which of two records of one place counts.
+    here = local_silver(source.spark, source.files, source.count) if personal_days is None else None
+    silver = _silver_by_spark(source, personal_days, personal) if here is None else _silver_here(here)
+    return {**silver, **gold.steps(allowed_lag, assignors, gold.tasks_of(source.count))}
+
+
+def _silver_here(silver: LocalSilver) -> dict[str, Make]:
+    from apportion.spark.local_silver import DECODED
+
+    return {
+        **{f"silver/{name}": lambda t, name=name: silver.decoded(name) for name in DECODED},  # type: ignore[misc]
+        "silver/counts": lambda t: silver.counts(),
+        "silver/gaps": lambda t: silver.gaps(),
+        "silver/ends": lambda t: silver.ends(),
+        "silver/topics": lambda t: silver.topics(),
+    }
+
+
+def _silver_by_spark(source: Dump, personal_days: int | None, personal: str) -> dict[str, Make]:
+    from apportion.spark import decode, session
     from apportion.spark.privacy import Personal
 
     seen = decode.scan(source.records)
     records = committed = decode.deduplicate(source.records, seen)
     if seen.light:
-        roomy = session.by_rows(records.sparkSession)
+        roomy = session.by_rows(source.spark)
         committed = decode.deduplicate(source.records_in(roomy), seen)
     rule = Personal(personal_days, personal)
     return {
@@ -428,7 +467,6 @@ def _steps(
         "silver/gaps": lambda t: decode.gaps(records),
         "silver/ends": lambda t: source.ends,
         "silver/topics": lambda t: source.topics,
-        **gold.steps(allowed_lag, assignors, gold.tasks_of(source.count)),
     }
 
 

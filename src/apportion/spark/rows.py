@@ -7,7 +7,8 @@ and appears in ``reject_rows`` alone, so that each record is counted exactly onc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -285,6 +286,67 @@ def _epoch(record: EpochRecord) -> dict[str, Any]:
     }
 
 
+def every_row(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Rows of ``commits``, ``generations``, ``epochs``, ``rejects`` and ``counts`` (of what is only counted), by name.
+
+    Each record is looked at once: what the functions above give of it, and those below.
+    """
+    keys, values = column(batch["key"]), column(batch["value"])
+    columns = decode_commits(keys, values)
+    decoded = np.flatnonzero(columns.decoded)
+    if decoded.size:
+        yield "commits", _commit_columns(batch, keys, values, columns, decoded)
+    others = _Others(batch)
+    for row in np.flatnonzero(~columns.decoded).tolist():
+        if others.take(row) > PIECE_BYTES:
+            yield from others.rows()
+            others = _Others(batch)
+    yield from others.rows()
+
+
+class _Others:
+    """Records that were decoded one by one, table by table."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch, self._keys, self._values = batch, batch["key"], batch["value"]
+        self._lines: dict[str, list[dict[str, Any]]] = {}
+        self._rows: dict[str, list[int]] = {}
+        self._reasons: list[str] = []
+        self._counts: Counter[tuple[int, int | None, bool]] = Counter()
+        self._size = 0
+
+    def take(self, row: int) -> int:
+        """Decode one; how many bytes all of them have."""
+        key, value = self._keys[row].as_py(), self._values[row].as_py()
+        self._size += len(key or b"") + len(value or b"")
+        record = read(key, value)
+        if isinstance(record, str):
+            self._rows.setdefault("rejects", []).append(row)
+            self._reasons.append(record)
+        elif isinstance(record, Other):
+            self._counts[record.key_type, record.value_version, record.tombstone] += 1
+        else:
+            name, line = _line(record)
+            self._lines.setdefault(name, []).append(line)
+            self._rows.setdefault(name, []).append(row)
+        return self._size
+
+    def rows(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Their rows, by the name of the table."""
+        for name, lines in self._lines.items():
+            yield name, _with_source(f"silver/{name}", lines, self._batch, np.array(self._rows[name], np.int64))
+        if self._reasons:
+            yield "rejects", _rejected(self._batch, self._rows["rejects"], self._reasons)
+        if self._counts:
+            yield "counts", _counted(self._counts)
+
+
+def _line(record: Commit | GroupGeneration | EpochRecord) -> tuple[str, dict[str, Any]]:
+    if isinstance(record, Commit):
+        return "commits", _commit(record)
+    return ("generations", _generation(record)) if isinstance(record, GroupGeneration) else ("epochs", _epoch(record))
+
+
 # -- rejects and counts ----------------------------------------------------------------------------------------------
 
 
@@ -298,7 +360,11 @@ def reject_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
         if isinstance(record, str):
             rows.append(row)
             reasons.append(record)
-    where = pa.array(rows, pa.int64())
+    return _rejected(batch, rows, reasons)
+
+
+def _rejected(batch: pa.RecordBatch, rows: list[int], reasons: list[str]) -> pa.RecordBatch:
+    keys, values, where = batch["key"], batch["value"], pa.array(rows, pa.int64())
     columns = {
         "source_partition": batch["partition"].take(where),
         "source_offset": batch["offset"].take(where),
@@ -312,12 +378,15 @@ def reject_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def other_counts(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of ``silver/counts`` for the records of this batch that are only counted."""
-    counts: dict[tuple[int, int | None, bool], int] = {}
+    counts: Counter[tuple[int, int | None, bool]] = Counter()
     for key, value in zip(batch["key"], batch["value"], strict=True):
         record = read(key.as_py(), value.as_py())
         if isinstance(record, Other):
-            kind = (record.key_type, record.value_version, record.tombstone)
-            counts[kind] = counts.get(kind, 0) + 1
+            counts[record.key_type, record.value_version, record.tombstone] += 1
+    return _counted(counts)
+
+
+def _counted(counts: Mapping[tuple[int, int | None, bool], int]) -> pa.RecordBatch:
     names = ("key_type", "value_version", "tombstone", "records")
     lines = [dict(zip(names, (*kind, count), strict=True)) for kind, count in counts.items()]
     return pa.RecordBatch.from_pylist(lines, schema=arrow_schema("silver/counts"))

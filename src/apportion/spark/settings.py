@@ -61,15 +61,20 @@ def settings(scratch: Path, cores: int, quick: bool, sets: Sequence[JarSet]) -> 
         BadInput: ``APPORTION_SPARK_CONF`` holds something else than settings.
     """
     users = from_environment()
-    master = users.get("spark.master") or os.environ.get(MASTER) or f"local[{cores}]"
-    chosen = {"spark.master": master, **TABLE_SETTINGS, **_everywhere(scratch, quick)}
-    chosen |= _on_this_machine(scratch, cores) if is_local(master) else {"spark.pyspark.python": _executors_python()}
+    chosen = {"spark.master": master(cores), **TABLE_SETTINGS, **_everywhere(scratch, quick)}
+    here = is_local(chosen["spark.master"])
+    chosen |= _on_this_machine(scratch, cores) if here else {"spark.pyspark.python": _executors_python()}
     chosen |= packages.settings(sets)
     if DELTA in sets:
         chosen |= {**_DELTA_AT_START, **DELTA_SETTINGS}
     if S3A in sets:
         chosen |= _s3(os.environ)
     return chosen | users
+
+
+def master(cores: int = 1) -> str:
+    """What the environment calls the master; this machine by default."""
+    return from_environment().get("spark.master") or os.environ.get(MASTER) or f"local[{cores}]"
 
 
 def from_environment() -> dict[str, str]:

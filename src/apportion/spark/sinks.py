@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -29,6 +28,7 @@ from apportion.spark.other_groups import keep_others, rows_with
 from apportion.spark.schemas import TABLES, TableSchema, arrow_schema
 from apportion.spark.session import AS_IT_STANDS
 from apportion.spark.shelves import is_connect
+from apportion.spark.sorted_rows import UNDATED, days
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -38,7 +38,6 @@ _JOURNAL: Final = "publish.json"
 _DAY: Final = "_day"
 _GROUP: Final = StructType([StructField("group", StringType())])
 _EMPTY: Final = "empty.parquet"
-_YEAR_10000: Final = 253_402_300_800_000_000
 _PIECE: Final = "+"
 """Before the number of the build that added a file, in the file's name."""
 PIECES: Final = 20
@@ -320,9 +319,10 @@ class ParquetSink:
             batches = sorted_rows(rows, table, schema).to_batches()
             written = pa.Table.from_batches(writing(stage, schema, day, suffix)(batches))
             return bool(written.num_rows)
-        if isinstance(rows, Bundled) and day is None:
-            write, opened = writing(stage, schema, None, suffix), rows.opened()
-            return bool(rows.of_kind().mapInArrow(lambda bundles: write(opened(bundles)), MADE).collect())
+        if isinstance(rows, Bundled):
+            write, opened, of_day = writing(stage, schema, day, suffix), rows.opened(), table.day
+            made = rows.of_kind().mapInArrow(lambda bundles: write(_dated(opened(bundles), of_day)), MADE)
+            return bool(made.collect())
         dealt = in_order(columns_of(rows, table), table, files)
         return bool(dealt.mapInArrow(writing(stage, schema, day, suffix), MADE).collect())
 
@@ -383,13 +383,15 @@ def sorted_rows(rows: pa.Table, table: TableSchema, schema: pa.Schema) -> pa.Tab
     rows = rows.select(schema.names).cast(schema)
     keys = list(table.order)
     if table.day is not None:
-        micros = rows[table.day].cast(pa.int64())
-        dated = pc.and_(pc.greater_equal(micros, 0), pc.less(micros, _YEAR_10000))
-        plain = pc.if_else(pc.fill_null(dated, False), micros, 0).cast(pa.timestamp("us"))
-        days = pc.if_else(pc.fill_null(dated, False), pc.strftime(plain, format="%Y-%m-%d"), "undated")
-        rows = rows.add_column(0, _DAY, days)
+        rows = rows.add_column(0, _DAY, days(rows[table.day]).cast(pa.string()))
         keys.insert(0, _DAY)
     return nulls_first(rows, keys)
+
+
+def _dated(batches: Iterable[pa.RecordBatch], day: str | None) -> Iterator[pa.RecordBatch]:
+    """Batches with the day of a time before their columns; None: as they are."""
+    for batch in batches:
+        yield batch if day is None else batch.add_column(0, _DAY, days(batch[day]))
 
 
 def in_order(frame: DataFrame, table: TableSchema, files: int) -> DataFrame:
@@ -397,7 +399,7 @@ def in_order(frame: DataFrame, table: TableSchema, files: int) -> DataFrame:
     order: list[Column] = [sql.col(f"`{name}`") for name in table.order]
     if table.day is not None:
         day = sql.when(sql.year(table.day).between(1970, 9999), sql.date_format(table.day, "yyyy-MM-dd"))
-        frame = frame.select(sql.coalesce(day, sql.lit("undated")).alias(_DAY), "*")
+        frame = frame.select(sql.coalesce(day, sql.lit(UNDATED)).alias(_DAY), "*")
         order = [sql.col(_DAY), *order]
     # A number given here is kept by Spark, whatever it would rather have: names and bytes depend on it.
     dealt = frame.repartition(files, *order[:2]) if files > 1 else frame.repartition(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from itertools import pairwise
 from typing import Any, Final
 
@@ -13,6 +14,10 @@ from apportion.arrays import Bools, Ints, Longs
 
 _HALF: Final = 2**31
 """Makes a partition id, which hostile records have of any 32 bits, a number from 0 on."""
+
+_YEAR_10000: Final = 253_402_300_800_000_000
+_A_DAY: Final = 86_400_000_000
+UNDATED: Final = "undated"
 
 
 def ranked(*columns: pa.ChunkedArray | pa.Array) -> tuple[list[Longs], pa.Array]:
@@ -111,3 +116,18 @@ def flattened(rows: pa.Table, lists: str, field: str) -> pa.Table:
     if pa.types.is_list(values.type):
         groups, values = groups.take(pc.list_parent_indices(values)), values.flatten()
     return pa.table({"group": groups, field: values})
+
+
+def day_codes(times: pa.ChunkedArray | pa.Array) -> Longs:
+    """(N,) the days of some times, since 1970 and before the year 10,000, as numbers; those of no day come last."""
+    micros = np.asarray(times.cast(pa.int64()).fill_null(-1), dtype=np.int64)
+    return np.where((micros >= 0) & (micros < _YEAR_10000), micros // _A_DAY, _YEAR_10000 // _A_DAY)
+
+
+def days(times: pa.ChunkedArray | pa.Array) -> pa.DictionaryArray:
+    """The day of each time as its files are called: ``2026-01-31``, or ``undated``; codes are in the days' order."""
+    numbers, codes = np.unique(day_codes(times), return_inverse=True)
+    known = [number for number in numbers.tolist() if number < _YEAR_10000 // _A_DAY]
+    names = [(date(1970, 1, 1) + timedelta(days=number)).isoformat() for number in known]
+    names += [UNDATED] * (len(numbers) - len(known))
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -36,27 +37,39 @@ _NO_CHECKSUMS: Final = {
 
 @dataclass(frozen=True)
 class Dump:
-    """A dump's tables, unread: Spark reads them when a result is asked for.
+    """A dump's tables, unread: Spark learns of one when it is asked for, and reads it when a result is.
 
-    records
-        (key, value, partition, offset, timestamp)
-    ends
-        Every sample that was taken, the newest and those in ``samples/``.
     count
         Rows of ``records``.
     records_in
-        The same records for another session: those of the same files or version, whatever a capture put beside them
-        since.
+        The records for a session: those of the same files or version, whatever a capture put beside them since.
+    ends_in, topics_in
+        The other tables for a session.
     files
         The plain files of a local folder that it is read from; None where it is kept in another way.
     """
 
-    records: DataFrame
-    ends: DataFrame
-    topics: DataFrame
+    spark: SparkSession
     count: int
     records_in: Callable[[SparkSession], DataFrame]
+    ends_in: Callable[[SparkSession], DataFrame]
+    topics_in: Callable[[SparkSession], DataFrame]
     files: DumpFiles | None = None
+
+    @cached_property
+    def records(self) -> DataFrame:
+        """(key, value, partition, offset, timestamp)"""
+        return self.records_in(self.spark)
+
+    @cached_property
+    def ends(self) -> DataFrame:
+        """Every sample that was taken, the newest and those in ``samples/``, each once."""
+        return self.ends_in(self.spark)
+
+    @cached_property
+    def topics(self) -> DataFrame:
+        """(topic, topic_id, partition, racks)"""
+        return self.topics_in(self.spark)
 
 
 def open_dump(spark: SparkSession, location: Location) -> Dump:
@@ -100,9 +113,13 @@ def read_files(spark: SparkSession, files: DumpFiles) -> Dump:
         records = _table(session, files.records, RECORDS, schemas.RECORDS)
         return records.repartition(pieces) if pieces > sum(footer.num_row_groups for footer in footers) else records
 
-    ends = _table(spark, {**files.samples, **files.ends}, ENDS, schemas.ENDS)
-    topics = _table(spark, files.topics, TOPICS, schemas.TOPICS)
-    return Dump(records_in(spark), ends.distinct(), topics, count, records_in, files)
+    def ends_in(session: SparkSession) -> DataFrame:
+        return _table(session, {**files.samples, **files.ends}, ENDS, schemas.ENDS).distinct()
+
+    def topics_in(session: SparkSession) -> DataFrame:
+        return _table(session, files.topics, TOPICS, schemas.TOPICS)
+
+    return Dump(spark, count, records_in, ends_in, topics_in, files)
 
 
 def _of_lake(spark: SparkSession, location: Location) -> Dump:
@@ -118,9 +135,16 @@ def _of_lake(spark: SparkSession, location: Location) -> Dump:
     seen = records(spark).agg(sql.count(sql.lit(1)), sql.count(sql.when(nobody, 1))).collect()[0]
     if seen[1]:
         raise BadInput(f"{location}: records", f"{seen[1]} rows without a partition, offset or time", "each has them")
-    all_ends = ends(spark) if samples is None else ends(spark).unionByName(samples(spark))
-    described = _table(spark, {}, TOPICS, schemas.TOPICS) if topics is None else topics(spark)
-    return Dump(records(spark), all_ends.distinct(), described, seen[0], records)
+
+    def ends_in(session: SparkSession) -> DataFrame:
+        return (ends(session) if samples is None else ends(session).unionByName(samples(session))).distinct()
+
+    def topics_in(session: SparkSession) -> DataFrame:
+        return _table(session, {}, TOPICS, schemas.TOPICS) if topics is None else topics(session)
+
+    dump = Dump(spark, seen[0], records, ends_in, topics_in)
+    _ = dump.ends, dump.topics  # a column that is missing is told before anything is made
+    return dump
 
 
 def _pinned(

@@ -1,0 +1,282 @@
+"""Silver out of plain files of this machine: workers read, decode and sort, and Spark carries the names of bundles.
+
+To the JVM a record is bytes to be copied, cell by cell, twice to Python and back, sorted and exchanged: two thirds of
+what silver costs. Where all tasks run on the machine that has the dump's files, Arrow reads them in the tasks, and what
+a slice of the files decodes to is sorted there: one look at each record gives the rows of every table. Which offsets
+there are goes on as runs of following ones, from which come the gaps, and whether a record stands twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from weakref import finalize
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from apportion.arrays import Ints
+from apportion.errors import Unavailable
+from apportion.spark import bundles, few_records, rows, schemas
+from apportion.spark.bundles import BUNDLE, TASK, Batches, Bundled, Tables, for_tasks, met, packed, task_of
+from apportion.spark.dump_sums import as_typed
+from apportion.spark.files import nulls_first
+from apportion.spark.sorted_rows import day_codes, longs, ranked, starts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from apportion.inputs.dump_files import DumpFiles
+
+ROWS_A_SLICE: Final = 128 * 1024
+BYTES_A_SLICE: Final = 64 << 20
+"""Row groups of a slice have at most so many rows and bytes; a single one may have more."""
+ROWS_READ: Final = 2_000
+"""Read at once: a file may say little of how large its values are."""
+ROWS_A_TASK: Final = 500_000
+"""Of log ends and topics, in the files as they are."""
+DECODED: Final = ("commits", "generations", "epochs", "rejects")
+_COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp")
+_RUNS: Final = pa.schema([("partition", pa.int32()), ("first", pa.int64()), ("last", pa.int64())])
+
+
+class LocalSilver:
+    """The silver tables of a dump; each is a ``Bundled``. Work is done once, and kept while this lives.
+
+    files
+        The dump's files, which every task can read.
+    count
+        Rows of its records.
+    """
+
+    def __init__(self, spark: SparkSession, files: DumpFiles, count: int) -> None:
+        self._spark, self._files = spark, files
+        self._shelf = bundles.shelf(spark)
+        if self._shelf is not None:
+            finalize(self, shutil.rmtree, self._shelf, ignore_errors=True)
+        self._tasks = 1 + count // ROWS_A_TASK
+        self._decoded = self._kept(
+            self._sliced(files.records, _COLUMNS, schemas.RECORDS, partial(_decoded, tasks=self._tasks))
+        )
+        runs = self._decoded.where("kind = 'runs'")
+        self._offsets = self._kept(met([runs], self._tasks, _offsets, shelf=self._shelf))
+
+    def stand_twice(self) -> bool:
+        """Whether some place has several records, which have to be compared."""
+        return not self._offsets.where("kind = 'twice'").isEmpty()
+
+    def decoded(self, name: str) -> Bundled:
+        """``silver/commits``, ``generations``, ``epochs`` or ``rejects``."""
+        return Bundled(self._decoded, name, schemas.TABLES[f"silver/{name}"].schema)
+
+    def counts(self) -> Bundled:
+        """``silver/counts``."""
+        counted = met([self._decoded.where("kind = 'counts'")], 1, _counts, shelf=self._shelf)
+        return Bundled(counted, "counts", schemas.COUNTS.schema)
+
+    def gaps(self) -> Bundled:
+        """``silver/gaps``."""
+        return Bundled(self._offsets, "gaps", schemas.GAPS.schema)
+
+    def ends(self) -> Bundled:
+        """``silver/ends``: every sample once."""
+        return self._of_topics({**self._files.samples, **self._files.ends}, "ends", schemas.ENDS, True)
+
+    def topics(self) -> Bundled:
+        """``silver/topics``."""
+        return self._of_topics(self._files.topics, "topics", schemas.TOPICS, False)
+
+    def _of_topics(self, files: Iterable[Path], kind: str, table: schemas.TableSchema, once: bool) -> Bundled:
+        slices = slices_of(files)
+        tasks = 1 + sum(one.rows for one in slices) // ROWS_A_TASK
+        names = table.schema.names
+        dealt = self._sliced(files, names, table, partial(_dealt, kind=kind, tasks=tasks))
+        sort = partial(_sorted, kind=kind, order=(*table.order, *names), once=once)
+        return Bundled(met([dealt], tasks, sort, shelf=self._shelf), kind, table.schema)
+
+    def _sliced(
+        self,
+        files: Iterable[Path],
+        columns: Sequence[str],
+        table: schemas.TableSchema,
+        make: Callable[..., Iterator[pa.RecordBatch]],
+    ) -> DataFrame:
+        """Bundles of what is made from the columns of each slice of some files, by the task that reads it."""
+        slices, shelf = slices_of(files), self._shelf
+
+        def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from make(read_slice(slices[number], columns, table), number, shelf)
+
+        return self._spark.range(0, len(slices), 1, len(slices)).mapInArrow(run, BUNDLE)
+
+    @staticmethod
+    def _kept(frame: DataFrame) -> DataFrame:
+        from pyspark import StorageLevel
+
+        return frame.persist(StorageLevel.DISK_ONLY)
+
+
+def local_silver(spark: SparkSession, files: DumpFiles | None, count: int) -> LocalSilver | None:
+    """The silver tables of a dump's plain files; None where tasks run elsewhere, or a record stands twice."""
+    if files is None or not bundles.is_here(spark):
+        return None
+    silver = LocalSilver(spark, files, count)
+    return None if silver.stand_twice() else silver
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some row groups of some files, in order."""
+
+    groups: list[tuple[str, int]]
+    rows: int = 0
+
+
+def slices_of(files: Iterable[Path]) -> list[Slice]:
+    """All row groups of some files, cut by the files alone, so that the tables come out the same on every machine."""
+    import pyarrow.parquet as pq
+
+    slices, groups, count, size = list[Slice](), list[tuple[str, int]](), 0, 0
+    for file in files:
+        footer = pq.read_metadata(file)
+        for number in range(footer.num_row_groups):
+            group = footer.row_group(number)
+            if groups and (count + group.num_rows > ROWS_A_SLICE or size + group.total_byte_size > BYTES_A_SLICE):
+                slices.append(Slice(groups, count))
+                groups, count, size = [], 0, 0
+            groups.append((str(file), number))
+            count, size = count + group.num_rows, size + group.total_byte_size
+    return [*slices, Slice(groups, count)]
+
+
+def read_slice(some: Slice, columns: Sequence[str], table: schemas.TableSchema) -> Iterator[pa.Table]:
+    """The rows of a slice in the table's types, whatever form they are stored in, a few thousand at a time."""
+    # Only here: on a cluster no task reads files of ours, and Arrow's Parquet asks Python for more than Arrow does.
+    import pyarrow.parquet as pq
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for file, number in some.groups:
+            try:
+                with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
+                    for batch in opened.iter_batches(
+                        ROWS_READ, row_groups=[number], columns=list(columns), use_threads=False
+                    ):
+                        typed = as_typed(pa.Table.from_batches([batch]), columns, table)
+                        yield from typed.combine_chunks().to_batches()
+            except (pa.ArrowException, OSError) as error:
+                raise Unavailable(f"{file} cannot be read to its end; copy it again") from error
+
+    yield from bundles.gathered(batches())
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+
+def _decoded(records: Iterable[pa.Table], number: int, shelf: Path | None, tasks: int) -> Iterator[pa.RecordBatch]:
+    """Bundles of a slice: rows of each table, in its order; ``counts`` of all records, ``runs`` for those of theirs."""
+    pieces: dict[str, list[pa.RecordBatch]] = defaultdict(list)
+    places = [schemas.arrow_schema(schemas.RECORDS, ("partition", "offset")).empty_table()]
+    for some in records:
+        places.append(some.select(["partition", "offset"]))
+        for batch in some.combine_chunks().to_batches():
+            for name, decoded in rows.every_row(batch):
+                pieces[name].append(decoded)
+    tables = {
+        name: pa.Table.from_batches(pieces.pop(name, []), schema=rows.arrow_schema(f"silver/{name}"))
+        for name in (*DECODED, "counts")
+    }
+    counts = [tables.pop("counts"), *(few_records.counts_of(tables[name]) for name in DECODED[:-1])]
+    yield from packed("counts", few_records.added_up(pa.concat_tables(counts)), 0, shelf)
+    for name, table in tables.items():
+        if table.num_rows:
+            yield from packed(name, _in_order(table, schemas.TABLES[f"silver/{name}"]), number, shelf)
+    runs = _runs(pa.concat_tables(places))
+    task = pa.array(longs(runs["partition"]) % tasks, pa.int32())
+    yield from for_tasks(runs.append_column(TASK, task), "runs", shelf)
+
+
+def _in_order(decoded: pa.Table, table: schemas.TableSchema) -> pa.Table:
+    """Decoded rows as their table has them: by day, partition and offset; what comes so is not copied once more."""
+    day = day_codes(decoded["at"])
+    keys = [longs(decoded["source_offset"]), longs(decoded["source_partition"]), day]
+    order = np.lexsort(keys)
+    sorted_already = bool((order[1:] > order[:-1]).all())
+    return decoded if sorted_already else decoded.combine_chunks().take(pa.array(order))
+
+
+def _runs(places: pa.Table) -> pa.Table:
+    """(partition, first, last): the offsets of some records, following ones together; one that is there twice twice."""
+    partition, offset = longs(places["partition"]), longs(places["offset"])
+    order = np.lexsort((offset, partition))
+    partition, offset = partition[order], offset[order]
+    start = starts_of(partition, offset - np.arange(len(offset)))
+    columns = (partition[start[:-1]], offset[start[:-1]], offset[start[1:] - 1])
+    arrays = [pa.array(values).cast(field.type) for values, field in zip(columns, _RUNS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_RUNS)
+
+
+def _offsets(tables: Tables) -> dict[str, pa.Table]:
+    """``gaps`` between the runs of some partitions; ``twice`` where two runs share an offset."""
+    partition, first, last = (longs(tables["runs"][name]) for name in _RUNS.names)
+    order = np.lexsort((first, partition))
+    partition, first, last = partition[order], first[order], last[order]
+    new = np.ones(len(first), dtype=np.bool_)
+    new[1:] = partition[1:] != partition[:-1]
+    before = np.where(new, -1, np.roll(last, 1))
+    gap = np.flatnonzero(first > before + 1)
+    columns = (partition[gap], before[gap], first[gap], first[gap] - before[gap] - 1)
+    schema = rows.arrow_schema("silver/gaps")
+    arrays = [pa.array(values).cast(field.type) for values, field in zip(columns, schema, strict=True)]
+    kinds = {"gaps": pa.Table.from_arrays(arrays, schema=schema)}
+    # Sorted by their beginnings, of runs that share an offset two are neighbours.
+    return kinds | ({"twice": tables["runs"].slice(0, 1)} if (~new & (first <= before)).any() else {})
+
+
+def _counts(tables: Tables) -> dict[str, pa.Table]:
+    counts = few_records.added_up(tables["counts"])
+    return {"counts": nulls_first(counts, schemas.COUNTS.order)}
+
+
+# -- log ends and topics ---------------------------------------------------------------------------------------------
+
+
+def _dealt(
+    some: Iterable[pa.Table], number: int, shelf: Path | None, kind: str, tasks: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows for the tasks that sort them: partitions of one topic may be many, and have many samples each."""
+    for table in some:
+        task = (longs(task_of(table["topic"], tasks)) + longs(table["partition"])) % tasks
+        yield from for_tasks(table.append_column(TASK, pa.array(task, pa.int32())), kind, shelf)
+
+
+def _sorted(tables: Tables, kind: str, order: Sequence[str], once: bool) -> dict[str, pa.Table]:
+    """The rows of a task in the table's order; equal ones once, if that is wanted."""
+    table = tables[kind]
+    keys = [key for name in dict.fromkeys(order) for key in _keys(table[name])]
+    by: Ints = np.lexsort(keys[::-1])
+    if once and len(by):
+        by = by[starts_of(*(key[by] for key in keys))[:-1]]
+    return {kind: table.take(pa.array(by))}
+
+
+def _keys(column: pa.ChunkedArray) -> Iterator[Ints]:
+    """Numbers in the order of a column's values, null before all: Spark's order."""
+    if pa.types.is_list(column.type):
+        texts = pc.binary_join(pc.fill_null(column.combine_chunks(), []), "\0")
+        column = pc.if_else(column.combine_chunks().is_valid(), texts, None)
+    if pa.types.is_string(column.type):
+        yield ranked(column)[0][0]
+        return
+    yield np.asarray(column.is_valid(), dtype=np.int64)
+    yield longs(column.cast(pa.int64()))
