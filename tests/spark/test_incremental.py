@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark import traps
 
+from apportion.errors import BadInput
 from apportion.spark import few_records, few_update, incremental, job, packages
+from apportion.spark import sources as sources_of
 from apportion.spark.schemas import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
@@ -129,6 +131,31 @@ def test_random_cuts_give_the_rows_of_a_full_build(
         assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""
         job.build(growing.folder, tmp_path / "newest", spark=spark, **SETTINGS)
         same(out, tmp_path / "newest")
+
+
+def test_new_records_are_the_same_by_spark_as_from_files(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each place once, with every bad key and value; none where they are too many or too large."""
+    dump = sources_of.read_dump(spark, traps.write(tmp_path / "traps"))
+    assert dump.files is not None
+    partitions = pq.read_table(next(iter(dump.files.records)))["partition"].unique().to_pylist()
+    for read in ({}, dict.fromkeys(partitions, 20)):
+        asked = dump.records.where(incremental.behind(read))
+        from_files = few_records.new_records(dump.files, read, 1)
+        by_spark = few_records.new_records_by_spark(asked, 1)
+        assert from_files is not None
+        assert by_spark is not None
+        assert from_files.num_rows > 0
+        assert from_files.schema == by_spark.schema
+        places = [("partition", "ascending"), ("offset", "ascending")]
+        assert from_files.sort_by(places).to_pylist() == by_spark.sort_by(places).to_pylist()
+    twice = asked.unionByName(asked.selectExpr("key", "key AS value", "partition", "offset", "timestamp"))
+    with pytest.raises(BadInput, match="two different records"):
+        few_records.new_records_by_spark(twice, 1)
+    assert few_records.new_records_by_spark(asked, few_records.RECORDS_MAX + 1) is None
+    monkeypatch.setattr(few_records, "BYTES_MAX", 10)
+    assert few_records.new_records_by_spark(asked, 1) is None
 
 
 def test_a_few_groups_of_delta_tables_are_replaced_too(spark: Any, tmp_path: Path) -> None:
