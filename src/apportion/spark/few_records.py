@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from apportion.arrays import Ints
 from apportion.errors import BadInput
 from apportion.inputs.dump_files import DumpFiles
 from apportion.spark import rows, schemas
@@ -131,6 +132,11 @@ def gaps(records: pa.Table, read: Mapping[int, int]) -> pa.Table:
     first = np.ones(len(offset), dtype=np.bool_)
     first[1:] = partition[1:] != partition[:-1]
     before[first] = [read.get(number, -1) for number in partition[first].tolist()]
+    return gaps_before(partition, before, offset)
+
+
+def gaps_before(partition: Ints, before: Ints, offset: Ints) -> pa.Table:
+    """``silver/gaps``: where offsets are missing between a record and the one before it in its partition."""
     gap = np.flatnonzero(offset > before + 1)
     columns = [partition[gap], before[gap], offset[gap], offset[gap] - before[gap] - 1]
     schema = rows.arrow_schema("silver/gaps")

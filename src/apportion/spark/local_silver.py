@@ -234,11 +234,7 @@ def _offsets(tables: Tables) -> dict[str, pa.Table]:
     new = np.ones(len(first), dtype=np.bool_)
     new[1:] = partition[1:] != partition[:-1]
     before = np.where(new, -1, np.roll(last, 1))
-    gap = np.flatnonzero(first > before + 1)
-    columns = (partition[gap], before[gap], first[gap], first[gap] - before[gap] - 1)
-    schema = rows.arrow_schema("silver/gaps")
-    arrays = [pa.array(values).cast(field.type) for values, field in zip(columns, schema, strict=True)]
-    kinds = {"gaps": pa.Table.from_arrays(arrays, schema=schema)}
+    kinds = {"gaps": few_records.gaps_before(partition, before, first)}
     # Sorted by their beginnings, of runs that share an offset two are neighbours.
     return kinds | ({"twice": tables["runs"].slice(0, 1)} if (~new & (first <= before)).any() else {})
 

@@ -321,8 +321,9 @@ class ParquetSink:
             return bool(written.num_rows)
         if isinstance(rows, Bundled):
             write, opened, of_day = writing(stage, schema, day, suffix), rows.opened(), table.day
-            made = rows.of_kind().mapInArrow(lambda bundles: write(_dated(opened(bundles), of_day)), MADE)
-            return bool(made.collect())
+            return bool(
+                rows.of_kind().mapInArrow(lambda bundles: write(_dated(opened(bundles), of_day)), MADE).collect()
+            )
         dealt = in_order(columns_of(rows, table), table, files)
         return bool(dealt.mapInArrow(writing(stage, schema, day, suffix), MADE).collect())
 
