@@ -39,6 +39,13 @@ def parts() -> list[Row]:
     return leader_parts()
 
 
+def caches() -> list[Row]:
+    """The leader's call in small groups beside franz-go, with equally warm and equally cold caches."""
+    from bench.caches import caches as measured
+
+    return measured()
+
+
 def floors() -> list[Row]:
     """What lists and dicts alone take where a goal is near or missed."""
     from bench.parts import list_floors

@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from apportion.wire.assignment import read_assignment
 from apportion.wire.subscription import Subscription, write_subscription
 from apportion.wire.userdata import write_cooperative
@@ -174,6 +176,8 @@ def aiokafka(raw: Raw) -> Callable[[Joined], dict[str, bytes]]:
 
 
 CLIENTS = {"kafka-python": kafka_python, "aiokafka": aiokafka}
+COLD_BYTES = 64 << 20
+"""More memory than the processor's caches hold."""
 
 
 @contextmanager
@@ -192,17 +196,27 @@ def logged() -> Iterator[None]:
             logger.level = before
 
 
-def leader_ms(client: str, raw: Raw, calls: int) -> tuple[float, float]:
-    """CPU milliseconds of the first call in this process, and the median of the others."""
+def leader_ms(client: str, raw: Raw, calls: int, caches: str = "collected") -> tuple[float, float]:
+    """CPU milliseconds of the first call in this process, and the median of the others.
+
+    caches
+        What comes between the collector and each call: see ``bench.caches``.
+    """
     # kafka-python's other thread looks for the broker that is not there; aiokafka's plan runs in another thread.
     clock = time.thread_time if client == "kafka-python" else time.process_time
     prepare: Any = CLIENTS[client](raw)
     joined, spent = metadata(raw), []
+    memory = np.zeros(COLD_BYTES if caches == "cold" else 0, dtype=np.uint8)
     with logged():
         for _ in range(calls + 1):
             # Every call gets bytes of its own, as from a socket: nothing may be recognised by identity.
             call = prepare([(name, bytes(bytearray(sent))) for name, sent in joined])
+            same = prepare(joined) if caches == "warm" else None
             gc.collect()
+            if same is not None:
+                same()
+            elif caches == "cold":
+                memory += 1
             at = clock()
             shares = call()
             spent.append((clock() - at) * 1000)

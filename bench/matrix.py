@@ -120,8 +120,8 @@ def run(cell: Cell, folder: Path, calls: int, java_s: float, python_s: int) -> R
     group = build(raw)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
         (cpu, wall), ours, proof, quality = fresh.submit(_ours, raw, calls).result()
-    leader_calls = {client: _alone(leader_ms, client, raw, calls) for client in CLIENTS}
-    public = _alone(public_ms, raw, calls)
+    leader_calls = {client: alone(leader_ms, client, raw, calls) for client in CLIENTS}
+    public = alone(public_ms, raw, calls)
     path = folder / "group.json"
     path.write_text(json.dumps(raw))
     told = {
@@ -136,7 +136,7 @@ def run(cell: Cell, folder: Path, calls: int, java_s: float, python_s: int) -> R
     return Row(cell, group.P, cpu, wall, ours, proof, told, {**worths, "apportion": quality}, leader_calls, public)
 
 
-def _alone(measure: Callable[..., Any], *arguments: Any) -> Any:
+def alone(measure: Callable[..., Any], *arguments: Any) -> Any:
     """What it measures in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
         return fresh.submit(measure, *arguments).result()

@@ -16,6 +16,7 @@ from bench.peers import GO_VERSION, JAVA_VERSION, PYTHON_VERSION, Told
 
 SECTIONS = {
     "parts": "The leader's call, part by part",
+    "caches": "The leader's call with equal caches",
     "floors": "What lists and dicts alone take",
     "overlap": "Overlapping subscriptions",
     "million": "A million partitions",
@@ -31,6 +32,12 @@ TEXTS = {
 of each part. Cold: the collector walks over the whole process before each call, as in the tables above. The client's
 own part asks for metadata, wakes its other thread and checks each topic's name; no strategy can spare it. Others: what
 members remember, what is withheld, the members' order.""",
+    "caches": """From bytes to bytes once more, beside franz-go; medians of five processes each, by turns. Collected: as
+in the table above, after everybody's own collector. Python's walks over the whole process on the thread that plans and
+leaves its caches cold; Go's walks over a small heap, on other threads, and leaves them warm: that table sets a cold
+call beside a warm one. Warm: the same call was made just before, in both (and in Go the collector ran once more, lest
+what that call left start it during the next). Cold: the thread has written through 64 MB just before, in both. A
+consumer, which rebalances once in a while, is somewhere between.""",
     "floors": """From names to names, beside what no planner can be without that takes and gives Python's lists: to look
 once at every id and every topic that is owned, and to make dicts of ready keys and ids (lists that stay are handed on,
 the collector is paused). No array, no plan, no check is in it. The cells whose goals are near.""",
@@ -120,7 +127,7 @@ def _leader(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         clients = [f"**{_ms(warm)}** ({_ms(first)})" for first, warm in row.leader.values()]
         java, go = row.told["Java with bytes"], row.told["franz-go"]
-        others = [_pair(java.warm, java.first, java.why), _pair(_whole(go), None, go.why)]
+        others = [_pair(java.warm, java.first, java.why), _pair(go.whole, None, go.why)]
         ratio = f"{row.public / row.cpu:.1f}"
         cells = [row.cell.name, f"{row.partitions:,}", *clients, *others, _ms(row.public), ratio]
         lines.append("| " + " | ".join(cells) + " |")
@@ -129,10 +136,11 @@ def _leader(rows: Sequence[Row]) -> list[str]:
 
 FLOOR = """Where franz-go is ahead, groups are small and own partitions: hundreds of calls of NumPy of a microsecond or
 more each, the log record and the client's own part of the call are there whatever the size. They take longer where the
-code and the memory are no longer in the processor's cache: as here, where the collector walks over the whole process
-before each call, and as in a consumer, which rebalances once in a while. That is the floor of this way of working: "The
-leader's call, part by part" below tells how much of it is the plan, and how much would be there without any. New groups
-whose members all say the same take no NumPy at all."""
+code and the memory are no longer in the processor's cache: as here, where Python's collector walks over the whole
+process before each call, on the thread that plans; Go's collector leaves that thread's cache alone. "The leader's call
+with equal caches" below has both with the same. That is the floor of this way of working: "The leader's call, part by
+part" tells how much of it is the plan, and how much would be there without any. New groups whose members all say the
+same take no NumPy at all."""
 
 
 def _leader_summary(rows: Sequence[Row]) -> list[str]:
@@ -143,7 +151,7 @@ def _leader_summary(rows: Sequence[Row]) -> list[str]:
         against = {
             "Java's first call, by its own first": [(row, 0, row.told["Java with bytes"].first) for row in rows],
             "Java warm": [(row, 1, row.told["Java with bytes"].warm) for row in rows],
-            "franz-go": [(row, 1, _whole(row.told["franz-go"])) for row in rows],
+            "franz-go": [(row, 1, row.told["franz-go"].whole) for row in rows],
         }
         for name, pairs in against.items():
             known = [
@@ -156,13 +164,6 @@ def _leader_summary(rows: Sequence[Row]) -> list[str]:
     slow = [row.cell.name for row in rows if row.public > 2.5 * row.cpu]
     lines.append(f"- `plan(dict)` above 2.5 times names to names: {', '.join(slow) or 'nowhere'}.")
     return [*lines, "", FLOOR]
-
-
-def _whole(told: Told) -> float | None:
-    """franz-go from bytes to bytes."""
-    if told.warm is None or told.wire is None or told.sync is None:
-        return None
-    return told.warm + told.wire + told.sync
 
 
 def _matrix(rows: Sequence[Row]) -> list[str]:

@@ -47,6 +47,13 @@ class Told:
     assignment: Assignment = field(default_factory=dict)
     why: str = ""
 
+    @property
+    def whole(self) -> float | None:
+        """From bytes to bytes, where reading and writing are told apart."""
+        if self.warm is None or self.wire is None or self.sync is None:
+            return None
+        return self.warm + self.wire + self.sync
+
 
 def java_program() -> str:
     """The class path of our program and Kafka's jars."""
@@ -90,10 +97,14 @@ def java(path: Path, calls: int, seconds: float, *, from_bytes: bool = False) ->
     return Told(out["first_ms"], _median(warm), _median(wall), assignment=out["assignment"])
 
 
-def franz_go(path: Path, calls: int) -> Told:
-    """franz-go's cooperative-sticky balancer by its public interface, which knows no racks without a client."""
+def franz_go(path: Path, calls: int, caches: str = "collected") -> Told:
+    """franz-go's cooperative-sticky balancer by its public interface, which knows no racks without a client.
+
+    caches
+        As in ``bench.caches``.
+    """
     try:
-        out = _run([go_program(), str(path), str(calls + 1)])
+        out = _run([go_program(), str(path), str(calls + 1), caches])
     except ApportionError as wrong:
         return Told(why=str(wrong).splitlines()[0])
     plan, wire, sync, wall = (out[name][1:] for name in ("plan_ms", "wire_ms", "sync_ms", "wall_ms"))

@@ -1,10 +1,13 @@
 // Times franz-go's cooperative-sticky balancer on a group in our JSON form, through its public interface.
 //
-//	bench GROUP.json CALLS    prints {"wire_ms": [...], "plan_ms": [...], "sync_ms": [...], "wall_ms": [...], "assignment": {...}}
+//	bench GROUP.json CALLS [CACHES]    prints {"wire_ms": [...], "plan_ms": [...], "sync_ms": [...], "wall_ms": [...], "assignment": {...}}
 //
 // wire_ms is reading what the members said when they joined, plan_ms the plan, sync_ms writing what each is sent, so
 // that the three together are a leader's call from bytes to bytes. Milliseconds are CPU time of the
 // one thread that plans; what the collector does beside it is not in them.
+//
+// CACHES is what comes between the collector and each call: nothing (collected), the same call once before (warm), or
+// one pass of the planning thread over more memory than the processor's caches hold (cold).
 package main
 
 import (
@@ -44,10 +47,15 @@ func main() {
 	for name, what := range g.Topics {
 		topics[name] = count(what)
 	}
+	caches := "collected"
+	if len(os.Args) > 3 {
+		caches = os.Args[3]
+	}
 	var wire, plan, sync, wall []float64
 	for i := 0; i < calls; i++ {
-		joined := said(g, kgo.CooperativeStickyBalancer())
+		joined, same := said(g, kgo.CooperativeStickyBalancer()), said(g, kgo.CooperativeStickyBalancer())
 		runtime.GC()
+		settle(caches, same, topics)
 		at, began := cpu(), time.Now()
 		balancer, _, err := kgo.CooperativeStickyBalancer().MemberBalancer(joined)
 		check(err)
@@ -64,6 +72,26 @@ func main() {
 	}
 	out := map[string]any{"wire_ms": wire, "plan_ms": plan, "sync_ms": sync, "wall_ms": wall, "assignment": target(g, topics)}
 	check(json.NewEncoder(os.Stdout).Encode(out))
+}
+
+// memory is more than the caches hold.
+var memory = make([]byte, 64<<20)
+
+// settle leaves the caches as they are to be when the clock starts.
+func settle(caches string, same []kmsg.JoinGroupResponseMember, topics map[string]int32) {
+	switch caches {
+	case "warm":
+		balancer, _, err := kgo.CooperativeStickyBalancer().MemberBalancer(same)
+		check(err)
+		into, err := balancer.(kgo.GroupMemberBalancerOrError).BalanceOrError(topics)
+		check(err)
+		into.IntoSyncAssignment()
+		runtime.GC() // else what that call left would have the collector start during the next
+	case "cold":
+		for i := range memory {
+			memory[i]++
+		}
+	}
 }
 
 // said is every member's join metadata, version 3.

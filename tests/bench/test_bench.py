@@ -11,7 +11,7 @@ import pytest
 import apportion
 from apportion.errors import Unavailable
 from apportion.testing import jars
-from bench import leader, matrix, parts, peers
+from bench import caches, leader, matrix, parts, peers
 from bench.cells import Cell
 from bench.page import page
 
@@ -55,6 +55,19 @@ def test_the_page_names_cells_figures_and_who_is_ahead(rows: list[matrix.Row]) -
     assert "| nes m10x6 t5 JOIN_ONE | 60 |" in text
     assert "Another's plan is better (balance, then racks, then moves): nowhere." in text
     assert "| arrays | 32.2 |" in text
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="franz-go needs Go: apt-get install golang")
+def test_both_clients_are_timed_with_the_same_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "LEADER_CELLS", (SMALL,))
+    monkeypatch.setattr(caches, "ROUNDS", 1)
+    monkeypatch.setattr(caches, "CALLS", 2)
+    rows = caches.caches()
+    assert [row["caches"] for row in rows] == ["collected", "warm", "cold"]
+    for row in rows:
+        assert row["cell"] == SMALL.name
+        assert row["kafka-python with apportion"] > 0
+        assert row["franz-go"] > 0
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="franz-go needs Go: apt-get install golang")
