@@ -373,7 +373,7 @@ def _claims_of_rows(owned: list[Any], index: Mapping[str, int], start: Ints, num
     # Only lists that say exactly what stands in the arrays may be handed on.
     if not (reuse_lists and lists and exact and size.all()):
         return claims
-    return replace(claims, as_given=tuple(owned), given_size=size)
+    return replace(claims, as_given=tuple(owned), given_lists=lists, given_size=size)
 
 
 def _numbers(values: Iterable[int], count: int) -> Ints:

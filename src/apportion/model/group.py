@@ -73,14 +73,15 @@ class Claims:
     as_given
         (M,) the claims as each member said them, topic to ids, where plans may hand those lists on; else empty.
         Together, in this order, they say just the pairs, and no list is empty.
-    given_size
-        How many ids each list of ``as_given`` has, one after the other.
+    given_lists, given_size
+        The lists of ``as_given``, one after the other, and how many ids each has.
     """
 
     member: Ints
     partition: Ints
     nonexistent: NonexistentClaims = NONE_NONEXISTENT
     as_given: tuple[Mapping[str, Sequence[int]] | None, ...] = ()
+    given_lists: Sequence[Sequence[int]] = ()
     given_size: Ints = field(default_factory=lambda: _NOBODYS)
 
 

@@ -11,7 +11,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from typing import Any, Final, cast
 
 import numpy as np
@@ -204,8 +204,7 @@ class _Before:
 
     def __init__(self, group: Group) -> None:
         self.claims = group.claims
-        lists = list(chain.from_iterable([held.values() for held in self.claims.as_given if held]))
-        self.size = self.claims.given_size
+        lists, self.size = self.claims.given_lists, self.claims.given_size
         self.lists = np.fromiter(lists, dtype=object, count=len(lists))
         self.begin = np.cumsum(self.size) - self.size
         self.with_partition = np.full(group.P, NOBODY, dtype=np.int64)
