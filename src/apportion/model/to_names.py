@@ -193,7 +193,10 @@ class _Naming:
         new = at == NOBODY
         size = np.diff(starts, append=len(partition))
         fresh = self._fresh(partition[np.repeat(new, size)], np.cumsum(size[new]) - size[new])
-        lists = self.before.lists.take(at, mode="clip")
+        if len(fresh) == len(starts):
+            return fresh
+        first, given = self.before.lists_of(int(holders[0]), int(holders[-1]))
+        lists = given.take(at - first, mode="clip")
         lists[new] = np.fromiter(fresh, dtype=object, count=len(fresh))
         named: list[Sequence[int]] = lists.tolist()
         return named
@@ -204,18 +207,27 @@ class _Before:
 
     def __init__(self, group: Group) -> None:
         self.claims = group.claims
-        lists, self.size = self.claims.given_lists, self.claims.given_size
-        self.lists = np.fromiter(lists, dtype=object, count=len(lists))
+        self.size = self.claims.given_size
         self.begin = np.cumsum(self.size) - self.size
+        self.member = self.claims.member[self.begin]
         self.with_partition = np.full(group.P, NOBODY, dtype=np.int64)
-        self.with_partition[group.claims.partition] = np.repeat(np.arange(len(lists)), self.size)
+        self.with_partition[group.claims.partition] = np.repeat(np.arange(len(self.size)), self.size)
+
+    def lists_of(self, first: int, last: int) -> tuple[int, NDArray[np.object_]]:
+        """The lists of the members from ``first`` to ``last``, and the number of the first of them.
+
+        Not those of all members at once: what is counted as held once more must come from memory, and be in the
+        processor's cache still when it is handed out.
+        """
+        low, high = np.searchsorted(self.member, [first, last + 1]).tolist()
+        return low, np.fromiter(self.claims.given_lists[low:high], dtype=object, count=high - low)
 
     def find(self, partition: Ints, holders: Ints, starts: Ints) -> Ints:
         """(S,) the list that says just the run that begins at each of ``starts``, by its holder; -1 where none does."""
         size = np.diff(starts, append=len(partition))
         at = self.with_partition[partition[starts]]
         begin = self.begin[at]
-        same = (at != NOBODY) & (self.size[at] == size) & (self.claims.member[begin] == holders)
+        same = (at != NOBODY) & (self.size[at] == size) & (self.member[at] == holders)
         if len(starts) == len(partition):
             return np.where(same & (self.claims.partition[begin] == partition), at, NOBODY)
         # The n-th partition of each run against the n-th that was said; where sizes differ, whatever stands there.
