@@ -26,7 +26,6 @@ from apportion.solvers.number_partitioning import (
     difference,
     lag_by_member,
 )
-from apportion.solvers.semi_matching import even_out
 
 
 def random_group(rng: random.Random, equal: bool, partitions: int, members: int, past: float = 0.8) -> Group:
@@ -280,7 +279,7 @@ def test_water_is_poured_to_the_lowest() -> None:
 
 def test_balanced_counts_keep_what_was_even_already() -> None:
     may = np.array([[True, True, False], [False, True, True]])
-    table = even_out(np.array([0, 0, 1, 1]), may, np.array([0, 1, 1, 2]))
+    table = makespan.fair_counts(np.array([0, 0, 1, 1]), may, np.array([0, 1, 1, 2]))
     assert table.sum(axis=0).tolist() in ([1, 2, 1], [2, 1, 1], [1, 1, 2])
 
 

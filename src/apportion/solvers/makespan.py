@@ -11,9 +11,10 @@ import numpy as np
 from apportion.arrays import NOBODY, Bools, Ints, Longs
 from apportion.solvers.branch_and_bound import Search
 from apportion.solvers.fair_loads import pour
+from apportion.solvers.lexicographic import solve
 from apportion.solvers.local_search import Draft, keep_more, settle
 from apportion.solvers.number_partitioning import Limits, deal_limited, deal_to_slots, difference, lag_by_member, level
-from apportion.solvers.semi_matching import even_out
+from apportion.solvers.problem import Problem
 
 EFFORT = 200_000
 EFFORT_EACH = 15
@@ -63,7 +64,7 @@ class Sharing:
     @cached_property
     def fresh(self) -> Ints:
         """(C, M) balanced counts, the past put aside."""
-        return even_out(self.kind, self.may, np.full(len(self.lag), NOBODY))
+        return fair_counts(self.kind, self.may, np.full_like(self.kind, NOBODY))
 
     def may_own(self, member: Ints, partition: Ints) -> Bools:
         """Whether each member may own the partition beside it."""
@@ -78,6 +79,18 @@ class Sharing:
     def heaviest(self, owner: Ints) -> int:
         """Messages of the heaviest member."""
         return int(lag_by_member(self.lag, owner, self.members).max())
+
+
+def fair_counts(kind: Ints, may: Bools, past: Ints) -> Ints:
+    """(C, M) how many partitions of each kind each member holds in a plan of least squares that moves fewest.
+
+    kind, may, past
+        As in ``Sharing``: (P,), (C, M) and (P,). Lags do not count, so this is the sticky problem.
+    """
+    partition, member = np.arange(len(kind)), np.arange(may.shape[1])
+    problem = Problem(kind, member, may, None, past, None, kind, partition, np.ones_like(member))
+    owner = solve(problem, ("balance", "moves"))
+    return np.bincount(kind * may.shape[1] + owner, minlength=may.size).reshape(may.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +294,7 @@ def _rooted(sharing: Sharing, limits: Limits) -> Ints:
         had = np.bincount(past[past != NOBODY], minlength=sharing.members)
         table = _into_limits(had, limits, len(past))[None, :]
     else:
-        table = even_out(sharing.kind, sharing.may, past)
+        table = fair_counts(sharing.kind, sharing.may, past)
     kept = _stay(sharing, table)
     owner = np.where(kept, past, NOBODY)
     held = lag_by_member(sharing.lag, owner, sharing.members)
