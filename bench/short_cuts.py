@@ -16,7 +16,7 @@ from typing import Any
 from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.solvers import lexicographic, solve
-from apportion.solvers.assignment_network import complete_on_network, fixed_on_network
+from apportion.solvers.assignment_network import AssignmentNetwork, complete_on_network, fixed_on_network
 from apportion.solvers.partition_classes import problem_of
 from apportion.solvers.solve import ALL_GOALS, GOALS, best
 from bench.cells import Cell
@@ -53,6 +53,12 @@ def by_network(group: Group, order: tuple[str, ...]) -> None:
     complete_on_network(problem, order, fixed, partial(lexicographic.complete, problem_of(group, order)))
 
 
+def proved_by_members(group: Group, order: tuple[str, ...], owner: Any) -> None:
+    """The network of like partitions and single members, begun at a best plan (P,): the search only proves it."""
+    problem = problem_of(group, order)
+    AssignmentNetwork(problem, owner, spread=False, claim=problem.claim).optimize(order)
+
+
 def least_ms(raw: dict[str, Any], planned: Callable[[Group], object]) -> float:
     """CPU milliseconds of one plan."""
     least, until = float("inf"), time.process_time() + SECONDS
@@ -77,6 +83,14 @@ def rows() -> Iterator[tuple[str, str, float, float]]:
     for cell in (Cell("hom", 1000, 10, 100, "JOIN_ONE"), Cell("nes", 1000, 10, 100, "JOIN_ONE")):
         raw = cell.group()
         yield "lexicographic", cell.name, least_ms(raw, best), least_ms(raw, lambda group: by_network(group, GOALS))
+    for cell in (
+        Cell("dis", 100, 50, 100, "JOIN_ONE"),
+        Cell("hom", 1000, 10, 100, "JOIN_ONE"),
+        Cell("hom", 1000, 10, 100, "JOIN_ONE", racks=True),
+    ):
+        raw, order = cell.group(), GOALS if cell.racks else ("balance", "moves")
+        proved = partial(proved_by_members, order=order, owner=best(build(raw)).owner)
+        yield "counting claims", cell.name, least_ms(raw, best), least_ms(raw, proved)
     cell = Cell("hom", 1000, 10, 100, "JOIN_ONE")
     raw = cell.group()
     with_it = least_ms(raw, lambda group: best(group, ALL_GOALS))

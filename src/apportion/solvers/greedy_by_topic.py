@@ -7,9 +7,10 @@ load.
 Why the plan is valid and even: a partition is only ever given to a subscriber of its topic. Topics that few want are
 handed out first, each to the subscribers with the least loads (``fair_loads.pour``). Then single partitions
 are handed over wherever that makes the sum of load^2 / capacity less. It falls with each step, so this ends, where no
-single hand-over makes it less; a chain of them still could, so it need not be the least. Claims that gave way are handed out anew after the others, and evened out again, ``PASSES`` times at most. Racks
-count for nothing. A goal is called optimal only where the plan meets a bound of all plans: loads that differ by one at
-most, no rack missed, no claim lost, each after the goals before it.
+single hand-over makes it less; a chain of them still could, so it need not be the least. Claims that gave way are
+handed out anew after the others, and evened out again, ``PASSES`` times at most. Racks count for nothing. A goal is
+called optimal only where the plan meets a bound of all plans: loads that differ by one at most, no rack missed, no
+claim lost, each after the goals before it.
 
 The price: a look at every wish and every partition in each pass over the topics, and at one topic for each hand-over.
 """

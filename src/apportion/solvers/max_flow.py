@@ -114,10 +114,6 @@ def feasible_flow(
     placed
         (I, J) units to begin with, no column above ``low``: one is displaced only where a path needs its place.
     """
-    if eligible.size == 1:
-        total = int(supply[0])
-        fits = bool(eligible[0, 0]) or not total
-        return supply.reshape(1, 1).copy() if fits and low[0] <= total <= high[0] else None
     if int(eligible.sum(axis=1).max(initial=0)) < 2:  # there is one way, or none
         table: Ints = eligible * supply[:, None]
         sums = table.sum(axis=0)
