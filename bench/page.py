@@ -78,7 +78,8 @@ LEADER_COLUMNS = (
 )  # fmt: skip
 
 NAMES = """What a strategy itself needs, from decoded names to lists of names: `build`, `assign`,
-`owners_to_shares`, for comparing planners. Nobody pays this alone: what users pay stands above."""
+`owners_to_shares`, for comparing planners. Nobody pays this alone: what users pay stands above. "What lists and dicts
+alone take" below tells, where a goal is near or missed, what of the time would be there without any planner."""
 
 HOW = """How it is measured:
 

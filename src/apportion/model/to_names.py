@@ -11,7 +11,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final, cast
 
 import numpy as np
@@ -157,9 +157,9 @@ class _Naming:
         last = np.cumsum(held)
         cuts = np.searchsorted(last, np.arange(BLOCK, len(partition), BLOCK)) + 1
         ends = [0, *last.tolist()]
-        for low, high in pairwise([0, *cuts.tolist(), len(held)]):
-            block = slice(ends[low], ends[high])
-            yield from self._block(partition[block], holder[block], low, high)
+        spans = [(low, high, slice(ends[low], ends[high])) for low, high in pairwise([0, *cuts.tolist(), len(held)])]
+        # A block is made when it is asked for. A generator would be called for each of its dicts.
+        return chain.from_iterable(self._block(partition[at], holder[at], low, high) for low, high, at in spans)
 
     def _block(self, partition: Ints, holder: Ints, low: int, high: int) -> list[dict[str, Sequence[int]]]:
         """What the holders from ``low`` to ``high`` get, from topic to ids each."""
