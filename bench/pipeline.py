@@ -16,6 +16,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -26,18 +27,21 @@ from pyspark.sql import SparkSession
 
 from apportion.errors import Unavailable
 from apportion.spark import few_records, job, rows, schemas, session, sources
-from apportion.spark.local_silver import read_slice, slices_of
+from apportion.spark.slices import read_slice, slices_of
 from bench.made_log import OFFSETS_PARTITIONS, Size, load, write_dump, write_ends, write_more
 from bench.meter import Cost, Meter, cpu_seconds
 
 STAGES = ("capture", "decode alone", "silver", "gold", "what-if")
 AGAIN = ("1 % of the groups", "1 % of the groups, all log ends", "all log ends", "nothing new")
-GOLD = ("commits", "groups", "rebalances", "epochs", "lag", "group_state", "verdicts")
+GOLD = {"commits": "folding", "groups": "judging", "rebalances": "judging", "epochs": "judging", "lag": "judging",
+        "group_state": "writing", "verdicts": "writing"}  # fmt: skip
+"""What the tables of gold are made by; those of one part are made at the same time."""
+PARTS = tuple(dict.fromkeys(GOLD.values()))
 QUIET_TURNS = 3
 
 
 def measured(size: Size, turns: int, captures: bool = True) -> dict[str, Cost]:
-    """Stage -> its cost, and each gold table's beside; in sessions as the commands have them, without their start."""
+    """Stage -> its cost, and each part of gold beside; in sessions as the commands have them, without their start."""
     meter = Meter()
     with meter.watching(), tempfile.TemporaryDirectory() as name:
         dump = Path(name) / "dump"
@@ -52,20 +56,21 @@ def measured(size: Size, turns: int, captures: bool = True) -> dict[str, Cost]:
     if short := {name: made.rows[name] for name, rows in expected.items() if made.rows[name] < rows}:
         raise RuntimeError(f"rows are missing: {short}, needed {expected}")
     costs = meter.costs
-    costs["gold"] = sum((costs[table] for table in GOLD), Cost())
+    costs["gold"] = sum((costs[part] for part in PARTS), Cost())
     return costs
 
 
 def _built(size: Size, dump: Path, out: Path, spark: SparkSession, meter: Meter) -> job.Built:
     """A full build, and the incremental ones after it."""
-    stage = "silver"
+    stage, lock = "silver", threading.Lock()
 
     def progress(line: str) -> None:
         nonlocal stage
         table = line.removeprefix("making gold/")
-        if table != line:
-            stage = "what-if" if table == "whatif" else table
-            meter.begin(stage)
+        with lock:  # several tables are made at the same time
+            if table != line and stage != (now := GOLD.get(table, "what-if")):
+                stage = now
+                meter.begin(stage)
         _progress(line)
 
     meter.begin("silver")
@@ -165,7 +170,7 @@ def page(half: dict[str, Cost] | None, whole: dict[str, Cost], size: Size, load_
     for stage in STAGES:
         if stage in whole:
             lines.append(_line(stage, half[stage] if half else None, whole[stage], size))
-    lines += ["", "Of gold: " + ", ".join(f"{t} {whole[t].wall_s:.1f} s ({whole[t].cpu_s:.1f} CPU)" for t in GOLD)]
+    lines += ["", "Of gold: " + ", ".join(f"{p} {whole[p].wall_s:.1f} s ({whole[p].cpu_s:.1f} CPU)" for p in PARTS)]
     full = sum((whole[stage] for stage in ("silver", "gold", "what-if")), Cost())
     lines += ["", "| build | wall s | CPU s | of a full build's CPU |", "|---|---:|---:|---:|"]
     lines.append(f"| full | {full.wall_s:.1f} | {full.cpu_s:.1f} | 100 % |")

@@ -231,7 +231,8 @@ def test_an_error_of_one_group_lands_in_its_row(spark: Any, made: Made) -> None:
         for name in ("generations", "epochs", "commits", "gaps", "topics")
     }
     names = histories.topic_names(silver["commits"], silver.pop("topics"))
-    left = by_group.left(silver["generations"], silver["epochs"], silver["commits"], silver["gaps"], names, 0, 2)
+    beside = by_group.beside(silver["generations"], silver["epochs"], silver["gaps"], names)
+    left = by_group.left(silver["generations"], silver["epochs"], silver["commits"], beside, 0, 2)
     told = Bundled(left, "histories", histories.SCHEMA).rows()
     state = read_table(spark, made.out, "gold/group_state", schemas.GROUP_STATE)
     rows = whatif.whatif(state, told, ["range", "no-such"]).where("`group` = 'lags'").collect()

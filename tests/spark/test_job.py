@@ -110,6 +110,14 @@ def test_epochs_are_those_of_kafkas_own_classes(out: Path) -> None:
         assert row["member_id"] == line["key"].get("memberId")
 
 
+def test_every_table_is_made_in_one_round() -> None:
+    """Those from whose making others are made are alone with it."""
+    round_of = {name: n for n, some in enumerate(job.ROUNDS) for name in some}
+    assert sorted(name for some in job.ROUNDS for name in some) == sorted(schemas.TABLES)
+    first = ("silver/commits", "gold/commits", "gold/lag", "gold/group_state", "gold/whatif")
+    assert [round_of[name] for name in first] == sorted({round_of[name] for name in first})
+
+
 def test_counts_and_rejects_are_every_record(out: Path) -> None:
     """By type, version and tombstone."""
     theirs = Counter(

@@ -17,7 +17,7 @@ from tests.spark.conftest import rows_of
 from tests.spark.test_sinks import rewrite
 
 from apportion.errors import ApportionError
-from apportion.spark import job, local_silver, schemas, sinks, sources
+from apportion.spark import job, local_silver, schemas, sinks, slices, sources
 from apportion.spark.bundles import Bundled
 
 pytestmark = pytest.mark.spark
@@ -30,9 +30,10 @@ def silver(spark: Any, dump: Path, out: Path, here: bool) -> Mapping[str, Path]:
     steps = job._steps(source if here else replace(source, files=None), 0, None, "drop")
     tables: dict[str, Any] = {}
     with sinks.parquet(out) as sink:
+        sink.reader = spark
         for name in SILVER:
             rows = steps[name](tables)
-            assert isinstance(rows, Bundled) is here
+            assert isinstance(rows, Bundled | pa.Table) is here
             tables[name] = sink.write(name, rows, schemas.TABLES[name], 2)
         sink.publish()
     return {name: out / name for name in SILVER}
@@ -77,7 +78,7 @@ def test_both_ways_give_the_same_rows(spark: Any, tmp_path: Path, monkeypatch: p
         "racks": [["a"], None, [None]],
     }
     pq.write_table(pa.table(topics, schema=schemas.arrow_schema(schemas.TOPICS)), dump / "topics.parquet")
-    monkeypatch.setattr(local_silver, "ROWS_A_SLICE", 300)
+    monkeypatch.setattr(slices, "ROWS_A_SLICE", 300)
     monkeypatch.setattr(local_silver, "ROWS_A_TASK", 300)
     one = silver(spark, dump, tmp_path / "one", here=True)
     other = silver(spark, dump, tmp_path / "other", here=False)
@@ -98,7 +99,7 @@ def test_two_builds_of_the_same_files_are_the_same_bytes(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files decide how rows are dealt to files, not the order in which tasks come to an end."""
-    monkeypatch.setattr(local_silver, "ROWS_A_SLICE", 100)
+    monkeypatch.setattr(slices, "ROWS_A_SLICE", 100)
     monkeypatch.setattr(local_silver, "ROWS_A_TASK", 100)
     dump = made.write_dump(tmp_path / "dump", made.every_kind() * 6, files=3)
     one, other = (silver(spark, dump, tmp_path / name, here=True) for name in "ab")
@@ -157,10 +158,10 @@ def test_slices_have_few_rows_and_bytes_and_every_row_group_once(tmp_path: Path)
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=1000)
     files = sorted(tmp_path.glob("*.parquet"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_silver, "ROWS_A_SLICE", 2000)
-        slices = local_silver.slices_of(files)
-        assert [one.rows for one in slices] == [1010, 2000, 2000, 10]
-        patch.setattr(local_silver, "BYTES_A_SLICE", 1)
-        assert all(len(one.groups) == 1 for one in local_silver.slices_of(files))
+        patch.setattr(slices, "ROWS_A_SLICE", 2000)
+        cut = slices.slices_of(files)
+        assert [one.rows for one in cut] == [1010, 2000, 2000, 10]
+        patch.setattr(slices, "BYTES_A_SLICE", 1)
+        assert all(len(one.groups) == 1 for one in slices.slices_of(files))
     every = [(str(file), n) for file in files for n in range(pq.read_metadata(file).num_row_groups)]
-    assert [group for one in slices for group in one.groups] == every
+    assert [group for one in cut for group in one.groups] == every

@@ -15,7 +15,7 @@ from tests.spark.test_rules_in_sql import T0, moment, records
 from apportion.history.commits import CommittedOffset, GroupCommits
 from apportion.history.lag_time import SAMPLES_MAX
 from apportion.history.verdicts import WINDOW
-from apportion.spark import bundles, by_group, facts, logs, schemas, standing
+from apportion.spark import bundles, by_group, facts, logs, schemas, slices, standing
 
 Row = dict[str, Any]
 
@@ -165,18 +165,18 @@ def test_bundles_bring_each_row_to_its_task_from_a_table_and_from_files(tmp_path
     rows = pa.table({"group": names, "n": list(range(5_000)), "other": [None] * 5_000})
     pq.write_table(rows.slice(0, 3_000), tmp_path / "a.parquet", row_group_size=500)
     pq.write_table(rows.slice(3_000), tmp_path / "b.parquet", row_group_size=700)
-    slices = bundles._slices(sorted(tmp_path.glob("*.parquet")), 4)
-    assert len(slices) == 3
-    numbers = pa.RecordBatch.from_pydict({"id": list(range(len(slices)))})
+    cut = slices.slices_of(sorted(tmp_path.glob("*.parquet")), 2_000)
+    assert len(cut) == 3
+    numbers = pa.RecordBatch.from_pydict({"id": list(range(len(cut)))})
 
     def packed(batches: Iterator[pa.RecordBatch], shelf: Path | None = None) -> list[pa.RecordBatch]:
         out = []
-        for some in bundles.gathered(batches):
+        for some in slices.gathered(batches):
             task = bundles.task_of(some["group"], 7)
             out += list(bundles.for_tasks(some.append_column("_task", task), "k", shelf))
         return out
 
-    read = bundles._read(iter([numbers]), slices, ["group", "n"])
+    read = bundles._rows_of(iter([numbers]), cut, ["group", "n"])
     of_files = packed(read)
     of_table = packed(iter(rows.select(["group", "n"]).to_batches(max_chunksize=300)))
     in_files = packed(iter(rows.select(["group", "n"]).to_batches()), tmp_path)
@@ -210,4 +210,4 @@ def test_rows_that_come_in_number_are_shrunk_on_the_way(monkeypatch: pytest.Monk
 
 
 def test_a_folder_without_rows_is_one_empty_slice() -> None:
-    assert bundles._slices([], 4) == [[]]
+    assert slices.slices_of([]) == [slices.Slice([])]

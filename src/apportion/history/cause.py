@@ -56,6 +56,11 @@ class CommitCadence:
         self._rows: Sequence[CommitInterval] = sorted(commits, key=lambda row: (row.after, row.topic, row.partition))
         self._after = [row.after for row in self._rows]
 
+    @property
+    def known(self) -> bool:
+        """Whether there is any commit to tell by."""
+        return bool(self._rows)
+
     def crashed(self, seat: GenerationMember, before: Generation, now: Generation) -> bool:
         """Whether a member of ``before`` that is not in ``now`` fell silent long before it was missed."""
         rows = self._rows[bisect_left(self._after, before.offset) : bisect_left(self._after, now.offset)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import filterfalse
@@ -14,7 +14,7 @@ from apportion.assignors import Assignor, find
 from apportion.history.cause import CommitCadence, causes
 from apportion.history.records import Generation, counts_after
 from apportion.history.steps import follow, step
-from apportion.history.structure import change_key
+from apportion.history.structure import change_key, history_key
 from apportion.planning import plan
 
 Owners = dict[tuple[str, int], str]
@@ -74,60 +74,122 @@ def rebalances(generations: Sequence[Generation], habits: CommitCadence | None =
     habits
         Its commits, which tell a crash from a leave.
     """
-    habits = habits or CommitCadence()
-    counts = counts_after(generations)
-    rows = []
-    last_owner: Owners = {}
+    pairs = _pairs(generations)
+    changes = _changes(generations, pairs, habits or CommitCadence()) if pairs else ()
+    return [_row(generations[i], generations[k], change) for (i, k), change in zip(pairs, changes, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What of a rebalance says no name, offset or time: columns of its row."""
+
+    cause: str
+    moved: int
+    kept: int
+    given: int
+    handed: int
+    dropped: int
+    needless: int | None
+
+
+def _pairs(generations: Sequence[Generation]) -> list[tuple[int, int]]:
+    """Places of the generations that are held against each other."""
     # By kind: where a tombstone was lost, epochs stand between two classic records that still follow each other.
-    last: dict[str, tuple[int, Owners]] = {}
-    for i, now in enumerate(generations):
-        owners = now.owners()
+    last: dict[str, int] = {}
+    pairs = []
+    for k, now in enumerate(generations):
+        if not now.fresh and now.kind in last:
+            pairs.append((last[now.kind], k))
+        last[now.kind] = k
+    return pairs
+
+
+def _changes(
+    generations: Sequence[Generation], pairs: Sequence[tuple[int, int]], habits: CommitCadence
+) -> Sequence[Change]:
+    """What changed between each pair; what was found for one small group is kept for the next that is like it.
+
+    Most groups of a cluster went through the same as others but for names. Where commits tell a crash, times count too.
+    """
+    key = None
+    if not habits.known and _ids_of(generations) <= _SMALL:
+        key = history_key(generations)
+    if key is None:
+        return compared(generations, pairs, habits)
+    key = (_least(), *key)
+    if key not in _changes_kept:
+        if len(_changes_kept) >= _MOST_KEPT:
+            _changes_kept.clear()
+        _changes_kept[key] = compared(generations, pairs, habits)
+    return _changes_kept[key]
+
+
+def _ids_of(generations: Sequence[Generation]) -> int:
+    """How many partitions were given in all of them."""
+    return sum([len(ids) for one in generations for seat in one.members for ids in seat.assigned.values()])
+
+
+def compared(
+    generations: Sequence[Generation], pairs: Sequence[tuple[int, int]], habits: CommitCadence
+) -> list[Change]:
+    """What changed between each pair of generations, as ``_changes`` keeps it; worked out anew."""
+    counts = counts_after(generations)
+    owners = [generation.owners() for generation in generations]
+    before = {k: i for i, k in pairs}
+    last_owner: Owners = {}
+    changes = []
+    for k, now in enumerate(generations):
         if now.fresh or not now.members:
             last_owner = {}
-        if not now.fresh and now.kind in last:
-            earlier, had = last[now.kind]
-            before = generations[earlier]
-            why = causes(before, now, counts[earlier], counts[i], habits)
-            rows.append(_row((before, had), (now, owners), counts[i], last_owner, why))
-        last_owner.update(owners)
-        last[now.kind] = i, owners
-    return rows
+        if (i := before.get(k)) is not None:
+            why = causes(generations[i], now, counts[i], counts[k], habits)
+            earlier, later = (generations[i], owners[i]), (now, owners[k])
+            changes.append(_change(earlier, later, counts[k], last_owner, ", ".join(why)))
+        last_owner.update(owners[k])
+    return changes
 
 
-def _row(
+def _change(
     earlier: tuple[Generation, Owners],
     later: tuple[Generation, Owners],
     counts: dict[str, int],
     last_owner: Owners,
-    why: Iterable[str],
-) -> Rebalance:
+    cause: str,
+) -> Change:
     (before, had), (now, has) = earlier, later
     # Over all partitions of all groups: no step of Python's own for each.
     kept = sum(map(eq, map(had.get, has), has.values()))
     given = list(filterfalse(had.__contains__, has))
     moved = len(has) - kept - len(given)
     living = {seat.identity for seat in now.members}
-    old, new = ({seat.member_id for seat in generation.members} for generation in (before, now))
-    swap = now.number == before.number
+    handed = sum(1 for p in given if last_owner.get(p, has[p]) not in (has[p], None) and last_owner[p] in living)
+    dropped = len(had) - (len(has) - len(given))
     least = _needless(before, now, counts) if moved else 0
+    return Change(
+        cause, moved, kept, len(given), handed, dropped, needless=None if least is None else min(least, moved)
+    )  # fmt: skip
+
+
+def _row(before: Generation, now: Generation, change: Change) -> Rebalance:
+    old, new = ({seat.member_id for seat in generation.members} for generation in (before, now))
     return Rebalance(
         source_offset=now.offset,
         at=now.at,
         kind=now.kind,
         generation=now.number,
         previous_generation=before.number,
-        cause=", ".join(why),
+        cause=change.cause,
         members=len(now.members),
         joined=tuple(sorted(new - old)),
         left=tuple(sorted(old - new)),
-        moved=moved,
-        kept=kept,
-        given=len(given),
-        handed=sum(1 for p in given if last_owner.get(p, has[p]) not in (has[p], None) and last_owner[p] in living),
-        dropped=len(had) - (len(has) - len(given)),
-        needless=None if least is None else min(least, moved),
+        moved=change.moved,
+        kept=change.kept,
+        given=change.given,
+        handed=change.handed,
+        dropped=change.dropped,
+        needless=change.needless,
         skipped=min(max(0, now.number - before.number - 1), _INT32),
-        duration_ms=None if swap else _duration(now),
+        duration_ms=None if now.number == before.number else _duration(now),
         complete=before.number <= now.number <= before.number + 1 or now.holes == before.holes,
     )
 
@@ -143,6 +205,7 @@ _SMALL: Final = 1000
 """Partitions of groups that are often alike."""
 _MOST_KEPT: Final = 2000
 _kept: Final[dict[tuple[Any, ...], int | None]] = {}
+_changes_kept: Final[dict[tuple[Any, ...], Sequence[Change]]] = {}
 
 
 @cache

@@ -19,10 +19,8 @@ def events(group: str, generations: Iterable[Row], epochs: Iterable[Row]) -> lis
     generations, epochs
         Rows of ``silver/generations`` and ``silver/epochs``, times as ``at_ms`` and ``state_ms``, and ``holes``.
     """
-    records = [
-        *(_event(row, _generation(group, row)) for row in generations),
-        *(_event(row, _epoch(group, row)) for row in epochs),
-    ]
+    records = [_event(row, _generation(group, row)) for row in generations]
+    records += [_event(row, _epoch(group, row)) for row in epochs]
     return sorted(records, key=lambda event: event.offset)
 
 
@@ -63,7 +61,7 @@ def _member(row: Row) -> Member:
 
 
 def _held(rows: Iterable[Row] | None) -> Held:
-    return tuple((row["topic"], tuple(row["partitions"] or ())) for row in rows or ())
+    return tuple([(row["topic"], tuple(row["partitions"] or ())) for row in rows]) if rows else ()
 
 
 def _epoch(group: str, row: Row) -> EpochRecord:

@@ -117,6 +117,21 @@ def change_key(before: Generation, now: Generation, counts: Mapping[str, int]) -
     return _generation(before, None, ranks), _generation(now, before, ranks), sizes
 
 
+def history_key(generations: Sequence[Generation]) -> tuple[Any, ...] | None:
+    """Equal for histories that went the same way but for names, numbers and times.
+
+    Returns
+        None where an order of names does not tell all that the names do, or where more than the members counts.
+    """
+    first = generations[0]
+    if any(one.facts or one.number < 0 or one.kind != first.kind for one in generations):
+        return None
+    ranks = _Ranks.of(generations, None)
+    if ranks is None:
+        return None
+    return first.kind, tuple([_generation(now, before, ranks) for before, now in _with_before(generations)])
+
+
 @dataclass(frozen=True)
 class _Ranks:
     """Names to their ranks, each kind of name by itself."""

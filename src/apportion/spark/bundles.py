@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import pairwise
@@ -29,6 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from apportion.spark import settings
 from apportion.spark.settings import SCRATCH
 from apportion.spark.shelves import is_connect
+from apportion.spark.slices import BYTES, ROWS, Batches, Slice, batches_of, gathered, slices_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 Tables = Mapping[str, pa.Table]
 """Kind to its rows."""
-Batches = Iterable[pa.RecordBatch]
 
 Shrink = Mapping[str, Callable[[pa.Table], pa.Table]]
 """Kind to what leaves out its needless rows."""
@@ -45,9 +45,8 @@ BUNDLE: Final = "task int, kind string, rows binary, file string"
 _ARROW: Final = pa.schema([("task", pa.int32()), ("kind", pa.string()), ("rows", pa.binary()), ("file", pa.string())])
 TASK: Final = "_task"
 """A column beside a kind's rows: the task that each row goes to."""
-ROWS: Final = 50_000
-BYTES: Final = 8 << 20
-"""At most so many rows and bytes, about, are one bundle."""
+ROWS_A_TASK: Final = 500_000
+"""So many rows are about what one task sorts, and what one file has."""
 MOST_ROWS: Final = 4_000_000
 """Rows of a kind that shrinks which are gathered before it does."""
 
@@ -94,9 +93,10 @@ def bundled(
     read: Callable[[Batches], Iterator[pa.RecordBatch]] = iter
     files, spark = files_of(table), table.sparkSession
     if files is not None:
-        slices = _slices(files, 2 * spark.sparkContext.defaultParallelism)
+        whole = sum(one.rows for one in slices_of(files))
+        slices = slices_of(files, -(-whole // (2 * spark.sparkContext.defaultParallelism)), 2**62)
         rows = spark.range(0, len(slices), 1, len(slices))
-        read = partial(_read, slices=slices, columns=list(columns))
+        read = partial(_rows_of, slices=slices, columns=list(columns))
     else:
         rows = table.select(*[F.col(f"`{name}`") for name in columns])
 
@@ -107,57 +107,25 @@ def bundled(
     return rows.mapInArrow(pack, BUNDLE)
 
 
+def sent(spark: SparkSession, table: pa.Table, kind: str, by: str, tasks: int, shelf: Path | None = None) -> DataFrame:
+    """Rows of this process, one at least, as ``bundled`` gives them."""
+    rows = table.combine_chunks()
+    bundles = for_tasks(rows.append_column(TASK, task_of(rows[by], tasks)), kind, shelf)
+    return spark.createDataFrame(pa.Table.from_batches(bundles).combine_chunks(), schema=BUNDLE)
+
+
+def _rows_of(batches: Batches, slices: Sequence[Slice], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of the slices whose numbers come."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from batches_of(slices[number], columns)
+
+
 def task_of(column: pa.ChunkedArray, tasks: int) -> pa.Array:
     """The task of each row by a column of texts: the same on every machine."""
     distinct = column.combine_chunks().dictionary_encode()
     task = [crc32((text or "").encode()) % tasks for text in distinct.dictionary.to_pylist()]
     return pa.array(task, pa.int32()).take(distinct.indices).fill_null(0)
-
-
-Slice = tuple[str, list[int]]
-"""A file, and some of its row groups."""
-
-
-def _slices(files: Iterable[Path], count: int) -> list[list[Slice]]:
-    """All row groups of some files in about so many slices, in order; one at least."""
-    import pyarrow.parquet as pq
-
-    every = [(str(file), group) for file in files for group in range(pq.read_metadata(file).num_row_groups)]
-    size = max(1, -(-len(every) // count))
-    slices = []
-    for first in range(0, max(1, len(every)), size):
-        some: dict[str, list[int]] = {}
-        for file, group in every[first : first + size]:
-            some.setdefault(file, []).append(group)
-        slices.append(list(some.items()))
-    return slices
-
-
-def _read(batches: Batches, slices: Sequence[Sequence[Slice]], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of the slices whose numbers come."""
-    # Only here: on a cluster no task reads files of ours, and Arrow's Parquet asks Python for more than Arrow does.
-    import pyarrow.parquet as pq
-
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            for file, groups in slices[number]:
-                with pq.ParquetFile(file) as opened:
-                    for some in opened.iter_batches(ROWS, row_groups=groups, columns=columns, use_threads=False):
-                        yield pa.RecordBatch.from_arrays([some.column(name) for name in columns], names=columns)
-
-
-def gathered(batches: Batches) -> Iterator[pa.Table]:
-    """Small batches put together."""
-    some: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        some.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= ROWS or size >= BYTES:
-            yield pa.Table.from_batches(some)
-            some, rows, size = [], 0, 0
-    if rows:
-        yield pa.Table.from_batches(some)
 
 
 def for_tasks(table: pa.Table, kind: str, shelf: Path | None = None) -> Iterator[pa.RecordBatch]:

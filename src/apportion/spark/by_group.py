@@ -6,9 +6,7 @@ Every table of gold but ``whatif`` is made from what this pass leaves, by ``fact
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -23,9 +21,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from apportion.arrays import Longs
+from apportion.model.to_names import collector_paused
 from apportion.spark import groups, histories, schemas, standing
 from apportion.spark.batches import BYTES_AT_ONCE
-from apportion.spark.bundles import Tables, bundled, met
+from apportion.spark.bundles import Tables, bundled, met, sent
 from apportion.spark.python_rows import rows_of
 from apportion.spark.sorted_rows import day_codes, listed, millis_or_null, ranked, starts_of
 
@@ -53,28 +52,41 @@ def left(
     generations: DataFrame,
     epochs: DataFrame,
     commits: DataFrame,
-    gaps: DataFrame,
-    names: DataFrame,
+    beside: Mapping[str, DataFrame | pa.Table],
     since_ms: int,
     tasks: int,
     shelf: Path | None = None,
 ) -> DataFrame:
     """Bundles of what each group left, from the silver tables: ``places``, ``present``, ``named`` and more.
 
-    names
-        (topic_id, topic), as ``histories.topic_names`` gives them.
+    beside
+        ``holes`` and ``names``, the columns of ``HOLE`` and ``NAME``, of all groups; as ``beside`` gives them, or
+        whoever found them in this process.
     since_ms
         As ``standing.places`` takes it.
     shelf
         As ``bundled`` takes it.
     """
-    named = names_in(epochs, names)
     sides = {
         "commits": (commits, standing.ASKED), "generations": (generations, GENERATION), "epochs": (epochs, EPOCH),
-        "holes": (_holes(generations, epochs, gaps), HOLE.names), "names": (named, NAME.names),
     }  # fmt: skip
     bundles = [bundled(table, columns, kind, "group", tasks, shelf) for kind, (table, columns) in sides.items()]
+    for kind, schema in (("holes", HOLE), ("names", NAME)):
+        table = beside[kind]
+        if not isinstance(table, pa.Table):
+            bundles.append(bundled(table, schema.names, kind, "group", tasks, shelf))
+        elif table.num_rows:
+            bundles.append(sent(commits.sparkSession, table, kind, "group", tasks, shelf))
     return met(bundles, tasks, partial(left_of, since_ms=since_ms), shelf=shelf)
+
+
+def beside(generations: DataFrame, epochs: DataFrame, gaps: DataFrame, names: DataFrame) -> dict[str, DataFrame]:
+    """What ``left`` takes beside the records of groups, by Spark from the silver tables.
+
+    names
+        (topic_id, topic), as ``histories.topic_names`` gives them.
+    """
+    return {"holes": _holes(generations, epochs, gaps), "names": names_in(epochs, names)}
 
 
 def names_in(epochs: DataFrame, names: DataFrame) -> DataFrame:
@@ -250,7 +262,8 @@ class Folding:
             self._sides[name] = self._sides[name].with_holes(self.holes)
         sides = list(self._sides.values())[:-1]
         for first, behind in _few(sides, len(names)):
-            with _no_collections():
+            # Few of a fold's objects are in cycles; to look for them among so many costs a third of its time.
+            with collector_paused():
                 self._fold(names.slice(first, behind - first).to_pylist(), [side.rows(first, behind) for side in sides])
 
     def _fold(self, names: list[str], rows: list[list[list[dict[str, Any]]]]) -> None:
@@ -286,18 +299,6 @@ class Folding:
     def table(self, name: str) -> pa.Table:
         """``present``, ``rebalances`` or ``epochs``: the rows of all groups, by group."""
         return pa.concat_tables([_SCHEMAS[name].empty_table(), *self._pieces.get(name, [])]).combine_chunks()
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Few of a fold's objects are in cycles; to look for them among so many small ones costs a third of its time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 @dataclass(frozen=True)

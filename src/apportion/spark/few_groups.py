@@ -20,8 +20,8 @@ from apportion.history.commits import topic_names
 from apportion.history.ends_then import SILENT, EndSamples
 from apportion.spark import by_group, facts, logs, whatif
 from apportion.spark.files import nulls_first
-from apportion.spark.gold import since
 from apportion.spark.histories import SPEAK_OF_TOPICS, TOPIC_ID
+from apportion.spark.log_ends import since
 from apportion.spark.python_rows import rows_of
 from apportion.spark.sorted_rows import distinct, flattened, millis_or_null, one, with_columns
 
@@ -77,7 +77,8 @@ def left(silver: Silver, now_ms: int) -> dict[str, pa.Table]:
     """
     tables = {
         "commits": silver.commits, "generations": silver.generations, "epochs": silver.epochs,
-        "holes": _holes(silver), "names": names_of(silver.epochs, silver.names),
+        "holes": holes([silver.generations, silver.epochs], silver.gaps),
+        "names": names_of(silver.epochs, silver.names),
     }  # fmt: skip
     return by_group.left_of(tables, since(now_ms))
 
@@ -92,19 +93,25 @@ def names_of(epoch_rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=by_group.NAME)
 
 
-def _holes(silver: Silver) -> pa.Table:
-    """(group, source_partition, source_offset, holes): records before which offsets are missing in their partition."""
-    records = by_group.HOLE.names[:-1]
-    rows = pa.concat_tables([rows.select(records) for rows in (silver.generations, silver.epochs)])
-    ordered = nulls_first(silver.gaps, ("source_partition", "before_offset"))
+def holes(records: Sequence[pa.Table], gaps: pa.Table) -> pa.Table:
+    """(group, source_partition, source_offset, holes): records before which offsets are missing in their partition.
+
+    gaps
+        Rows of ``silver/gaps``, all of the partitions of the records.
+    """
+    columns = by_group.HOLE.names[:-1]
+    rows = pa.concat_tables([rows.select(columns) for rows in records])
+    ordered = nulls_first(gaps, ("source_partition", "before_offset"))
     partition, offset = (rows[f"source_{name}"].to_numpy() for name in ("partition", "offset"))
     of, before, missing = (ordered[name].to_numpy() for name in ("source_partition", "before_offset", "missing"))
-    holes = np.zeros(rows.num_rows, dtype=np.int64)
+    total = np.concatenate(([0], np.cumsum(missing)))
+    counts = np.zeros(rows.num_rows, dtype=np.int64)
     for number in np.unique(partition).tolist():
-        mine, there = of == number, partition == number
-        total = np.concatenate(([0], np.cumsum(missing[mine])))
-        holes[there] = total[np.searchsorted(before[mine], offset[there], "right")]
-    return with_columns(rows, holes=pa.array(holes)).filter(pa.array(holes > 0)).cast(by_group.HOLE)
+        first, behind = np.searchsorted(of, [number, number + 1])
+        there = np.flatnonzero(partition == number)
+        last = first + np.searchsorted(before[first:behind], offset[there], "right")
+        counts[there] = total[last] - total[first]
+    return with_columns(rows, holes=pa.array(counts)).filter(pa.array(counts > 0)).cast(by_group.HOLE)
 
 
 def follow(known: Mapping[str, pa.Table], now_ms: int, allowed_lag: int) -> dict[str, pa.Table]:

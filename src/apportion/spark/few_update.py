@@ -18,7 +18,7 @@ from apportion.spark import by_group, dump_sums, few_records, groups, incrementa
 from apportion.spark import few_groups as few
 from apportion.spark.dump_sums import BROKEN, behind
 from apportion.spark.files import nulls_first
-from apportion.spark.gold import since
+from apportion.spark.log_ends import since
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.sinks import as_frame, frame_of
 from apportion.spark.sorted_rows import flattened

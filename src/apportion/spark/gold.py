@@ -8,29 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import finalize
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from apportion.history.lag_time import WINDOW_S
-from apportion.spark import by_group, facts, histories, log_ends, logs, plan_bundles, schemas, standing
-from apportion.spark.bundles import Bundled, shelf
+from apportion.spark import by_group, facts, few_groups, histories, log_ends, logs, plan_bundles, schemas, standing
+from apportion.spark.bundles import ROWS_A_TASK, Bundled, files_of, shelf
+from apportion.spark.other_groups import rows_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Tables = Mapping[str, "DataFrame"]
-TASKS_A_CORE: Final = 4
-"""Pieces of ``gold/whatif`` per core: groups differ in size, so more pieces than cores."""
-ROWS_A_TASK: Final = 500_000
+TASKS_A_CORE: Final = 8
+"""Pieces of ``gold/whatif`` per core: groups differ in size, and the last piece keeps one core alone."""
+ROWS_HERE: Final = 4_000_000
+BYTES_HERE: Final = 256 << 20
+"""Generations, epochs and gaps, and bytes of epochs, that this process looks at by itself."""
 
 
 def tasks_of(records: int) -> int:
     """Among how many tasks groups are dealt: an even number, for cores are, but by the dump's records alone."""
     return 1 if records < ROWS_A_TASK // 5 else 2 * (1 + records // ROWS_A_TASK)
-
-
-def since(now_ms: int) -> int:
-    """Where the window begins in which is looked how fast a group reads."""
-    return now_ms - round(WINDOW_S * 1000)
 
 
 def steps(
@@ -58,6 +57,44 @@ def steps(
     }
 
 
+def beside_of_files(t: Tables) -> dict[str, pa.Table] | None:
+    """What ``by_group.left`` takes beside the records of groups, found in this process.
+
+    None where that is too much for it, or where silver is no plain files of this machine. Most of what Spark takes for
+    these small tables goes into getting ready.
+    """
+    names = [f"silver/{name}" for name in ("generations", "epochs", "gaps")]
+    files = {name: files_of(t[name]) for name in (*names, "silver/commits", "silver/topics")}
+    known = {name: some for name, some in files.items() if some is not None}
+    if len(known) < len(files) or sum(_rows(known[name]) for name in names) > ROWS_HERE:
+        return None
+    records = [_read(known, name, by_group.HOLE.names[:-1]) for name in names[:2]]
+    holes = few_groups.holes(records, _read(known, "silver/gaps", ("source_partition", "before_offset", "missing")))
+    spoken = ("group", "key_type", "body")
+    epochs = rows_with(known[names[1]], schemas.arrow_schema(schemas.EPOCHS), "group", None, spoken, BYTES_HERE)
+    if epochs is None:
+        return None
+    ids = set().union(*few_groups.spoken_ids(epochs).values())
+    if not ids:
+        return {"holes": holes, "names": by_group.NAME.empty_table()}
+    pairs = [
+        rows_with(known[name], schemas.arrow_schema(schemas.TABLES[name]), "topic_id", ids, ("topic_id", "topic"))
+        for name in ("silver/commits", "silver/topics")
+    ]
+    return {"holes": holes, "names": few_groups.names_of(epochs, few_groups.names_among(*pairs))}
+
+
+def _rows(files: Sequence[Path]) -> int:
+    return sum(pq.read_metadata(file).num_rows for file in files)
+
+
+def _read(files: Mapping[str, Sequence[Path]], name: str, columns: Sequence[str]) -> pa.Table:
+    rows = rows_with(files[name], schemas.arrow_schema(schemas.TABLES[name]), columns[0], None, columns)
+    if rows is None:
+        raise ValueError("without a limit there are always rows")
+    return rows
+
+
 class _Once:
     """What several tables are made from, computed once and kept on disk until the session ends."""
 
@@ -82,11 +119,12 @@ class _Once:
 
     def left(self, t: Tables) -> DataFrame:
         def make() -> DataFrame:
-            generations, epochs, commits, gaps = (
-                t[f"silver/{name}"] for name in ("generations", "epochs", "commits", "gaps")
-            )
-            names, since_ms = self.names(t), since(self.now_ms(t))
-            return by_group.left(generations, epochs, commits, gaps, names, since_ms, self._tasks, self.shelf(t))
+            generations, epochs, commits = (t[f"silver/{name}"] for name in ("generations", "epochs", "commits"))
+            beside: Mapping[str, DataFrame | pa.Table] | None = beside_of_files(t)
+            if beside is None:
+                beside = by_group.beside(generations, epochs, t["silver/gaps"], self.names(t))
+            since_ms = log_ends.since(self.now_ms(t))
+            return by_group.left(generations, epochs, commits, beside, since_ms, self._tasks, self.shelf(t))
 
         return self._keep("left", make)
 

@@ -36,7 +36,8 @@ from apportion.spark import (
     whatif,
 )
 from apportion.spark.bundles import Bundled
-from apportion.spark.gold import since, tasks_of
+from apportion.spark.gold import tasks_of
+from apportion.spark.log_ends import since
 from apportion.spark.schemas import GROUP_STATE, TABLES
 from apportion.tables.schemas import fingerprint
 
@@ -292,8 +293,8 @@ class Update:
         generations, epochs, commits = (
             _of(self.table(f"silver/{name}"), some) for name in ("generations", "epochs", "commits")
         )
-        gaps, since_ms = self.table("silver/gaps"), since(self.now_ms)
-        return kept(by_group.left(generations, epochs, commits, gaps, self._names(), since_ms, self._tasks))
+        beside = by_group.beside(generations, epochs, self.table("silver/gaps"), self._names())
+        return kept(by_group.left(generations, epochs, commits, beside, since(self.now_ms), self._tasks))
 
     def _left_of_all(self, present: DataFrame, touched: DataFrame) -> DataFrame:
         """What the log ends of all groups are asked with; only those that were touched were folded now.

@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from apportion.errors import BadInput, MissingExtra
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from apportion.inputs.properties import Properties
@@ -29,18 +31,29 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 """Takes one line for a person."""
 
-Make = Callable[[Mapping[str, "DataFrame"]], "DataFrame | Bundled"]
+Make = Callable[[Mapping[str, "DataFrame"]], "DataFrame | Bundled | pa.Table"]
 """Tables by name to a table."""
+
+Look = TypeVar("Look")
+Made = TypeVar("Made")
 
 QUICK_ROWS: Final = 1_000_000
 """Below this many records a session that starts sooner is the faster one."""
 
-ROWS_A_FILE: Final = 500_000
 AT_ONCE: Final = 3
 FROM_BRONZE: Final = frozenset(
     f"silver/{name}" for name in ("commits", "generations", "epochs", "rejects", "gaps", "ends", "topics")
 )
 """Tables that are made from the dump alone."""
+ROUNDS: Final = (
+    FROM_BRONZE,
+    frozenset({"silver/counts"}),
+    frozenset({"gold/commits"}),
+    frozenset({"gold/groups", "gold/rebalances", "gold/epochs", "gold/lag"}),
+    frozenset({"gold/group_state", "gold/verdicts"}),
+    frozenset({"gold/whatif"}),
+)
+"""Tables that are made at the same time; together all of them. A round leaves what those of the next share."""
 
 
 def silent(line: str) -> None:
@@ -364,11 +377,18 @@ def _build(
     from apportion.assignors import known
     from apportion.inputs import tables
     from apportion.spark import few_update, incremental
+    from apportion.spark.bundles import ROWS_A_TASK
 
     strategies = sorted(known()) if rules.get("assignors") is None else rules["assignors"]
     asked = incremental.State(incremental.version(), {**rules, "assignors": strategies}, dump_json)
     before = incremental.State.from_text(sink.text(incremental.STATE))
-    state, news, why = incremental.look(source, asked, before)
+    look = partial(incremental.look, source, asked, before)
+    steps: dict[str, Make] | None = None
+    if (full or before is None) and source.files is not None:
+        # Every table is made, whatever the look finds: it goes on in this process while workers decode.
+        (state, news, why), steps = _at_once(pool, look, partial(_steps, source, **rules))
+    else:
+        state, news, why = look()
     if full:
         why = "as asked"
     elif rules["personal_days"] is not None and not why:
@@ -376,11 +396,11 @@ def _build(
     if why or news is None:
         if before is not None:
             progress(f"making everything anew: {why}")
-        _make(pool, sink, source, _steps(source, **rules), progress)
+        _make(pool, sink, source, steps or _steps(source, **rules), progress)
         built = Built(source.count, {}, [], why, source.count)
     else:
         progress(f"{news.new_records} new records")
-        update = few_update.FewUpdate(sink, source, news, 1 + source.count // ROWS_A_FILE, progress)
+        update = few_update.FewUpdate(sink, source, news, 1 + source.count // ROWS_A_TASK, progress)
         update.run(rules["allowed_lag"], rules.get("assignors"))
         touched = update.touched_groups, update.planned_groups, tuple(update.written)
         built = Built(source.count, {}, [], "", news.new_records, *touched)
@@ -391,12 +411,24 @@ def _build(
     return built
 
 
+def _at_once(pool: ThreadPoolExecutor, beside: Callable[[], Look], here: Callable[[], Made]) -> tuple[Look, Made]:
+    """The answers of two functions, one called in another thread; where both fail, that one says why."""
+    other = pool.submit(beside)
+    try:
+        own = here()
+    except Exception:
+        other.result()
+        raise
+    return other.result(), own
+
+
 def _make(pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress) -> None:
-    """Every table in its order; those that need no other one at the same time, for small ones keep one core busy."""
+    """Every table, round by round; those of a round at the same time, for small ones keep one core busy."""
     from apportion.spark import session
+    from apportion.spark.bundles import ROWS_A_TASK
     from apportion.spark.schemas import TABLES
 
-    files = 1 + source.count // ROWS_A_FILE
+    files = 1 + source.count // ROWS_A_TASK
     tables: dict[str, DataFrame] = {}
     ours = session.Jobs(source.spark)
 
@@ -409,16 +441,14 @@ def _make(pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str
         tables[name] = sink.write(name, steps[name](tables), TABLES[name], files)
 
     try:
-        list(pool.map(make_of_ours, [name for name in steps if name in FROM_BRONZE]))
+        for some in ROUNDS:
+            list(pool.map(make_of_ours, [name for name in steps if name in some]))
     except BaseException:
         # After Ctrl-C, or on a full disk, no other table is begun, and those that were end. Nothing else does: a
         # session that was handed in may be at work for others.
         pool.shutdown(wait=False, cancel_futures=True)
         ours.cancel()
         raise
-    for name in steps:
-        if name not in FROM_BRONZE:
-            make(name)
 
 
 def _steps(

@@ -11,8 +11,7 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import finalize
@@ -22,11 +21,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from apportion.arrays import Ints
-from apportion.errors import Unavailable
+from apportion.model.to_names import collector_paused
 from apportion.spark import bundles, few_records, rows, schemas
-from apportion.spark.bundles import BUNDLE, TASK, Batches, Bundled, Tables, for_tasks, met, packed, task_of
-from apportion.spark.dump_sums import as_typed
+from apportion.spark.bundles import (
+    BUNDLE,
+    ROWS_A_TASK,
+    TASK,
+    Bundled,
+    Tables,
+    for_tasks,
+    met,
+    packed,
+    task_of,
+    unpacked,
+)
 from apportion.spark.files import nulls_first
+from apportion.spark.slices import Batches, read_slice, slices_of
 from apportion.spark.sorted_rows import day_codes, longs, ranked, starts_of
 
 if TYPE_CHECKING:
@@ -34,13 +44,6 @@ if TYPE_CHECKING:
 
     from apportion.inputs.dump_files import DumpFiles
 
-ROWS_A_SLICE: Final = 128 * 1024
-BYTES_A_SLICE: Final = 64 << 20
-"""Row groups of a slice have at most so many rows and bytes; a single one may have more."""
-ROWS_READ: Final = 2_000
-"""Read at once: a file may say little of how large its values are."""
-ROWS_A_TASK: Final = 500_000
-"""Of log ends and topics, in the files as they are."""
 DECODED: Final = ("commits", "generations", "epochs", "rejects")
 _COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp")
 _RUNS: Final = pa.schema([("partition", pa.int32()), ("first", pa.int64()), ("last", pa.int64())])
@@ -64,24 +67,35 @@ class LocalSilver:
         self._decoded = self._kept(
             self._sliced(files.records, _COLUMNS, schemas.RECORDS, partial(_decoded, tasks=self._tasks))
         )
-        runs = self._decoded.where("kind = 'runs'")
+        runs = self._decoded.where("kind in ('runs', 'there')")
         self._offsets = self._kept(met([runs], self._tasks, _offsets, shelf=self._shelf))
+
+    @cached_property
+    def _there(self) -> set[str]:
+        """What all records came to: tables that have rows, and ``twice``, where two stand at one place."""
+        few = self._offsets.where("kind = 'there'").toArrow().to_batches()
+        return {name for _, _, some in unpacked(few) for name in some["name"].to_pylist()}
 
     def stand_twice(self) -> bool:
         """Whether some place has several records, which have to be compared."""
-        return not self._offsets.where("kind = 'twice'").isEmpty()
+        return "twice" in self._there
 
-    def decoded(self, name: str) -> Bundled:
-        """``silver/commits``, ``generations``, ``epochs`` or ``rejects``."""
-        return Bundled(self._decoded, name, schemas.TABLES[f"silver/{name}"].schema)
+    def decoded(self, name: str) -> Bundled | pa.Table:
+        """``silver/commits``, ``generations``, ``epochs`` or ``rejects``; one without rows is not asked of Spark."""
+        table = schemas.TABLES[f"silver/{name}"]
+        if name not in self._there:
+            return schemas.arrow_schema(table).empty_table()
+        return Bundled(self._decoded, name, table.schema)
 
     def counts(self) -> Bundled:
         """``silver/counts``."""
         counted = met([self._decoded.where("kind = 'counts'")], 1, _counts, shelf=self._shelf)
         return Bundled(counted, "counts", schemas.COUNTS.schema)
 
-    def gaps(self) -> Bundled:
+    def gaps(self) -> Bundled | pa.Table:
         """``silver/gaps``."""
+        if "gaps" not in self._there:
+            return schemas.arrow_schema(schemas.GAPS).empty_table()
         return Bundled(self._offsets, "gaps", schemas.GAPS.schema)
 
     def ends(self) -> Bundled:
@@ -132,54 +146,6 @@ def local_silver(spark: SparkSession, files: DumpFiles | None, count: int) -> Lo
     return None if silver.stand_twice() else silver
 
 
-# -- files -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Some row groups of some files, in order."""
-
-    groups: list[tuple[str, int]]
-    rows: int = 0
-
-
-def slices_of(files: Iterable[Path]) -> list[Slice]:
-    """All row groups of some files, cut by the files alone, so that the tables come out the same on every machine."""
-    import pyarrow.parquet as pq
-
-    slices, groups, count, size = list[Slice](), list[tuple[str, int]](), 0, 0
-    for file in files:
-        footer = pq.read_metadata(file)
-        for number in range(footer.num_row_groups):
-            group = footer.row_group(number)
-            if groups and (count + group.num_rows > ROWS_A_SLICE or size + group.total_byte_size > BYTES_A_SLICE):
-                slices.append(Slice(groups, count))
-                groups, count, size = [], 0, 0
-            groups.append((str(file), number))
-            count, size = count + group.num_rows, size + group.total_byte_size
-    return [*slices, Slice(groups, count)]
-
-
-def read_slice(some: Slice, columns: Sequence[str], table: schemas.TableSchema) -> Iterator[pa.Table]:
-    """The rows of a slice in the table's types, whatever form they are stored in, a few thousand at a time."""
-    # Only here: on a cluster no task reads files of ours, and Arrow's Parquet asks Python for more than Arrow does.
-    import pyarrow.parquet as pq
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for file, number in some.groups:
-            try:
-                with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
-                    for batch in opened.iter_batches(
-                        ROWS_READ, row_groups=[number], columns=list(columns), use_threads=False
-                    ):
-                        typed = as_typed(pa.Table.from_batches([batch]), columns, table)
-                        yield from typed.combine_chunks().to_batches()
-            except (pa.ArrowException, OSError) as error:
-                raise Unavailable(f"{file} cannot be read to its end; copy it again") from error
-
-    yield from bundles.gathered(batches())
-
-
 # -- records ---------------------------------------------------------------------------------------------------------
 
 
@@ -189,9 +155,11 @@ def _decoded(records: Iterable[pa.Table], number: int, shelf: Path | None, tasks
     places = [schemas.arrow_schema(schemas.RECORDS, ("partition", "offset")).empty_table()]
     for some in records:
         places.append(some.select(["partition", "offset"]))
-        for batch in some.combine_chunks().to_batches():
-            for name, decoded in rows.every_row(batch):
-                pieces[name].append(decoded)
+        # Nothing that is decoded stands in a cycle; to look for such among so many small objects costs a quarter.
+        with collector_paused():
+            for batch in some.combine_chunks().to_batches():
+                for name, decoded in rows.every_row(batch):
+                    pieces[name].append(decoded)
     tables = {
         name: pa.Table.from_batches(pieces.pop(name, []), schema=rows.arrow_schema(f"silver/{name}"))
         for name in (*DECODED, "counts")
@@ -201,6 +169,7 @@ def _decoded(records: Iterable[pa.Table], number: int, shelf: Path | None, tasks
     for name, table in tables.items():
         if table.num_rows:
             yield from packed(name, _in_order(table, schemas.TABLES[f"silver/{name}"]), number, shelf)
+    yield from packed("there", _names_of(name for name, table in tables.items() if table.num_rows), 0, shelf)
     runs = _runs(pa.concat_tables(places))
     task = pa.array(longs(runs["partition"]) % tasks, pa.int32())
     yield from for_tasks(runs.append_column(TASK, task), "runs", shelf)
@@ -227,16 +196,27 @@ def _runs(places: pa.Table) -> pa.Table:
 
 
 def _offsets(tables: Tables) -> dict[str, pa.Table]:
-    """``gaps`` between the runs of some partitions; ``twice`` where two runs share an offset."""
+    """``gaps`` between the runs of some partitions; ``there``, names of tables that have rows.
+
+    Where two runs share an offset, ``twice`` is one of the names.
+    """
+    names = set(tables["there"]["name"].to_pylist()) if "there" in tables else set()
+    if "runs" not in tables:
+        return {"there": _names_of(names)}
     partition, first, last = (longs(tables["runs"][name]) for name in _RUNS.names)
     order = np.lexsort((first, partition))
     partition, first, last = partition[order], first[order], last[order]
     new = np.ones(len(first), dtype=np.bool_)
     new[1:] = partition[1:] != partition[:-1]
     before = np.where(new, -1, np.roll(last, 1))
-    kinds = {"gaps": few_records.gaps_before(partition, before, first)}
+    gaps = few_records.gaps_before(partition, before, first)
     # Sorted by their beginnings, of runs that share an offset two are neighbours.
-    return kinds | ({"twice": tables["runs"].slice(0, 1)} if (~new & (first <= before)).any() else {})
+    names |= {name for name, so in (("gaps", gaps.num_rows > 0), ("twice", (~new & (first <= before)).any())) if so}
+    return {"gaps": gaps, "there": _names_of(names)}
+
+
+def _names_of(kinds: Iterable[str]) -> pa.Table:
+    return pa.table({"name": pa.array(sorted(kinds), pa.string())})
 
 
 def _counts(tables: Tables) -> dict[str, pa.Table]:

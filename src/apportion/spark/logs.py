@@ -15,7 +15,8 @@ import pyarrow as pa
 from apportion.arrays import Ints, Longs
 from apportion.history.lag_time import SAMPLES_MAX
 from apportion.spark import schemas
-from apportion.spark.bundles import TASK, Batches, Tables, bundled, met, unpacked
+from apportion.spark.bundles import TASK, Tables, bundled, met, unpacked
+from apportion.spark.slices import Batches
 from apportion.spark.sorted_rows import listed, longs, millis, numbered, ranked, spans, starts_of, there, unnumbered
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from apportion.arrays import Bools, Ints, Longs
 from apportion.history.ends_then import SILENT
 from apportion.spark import planned_ends, schemas, whatif
-from apportion.spark.bundles import BUNDLE, TASK, Batches, Bundled, Tables, bundled, for_tasks, met, task_of, unpacked
+from apportion.spark.bundles import BUNDLE, TASK, Bundled, Tables, bundled, for_tasks, met, task_of, unpacked
+from apportion.spark.slices import Batches
 from apportion.spark.sorted_rows import flattened, longs, one, ranked, there, with_columns
 
 if TYPE_CHECKING:

@@ -1,0 +1,98 @@
+"""Plain Parquet files of this machine cut into slices, each some row groups that one task reads by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from apportion.errors import Unavailable
+from apportion.spark import schemas
+from apportion.spark.dump_sums import as_typed
+
+ROWS_A_SLICE: Final = 128 * 1024
+BYTES_A_SLICE: Final = 64 << 20
+"""Row groups of a slice have at most so many rows and bytes; a single one may have more."""
+ROWS_READ: Final = 2_000
+"""Read at once: a file may say little of how large its values are."""
+ROWS: Final = 50_000
+BYTES: Final = 8 << 20
+"""Batches are put together up to so many rows and bytes, about."""
+
+Batches = Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some row groups of some files, in order."""
+
+    groups: list[tuple[str, int]]
+    rows: int = 0
+
+
+def slices_of(files: Iterable[Path], rows: int | None = None, size: int | None = None) -> list[Slice]:
+    """All row groups of some files, cut by the files alone, so that the tables come out the same on every machine.
+
+    rows, size
+        At most so many rows and bytes a slice; ``ROWS_A_SLICE`` and ``BYTES_A_SLICE`` by default.
+    """
+    import pyarrow.parquet as pq
+
+    rows, size = ROWS_A_SLICE if rows is None else rows, BYTES_A_SLICE if size is None else size
+    slices, groups, count, octets = list[Slice](), list[tuple[str, int]](), 0, 0
+    for file in files:
+        footer = pq.read_metadata(file)
+        for number in range(footer.num_row_groups):
+            group = footer.row_group(number)
+            if groups and (count + group.num_rows > rows or octets + group.total_byte_size > size):
+                slices.append(Slice(groups, count))
+                groups, count, octets = [], 0, 0
+            groups.append((str(file), number))
+            count, octets = count + group.num_rows, octets + group.total_byte_size
+    return [*slices, Slice(groups, count)]
+
+
+def batches_of(some: Slice, columns: Sequence[str], at_once: int = ROWS) -> Iterator[pa.RecordBatch]:
+    """Columns of a slice as they are stored, so many rows at a time.
+
+    Raises
+        Unavailable: a file cannot be read to its end.
+    """
+    # Only here: on a cluster no task reads files of ours, and Arrow's Parquet asks Python for more than Arrow does.
+    import pyarrow.parquet as pq
+
+    names = list(columns)
+    for file, number in some.groups:
+        try:
+            with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
+                for batch in opened.iter_batches(at_once, row_groups=[number], columns=names, use_threads=False):
+                    yield batch.select(names)
+        except (pa.ArrowException, OSError) as error:
+            raise Unavailable(f"{file} cannot be read to its end; copy it again") from error
+
+
+def read_slice(some: Slice, columns: Sequence[str], table: schemas.TableSchema) -> Iterator[pa.Table]:
+    """The rows of a slice in the table's types, whatever form they are stored in, put together."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in batches_of(some, columns, ROWS_READ):
+            yield from as_typed(pa.Table.from_batches([batch]), columns, table).combine_chunks().to_batches()
+
+    return gathered(batches())
+
+
+def gathered(batches: Batches) -> Iterator[pa.Table]:
+    """Small batches put together."""
+    some: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        some.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= ROWS or size >= BYTES:
+            yield pa.Table.from_batches(some)
+            some, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(some)
