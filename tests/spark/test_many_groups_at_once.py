@@ -15,7 +15,7 @@ from tests.spark.test_rules_in_sql import T0, moment, records
 from apportion.history.commits import CommittedOffset, GroupCommits
 from apportion.history.lag_time import SAMPLES_MAX
 from apportion.history.verdicts import WINDOW
-from apportion.spark import bundles, by_group, facts, logs, schemas, slices, standing
+from apportion.spark import bundles, by_group, facts, few_groups, logs, schemas, slices, standing
 
 Row = dict[str, Any]
 
@@ -211,3 +211,26 @@ def test_rows_that_come_in_number_are_shrunk_on_the_way(monkeypatch: pytest.Monk
 
 def test_a_folder_without_rows_is_one_empty_slice() -> None:
     assert slices.slices_of([]) == [slices.Slice([])]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_holes_before_a_record_are_all_offsets_missing_up_to_it(seed: int) -> None:
+    """In any order of the gaps, as files of several tasks have them; the reference adds up gap by gap."""
+    rng = random.Random(seed)
+    gaps = [(p, n * 10 + 4, 1 + rng.randrange(3)) for p in range(4) for n in range(9) if rng.random() < 0.6]
+    if seed % 2:
+        rng.shuffle(gaps)
+    records = [(f"g{n % 5}", rng.randrange(5), rng.randrange(100)) for n in range(40)]
+    missing = pa.schema([("source_partition", pa.int32()), ("before_offset", pa.int64()), ("missing", pa.int64())])
+    columns = by_group.HOLE.names[:-1]
+    schema = pa.schema([by_group.HOLE.field(name) for name in columns])
+    halves = [pa.table(list(zip(*some, strict=True)), schema=schema) for some in (records[:25], records[25:])]
+    table = pa.table([list(one) for one in zip(*gaps, strict=True)], schema=missing)
+    expected = []
+    for group, partition, offset in records:
+        before = sum(n for p, at, n in gaps if p == partition and at <= offset)
+        expected += [(group, partition, offset, before)] if before else []
+    holes = few_groups.holes(halves, table)
+    assert holes.schema.equals(by_group.HOLE)
+    assert [tuple(row.values()) for row in holes.to_pylist()] == expected
+    assert few_groups.holes(halves, table.slice(0, 0)).num_rows == 0

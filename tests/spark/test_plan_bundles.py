@@ -92,6 +92,21 @@ def test_groups_that_are_like_meet_in_one_planning_task_and_large_ones_have_thei
         assert (number < whatif.LARGE_TASKS) == (name in own), name
 
 
+def test_groups_that_are_seldom_alike_are_begun_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The later half of the tasks has none of them; of one task there is no half."""
+    rows = groups()
+    size = {one["group"]: sum(len(topic["partitions"]) for topic in one["topics"] or ()) for one in rows}
+    edge = sorted(size.values())[len(rows) // 2]
+    monkeypatch.setattr(plan_bundles, "SELDOM_ALIKE", edge)
+    dealt = plan_bundles.asked_of(tables(rows), PLANNERS)["asked"]
+    task = dict(zip(dealt["group"].to_pylist(), dealt[TASK].to_pylist(), strict=True))
+    half = whatif.LARGE_TASKS + PLANNERS // 2
+    assert all(number < half for name, number in task.items() if size[name] >= edge)
+    assert any(number >= half for number in task.values())
+    alone = plan_bundles.asked_of(tables(rows), 1)["asked"]
+    assert set(alone[TASK].to_pylist()) == {whatif.LARGE_TASKS}
+
+
 def test_a_group_is_older_where_all_its_records_are_no_newer_than_the_last_sample_but_one() -> None:
     """By the rule for a few groups; which of them get other log ends, and that these are what is planned with."""
     rows = [one for one in groups() if one["topics"]]

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from apportion.arrays import Longs
 from apportion.history.commits import topic_names
 from apportion.history.ends_then import SILENT, EndSamples
 from apportion.spark import by_group, facts, logs, whatif
@@ -101,9 +102,13 @@ def holes(records: Sequence[pa.Table], gaps: pa.Table) -> pa.Table:
     """
     columns = by_group.HOLE.names[:-1]
     rows = pa.concat_tables([rows.select(columns) for rows in records])
-    ordered = nulls_first(gaps, ("source_partition", "before_offset"))
     partition, offset = (rows[f"source_{name}"].to_numpy() for name in ("partition", "offset"))
-    of, before, missing = (ordered[name].to_numpy() for name in ("source_partition", "before_offset", "missing"))
+    of, before, missing = (gaps[name].to_numpy() for name in ("source_partition", "before_offset", "missing"))
+    if len(of):
+        order = np.argsort(of, kind="stable")  # of files that are sorted this is next to nothing
+        if not _ascending(of[order], before[order]):
+            order = np.lexsort((before, of))
+        of, before, missing = of[order], before[order], missing[order]
     total = np.concatenate(([0], np.cumsum(missing)))
     counts = np.zeros(rows.num_rows, dtype=np.int64)
     for number in np.unique(partition).tolist():
@@ -112,6 +117,11 @@ def holes(records: Sequence[pa.Table], gaps: pa.Table) -> pa.Table:
         last = first + np.searchsorted(before[first:behind], offset[there], "right")
         counts[there] = total[last] - total[first]
     return with_columns(rows, holes=pa.array(counts)).filter(pa.array(counts > 0)).cast(by_group.HOLE)
+
+
+def _ascending(code: Longs, values: Longs) -> bool:
+    """Whether the values of each run of equal codes ascend."""
+    return bool(((values[1:] >= values[:-1]) | (code[1:] != code[:-1])).all())
 
 
 def follow(known: Mapping[str, pa.Table], now_ms: int, allowed_lag: int) -> dict[str, pa.Table]:

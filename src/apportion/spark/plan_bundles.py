@@ -41,6 +41,8 @@ _OLDER: Final = StructType(
 )
 """Columns of the bundles ``older`` that log ends are looked up with."""
 _WHATIF: Final = schemas.arrow_schema(schemas.WHATIF)
+SELDOM_ALIKE: Final = 200
+"""Partitions of a group that has hardly its like, and is then planned by itself."""
 _MIX: Final = np.int64(0x9E3779B97F4A7C1)
 """An odd number that spreads small ones over 64 bits."""
 
@@ -141,7 +143,9 @@ def _dealt(rows: pa.Table, planners: int) -> pa.Table:
     for name in ("members", "generations", "epochs"):
         mixed = mixed * _MIX + longs(pc.list_value_length(one(rows[name])))
     mixed = mixed * _MIX
-    task = whatif.LARGE_TASKS + ((mixed >> 32) & 0x7FFFFFFF) % planners
+    mixed = (mixed >> 32) & 0x7FFFFFFF
+    # Tasks are begun in the order of their numbers: those at the end have none of the groups that take long.
+    task = whatif.LARGE_TASKS + mixed % np.where(partitions >= SELDOM_ALIKE, -(-planners // 2), planners)
     alone = longs(task_of(rows["group"], whatif.LARGE_TASKS))
     task = np.where(partitions >= whatif.LARGE, alone, task)
     return rows.append_column(TASK, pa.array(task, pa.int32()))
