@@ -32,10 +32,6 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
     Returns
         What every fairest plan has in common, one member standing for all of its column: ``low`` and ``high`` (J,)
         differ by one at most, and partitions of a row stand only in columns of their own level.
-
-    Where all members cannot be within one of each other, a minimum cut shows some partitions that fit nowhere but in
-    columns that are full. No fairest plan gives those columns anything else, so the two sides are shared apart (the
-    decomposition of Fujishige; integer loads: Frank and Murota, decreasing minimization).
     """
     if unit is None and eligible.shape[1] > 1 and not base.any() and int(eligible.sum(axis=1).max(initial=0)) < 2:
         # Each row has one column: nobody competes, and every column is a piece of its own.

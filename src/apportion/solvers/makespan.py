@@ -10,6 +10,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints, Longs
 from apportion.solvers.branch_and_bound import Search
+from apportion.solvers.equal_shares import max_kept
 from apportion.solvers.fair_loads import pour
 from apportion.solvers.lexicographic import solve
 from apportion.solvers.local_search import Draft, keep_more, settle
@@ -280,11 +281,9 @@ def _kept(past: Ints, owner: Ints) -> int:
 
 def _max_kept(sharing: Sharing) -> int:
     """No plan of fair counts keeps more than this, whatever the lag."""
-    had = np.bincount(sharing.past[sharing.past != NOBODY], minlength=sharing.members)
     if not sharing.equal or sharing.max_skew:
-        return int(had.sum())
-    least, odd = divmod(len(sharing.past), sharing.members)
-    return int(np.minimum(had, least).sum()) + min(odd, int((had > least).sum()))
+        return int(np.count_nonzero(sharing.past != NOBODY))
+    return max_kept(sharing.past, sharing.members)
 
 
 def _rooted(sharing: Sharing, limits: Limits) -> Ints:
