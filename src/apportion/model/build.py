@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -292,14 +293,33 @@ def _topics(described: Raw, wanted: Sequence[Sequence[str]]) -> tuple[tuple[str,
 
 
 class _Entries(NamedTuple):
-    """What was told of single partitions: their places in the (P,) arrays, a row each, and the fields that occur."""
+    """What was told of single partitions: their places in the (P,) arrays, a row each, and the fields that occur.
+
+    columns
+        The fields that were read already, whole.
+    """
 
     at: Ints
     rows: list[Raw]
-    fields: set[str]
+    fields: AbstractSet[str]
+    columns: Mapping[str, list[Any]]
+
+    @classmethod
+    def of(cls, at: Ints, rows: list[Raw]) -> _Entries:
+        """Entries that all have ``partition``."""
+        if set(map(len, rows)) == {len(rows[0])}:
+            # As many fields as the first has, and just those: no more need be looked at than will be read.
+            try:
+                others = [field for field in rows[0] if field != "partition"]
+                return cls(at, rows, rows[0].keys(), {field: list(map(itemgetter(field), rows)) for field in others})
+            except KeyError:
+                pass
+        return cls(at, rows, set().union(*rows), {})
 
     def column(self, field: str) -> list[Any]:
         """One field of all rows; None where it is missing."""
+        if field in self.columns:
+            return self.columns[field]
         try:
             return list(map(itemgetter(field), self.rows))  # faster, where every entry has the field
         except KeyError:
@@ -314,7 +334,7 @@ class _Columns(NamedTuple):
     fields: AbstractSet[str] = frozenset(FIELDS)
 
 
-_NO_ENTRIES: Final = _Entries(ints([]), [], set())
+_NO_ENTRIES: Final = _Entries(ints([]), [], set(), {})
 
 
 def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _Entries | _Columns]:
@@ -340,7 +360,7 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _E
                 number[first : first + len(ids)] = sorted(ids)
             rows += description
             at.append(np.arange(first, first + len(ids)))
-    return start, number, _Entries(np.concatenate(at) if at else ints([]), rows, set().union(*rows))
+    return start, number, _Entries.of(np.concatenate(at), rows) if rows else _NO_ENTRIES
 
 
 def _in_columns(descriptions: Sequence[int | TopicColumns], start: Ints, number: Ints) -> _Columns:
@@ -496,10 +516,15 @@ def _racks(entries: _Entries | _Columns, partitions: int, of_member: list[Any]) 
         held, racks_of = entries.columns.racks()
         return _rack_sets(held, racks_of, entries.at, partitions, of_member)
     # Each distinct list as given is looked at once, and every entry hashed once.
-    lists: dict[tuple[str, ...], int] = {}
+    lists: defaultdict[tuple[str, ...], int] = defaultdict()
+    lists.default_factory = lists.__len__
     listed = entries.column("racks") if "racks" in entries.fields else []
-    which = [lists.setdefault(tuple(racks) if racks else (), len(lists)) for racks in listed]
-    return _rack_sets(list(lists), ints(which), entries.at, partitions, of_member)
+    try:
+        which = list(map(lists.__getitem__, map(tuple, listed)))
+    except TypeError:  # some entry has none
+        lists.clear()
+        which = [lists[tuple(racks or ())] for racks in listed]
+    return _rack_sets(list(lists), _numbers(which, len(which)), entries.at, partitions, of_member)
 
 
 def _racks_of_columns(
