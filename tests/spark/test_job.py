@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import shutil
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -116,6 +117,28 @@ def test_every_table_is_made_in_one_round() -> None:
     assert sorted(name for some in job.ROUNDS for name in some) == sorted(schemas.TABLES)
     first = ("silver/commits", "gold/commits", "gold/lag", "gold/group_state", "gold/whatif")
     assert [round_of[name] for name in first] == sorted({round_of[name] for name in first})
+
+
+def test_of_two_that_work_at_once_the_one_beside_says_why_both_failed() -> None:
+    """An error of either is raised, and an interrupt waits for nobody."""
+
+    def fails(error: BaseException) -> Callable[[], None]:
+        def call() -> None:
+            raise error
+
+        return call
+
+    over = threading.Event()
+    assert job._at_once(lambda: 1, lambda: "a") == (1, "a")
+    with pytest.raises(ValueError, match=r"^beside$"):
+        job._at_once(fails(ValueError("beside")), fails(KeyError("here")))
+    with pytest.raises(ValueError, match=r"^beside$"):
+        job._at_once(fails(ValueError("beside")), lambda: 1)
+    with pytest.raises(ValueError, match=r"^here$"):
+        job._at_once(lambda: 1, fails(ValueError("here")))
+    with pytest.raises(KeyboardInterrupt):
+        job._at_once(over.wait, fails(KeyboardInterrupt()))
+    over.set()
 
 
 def test_counts_and_rejects_are_every_record(out: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -386,7 +387,7 @@ def _build(
     steps: dict[str, Make] | None = None
     if (full or before is None) and source.files is not None:
         # Every table is made, whatever the look finds: it goes on in this process while workers decode.
-        (state, news, why), steps = _at_once(pool, look, partial(_steps, source, **rules))
+        (state, news, why), steps = _at_once(look, partial(_steps, source, **rules))
     else:
         state, news, why = look()
     if full:
@@ -411,15 +412,26 @@ def _build(
     return built
 
 
-def _at_once(pool: ThreadPoolExecutor, beside: Callable[[], Look], here: Callable[[], Made]) -> tuple[Look, Made]:
-    """The answers of two functions, one called in another thread; where both fail, that one says why."""
-    other = pool.submit(beside)
+def _at_once(beside: Callable[[], Look], here: Callable[[], Made]) -> tuple[Look, Made]:
+    """The answers of two functions, one called in another thread; where both fail, that one says why.
+
+    Ctrl-C ends the wait for either: nobody waits for the thread, which ends with the process at the latest.
+    """
+    answer: Future[Look] = Future()
+
+    def call() -> None:
+        try:
+            answer.set_result(beside())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
     try:
         own = here()
     except Exception:
-        other.result()
+        answer.result()
         raise
-    return other.result(), own
+    return answer.result(), own
 
 
 def _make(pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress) -> None:

@@ -77,8 +77,13 @@ def batches_of(some: Slice, columns: Sequence[str], at_once: int = ROWS) -> Iter
 def read_slice(some: Slice, columns: Sequence[str], table: schemas.TableSchema) -> Iterator[pa.Table]:
     """The rows of a slice in the table's types, whatever form they are stored in, put together."""
 
+    wanted = schemas.arrow_schema(table, columns)
+
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in batches_of(some, columns, ROWS_READ):
+            if batch.schema.equals(wanted):
+                yield batch
+                continue
             yield from as_typed(pa.Table.from_batches([batch]), columns, table).combine_chunks().to_batches()
 
     return gathered(batches())
