@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -234,3 +236,12 @@ def test_holes_before_a_record_are_all_offsets_missing_up_to_it(seed: int) -> No
     assert holes.schema.equals(by_group.HOLE)
     assert [tuple(row.values()) for row in holes.to_pylist()] == expected
     assert few_groups.holes(halves, table.slice(0, 0)).num_rows == 0
+
+
+def test_what_tasks_of_a_cluster_import_reads_no_parquet() -> None:
+    """Arrow's Parquet asks an executor's Python for more than Arrow does, and no task there reads files of ours."""
+    rooms = ("bundles", "by_group", "facts", "logs", "plan_bundles", "standing", "slices")
+    imports = ", ".join(f"apportion.spark.{room}" for room in rooms)
+    asked = f"import sys, {imports}; print('pyarrow.parquet' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"

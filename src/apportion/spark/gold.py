@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from weakref import finalize
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.spark import by_group, facts, few_groups, histories, log_ends, logs, plan_bundles, schemas, standing
@@ -85,6 +84,8 @@ def beside_of_files(t: Tables) -> dict[str, pa.Table] | None:
 
 
 def _rows(files: Sequence[Path]) -> int:
+    import pyarrow.parquet as pq  # only here: see ``slices.batches_of``
+
     return sum(pq.read_metadata(file).num_rows for file in files)
 
 

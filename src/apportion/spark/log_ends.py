@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.history.lag_time import SAMPLES_MAX, WINDOW_S
@@ -44,6 +43,8 @@ def now_ms(ends: DataFrame) -> int:
 
 def _newest_ms(file: Path) -> int:
     """The newest sample of a file, rounded down; 0 where it has none."""
+    import pyarrow.parquet as pq  # only here: see ``slices.batches_of``
+
     newest = 0
     with pq.ParquetFile(file) as opened:
         for some in opened.iter_batches(columns=["at"]):

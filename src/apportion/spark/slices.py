@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from apportion.errors import Unavailable
 from apportion.spark import schemas
-from apportion.spark.dump_sums import as_typed
 
 ROWS_A_SLICE: Final = 128 * 1024
 BYTES_A_SLICE: Final = 64 << 20
@@ -76,6 +75,8 @@ def batches_of(some: Slice, columns: Sequence[str], at_once: int = ROWS) -> Iter
 
 def read_slice(some: Slice, columns: Sequence[str], table: schemas.TableSchema) -> Iterator[pa.Table]:
     """The rows of a slice in the table's types, whatever form they are stored in, put together."""
+
+    from apportion.spark.dump_sums import as_typed  # reads Parquet itself, see ``batches_of``
 
     wanted = schemas.arrow_schema(table, columns)
 
