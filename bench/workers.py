@@ -3,8 +3,9 @@
     python -m bench.workers [commits] [groups] [partitions]       200,000 5,000 250,000 by default
 
 Each place builds every table from the same made-up dump: in full, again after one group in a hundred has new records,
-and again with nothing new. CPU seconds are those of this process, of Spark's JVMs (driver, master, workers, executors)
-and of their Python workers; the S3 server's are not among them. Each place starts with a JVM that has compiled nothing.
+and again with nothing new. Each build is a process of its own, as a command is, with the start of Python, of its JVM
+if it needs one, and of its workers. CPU seconds are those of that process, of Spark's JVMs (driver, master, workers,
+executors) and of their Python workers; the S3 server's are not among them, nor is the start of the cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from apportion.spark import job, session
+from apportion.spark import job
 from apportion.testing.cluster import Cluster
 from apportion.testing.s3 import S3Server
 from bench.made_log import Size, write_dump, write_more
@@ -47,7 +48,7 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def measured(place: str, size: Size) -> dict[str, Cost]:
-    """Stage -> its cost in this place; the time in which Spark and the cluster start is not counted."""
+    """Stage -> its cost in this place; the time in which the cluster starts is not counted."""
     meter = Meter()
     with meter.watching(), tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         dump = Path(name) / "dump"
@@ -63,21 +64,34 @@ def measured(place: str, size: Size) -> dict[str, Cost]:
             cluster = stack.enter_context(Cluster(2, memory="3g"))
             chosen = {"spark.executor.memory": "2g", "spark.executor.extraJavaOptions": "-XX:+UseSerialGC"}
             stack.enter_context(environment(cluster.environment(**chosen)))
-        spark = stack.enter_context(session.session(quick=False, delta=s3 is not None, s3=s3 is not None))
         for turn, stage in enumerate(STAGES):
             if turn == 1:
                 write_more(dump, size)
                 if s3 is not None:
                     s3.upload(dump, "dump")
             meter.begin(stage)
-            built = job.build(source, out, spark=spark)
+            whole, own = build_apart(source, out)
             meter.begin("")
-            if bool(turn) == bool(built.whole):
-                raise RuntimeError(f"{place}, {stage}: {built.whole or 'the first build was incremental'}")
-            cost = meter.costs[stage]
+            if bool(turn) == bool(whole):
+                raise RuntimeError(f"{place}, {stage}: {whole or 'the first build was incremental'}")
+            cost = meter.costs[stage]  # of all JVMs and workers below this process
+            cost.cpu_s += own
             print(f"    {time.strftime('%X')} {place}, {stage}: {cost.wall_s:.1f} s, {cost.cpu_s:.1f} CPU s",
                   file=sys.stderr, flush=True)  # fmt: skip
     return meter.costs
+
+
+def build_apart(source: str, out: str) -> tuple[str, float]:
+    """A build in a process of its own: why it was whole, and the CPU seconds of that process, without its children."""
+    words = [sys.executable, "-m", "bench.workers", "--build", source, out]
+    ended = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
+    return ended["whole"], ended["cpu_s"]
+
+
+def build_here(source: str, out: str) -> None:
+    """What ``build_apart`` starts: a build, its reason and CPU seconds as JSON; Python's own start is counted too."""
+    whole = job.build(source, out).whole
+    print(json.dumps({"whole": whole, "cpu_s": time.process_time()}))
 
 
 def page(costs: dict[str, dict[str, Cost]], size: Size) -> str:
@@ -105,6 +119,9 @@ def apart(place: str, size: Size) -> dict[str, Cost]:
 
 def main() -> None:
     """Print the table, or with ``--place`` the costs there as JSON."""
+    if "--build" in sys.argv:
+        build_here(*sys.argv[sys.argv.index("--build") + 1 :])
+        return
     given = [int(word) for word in sys.argv[1:] if word.isdigit()]
     size = Size(*given, *(200_000, 5_000, 250_000)[len(given) :])
     if "--place" in sys.argv:

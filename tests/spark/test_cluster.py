@@ -167,7 +167,7 @@ def test_workers_that_share_nothing_make_the_same_rows_though_one_is_killed(
     assert lines[-1] == "built", lines
     assert not any(s3.secret_key in line for line in lines)
     with sinks.parquet(tmp_path / "few") as sink, ThreadPoolExecutor(2) as pool:
-        sink.reader = here
+        sink.reader = lambda: here
         source = sources.open_dump(here, locate("s3a://lake/dump"))
         steps = job._steps(source, 0, None, "drop", ASSIGNORS)
         job._make(pool, sink, source, {name: steps[name] for name in FEW}, job.silent)

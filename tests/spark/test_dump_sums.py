@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ from tests.spark import made
 
 from apportion.errors import BadInput
 from apportion.inputs import dump_files
-from apportion.spark import decode, dump_sums, few_records, schemas, sources
+from apportion.spark import decode, dump_sums, few_records, incremental, schemas, sources
 from apportion.spark.schemas import TABLES
 
 
 def sums(dump: Path, before_us: int = -(2**62)) -> tuple[Any, ...]:
     files = dump_files.find(dump)
-    return dump_sums.records(files, {}), dump_sums.ends(files, before_us), dump_sums.topics_sum(files)
+    seen = dump_sums.records(files, {})
+    records = seen.last, seen.count, seen.sum, seen.old_count, seen.old_sum
+    return records, dump_sums.ends(files, before_us), dump_sums.topics_sum(files)[0]
 
 
 def dumped(folder: Path, rows: dict[str, pa.Table], pieces: int = 1) -> Path:
@@ -110,11 +113,95 @@ def test_a_record_without_a_place_is_left_to_spark(tmp_path: Path, rows: dict[st
             look(dump_files.find(dump), {})
 
 
+def test_files_that_were_summed_before_are_not_read_as_rows_again(
+    tmp_path: Path, rows: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sums are those of all rows; a file that changed, came or went is seen, and so is a sample that came late."""
+    dump = dumped(tmp_path / "dump", rows, pieces=2)
+    files = dump_files.find(dump)
+    first, ends, (_, topics) = dump_sums.records(files, {}), dump_sums.ends_since(files, -(2**62)), topics_of(files)
+    again = dump_sums.records(files, first.last, first.seen)
+    assert (again.last, again.count, again.sum) == (first.last, first.count, first.sum)
+    assert (again.old_count, again.old_sum) == (first.count, first.sum)
+    assert again.settled == set(files.records)
+
+    with monkeypatch.context() as nothing_is_read:
+        nothing_is_read.setattr(dump_sums, "_read", None)
+        assert dump_sums.records(files, first.last, first.seen) == again
+        sums = ends.sums
+        known = dump_sums.ends_since(files, sums["at"], ends.seen, sums["all"], sums["all_sum"])
+        assert {**known.sums, "old": sums["old"], "old_sum": sums["old_sum"]} == sums
+        assert known.newer is not None
+        assert known.newer.num_rows == 0
+        assert dump_sums.topics_sum(files, topics) == topics_of(files, topics)
+
+    file = dump / "records/part-0.parquet"
+    pq.write_table(pq.read_table(file).slice(1), file)
+    changed = dump_sums.records(dump_files.find(dump), first.last, first.seen)
+    assert changed.settled == {dump / "records/part-1.parquet"}
+    assert (changed.count, changed.old_count) == (first.count - 1, first.count - 1)
+    assert changed.sum != first.sum
+
+    at = rows["ends.parquet"].schema.get_field_index("at")
+    for later, alone in ((10**9, True), (0, False), (-(10**9), False)):
+        moved = pa.array([sums["at"] + later] * rows["ends.parquet"].num_rows).cast(pa.timestamp("us", tz="UTC"))
+        sample = rows["ends.parquet"].set_column(at, "at", moved)
+        (dump / "samples").mkdir(exist_ok=True)
+        pq.write_table(pa.concat_tables([sample, sample]), dump / "samples/ends-1.parquet")
+        files = dump_files.find(dump)
+        since = dump_sums.ends_since(files, sums["at"], ends.seen, sums["all"], sums["all_sum"])
+        assert since.sums == dump_sums.ends(files, sums["at"])
+        assert (since.newer is not None) == alone
+        if since.newer is not None:
+            asked = dump_sums.newer_ends(files, sums["at"])
+            assert sorted(map(repr, since.newer.to_pylist())) == sorted(map(repr, asked.to_pylist())) != []
+    (dump / "ends.parquet/part-0.parquet").unlink()
+    files = dump_files.find(dump)
+    gone = dump_sums.ends_since(files, sums["at"], ends.seen, sums["all"], sums["all_sum"])
+    assert gone.sums == dump_sums.ends(files, sums["at"])
+
+
+def topics_of(files: dump_files.DumpFiles, known: dict[str, int] | None = None) -> tuple[int, dict[str, int]]:
+    return dump_sums.topics_sum(files, known)
+
+
+def test_the_digest_of_a_file_follows_the_columns_that_are_looked_at(tmp_path: Path, rows: dict[str, pa.Table]) -> None:
+    """Of two files whose footers are one, any other byte of such a column is another digest; of others it is not."""
+    table = rows["records"].slice(0, 1)
+    for name, is_seen in (("offset", True), ("value", False)):
+        file = tmp_path / "one.parquet"
+        pq.write_table(table, file, compression="none", use_dictionary=False, write_statistics=False)
+        before = dump_sums.digest(file, dump_sums.PLACE)
+        footer = pq.read_metadata(file)
+        (column,) = [
+            one for one in map(footer.row_group(0).column, range(footer.num_columns)) if one.path_in_schema == name
+        ]
+        content = bytearray(file.read_bytes())
+        content[column.data_page_offset + column.total_compressed_size - 1] ^= 1
+        file.write_bytes(content)
+        assert (dump_sums.digest(file, dump_sums.PLACE) != before) is is_seen
+
+
 def test_what_was_read_before_is_told_by_partition_and_offset() -> None:
     """A partition that was never read is new from its beginning."""
     partition, offset = np.array([0, 0, 3, 3, 5]), np.array([4, 5, 0, 9, 0])
     assert dump_sums.behind(partition, offset, {0: 4, 3: 9}).tolist() == [False, True, False, False, True]
     assert dump_sums.behind(partition, offset, {}).all()
+
+
+@pytest.mark.spark
+def test_records_have_the_sum_that_spark_gives_them(spark: Any, tmp_path: Path) -> None:
+    """So that a dump which is looked at by a query, because it grew, is not taken for another one."""
+    files = dump_files.find(made.write_dump(tmp_path / "d", made.every_kind() * 3, files=2))
+    here = dump_sums.records(files, {0: 3, 1: 10})
+    by_query = incremental._records(replace(sources.read_files(spark, files), files=None), {0: 3, 1: 10}, None)
+    assert here.sum != here.old_sum != 0
+    assert replace(here, seen={}) == by_query
+    one = pa.table(
+        {"partition": pa.array([None], pa.int32()), "offset": [-1], "timestamp": pa.array([None], pa.int64())}
+    )
+    [row] = spark.sql("SELECT xxhash64(CAST(NULL AS int), -1L, CAST(NULL AS timestamp)) AS hash").collect()
+    assert dump_sums.place_hashes(one).view(np.int64).tolist() == [row["hash"]]
 
 
 @pytest.mark.spark

@@ -16,7 +16,7 @@ import pytest
 from tests.spark import traps
 
 from apportion.errors import BadInput
-from apportion.spark import few_records, few_update, incremental, job, packages
+from apportion.spark import few_records, few_update, incremental, job, packages, session
 from apportion.spark import sources as sources_of
 from apportion.spark.schemas import TABLES
 
@@ -156,6 +156,34 @@ def test_new_records_are_the_same_by_spark_as_from_files(
     assert few_records.new_records_by_spark(asked, few_records.RECORDS_MAX + 1) is None
     monkeypatch.setattr(few_records, "BYTES_MAX", 10)
     assert few_records.new_records_by_spark(asked, 1) is None
+
+
+def test_a_few_groups_of_plain_files_are_built_without_spark(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where records came, where log ends moved, where nothing is new: none is asked for, and the rows are right."""
+    growing = Growing(traps.write(tmp_path / "traps"), tmp_path / "dump", 4)
+    growing.grow(0.4)
+    out = tmp_path / "out"
+    job.build(growing.folder, out, spark=spark, **SETTINGS)
+
+    def refused(*args: Any, **named: Any) -> Any:
+        raise AssertionError("Spark is not needed")
+
+    lines: list[str] = []
+    with monkeypatch.context() as without:
+        without.setattr(session, "session", refused)
+        without.setattr(session, "java", refused)
+        for turn, share in enumerate((0.5, 1.0, 1.0)):
+            growing.grow(share)
+            if turn:
+                growing.describe(7)
+            built = job.build(growing.folder, out, progress=lines.append, **SETTINGS)
+            assert (built.whole, bool(built.new_records)) == ("", turn < 2)
+            assert built.rows == {state.name: state.rows for state in job.status(out)}
+    assert "starting Spark" not in lines
+    job.build(growing.folder, tmp_path / "fresh", spark=spark, **SETTINGS)
+    same(out, tmp_path / "fresh")
 
 
 def test_a_few_groups_of_delta_tables_are_replaced_too(spark: Any, tmp_path: Path) -> None:

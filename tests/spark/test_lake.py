@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as sql
 from tests.spark import made
 from tests.spark.conftest import rows_of
 from tests.spark.stores import reach, store
 
 from apportion.errors import BadInput, Unavailable
-from apportion.spark import incremental, job, lake, lock, packages, schemas, shelves, sources
+from apportion.spark import delta_log, incremental, job, lake, lock, packages, schemas, shelves, sources
 from apportion.spark.location import locate
 from apportion.testing.s3 import S3Server
 
@@ -197,8 +200,8 @@ def test_changes_of_a_table_on_s3_are_one_commit_each(spark: Any, s3: S3Server, 
         monkeypatch.setattr(lake, "_MERGE_ROWS", few)
         with lake.opened(spark, place, "delta") as sink:
             before = seen(sink.read(name))
-            now = sink.replace_groups(name, commits(("a", 1, 9), ("c", 0, 5)), touched, table, 1)
-            assert seen(now) == [("a", 1, 9), ("b", 0, 3), ("c", 0, 5)]
+            sink.replace_groups(name, commits(("a", 1, 9), ("c", 0, 5)), touched, table, 1)
+            assert seen(sink.now(name)) == [("a", 1, 9), ("b", 0, 3), ("c", 0, 5)]
             assert seen(sink.read(name)) == before, "what is not published is not read"
             sink.publish()
             assert seen(sink.read(name)) == [("a", 1, 9), ("b", 0, 3), ("c", 0, 5)]
@@ -214,6 +217,83 @@ def test_changes_of_a_table_on_s3_are_one_commit_each(spark: Any, s3: S3Server, 
         assert sink.text("note") == "kept"
         assert len(seen(tables.read(spark, name, None))) == 4, "put back, for who reads the newest version too"
         assert len(seen(sink.read(name))) == 4
+
+
+@pytest.mark.parametrize("most", [10**9, 0], ids=["put together here", "merged"])
+def test_rows_of_this_process_replace_those_of_some_groups_in_one_commit(
+    spark: Any, s3: S3Server, monkeypatch: Any, most: int
+) -> None:
+    """A group that changes, one that comes, one that goes; where nothing changes there is no commit."""
+    table, name, place = schemas.NEWEST, "gold/commits", locate(f"s3a://lake/here-{most}")
+    monkeypatch.setattr(lake, "_HERE_ROWS", most)
+    monkeypatch.setattr(lake, "_MERGE_ROWS", 0)
+
+    def commits(*rows: tuple[str, int]) -> pa.Table:
+        full = [{"group": group, "topic": "t", "partition": 0, "committed": committed} for group, committed in rows]
+        return pa.Table.from_pylist(full, schema=schemas.arrow_schema(table))
+
+    def groups(*names: str) -> pa.Table:
+        return pa.table({"group": pa.array(names, pa.string())})
+
+    def seen(frame: Any) -> list[tuple[str, int]]:
+        return sorted((row["group"], row["committed"]) for row in frame.collect())
+
+    with lake.opened(spark, place, "delta") as sink:
+        sink.write(name, commits(("b", 3), ("a", 1), ("c", 2)), table, 1)
+        sink.publish()
+    with lake.opened(spark, place, "delta") as sink:
+        sink.replace_groups(name, commits(("a", 9), ("d", 5)), groups("a", "c", "d"), table, 1)
+        assert seen(sink.now(name)) == [("a", 9), ("b", 3), ("d", 5)]
+        assert seen(sink.read(name)) == [("a", 1), ("b", 3), ("c", 2)], "what is not published is not read"
+        some = sink.rows_with(name, "group", ["a", "b"], ["group", "committed"])
+        assert some is not None
+        assert sorted(zip(*some.to_pydict().values(), strict=True)) == [("a", 9), ("b", 3)], "what was written is read"
+        sink.publish()
+    with lake.opened(spark, place, "delta") as sink:
+        sink.replace_groups(name, commits(), groups("nobody"), table, 1)
+        assert seen(sink.now(name)) == [("a", 9), ("b", 3), ("d", 5)]
+        assert name not in sink.written or not most
+    history = spark.sql(f"DESCRIBE HISTORY {lake.tables_of(place, 'delta').quoted(name)}").collect()
+    assert [row["operation"] for row in history][-2:] == ["WRITE" if most else "MERGE", "WRITE"]
+
+
+def test_a_log_says_what_spark_says_of_its_table(spark: Any, s3: S3Server) -> None:
+    """At every version that is known, through checkpoints too; a form that is not known is left to Spark."""
+    root = "s3a://lake/logs"
+    path = f"{root}/t"
+    for turn in range(13):  # a checkpoint after ten
+        frame = spark.range(turn, turn + 3).withColumn("group", sql.col("id").cast("string"))
+        frame.coalesce(1).write.format("delta").mode("append" if turn % 4 else "overwrite").save(path)
+        if turn in (3, 9, 11):
+            spark.sql(f"DELETE FROM delta.`{path}` WHERE id = {turn}")  # noqa: S608 - ours
+        if turn == 7:
+            before = delta_log.Logs(spark, root)
+            seven = before.newest("t")
+    fresh = delta_log.Logs(spark, root)
+    for logs in (before, fresh):
+        version = logs.newest("t")
+        [last] = spark.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()
+        detail = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first()
+        assert version is not None
+        assert version.number == last["version"] == 15
+        assert (len(version.files), version.size) == (detail["numFiles"], detail["sizeInBytes"])
+        assert version.rows == spark.read.format("delta").load(path).count()
+        copies = logs.copies("t", None)
+        assert copies is not None
+        ids = sorted(pa.concat_tables(map(pq.read_table, copies))["id"].to_pylist())
+        assert ids == sorted(row["id"] for row in spark.read.format("delta").load(path).collect())
+        assert logs.copies("t", None, bytes_max=version.size - 1) is None
+    assert seven is not None
+    assert before.at("t", seven.number) == seven
+    assert seven.rows == spark.read.format("delta").option("versionAsOf", seven.number).load(path).count()
+    assert fresh.at("t", 1) is None, "before the checkpoint"
+    assert fresh.newest("nothing") is None
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 13")  # noqa: S608 - ours
+    marked = fresh.newest("t")
+    assert marked is not None
+    assert not marked.readable
+    assert fresh.copies("t", None) is None
 
 
 def test_groups_and_histories_are_read_from_a_uri(spark: Any, local: Path, far: str, tmp_path: Path) -> None:

@@ -30,11 +30,12 @@ def silver(spark: Any, dump: Path, out: Path, here: bool) -> Mapping[str, Path]:
     steps = job._steps(source if here else replace(source, files=None), 0, None, "drop")
     tables: dict[str, Any] = {}
     with sinks.parquet(out) as sink:
-        sink.reader = spark
+        sink.reader = lambda: spark
         for name in SILVER:
             rows = steps[name](tables)
             assert isinstance(rows, Bundled | pa.Table) is here
-            tables[name] = sink.write(name, rows, schemas.TABLES[name], 2)
+            sink.write(name, rows, schemas.TABLES[name], 2)
+            tables[name] = sink.now(name)
         sink.publish()
     return {name: out / name for name in SILVER}
 

@@ -56,8 +56,10 @@ def groups(*names: str) -> pa.Table:
 
 def change(root: Path, spark: Any, pairs: Pairs, *names: str) -> None:
     with sinks.parquet(root) as sink:
-        sink.reader = spark
-        staged = sink.replace_groups(NAME, table_of(pairs), groups(*names), TABLE, 3)
+        sink.reader = lambda: spark
+        sink.replace_groups(NAME, table_of(pairs), groups(*names), TABLE, 3)
+        staged = sink.now(NAME)
+        assert staged is not None
         expected = sorted(map(repr, [(row["group"], row["lag"]) for row in staged.collect()]))
         some = sink.rows_with(NAME, "group", names)
         assert some is not None

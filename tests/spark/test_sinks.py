@@ -170,8 +170,9 @@ def silver(spark: Any, dump: Path, out: Path) -> None:
             "silver/rejects": decode.rejects(records),
             "silver/gaps": decode.gaps(records),
         }
-        staged = {n: sink.write(n, frame, schemas.TABLES[n], 2) for n, frame in tables.items()}
-        three: Any = [staged[f"silver/{n}"] for n in ("commits", "generations", "epochs")]
+        for name, frame in tables.items():
+            sink.write(name, frame, schemas.TABLES[name], 2)
+        three: Any = [sink.now(f"silver/{n}") for n in ("commits", "generations", "epochs")]
         sink.write("silver/counts", decode.counts(three[0], three[1], three[2], records), schemas.COUNTS, 1)
         sink.publish()
 
@@ -420,8 +421,11 @@ def test_a_table_takes_more_rows_and_new_rows_of_some_groups(spark: Any, tmp_pat
 
     def turn(change: Callable[[sinks.ParquetSink], Any]) -> list[tuple[str, int]]:
         with sinks.parquet(tmp_path / "t") as sink:
-            sink.reader = spark
-            staged = sorted((r.group, r.committed) for r in change(sink).collect())
+            sink.reader = lambda: spark
+            change(sink)
+            now = sink.now("silver/commits")
+            assert now is not None
+            staged = sorted((r.group, r.committed) for r in now.collect())
             sink.publish()
             published = sink.read("silver/commits")
             assert published is not None

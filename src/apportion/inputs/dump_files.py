@@ -14,6 +14,7 @@ from apportion.inputs.parquet import BIGINT, BINARY, INT, TEXT, TEXTS, TIME, Che
 RECORDS: Final = {"key": BINARY, "value": BINARY, "partition": INT, "offset": BIGINT, "timestamp": TIME}
 ENDS: Final = {"topic": TEXT, "partition": INT, "begin": BIGINT, "end": BIGINT, "last_stable": BIGINT, "at": TIME}
 TOPICS: Final = {"topic": TEXT, "topic_id": TEXT, "partition": INT, "racks": TEXTS}
+FILLED: Final = ("partition", "offset", "timestamp")
 NEEDED: Final = "a dump: a folder with records/*.parquet and ends.parquet"
 
 Forms = dict[Path, dict[str, str]]
@@ -59,7 +60,12 @@ def find(path: str | Path) -> DumpFiles:
         raise BadInput(str(path), "no ends.parquet", NEEDED)
     samples = [file for file in parquet.files(folder / "samples") if file.name.startswith("ends-")]
     topics = parquet.files(folder / "topics.parquet")
-    whole = _all(records, RECORDS, ("partition", "offset", "timestamp"))
+    return checked(records, ends, samples, topics)
+
+
+def checked(records: list[Path], ends: list[Path], samples: list[Path], topics: list[Path]) -> DumpFiles:
+    """These files as a dump's. Raises as ``find``."""
+    whole = _all(records, RECORDS, FILLED)
     return DumpFiles(whole, _all(ends, ENDS), _all(samples, ENDS), _all(topics, TOPICS))
 
 

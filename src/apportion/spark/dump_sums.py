@@ -1,14 +1,18 @@
 """Check sums of a dump's rows straight from its files: whether what was read before is still there, and what is new.
 
 The sum of some rows is the exclusive or of a 64-bit hash of each, so that it depends neither on their order nor on the
-files that they are in. The hash mixes columns of numbers by SplitMix64's finalizer (Steele, Lea, Flood: "Fast
-Splittable Pseudorandom Number Generators", 2014); a text counts by the BLAKE2b hash of its bytes, worked out once for
-each distinct one. Spark needs some jobs for as much.
+files that they are in. A record's is that of Spark's ``xxhash64`` (Collet's XXH64, as ``XXH64.java`` there has it), so
+that a dump which one build looks at here and the next by a query is found unchanged. That of other rows mixes columns
+of numbers by SplitMix64's finalizer (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", 2014); a
+text counts by the BLAKE2b hash of its bytes, worked out once for each distinct one. Spark needs some jobs for as much.
+
+A file is known by a digest of its bytes, as far as they are looked at: what was summed once is not read as rows again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -27,38 +31,87 @@ Hashes = npt.NDArray[np.uint64]
 PLACE: Final = ("partition", "offset", "timestamp")
 BROKEN: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 """Errors of files that are not as their footers say."""
+FILES_MAX: Final = 10_000
+"""Files of records whose sums are kept, the largest ones."""
+_PRIMES: Final = np.array(
+    [0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5], np.uint64
+)
 _START: Final = 0x9E3779B97F4A7C15
 _NULL: Final = 0xD1B54A32D192ED03
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records counted and summed: all of them, and those that were read before; the last offset of each partition."""
+    """Records counted and summed: all of them, and those that were read before; the last offset of each partition.
+
+    seen
+        Digest of a file to the count and sum of its records, of at most ``FILES_MAX`` files.
+    settled
+        Files all of whose records were read before.
+    """
 
     last: Mapping[int, int]
     count: int
     sum: int
     old_count: int
     old_sum: int
+    seen: Mapping[str, Sequence[int]]
+    settled: frozenset[Path]
 
 
-def records(files: DumpFiles, read: Mapping[int, int]) -> Records:
+def records(files: DumpFiles, read: Mapping[int, int], known: Mapping[str, Sequence[int]] | None = None) -> Records:
     """One look at where and when each record was.
 
     read
         Partition to the last offset that was read before.
+    known
+        ``seen`` of when that was read: nothing in these files is behind it.
     """
     last: dict[int, int] = {}
+    seen: dict[str, Sequence[int]] = {}
+    settled = set()
     count = old_count = total = old_total = 0
     for file in files.records:
+        name = digest(file, PLACE)
+        if known and name in known:
+            rows, hashed = seen[name] = known[name]
+            count, old_count, total, old_total = count + rows, old_count + rows, total ^ hashed, old_total ^ hashed
+            settled.add(file)
+            continue
         table = _read(file, PLACE, schemas.RECORDS)
         partition, offset = places(table)
-        hashes, old = row_hashes(table), ~behind(partition, offset, read)
+        hashes, old = place_hashes(table), ~behind(partition, offset, read)
         count, old_count = count + len(hashes), old_count + int(old.sum())
-        total, old_total = total ^ _xor(hashes), old_total ^ _xor(hashes[old])
+        total, old_total = total ^ _signed_xor(hashes), old_total ^ _signed_xor(hashes[old])
+        seen[name] = [len(hashes), _signed_xor(hashes)]
         for number in np.unique(partition).tolist():
             last[number] = max(last.get(number, -1), int(offset[partition == number].max()))
-    return Records(dict(sorted(last.items())), count, total, old_count, old_total)
+    if settled:  # if one of them were missing now, so would be its part of the sum
+        last = {number: max(last.get(number, -1), read.get(number, -1)) for number in {*last, *read}}
+    largest = sorted(seen, key=lambda name: (-seen[name][0], name))[:FILES_MAX]
+    kept = {name: seen[name] for name in sorted(largest)}
+    return Records(dict(sorted(last.items())), count, total, old_count, old_total, kept, frozenset(settled))
+
+
+def digest(file: Path, names: Sequence[str]) -> str:
+    """Of the footer of a Parquet file and the stored bytes of some of its columns, from which their values follow."""
+    hashed = blake2b(digest_size=16)
+    with file.open("rb") as stored:
+        end = stored.seek(-8, os.SEEK_END)
+        length = int.from_bytes(stored.read(4), "little")
+        stored.seek(end - length)
+        hashed.update(stored.read(length))
+        with pq.ParquetFile(file) as parquet:
+            footer = parquet.metadata
+            for group in map(footer.row_group, range(footer.num_row_groups)):
+                for column in map(group.column, range(group.num_columns)):
+                    if column.path_in_schema.partition(".")[0] in names:
+                        first = column.data_page_offset
+                        if column.has_dictionary_page:
+                            first = min(first, column.dictionary_page_offset)
+                        stored.seek(first)
+                        hashed.update(stored.read(column.total_compressed_size))
+    return hashed.hexdigest()
 
 
 def places(records: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -107,6 +160,48 @@ def ends(files: DumpFiles, before_us: int) -> dict[str, int]:
     }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Ends:
+    """Samples of log ends.
+
+    sums
+        As ``ends`` gives them.
+    seen
+        Digests of the files.
+    newer
+        Those behind what was known, each once, if the others did not have to be looked at: rows of ``silver/ends``.
+    """
+
+    sums: Mapping[str, int]
+    seen: Sequence[str]
+    newer: pa.Table | None = None
+
+
+def ends_since(files: DumpFiles, before_us: int, known: Collection[str] = (), count: int = 0, total: int = 0) -> Ends:
+    """``ends``, where files that were looked at before hold ``count`` samples of the sum ``total``.
+
+    known
+        Digests of those files, of which no sample is later than ``before_us``.
+    """
+    by_digest = {digest(file, schemas.ENDS.schema.names): file for file in {**files.samples, **files.ends}}
+    seen = sorted(by_digest)
+    if not known or not by_digest.keys() >= set(known):
+        return Ends(ends(files, before_us), seen)
+    new = [
+        _read(file, schemas.ENDS.schema.names, schemas.ENDS) for name, file in by_digest.items() if name not in known
+    ]
+    table = pa.concat_tables([schemas.arrow_schema(schemas.ENDS).empty_table(), *new])
+    at_us = table["at"].cast(pa.int64()).fill_null(before_us).to_numpy()
+    if (at_us <= before_us).any():
+        return Ends(ends(files, before_us), seen)
+    hashes, first = np.unique(row_hashes(table), return_index=True)
+    sums = {
+        "all": count + len(hashes), "all_sum": total ^ _xor(hashes), "old": count, "old_sum": total,
+        "at": max(before_us, int(at_us.max(initial=before_us))),
+    }  # fmt: skip
+    return Ends(sums, seen, table if len(first) == len(table) else table.take(pa.array(np.sort(first))))
+
+
 def newer_ends(files: DumpFiles, before_us: int) -> pa.Table:
     """Samples of log ends after a moment (microseconds), each once: rows of ``silver/ends``."""
     names = schemas.ENDS.schema.names
@@ -117,12 +212,46 @@ def newer_ends(files: DumpFiles, before_us: int) -> pa.Table:
     return pa.concat_tables(pieces).group_by(names).aggregate([]).select(names)
 
 
-def topics_sum(files: DumpFiles) -> int:
-    """The sum of all topics' rows."""
+def topics_sum(files: DumpFiles, known: Mapping[str, int] | None = None) -> tuple[int, dict[str, int]]:
+    """The sum of all topics' rows, and by the digest of each file.
+
+    known
+        Sums of files by their digests.
+    """
+    sums: dict[str, int] = {}
     total = 0
     for file in files.topics:
-        total ^= _xor(row_hashes(_read(file, schemas.TOPICS.schema.names, schemas.TOPICS)))
-    return total
+        name = digest(file, schemas.TOPICS.schema.names)
+        if known and name in known:
+            sums[name] = known[name]
+        else:
+            sums[name] = _xor(row_hashes(_read(file, schemas.TOPICS.schema.names, schemas.TOPICS)))
+        total ^= sums[name]
+    return total, sums
+
+
+def place_hashes(records: pa.Table) -> Hashes:
+    """(N,) Spark's ``xxhash64("partition", "offset", "timestamp")``; a value that is null changes nothing."""
+    answer = np.full(records.num_rows, 42, dtype=np.uint64)
+    for name in PLACE:
+        column = records[name].combine_chunks()
+        there = column.is_valid().to_numpy(zero_copy_only=False)
+        values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
+        if pa.types.is_int32(column.type):
+            seeded = (answer + _PRIMES[4] + np.uint64(4)) ^ ((values & np.uint64(0xFFFFFFFF)) * _PRIMES[0])
+            mixed = _turned(seeded, 23) * _PRIMES[1] + _PRIMES[2]
+        else:
+            seeded = (answer + _PRIMES[4] + np.uint64(8)) ^ (_turned(values * _PRIMES[1], 31) * _PRIMES[0])
+            mixed = _turned(seeded, 27) * _PRIMES[0] + _PRIMES[3]
+        mixed = (mixed ^ (mixed >> np.uint64(33))) * _PRIMES[1]
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * _PRIMES[2]
+        answer = np.where(there, mixed ^ (mixed >> np.uint64(32)), answer)
+    return answer
+
+
+def _turned(values: Hashes, bits: int) -> Hashes:
+    """The bits of each number turned to the left."""
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
 
 
 def row_hashes(table: pa.Table) -> Hashes:
@@ -160,6 +289,11 @@ def _mixed(values: Hashes) -> Hashes:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
+
+
+def _signed_xor(hashes: Hashes) -> int:
+    """As Spark's ``bit_xor`` gives it."""
+    return int(np.bitwise_xor.reduce(hashes).view(np.int64)) if len(hashes) else 0
 
 
 def _xor(hashes: Hashes) -> int:

@@ -5,7 +5,8 @@ Starting a job, and sending rows to Python and back, costs more than to decode s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -34,11 +35,15 @@ _KINDS: Final = ("key_type", "value_version", "tombstone")
 Decoder = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
 
-def new_records(files: DumpFiles, read: Mapping[int, int], count: int) -> pa.Table | None:
+def new_records(
+    files: DumpFiles, read: Mapping[int, int], count: int, settled: Collection[Path] = ()
+) -> pa.Table | None:
     """The records behind what was read, each place once; None where they are too many or too large.
 
     count
         How many rows of the files these are.
+    settled
+        Files that hold none of them.
     Raises
         BadInput: two records of one place differ, so the folder holds records of two clusters.
     """
@@ -46,7 +51,7 @@ def new_records(files: DumpFiles, read: Mapping[int, int], count: int) -> pa.Tab
         return None
     pieces = []
     size = 0
-    for file in files.records:
+    for file in (one for one in files.records if one not in settled):
         with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
             for number in range(parquet.num_row_groups):
                 new = behind(*places(parquet.read_row_group(number, columns=["partition", "offset"])), read)

@@ -95,11 +95,11 @@ class FewUpdate(incremental.Update):
 
     def _new_records(self, read: Mapping[int, int]) -> pa.Table | None:
         """The new records, each place once; None where they are too many, or a file is broken: Spark says how."""
-        files, count = self.source.files, self.news.new_records
+        files, count = self.source.at_hand, self.news.new_records
         if files is None:
             return few_records.new_records_by_spark(self.source.records.where(incremental.behind(read)), count)
         with suppress(*BROKEN):
-            return few_records.new_records(files, read, count)
+            return few_records.new_records(files, read, count, self.news.settled)
         return None
 
     def _no_records(self) -> None:
@@ -107,9 +107,11 @@ class FewUpdate(incremental.Update):
 
     def _newer_ends(self) -> DataFrame | pa.Table:
         """Samples of log ends that were taken since the last build."""
-        if self.source.files is not None and self.news.now.ends <= WHOLE_MAX:
+        if self.news.newer_ends is not None:
+            return self.news.newer_ends
+        if self.source.at_hand is not None and self.news.now.ends <= WHOLE_MAX:
             with suppress(*BROKEN):
-                return dump_sums.newer_ends(self.source.files, self.news.before.ends_at)
+                return dump_sums.newer_ends(self.source.at_hand, self.news.before.ends_at)
         return super()._newer_ends()
 
     def _renamed_groups(self, topics_before: pa.Table | None) -> set[str]:
@@ -122,7 +124,8 @@ class FewUpdate(incremental.Update):
         new_ids = set(self.fresh["silver/commits"]["topic_id"].drop_null().unique().to_pylist())
         if not new_ids and topics_before is None:
             return set()
-        now = self._all("silver/topics", _IDS)
+        of_new = topics_before is None  # then no other id has another name
+        now = self._rows("silver/topics", "topic_id", new_ids, _IDS) if of_new else self._all("silver/topics", _IDS)
         before = now if topics_before is None else topics_before
         sure = [few.names_among(one.slice(0, 0), one) for one in (before, now)]
         doubtful = {one for one in new_ids if one not in sure[1]}

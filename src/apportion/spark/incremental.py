@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
@@ -36,6 +37,7 @@ from apportion.spark import (
     whatif,
 )
 from apportion.spark.bundles import Bundled
+from apportion.spark.dump_sums import Ends, Records
 from apportion.spark.gold import tasks_of
 from apportion.spark.log_ends import since
 from apportion.spark.schemas import GROUP_STATE, TABLES
@@ -43,7 +45,7 @@ from apportion.tables.schemas import fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from apportion.spark.sinks import Sink
     from apportion.spark.sources import Dump
@@ -87,6 +89,8 @@ class State:
         How many records stood up to there, and the exclusive or of a hash of where and when each of them was.
     ends, ends_sum, topics_sum
         The same of the samples of log ends, and of the topics; ``ends_at`` is the newest sample's time in microseconds.
+    seen
+        What ``dump_sums`` tells of plain files, so that it need not read them again.
     """
 
     version: str
@@ -99,6 +103,7 @@ class State:
     ends_sum: int = 0
     ends_at: int = NO_TIME
     topics_sum: int = 0
+    seen: Mapping[str, Any] = field(default_factory=dict)
 
     def to_text(self) -> str:
         """As JSON."""
@@ -123,6 +128,10 @@ class News:
         Whether there are new records, new samples, other topics.
     appended
         All new samples are newer than the old ones, which are all there.
+    settled
+        Files of records that hold no new one.
+    newer_ends
+        Those new samples, where they are at hand.
     """
 
     before: State
@@ -131,6 +140,8 @@ class News:
     ends: bool
     topics: bool
     appended: bool
+    settled: frozenset[Path] = frozenset()
+    newer_ends: pa.Table | None = None
 
 
 def look(source: Dump, asked: State, before: State | None) -> tuple[State, News | None, str]:
@@ -149,36 +160,35 @@ def look(source: Dump, asked: State, before: State | None) -> tuple[State, News 
         if getattr(before, name) != getattr(asked, name):
             return _all(source, asked), None, reason
     read = {int(partition): offset for partition, offset in before.read.items()}
-    now, old = _records(source, read)
-    if (old.records, old.records_sum) != (before.records, before.records_sum):
+    records = _records(source, read, before.seen.get("records"))
+    if (records.old_count, records.old_sum) != (before.records, before.records_sum):
         return _all(source, asked), None, "records that were read before are gone, or came late"
-    ends = _ends(source, before.ends_at)
-    appended = (ends["old"], ends["old_sum"]) == (before.ends, before.ends_sum)
-    topics_sum = _topics_sum(source)
-    state = _joined(asked, now, ends, topics_sum)
-    differ = not appended or ends["all"] != before.ends
-    new = now.records - before.records
-    return state, News(before, state, new, differ, topics_sum != before.topics_sum, appended), ""
+    ends = _ends(source, before)
+    appended = (ends.sums["old"], ends.sums["old_sum"]) == (before.ends, before.ends_sum)
+    state = _joined(asked, records, ends, _topics_sum(source, before.seen.get("topics")))
+    differ = not appended or ends.sums["all"] != before.ends
+    new, topics = state.records - before.records, state.topics_sum != before.topics_sum
+    return state, News(before, state, new, differ, topics, appended, records.settled, ends.newer), ""
 
 
 def _all(source: Dump, asked: State) -> State:
-    now, _ = _records(source, {})
-    return _joined(asked, now, _ends(source, asked.ends_at), _topics_sum(source))
+    return _joined(asked, _records(source, {}, None), _ends(source, asked), _topics_sum(source, None))
 
 
-def _joined(asked: State, now: State, ends: Mapping[str, int], topics_sum: int) -> State:
+def _joined(asked: State, records: Records, ends: Ends, topics: tuple[int, Mapping[str, int]]) -> State:
+    last = {str(partition): offset for partition, offset in records.last.items()}
+    seen = {"records": records.seen, "ends": ends.seen, "topics": topics[1]}
     return State(
-        asked.version, asked.settings, asked.dump, now.read, now.records, now.records_sum,
-        ends["all"], ends["all_sum"], ends["at"], topics_sum,
+        asked.version, asked.settings, asked.dump, last, records.count, records.sum,
+        ends.sums["all"], ends.sums["all_sum"], ends.sums["at"], topics[0], seen if any(seen.values()) else {},
     )  # fmt: skip
 
 
-def _records(source: Dump, read: Mapping[int, int]) -> tuple[State, State]:
+def _records(source: Dump, read: Mapping[int, int], known: Mapping[str, Sequence[int]] | None) -> Records:
     """All records, and those up to what was read; only partition, offset and time are looked at."""
-    seen = _of_files(source, dump_sums.records, read)
+    seen = _of_files(source, dump_sums.records, read, known)
     if seen is not None:
-        last = {str(partition): offset for partition, offset in seen.last.items()}
-        return State("", {}, "", last, seen.count, seen.sum), State("", {}, "", {}, seen.old_count, seen.old_sum)
+        return seen
     records = source.records
     check = F.xxhash64("partition", "offset", "timestamp")
     old = ~behind(read)
@@ -186,17 +196,19 @@ def _records(source: Dump, read: Mapping[int, int]) -> tuple[State, State]:
         F.max("offset").alias("last"), F.count(F.lit(1)).alias("n"), F.bit_xor(check).alias("sum"),
         F.count(F.when(old, 1)).alias("old_n"), F.bit_xor(F.when(old, check)).alias("old_sum"),
     ).collect()  # fmt: skip
-    last = {str(row["partition"]): row["last"] for row in sorted(rows)}
-    whole = State("", {}, "", last, sum(row["n"] for row in rows), _xor(row["sum"] for row in rows))
-    return whole, State("", {}, "", {}, sum(row["old_n"] for row in rows), _xor(row["old_sum"] or 0 for row in rows))
+    return Records(
+        {row["partition"]: row["last"] for row in sorted(rows)},
+        sum(row["n"] for row in rows), _xor(row["sum"] for row in rows),
+        sum(row["old_n"] for row in rows), _xor(row["old_sum"] or 0 for row in rows), {}, frozenset(),
+    )  # fmt: skip
 
 
 def _of_files(source: Dump, look: Callable[..., Answer], *asked: Any) -> Answer | None:
     """What a look at a dump's plain files tells; None where it has none, or they are broken: Spark says how."""
-    if source.files is None:
+    if source.at_hand is None:
         return None
     try:
-        return look(source.files, *asked)
+        return look(source.at_hand, *asked)
     except dump_sums.BROKEN:
         return None
 
@@ -216,8 +228,9 @@ def behind(read: Mapping[int, int]) -> Column:
     return F.col("offset") > F.coalesce(F.try_element_at(seen, F.col("partition")), F.lit(-(2**63)))
 
 
-def _ends(source: Dump, before_us: int) -> Mapping[str, int]:
-    seen = _of_files(source, dump_sums.ends, before_us)
+def _ends(source: Dump, before: State) -> Ends:
+    before_us, known = before.ends_at, before.seen.get("ends", ())
+    seen = _of_files(source, dump_sums.ends_since, before_us, known, before.ends, before.ends_sum)
     if seen is not None:
         return seen
     ends = source.ends
@@ -228,16 +241,16 @@ def _ends(source: Dump, before_us: int) -> Mapping[str, int]:
         F.coalesce(F.max(at), F.lit(before_us)).alias("at"), F.count(F.when(old, 1)).alias("old"),
         F.coalesce(F.bit_xor(F.when(old, check)), F.lit(0)).alias("old_sum"),
     ).collect()[0]  # fmt: skip
-    return {name: int(row[name]) for name in ("all", "all_sum", "at", "old", "old_sum")}
+    return Ends({name: int(row[name]) for name in ("all", "all_sum", "at", "old", "old_sum")}, [])
 
 
-def _topics_sum(source: Dump) -> int:
-    seen = _of_files(source, dump_sums.topics_sum)
+def _topics_sum(source: Dump, known: Mapping[str, int] | None) -> tuple[int, Mapping[str, int]]:
+    seen = _of_files(source, dump_sums.topics_sum, known)
     if seen is not None:
         return seen
     topics = source.topics
     row = topics.agg(F.coalesce(F.bit_xor(F.xxhash64(*topics.columns)), F.lit(0)).alias("sum")).collect()[0]
-    return int(row["sum"])
+    return int(row["sum"]), {}
 
 
 # -- the tables ------------------------------------------------------------------------------------------------------
@@ -249,10 +262,14 @@ class Update:
     def __init__(self, sink: Sink, source: Dump, news: News, files: int, progress: Progress) -> None:
         """Take what ``look`` found; files as in ``Sink.write``."""
         self.sink, self.source, self.news, self.files, self.progress = sink, source, news, files, progress
-        self.spark = source.spark
         self._tables: dict[str, DataFrame] = {}
         self.touched_groups = self.planned_groups = 0
         self.written: list[str] = []
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, which may start only now."""
+        return self.source.spark
 
     def run(self, allowed_lag: int, assignors: Sequence[str] | None) -> None:
         """Every table that changes, each in one commit."""
@@ -334,7 +351,8 @@ class Update:
     def table(self, name: str) -> DataFrame:
         """A table as it is, or as it will be once it was written here."""
         if name not in self._tables:
-            self._tables[name] = self._published(name)
+            rows = self.sink.now(name)
+            self._tables[name] = self._empty(name) if rows is None else rows
         return self._tables[name]
 
     @cached_property
@@ -351,15 +369,18 @@ class Update:
 
     def _write(self, name: str, rows: DataFrame | Bundled | pa.Table) -> None:
         self._tell("making", name)
-        self._tables[name] = self.sink.write(name, rows, TABLES[name], self.files)
+        self._tables.pop(name, None)
+        self.sink.write(name, rows, TABLES[name], self.files)
 
     def _append(self, name: str, rows: DataFrame | pa.Table) -> None:
         self._tell("adding to", name)
-        self._tables[name] = self.sink.append(name, rows, TABLES[name], 1)
+        self._tables.pop(name, None)
+        self.sink.append(name, rows, TABLES[name], 1)
 
     def _replace(self, name: str, rows: DataFrame | pa.Table, touched: DataFrame | pa.Table) -> None:
         self._tell("changing", name)
-        self._tables[name] = self.sink.replace_groups(name, rows, touched, TABLES[name], self.files)
+        self._tables.pop(name, None)
+        self.sink.replace_groups(name, rows, touched, TABLES[name], self.files)
 
     def _tell(self, verb: str, name: str) -> None:
         self.progress(f"{verb} {name}")

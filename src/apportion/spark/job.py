@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -248,7 +248,8 @@ def build(
     _needs_libraries()
     from apportion.assignors import find
     from apportion.inputs import tables
-    from apportion.spark import errors, session, sources
+    from apportion.spark import errors, incremental, session, sources
+    from apportion.spark import settings as settings_of
     from apportion.spark.location import form_of, locate
 
     origin, location = locate(dump), locate(out)
@@ -258,18 +259,23 @@ def build(
         settings["form"] = form
     if assignors is not None:
         settings["assignors"] = [find(name).name for name in assignors]
-    if spark is None:
+    goes_on = not full and _is_plain(origin, location, chosen_form) and (location.folder / incremental.STATE).exists()
+    if spark is None and not goes_on:
         session.java()  # where it is missing, no folder is made first
     quick = _checked(origin, location, chosen_form)
-    if chosen_form == "parquet" and personal_days is None:
-        quick = quick or _rowless(origin, location, full)
-    progress("starting Spark")
-    with errors.plainly(out), _at_work(location, chosen_form, origin, spark, quick, progress) as (sink, running, pool):
+    if personal_days is None and _is_plain(origin, location, chosen_form):
+        quick = quick or _rowless(location, full)
+    elif location.kind != "folder" or origin.kind != "folder" or chosen_form == "delta":
+        # Some hundred small queries, each another one: on this machine a JVM never gets back what it compiles well.
+        quick = quick or settings_of.is_local(settings_of.master())
+    with errors.plainly(out), _at_work(location, chosen_form, origin, spark, quick, progress) as (sink, asked, pool):
+        if not goes_on:
+            asked()
         tables.check_version_of(str(location), sink.text(tables.SOURCE))
-        source = sources.open_dump(running, origin)
+        source = sources.open_dump(asked, origin)
         rules = {name: value for name, value in settings.items() if name != "form"}
         built = _build(pool, sink, source, rules, _source(location, origin, settings), full, progress)
-        states = status(out, spark=running)
+        states = status(out, spark=None if location.kind == "folder" and chosen_form == "parquet" else asked())
     return replace(built, rows={state.name: state.rows for state in states}, tables=states)
 
 
@@ -291,46 +297,54 @@ def _checked(origin: Location, location: Location, form: str) -> bool:
     return quick
 
 
-def _rowless(origin: Location, location: Location, full: bool) -> bool:
+def _is_plain(origin: Location, location: Location, form: str) -> bool:
+    """Whether a build goes from plain files to plain files of this machine: a small one may need no Spark."""
+    from apportion.spark import sources
+
+    return origin.kind == "folder" and not sources.is_delta(origin) and location.kind == "folder" and form == "parquet"
+
+
+def _rowless(location: Location, full: bool) -> bool:
     """Whether Spark carries no rows in a build, but names of what its workers read and write on this machine.
 
     The JVM then has so little to do that what it compiles well it does not run for long enough. A build that goes on
     from another may have many new records, which Spark decodes.
     """
-    from apportion.spark import incremental, settings, sources
+    from apportion.spark import incremental, settings
 
-    folders = origin.kind == "folder" and location.kind == "folder"
-    if not folders or sources.is_delta(origin) or not settings.is_local(settings.master()):
-        return False
-    return full or not (location.folder / incremental.STATE).exists()
+    return settings.is_local(settings.master()) and (full or not (location.folder / incremental.STATE).exists())
 
 
 @contextmanager
 def _at_work(
     location: Location, form: str, origin: Location, spark: SparkSession | None, quick: bool, progress: Progress
-) -> Iterator[tuple[Sink, SparkSession, ThreadPoolExecutor]]:
-    """Alone with the place: its sink, a session, and threads that make tables at the same time."""
+) -> Iterator[tuple[Sink, Callable[[], SparkSession], ThreadPoolExecutor]]:
+    """Alone with the place: its sink, what gives a session, and threads that make tables at the same time."""
     from apportion.spark import lake, session, sinks
 
-    wanted = session.wanted(origin, location, form)
+    on_demand = session.on_demand(
+        spark, lambda: progress("starting Spark"), quick=quick, **session.wanted(origin, location, form)
+    )
     if location.kind == "folder" and form == "parquet":
-        with (
-            sinks.parquet(location.folder) as folder,
-            # Between the two: its threads end when the session has, and before their drafts are swept away.
-            ThreadPoolExecutor(AT_ONCE) as pool,
-            session.session(spark, quick=quick, **wanted) as running,
-        ):
-            folder.reader = running
-            if session.is_remote(running):
-                sinks.check_shared(folder.staging, running)
-            yield folder, running, pool
+        # The threads between the two: they end when the session has, and before their drafts are swept away.
+        with sinks.parquet(location.folder) as folder, ThreadPoolExecutor(AT_ONCE) as pool, on_demand as asked:
+
+            @cache
+            def checked() -> SparkSession:
+                running = asked()
+                if session.is_remote(running):
+                    sinks.check_shared(folder.staging, running)
+                return running
+
+            folder.reader = checked
+            yield folder, checked, pool
         return
     with (
-        session.session(spark, quick=quick, **wanted) as running,
-        lake.opened(running, location, form, progress) as sink,
+        on_demand as asked,
+        lake.opened(asked(), location, form, progress) as sink,
         ThreadPoolExecutor(AT_ONCE) as pool,
     ):
-        yield sink, running, pool
+        yield sink, asked, pool
 
 
 def rebuild(
@@ -450,7 +464,10 @@ def _make(pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str
 
     def make(name: str) -> None:
         progress(f"making {name}")
-        tables[name] = sink.write(name, steps[name](tables), TABLES[name], files)
+        sink.write(name, steps[name](tables), TABLES[name], files)
+        rows = sink.now(name)
+        assert rows is not None  # noqa: S101 - just written
+        tables[name] = rows
 
     try:
         for some in ROUNDS:
@@ -566,7 +583,7 @@ def _status(folder: Path, name: str) -> TableStatus:
     with errors.plainly(folder):
         footers = [pq.read_metadata(file) for file in files]
     column = "timestamp" if name == "records" else "at"
-    times = [time for footer in footers if (time := _newest(footer, column)) is not None]
+    times = [time for footer in footers if (time := newest_of(footer, column)) is not None]
     return TableStatus(
         name,
         sum(footer.num_rows for footer in footers),
@@ -577,7 +594,7 @@ def _status(folder: Path, name: str) -> TableStatus:
     )
 
 
-def _newest(footer: object, column: str) -> datetime | None:
+def newest_of(footer: object, column: str) -> datetime | None:
     """The greatest value of a time column, by the statistics of a file's row groups."""
     newest: datetime | None = None
     for group in range(footer.num_row_groups):  # type: ignore[attr-defined]

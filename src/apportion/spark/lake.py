@@ -22,16 +22,20 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from apportion.errors import Unavailable
-from apportion.spark import lock
+from apportion.spark import delta_log, lock
 from apportion.spark.bundles import Bundled
+from apportion.spark.files import nulls_first
 from apportion.spark.location import Location, check_catalog
+from apportion.spark.other_groups import rows_with
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.shelves import CatalogShelf, HadoopShelf
-from apportion.spark.sinks import as_frame, columns_of, in_order, names_of, replaced
+from apportion.spark.sinks import as_frame, columns_of, frame_of, in_order, names_of, replaced
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +53,13 @@ _MISSING: Final = (
     "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "is not a Delta table",
 )  # fmt: skip
 _ROWS: Final = "kind string, name string, version bigint, text string"
+_HERE_ROWS: Final = 500_000
+_HERE_STORED: Final = 64 << 20
+_HERE_BYTES: Final = 100 << 20
+"""A smaller table, by its rows, its files and in memory, is put together here: a commit of it is then one job.
+
+The rows go to Spark in one task, which may be 128 MB (``spark.rpc.message.maxSize``).
+"""
 _MERGE_ROWS: Final = 100_000
 """Of larger tables a few groups are merged in; smaller ones are written anew, which takes less time."""
 
@@ -159,14 +170,24 @@ class Manifest:
     texts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, spark: SparkSession, tables: Tables, name: str = BUILD) -> Manifest:
+    def read(
+        cls, spark: SparkSession, tables: Tables, name: str = BUILD, logs: delta_log.Logs | None = None
+    ) -> Manifest:
         """The last one that was published; empty where there is none."""
+        copies = None if logs is None else logs.copies(name, None)
+        if copies:
+            rows = pa.concat_tables(map(pq.read_table, copies)).to_pylist()
+            return cls._of(rows)
         try:
             rows = tables.read(spark, name, None).collect()
         except Exception as error:
             if is_missing(error):
                 return cls()
             raise
+        return cls._of(rows)
+
+    @classmethod
+    def _of(cls, rows: Sequence[Any]) -> Manifest:
         return cls(
             {row["name"]: row["version"] for row in rows if row["kind"] == "table"},
             {row["name"]: row["text"] for row in rows if row["kind"] == "text"},
@@ -255,7 +276,8 @@ class LakeSink:
 
     def __init__(self, spark: SparkSession, tables: Tables, mine: lock.Held) -> None:
         self.spark, self.tables, self._lock = spark, tables, mine
-        self.last = Manifest.read(spark, tables)
+        self.logs = delta_log.logs_of(spark, tables.root) if isinstance(tables, DeltaTables) else None
+        self.last = Manifest.read(spark, tables, logs=self.logs)
         self.written: set[str] = set()
         """Tables that were committed and not published."""
         self._kept: dict[str, str] = {}
@@ -265,6 +287,10 @@ class LakeSink:
         if name not in self.last.versions:
             return None
         return self.tables.read(self.spark, name, self.last.versions[name])
+
+    def now(self, name: str) -> DataFrame | None:
+        """The table in its newest version if this build wrote it, else as ``read`` gives it."""
+        return self.tables.read(self.spark, name, None) if name in self.written else self.read(name)
 
     def rows_with(
         self,
@@ -279,7 +305,11 @@ class LakeSink:
         chosen = arrow_schema(table, columns)
         if name not in self.last.versions and name not in self.written:
             return chosen.empty_table()
-        rows = self.tables.read(self.spark, name, None if name in self.written else self.last.versions[name])
+        version = None if name in self.written else self.last.versions[name]
+        copies = None if self.logs is None else self.logs.copies(name, version)
+        if copies is not None:
+            return rows_with(copies, arrow_schema(table), column, values, columns, bytes_max)
+        rows = self.tables.read(self.spark, name, version)
         if values is not None:
             only = StructType([table.schema[column]])
             wanted = self.spark.createDataFrame([(value,) for value in sorted(values)], only)
@@ -292,27 +322,49 @@ class LakeSink:
                 return None
         return rows.toArrow().cast(chosen)
 
-    def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
+    def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
         """One commit that replaces the table."""
-        return self._commit(name, lambda: self.tables.overwrite(name, self._dealt(rows, table, files)))
+        self._commit(name, lambda: self.tables.overwrite(name, self._dealt(rows, table, files)))
 
-    def append(self, name: str, rows: DataFrame | pa.Table, table: TableSchema, files: int) -> DataFrame:
+    def append(self, name: str, rows: DataFrame | pa.Table, table: TableSchema, files: int) -> None:
         """One commit that adds rows."""
         if name not in self.last.versions:
-            return self.write(name, rows, table, files)
-        return self._commit(name, lambda: self.tables.append(name, self._dealt(rows, table, files)))
+            self.write(name, rows, table, files)
+            return
+        self._commit(name, lambda: self.tables.append(name, self._dealt(rows, table, files)))
 
     def replace_groups(
         self, name: str, rows: DataFrame | pa.Table, touched: DataFrame | pa.Table, table: TableSchema, files: int
-    ) -> DataFrame:
+    ) -> None:
         """One commit: a merge into a large table with versions, else the table anew with the other groups' rows."""
-        before = self.read(name)
-        if before is None:
-            return self.write(name, rows, table, files)
-        if self.last.versions[name] is None or before.count() < _MERGE_ROWS:
-            return self.write(name, replaced(before, rows, touched, table), table, files)
+        if name not in self.last.versions:
+            self.write(name, rows, table, files)
+            return
+        version = self.last.versions[name]
+        known = self.logs.at(name, version) if self.logs is not None and version is not None else None
+        count = None if known is None else known.rows
+        if isinstance(rows, pa.Table) and isinstance(touched, pa.Table) and count is not None and count < _HERE_ROWS:
+            others = self._others(name, version, touched)
+            if others is not None and others.nbytes + rows.nbytes < _HERE_BYTES:
+                if rows.num_rows or others.num_rows != count:
+                    self.write(name, pa.concat_tables([others, rows.select(others.column_names).cast(others.schema)]),
+                               table, files)  # fmt: skip
+                return
+        before = self.tables.read(self.spark, name, version)
+        if version is None or (before.count() if count is None else count) < _MERGE_ROWS:
+            self.write(name, replaced(before, rows, touched, table), table, files)
+            return
         some = names_of(self.spark, touched)
-        return self._commit(name, lambda: self._merge(name, before, as_frame(self.spark, rows, table), some, table))
+        self._commit(name, lambda: self._merge(name, before, as_frame(self.spark, rows, table), some, table))
+
+    def _others(self, name: str, version: int | None, touched: pa.Table) -> pa.Table | None:
+        """The rows of all other groups, from copies of the table's files; None where there are none of these."""
+        copies = None if self.logs is None else self.logs.copies(name, version, _HERE_STORED)
+        if copies is None:
+            return None
+        rows = rows_with(copies, arrow_schema(TABLES[name]), "group", None)
+        assert rows is not None  # noqa: S101 - no limit was given
+        return rows.filter(pc.invert(pc.is_in(rows["group"], value_set=touched["group"].combine_chunks())))
 
     def text(self, name: str) -> str | None:
         """A text of the last whole build."""
@@ -355,14 +407,16 @@ class LakeSink:
     def _dealt(self, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
         if isinstance(rows, Bundled) and table.day is None:
             return rows.rows()  # each task has its own, in order
+        if isinstance(rows, pa.Table) and rows.nbytes < _HERE_BYTES:
+            ordered = nulls_first(rows.select(table.schema.names).cast(arrow_schema(table)), table.order)
+            return frame_of(self.spark, ordered, table.schema).coalesce(files)
         dealt = in_order(columns_of(as_frame(self.spark, rows, table), table), table, files)
         return dealt.select(*[sql.col(f"`{name}`") for name in table.schema.names])
 
-    def _commit(self, name: str, commit: Callable[[], None]) -> DataFrame:
+    def _commit(self, name: str, commit: Callable[[], None]) -> None:
         self._lock.check()
         self.written.add(name)
         commit()
-        return self.tables.read(self.spark, name, None)
 
     def _merge(self, name: str, before: DataFrame, rows: DataFrame, touched: DataFrame, table: TableSchema) -> None:
         """Rows of touched groups that are in ``rows`` no more are deleted, the others updated or inserted."""
@@ -387,6 +441,10 @@ class LakeSink:
 
     def _newest(self, names: set[str]) -> dict[str, int | None]:
         """The newest version of tables."""
+        if self.logs is not None:
+            newest = {name: self.logs.newest(name) for name in sorted(names)}
+            if None not in newest.values():
+                return {name: None if one is None else one.number for name, one in newest.items()}
         with ThreadPoolExecutor(AT_ONCE) as pool:
             ordered = sorted(names)
             return dict(zip(ordered, pool.map(partial(newest_version, self.spark, self.tables), ordered), strict=True))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from apportion.spark.files import ROWS_A_GROUP, link, sync
+from apportion.spark.files import ROWS_A_GROUP, dictionaries, link, sync
 
 BYTES_AT_ONCE: Final = 64 << 20
 
@@ -26,7 +26,7 @@ def keep_others(file: Path, target: Path, groups: pa.Array, schema: pa.Schema) -
     groups
         Names: rows with one of them in the column ``group`` are left out.
     """
-    with pq.ParquetFile(file) as parquet:
+    with pq.ParquetFile(file, read_dictionary=["group"]) as parquet:
         others = list(_others(parquet, groups))
         if not sum(len(mask) for mask in others):
             return  # a file that only shows the columns: another one does, or one is made
@@ -35,7 +35,7 @@ def keep_others(file: Path, target: Path, groups: pa.Array, schema: pa.Schema) -
             return
         if not any(pc.any(mask).as_py() for mask in others):
             return
-        with pq.ParquetWriter(target, schema) as writer:
+        with pq.ParquetWriter(target, schema, use_dictionary=dictionaries(schema)) as writer:
             for number, mask in enumerate(others):
                 for batch in _rows_of(parquet, number, mask, schema):
                     writer.write_batch(batch, row_group_size=ROWS_A_GROUP)
@@ -45,8 +45,14 @@ def keep_others(file: Path, target: Path, groups: pa.Array, schema: pa.Schema) -
 def _others(parquet: pq.ParquetFile, groups: pa.Array) -> Iterator[pa.Array]:
     """Of each row group, whether its rows stay; a row without a group does."""
     for number in range(parquet.num_row_groups):
-        names = parquet.read_row_group(number, columns=["group"])["group"]
-        yield pc.invert(pc.is_in(names, value_set=groups.cast(names.type), skip_nulls=True)).combine_chunks()
+        yield pc.invert(_is_in(parquet.read_row_group(number, columns=["group"])["group"], groups))
+
+
+def _is_in(names: pa.ChunkedArray, wanted: pa.Array) -> pa.Array:
+    """Whether each of some names is wanted, where each word of their dictionary is looked at once; null is not."""
+    pieces = [pc.is_in(one.dictionary, value_set=wanted.cast(one.dictionary.type)).take(one.indices) for one in
+              names.chunks]  # fmt: skip
+    return pc.fill_null(pa.chunked_array(pieces, pa.bool_()), False).combine_chunks()
 
 
 def _rows_of(
@@ -83,13 +89,19 @@ def rows_with(
     chosen = pa.schema([schema.field(name) for name in columns or schema.names])
     wanted = None if values is None else pa.array(sorted(values), schema.field(column).type)
     pieces, size = [], 0
+    # Of a few rows out of many, a column of words is read as numbers: most of them are never looked up.
+    texts = (
+        [] if wanted is None else [name for name in {column, *chosen.names} if schema.field(name).type == pa.string()]
+    )
     for file in files:
-        with pq.ParquetFile(file) as parquet:
+        with pq.ParquetFile(file, read_dictionary=texts) as parquet:
             for number in range(parquet.num_row_groups):
                 mask = None
                 if wanted is not None:
                     known = parquet.read_row_group(number, columns=[column])[column]
-                    mask = pc.is_in(known, value_set=wanted).combine_chunks()
+                    mask = (
+                        _is_in(known, wanted) if column in texts else pc.is_in(known, value_set=wanted).combine_chunks()
+                    )
                 for batch in _rows_of(parquet, number, mask, chosen):
                     pieces.append(batch)
                     size += batch.nbytes

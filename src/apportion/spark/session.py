@@ -18,8 +18,8 @@ import tempfile
 import threading
 import warnings
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -85,6 +85,29 @@ def session(
                     spark.stop()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def on_demand(
+    given: SparkSession | None = None, starting: Callable[[], None] = lambda: None, **how: bool
+) -> Iterator[Callable[[], SparkSession]]:
+    """Gives a session when it is first asked for, as ``session`` does; it ends with the block.
+
+    starting
+        Called before it starts.
+    """
+    started: list[SparkSession] = []
+    one_asks = threading.RLock()
+    with ExitStack() as stack:
+
+        def asked() -> SparkSession:
+            with one_asks:
+                if not started:
+                    starting()
+                    started.append(stack.enter_context(session(given, **how)))
+            return started[0]
+
+        yield asked
 
 
 def wanted(origin: Location, location: Location, form: str) -> dict[str, bool]:

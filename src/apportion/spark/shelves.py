@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.errors import Unavailable
@@ -42,6 +43,27 @@ class HadoopShelf:
             if _is(error, "FileNotFoundException"):
                 return []
             raise
+
+    def listed(self, name: str) -> dict[str, int] | None:
+        """Files and folders right below one, and their bytes; None where it is none."""
+        try:
+            there = self._files.listStatus(self._path(name))
+        except Exception as error:
+            if _is(error, "FileNotFoundException"):
+                return None
+            raise
+        return {status.getPath().getName(): int(status.getLen()) for status in there}
+
+    def copy(self, name: str, target: Path) -> bool:
+        """Copy a file to a local one; whether it is there."""
+        local = self._jvm.org.apache.hadoop.fs.Path(f"file://{target.absolute()}")  # nothing is escaped in it
+        try:
+            self._files.copyToLocalFile(False, self._path(name), local, True)
+        except Exception as error:
+            if _is(error, "FileNotFoundException"):
+                return False
+            raise
+        return True
 
     def create(self, name: str, text: str) -> bool:
         """Make it, unless it is there: then False."""

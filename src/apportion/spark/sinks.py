@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -50,8 +50,8 @@ class Sink(Protocol):
     Whoever has a sink is alone with the place until its block ends: ``parquet(folder)`` for plain files in a local
     folder, ``lake.opened(...)`` for Delta and catalogs. What a build before left half done was put right by then, so
     ``read`` and ``text`` always give what the last whole build left, and ``write``, ``append`` and ``replace_groups``
-    go from there. Each of the three is one commit of its table, and a build calls one of them at most once a table; it
-    gives the table back as it will be, for the tables that are made from it. ``publish`` comes last.
+    go from there. Each of the three is one commit of its table, and a build calls one of them at most once a table;
+    ``now`` gives the table as it will be, for the tables that are made from it. ``publish`` comes last.
 
     An incremental build is: ``text`` of what it kept of the last one, ``read`` of what it goes on from, ``append`` of
     new facts, ``replace_groups`` of what was made anew, ``write`` of what is made anew as a whole, nothing at all for a
@@ -60,6 +60,9 @@ class Sink(Protocol):
 
     def read(self, name: str) -> DataFrame | None:
         """The rows that the last whole build left of a table; None where there is no such table."""
+
+    def now(self, name: str) -> DataFrame | None:
+        """The rows of a table as this build leaves it; None where there is no such table."""
 
     def rows_with(
         self,
@@ -79,15 +82,15 @@ class Sink(Protocol):
             Those that are wanted; all by default.
         """
 
-    def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
+    def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
         """Replace a table whole, dealt to at most ``files`` files (a day, where it has days)."""
 
-    def append(self, name: str, rows: DataFrame | pa.Table, table: TableSchema, files: int) -> DataFrame:
+    def append(self, name: str, rows: DataFrame | pa.Table, table: TableSchema, files: int) -> None:
         """Add rows to a table that is there, or make it of them."""
 
     def replace_groups(
         self, name: str, rows: DataFrame | pa.Table, touched: DataFrame | pa.Table, table: TableSchema, files: int
-    ) -> DataFrame:
+    ) -> None:
         """Replace the rows of some groups by ``rows``; those of the others stay.
 
         touched
@@ -206,14 +209,25 @@ class ParquetSink:
     def __init__(self, root: Path, staging: Path) -> None:
         self.root, self.staging = root, staging
         self.written: list[str] = []
-        self.reader: SparkSession | None = None
-        """The session that reads what was staged; that of the table by default."""
+        self.reader: Callable[[], SparkSession] | None = None
+        """Asked for the session that reads tables; by default that of the rows that were written last."""
+        self._writer: SparkSession | None = None
 
     def read(self, name: str) -> DataFrame | None:
         """The published table, which stays in its place until ``publish``."""
         if self.reader is None or not any((self.root / name).glob("*.parquet")):
             return None
-        return read_table(self.reader, self.root, name, TABLES[name])
+        return read_table(self.reader(), self.root, name, TABLES[name])
+
+    def now(self, name: str) -> DataFrame | None:
+        """The staged table, else the published one."""
+        if name not in self.written:
+            return self.read(name)
+        spark = self._writer if self.reader is None else self.reader()
+        if spark is None:
+            raise ValueError("rows of this process need a sink with a session to read them")
+        stage = self.staging / "new" / name
+        return in_folder(plain_files(spark, TABLES[name], str(stage)), stage)
 
     def rows_with(
         self,
@@ -228,14 +242,14 @@ class ParquetSink:
         files = sorted((staged if staged.is_dir() else self.root / name).glob("*.parquet"))
         return rows_with(files, arrow_schema(TABLES[name]), column, values, columns, bytes_max)
 
-    def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
-        """Stage a table of at most ``files`` files (a day) and give it back as it stands there."""
+    def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
+        """Stage a table of at most ``files`` files (a day)."""
         stage = self._stage(name)
         if not self._write(stage, rows, table, files, ""):
             write_empty(stage / _EMPTY, arrow_schema(table))
-        return self._staged(stage, rows, table)
+        self._staged(name, rows)
 
-    def append(self, name: str, rows: DataFrame | pa.Table, table: TableSchema, files: int) -> DataFrame:
+    def append(self, name: str, rows: DataFrame | pa.Table, table: TableSchema, files: int) -> None:
         """Stage the files that are there, as links, and new ones beside them; a table of many pieces is made one."""
         old, pieces = self._pieces(name)
         if not old or len(pieces) > PIECES:
@@ -243,26 +257,29 @@ class ParquetSink:
             whole = rows
             if before is not None:
                 whole = before.unionByName(columns_of(as_frame(before.sparkSession, rows, table), table))
-            return self.write(name, whole, table, files)
+            self.write(name, whole, table, files)
+            return
         stage = self._stage(name)
         added = self._write(stage, rows, table, files, _next(pieces))
         for file in old:
             if not (added and file.name == _EMPTY):
                 link(file, stage / file.name)
-        return self._staged(stage, rows, table)
+        self._staged(name, rows)
 
     def replace_groups(
         self, name: str, rows: DataFrame | pa.Table, touched: DataFrame | pa.Table, table: TableSchema, files: int
-    ) -> DataFrame:
+    ) -> None:
         """Stage the files that hold none of the groups as links, the others without these groups, and the new rows.
 
         A table of many pieces is made one.
         """
         old, pieces = self._pieces(name)
         if not old:
-            return self.write(name, rows, table, files)
+            self.write(name, rows, table, files)
+            return
         if len(pieces) > PIECES and (before := self.read(name)) is not None:
-            return self.write(name, replaced(before, rows, touched, table), table, files)
+            self.write(name, replaced(before, rows, touched, table), table, files)
+            return
         stage = self._stage(name)
         self._write(stage, rows, table, 1, _next(pieces))
         groups = (touched if isinstance(touched, pa.Table) else touched.toArrow())["group"]
@@ -270,7 +287,7 @@ class ParquetSink:
             keep_others(file, stage / file.name, groups.combine_chunks(), arrow_schema(table))
         if not any(stage.iterdir()):
             write_empty(stage / _EMPTY, arrow_schema(table))
-        return self._staged(stage, rows, table)
+        self._staged(name, rows)
 
     def text(self, name: str) -> str | None:
         """A published file of text."""
@@ -327,13 +344,11 @@ class ParquetSink:
         dealt = in_order(columns_of(rows, table), table, files)
         return bool(dealt.mapInArrow(writing(stage, schema, day, suffix), MADE).collect())
 
-    def _staged(self, stage: Path, rows: DataFrame | Bundled | pa.Table, table: TableSchema) -> DataFrame:
-        self.written.append(str(stage.relative_to(self.staging / "new")))
-        sync(stage)
-        spark = self.reader if self.reader is not None or isinstance(rows, pa.Table) else rows.sparkSession
-        if spark is None:
-            raise ValueError("rows of this process need a sink with a session to read them")
-        return in_folder(plain_files(spark, table, str(stage)), stage)
+    def _staged(self, name: str, rows: DataFrame | Bundled | pa.Table) -> None:
+        self.written.append(name)
+        sync(self.staging / "new" / name)
+        if not isinstance(rows, pa.Table):
+            self._writer = rows.sparkSession
 
 
 def _next(pieces: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from apportion.errors import BadInput
 from apportion.inputs import dump_files
 from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS, DumpFiles, Forms
 from apportion.inputs.parquet import INT96, Check
-from apportion.spark import lake, schemas
+from apportion.spark import delta_log, lake, schemas
 from apportion.spark.location import Location, check_catalog
 from apportion.spark.session import AS_IT_STANDS
 
@@ -36,9 +36,20 @@ _NO_CHECKSUMS: Final = {
 
 
 @dataclass(frozen=True)
+class Copied:
+    """Copies of a dump's files, which go with ``logs``; and of which version or files of each table they are."""
+
+    logs: delta_log.Logs
+    files: DumpFiles
+    pins: Mapping[str, int | list[str]]
+
+
+@dataclass(frozen=True)
 class Dump:
     """A dump's tables, unread: Spark learns of one when it is asked for, and reads it when a result is.
 
+    session
+        Gives the session, which may start only then.
     count
         Rows of ``records``.
     records_in
@@ -47,14 +58,27 @@ class Dump:
         The other tables for a session.
     files
         The plain files of a local folder that it is read from; None where it is kept in another way.
+    copied
+        What ``delta_log`` copied of one that is not too large, for what Spark is not needed for.
     """
 
-    spark: SparkSession
+    session: Callable[[], SparkSession]
     count: int
     records_in: Callable[[SparkSession], DataFrame]
     ends_in: Callable[[SparkSession], DataFrame]
     topics_in: Callable[[SparkSession], DataFrame]
     files: DumpFiles | None = None
+    copied: Copied | None = None
+
+    @property
+    def at_hand(self) -> DumpFiles | None:
+        """The rows in files that this process can read; None where there are none."""
+        return self.copied.files if self.copied is not None else self.files
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session that reads it."""
+        return self.session()
 
     @cached_property
     def records(self) -> DataFrame:
@@ -72,7 +96,7 @@ class Dump:
         return self.topics_in(self.spark)
 
 
-def open_dump(spark: SparkSession, location: Location) -> Dump:
+def open_dump(spark: SparkSession | Callable[[], SparkSession], location: Location) -> Dump:
     """The tables of a dump: plain files in a folder or below a URI, Delta tables in either, or a catalog's.
 
     Raises
@@ -80,6 +104,7 @@ def open_dump(spark: SparkSession, location: Location) -> Dump:
     """
     if location.kind == "folder" and not is_delta(location):
         return read_dump(spark, location.folder)
+    spark = asked(spark)()
     if location.kind == "catalog":
         check_catalog(spark, location)
     return _of_lake(spark, location)
@@ -98,12 +123,17 @@ def check_dump(folder: Path) -> int:
     return sum(pq.read_metadata(file).num_rows for file in dump_files.find(folder).records)
 
 
-def read_dump(spark: SparkSession, folder: Path) -> Dump:
+def asked(spark: SparkSession | Callable[[], SparkSession]) -> Callable[[], SparkSession]:
+    """What gives a session, where it may be one already."""
+    return spark if callable(spark) else lambda: spark
+
+
+def read_dump(spark: SparkSession | Callable[[], SparkSession], folder: Path) -> Dump:
     """The tables of ``DUMP``; topics has no rows where the dump has no ``topics.parquet``. Raises as ``find``."""
     return read_files(spark, dump_files.find(folder))
 
 
-def read_files(spark: SparkSession, files: DumpFiles) -> Dump:
+def read_files(spark: SparkSession | Callable[[], SparkSession], files: DumpFiles) -> Dump:
     """The tables of files that were found before."""
     footers = [pq.read_metadata(file) for file in files.records]
     count = sum(footer.num_rows for footer in footers)
@@ -119,22 +149,20 @@ def read_files(spark: SparkSession, files: DumpFiles) -> Dump:
     def topics_in(session: SparkSession) -> DataFrame:
         return _table(session, files.topics, TOPICS, schemas.TOPICS)
 
-    return Dump(spark, count, records_in, ends_in, topics_in, files)
+    return Dump(asked(spark), count, records_in, ends_in, topics_in, files)
 
 
 def _of_lake(spark: SparkSession, location: Location) -> Dump:
     """Delta tables, or files, as they are now."""
-    records = _pinned(spark, location, "records", RECORDS, schemas.RECORDS)
-    ends = _pinned(spark, location, "ends", ENDS, schemas.ENDS)
+    copied = _copied(spark, location)
+    pins = {} if copied is None else copied.pins
+    records = _pinned(spark, location, "records", RECORDS, schemas.RECORDS, pins)
+    ends = _pinned(spark, location, "ends", ENDS, schemas.ENDS, pins)
     if records is None or ends is None:
         missing = "records" if records is None else "ends"
         raise BadInput(str(location), f"no table {missing}", "a dump: a place that a capture made, or files of one")
-    topics = _pinned(spark, location, "topics", TOPICS, schemas.TOPICS)
-    samples = _pinned(spark, location, "samples", ENDS, schemas.ENDS)
-    nobody = sql.col("partition").isNull() | sql.col("offset").isNull() | sql.col("timestamp").isNull()
-    seen = records(spark).agg(sql.count(sql.lit(1)), sql.count(sql.when(nobody, 1))).collect()[0]
-    if seen[1]:
-        raise BadInput(f"{location}: records", f"{seen[1]} rows without a partition, offset or time", "each has them")
+    topics = _pinned(spark, location, "topics", TOPICS, schemas.TOPICS, pins)
+    samples = _pinned(spark, location, "samples", ENDS, schemas.ENDS, pins)
 
     def ends_in(session: SparkSession) -> DataFrame:
         return (ends(session) if samples is None else ends(session).unionByName(samples(session))).distinct()
@@ -142,21 +170,106 @@ def _of_lake(spark: SparkSession, location: Location) -> Dump:
     def topics_in(session: SparkSession) -> DataFrame:
         return _table(session, {}, TOPICS, schemas.TOPICS) if topics is None else topics(session)
 
-    dump = Dump(spark, seen[0], records, ends_in, topics_in)
+    if copied is not None:
+        count = sum(pq.read_metadata(file).num_rows for file in copied.files.records)
+        return Dump(lambda: spark, count, records, ends_in, topics_in, copied=copied)
+    nobody = sql.col("partition").isNull() | sql.col("offset").isNull() | sql.col("timestamp").isNull()
+    seen = records(spark).agg(sql.count(sql.lit(1)), sql.count(sql.when(nobody, 1))).collect()[0]
+    if seen[1]:
+        raise BadInput(f"{location}: records", f"{seen[1]} rows without a partition, offset or time", "each has them")
+    dump = Dump(lambda: spark, seen[0], records, ends_in, topics_in)
     _ = dump.ends, dump.topics  # a column that is missing is told before anything is made
     return dump
 
 
+def _copied(spark: SparkSession, location: Location) -> Copied | None:
+    """A dump's files on this machine; None where they are too large, or anything about them is not as it should be."""
+    logs = None if location.kind == "catalog" else delta_log.logs_of(spark, location.path())
+    if logs is None:
+        return None
+    pins: dict[str, int | list[str]] = {}
+    files: dict[str, list[Path]] = {"records": [], "ends": [], "samples": [], "topics": []}
+    size = 0
+    for name in files:
+        paths = _listed(logs, name)
+        if paths is None:
+            return None
+        if isinstance(paths, int):
+            version = logs.at(name, paths)
+            copies = None if version is None else logs.copies(name, paths, delta_log.BYTES_MAX - size)
+            size += 0 if version is None else version.size
+        else:
+            size += sum(paths.values())
+            if size > delta_log.BYTES_MAX or len(paths) > delta_log.FILES_MAX:
+                return None
+            there = [path for one in paths if (path := logs.copy(one)) is not None]
+            copies = there if len(there) == len(paths) else None
+        if copies is None:
+            return None
+        if isinstance(paths, int):
+            pins[name] = paths
+        elif paths:
+            pins[name] = [f"{location.path()}/{path}" for path in paths]
+        files[name] = copies
+    if not files["records"] or not files["ends"]:
+        return None
+    try:
+        known = dump_files.checked(files["records"], files["ends"], files["samples"], files["topics"])
+    except BadInput:  # a query says it by the names that the files have there
+        return None
+    return Copied(logs, known, pins) if all(map(_tells_nulls, known.records)) else None
+
+
+def _listed(logs: delta_log.Logs, name: str) -> int | dict[str, int] | None:
+    """The newest version of a Delta table, or the plain files and bytes of ``NAME`` or ``NAME.parquet``; None: else."""
+    for folder in (name, f"{name}.parquet"):
+        there = logs.listed(folder)
+        if there is None:
+            continue
+        if "_delta_log" in there:
+            version = logs.newest(folder) if folder == name else None
+            return None if version is None else version.number
+        if set(there) == {folder}:  # a file
+            return {folder: there[folder]}
+        shown = {one: size for one, size in there.items() if not one.startswith((".", "_"))}
+        if not all(one.endswith(".parquet") and size for one, size in shown.items()):
+            return None
+        if shown:
+            return {f"{folder}/{one}": size for one, size in sorted(shown.items())}
+    return {}
+
+
+def _tells_nulls(file: Path) -> bool:
+    """Whether a file's footer tells of each column that must have values how many it has not."""
+    footer = pq.read_metadata(file)
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in dump_files.FILLED and not (
+                column.statistics is not None and column.statistics.has_null_count
+            ):
+                return False
+    return True
+
+
 def _pinned(
-    spark: SparkSession, location: Location, name: str, columns: Mapping[str, Check], table: schemas.TableSchema
-) -> Callable[[SparkSession], DataFrame] | None:
-    """A table of a dump in the version, or of the files, that it has now, for any session; None where it is missing."""
+    spark: SparkSession, location: Location, name: str, columns: Mapping[str, Check], table: schemas.TableSchema,
+    pins: Mapping[str, int | list[str]],
+) -> Callable[[SparkSession], DataFrame] | None:  # fmt: skip
+    """A table of a dump in the version, or of the files, that it has now, for any session; None where it is missing.
+
+    pins
+        What is known of that already; empty: nothing.
+    """
     tables, named = lake.bronze(location, name)
-    if (version := lake.newest_version(spark, tables, named)) is not None:
+    pin = pins.get(name)
+    if pins and pin is None:
+        return None
+    version = pin if isinstance(pin, int) else None if pins else lake.newest_version(spark, tables, named)
+    if version is not None:
         return lambda session: _columns_of(tables.read(session, named, version), location, name, columns, table)
     if location.kind == "catalog" and lake.is_there(spark, tables, named):
         return lambda session: _columns_of(tables.read(session, named, None), location, name, columns, table)
-    paths = _files_of(spark, location, name)
+    paths = pin if isinstance(pin, list) else _files_of(spark, location, name)
     if paths is None:
         return None
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 
 from apportion.errors import BadInput
-from apportion.spark import lake
-from apportion.spark.job import TableStatus
+from apportion.spark import delta_log, lake
+from apportion.spark.job import TableStatus, newest_of
 from apportion.spark.location import Location, form_of
 from apportion.spark.schemas import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+COPIED: Final = 32 << 20
+"""Bytes of a table that are copied here for the newest time in its files' footers; of a larger one Spark is asked."""
 
 
 def of_lake(spark: SparkSession, location: Location) -> list[TableStatus]:
@@ -25,15 +29,34 @@ def of_lake(spark: SparkSession, location: Location) -> list[TableStatus]:
         BadInput: there is neither.
     """
     tables = lake.tables_of(location, form_of(location, "delta" if location.kind == "folder" else None))
-    manifest = lake.Manifest.read(spark, tables)
+    logs = delta_log.logs_of(spark, tables.root) if isinstance(tables, lake.DeltaTables) else None
+    manifest = lake.Manifest.read(spark, tables, logs=logs)
     tables_there = [(tables, name, name, manifest.versions[name]) for name in TABLES if name in manifest.versions]
     bronze, named = lake.bronze(location, "records")
-    if lake.is_there(spark, bronze, named):
+    if (logs is None or logs.newest(named) is not None) and lake.is_there(spark, bronze, named):
         tables_there.insert(0, (bronze, named, "records", None))
     if not tables_there:
         raise BadInput(str(location), "no tables", "a place that a capture or a build made")
+    by_log = {} if logs is None else {name: _by_log(logs, name, version) for _, _, name, version in tables_there}
     with ThreadPoolExecutor(lake.AT_ONCE) as pool:
-        return list(pool.map(lambda one: _status(spark, *one), tables_there))
+        return list(pool.map(lambda one: by_log.get(one[2]) or _status(spark, *one), tables_there))
+
+
+def _by_log(logs: delta_log.Logs, name: str, number: int | None) -> TableStatus | None:
+    """The same from a table's log and its files' footers; None where they do not tell."""
+    version = logs.at(name, number)
+    if version is None or version.rows is None or version.at_ms is None:
+        return None
+    column = "timestamp" if name == "records" else "at"
+    newest = None
+    if name == "records" or column in TABLES[name].schema.names:
+        copies = logs.copies(name, number, COPIED)
+        if copies is None:
+            return None
+        times = [newest_of(pq.read_metadata(file), column) for file in copies]
+        newest = max((time for time in times if time is not None), default=None)
+    at = datetime.fromtimestamp(version.at_ms / 1000, UTC)
+    return TableStatus(name, version.rows, len(version.files), version.size, newest, at)
 
 
 def _status(spark: SparkSession, tables: lake.Tables, named: str, name: str, version: int | None) -> TableStatus:

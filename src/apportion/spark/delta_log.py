@@ -1,0 +1,193 @@
+"""What the logs of a place's Delta tables say, and copies of their files, by the driver's own file system: no job.
+
+A table's log is a folder of JSON files, one a commit, and now and then a checkpoint of all before it in Parquet (the
+protocol of Delta, "Delta Log Entries"). A small build asks for a few rows of each table, and for how many there are:
+Spark works that out in some jobs a table, which cost more than the rows. A file of a Delta table never changes, so that
+a copy of it stays right. What this module does not know of (deletion vectors, renamed columns, partitions) it leaves to
+Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet as pq
+
+from apportion.spark.settings import SCRATCH
+from apportion.spark.shelves import HadoopShelf, is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BYTES_MAX: Final = 256 << 20
+"""Of a table, or of a dump, that are copied to this machine; more is read by Spark's jobs."""
+FILES_MAX: Final = 200
+"""More files are read by Spark's jobs too: each is copied by itself."""
+_LOG: Final = "_delta_log"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file of a table: its path below the table's, bytes, and rows, if the log tells them."""
+
+    path: str
+    size: int
+    rows: int | None
+
+
+@dataclass(frozen=True)
+class Version:
+    """A table as a commit left it.
+
+    files
+        By their paths.
+    at_ms
+        The time of the newest commit.
+    readable
+        Whether the rows are all that is in the files, in columns of the same names.
+    """
+
+    number: int
+    files: Mapping[str, Stored] = field(default_factory=dict)
+    at_ms: int | None = None
+    readable: bool = True
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files.values())
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of all files; None where the log does not tell."""
+        counts = [file.rows for file in self.files.values()]
+        return None if any(count is None for count in counts) else sum(filter(None, counts))
+
+
+class Logs:
+    """The logs of the Delta tables below a URI, and copies of files there in a scratch folder of this process."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._shelf = HadoopShelf(spark, root)
+        self._versions: dict[str, dict[int, Version]] = {}
+        scratch = spark.sparkContext.getConf().get("spark.local.dir", "") or ""
+        first = scratch.split(",")[0].strip()
+        folder = first if os.path.isdir(first) else None  # a cluster's may be there on its executors alone
+        self._scratch = TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", dir=folder, ignore_cleanup_errors=True)
+
+    def newest(self, name: str) -> Version | None:
+        """The newest version of a table; None where there is no table, or its log is of a form that is not known."""
+        known = self._versions.setdefault(name, {})
+        last = known[max(known)] if known else self._begin(name)
+        while (text := self._read(f"{name}/{_LOG}/{last.number + 1:020d}.json")) is not None:
+            last = known[last.number + 1] = _after(last, map(json.loads, text.splitlines()))
+        if last.number >= 0:
+            known[last.number] = last
+        return last if last.number >= 0 else None
+
+    def at(self, name: str, number: int | None) -> Version | None:
+        """A version of a table, None the newest; None where it is not known."""
+        newest = self.newest(name)
+        return newest if number is None else self._versions[name].get(number)
+
+    def _begin(self, name: str) -> Version:
+        """As the newest checkpoint left it; version -1 before all commits."""
+        text = self._read(f"{name}/{_LOG}/_last_checkpoint")
+        if text is None:
+            return Version(-1)
+        number = int(json.loads(text)["version"])
+        copied = self.copy(f"{name}/{_LOG}/{number:020d}.checkpoint.parquet")
+        if copied is None:  # in several parts, or in the second form
+            return Version(number, readable=False)
+        columns = pq.read_table(copied)
+        known = columns.select([one for one in ("add", "metaData", "protocol") if one in columns.column_names])
+        return _after(Version(number - 1), known.to_pylist())
+
+    def _read(self, name: str) -> str | None:
+        return self._shelf.read(name)
+
+    def copies(self, name: str, number: int | None, bytes_max: int = BYTES_MAX) -> list[Path] | None:
+        """A version's files, copied here; None where they are too large, or their rows are not the table's."""
+        version = self.at(name, number)
+        if version is None or not version.readable or version.size > bytes_max or len(version.files) > FILES_MAX:
+            return None
+        copied = [self.copy(f"{name}/{path}") for path in sorted(version.files)]
+        return None if None in copied else [path for path in copied if path is not None]
+
+    def copy(self, name: str) -> Path | None:
+        """A copy of a file, made once; None where there is no such file."""
+        target = Path(self._scratch.name) / name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft = target.with_name(f".{target.name}.draft")
+            if not self._shelf.copy(name, draft):
+                return None
+            os.replace(draft, target)
+        return target
+
+    def listed(self, name: str) -> dict[str, int] | None:
+        """Names and bytes of what is right in a folder; None where it is none."""
+        return self._shelf.listed(name)
+
+
+def logs_of(spark: SparkSession, root: str) -> Logs | None:
+    """The logs below a URI; None over Spark Connect, which has no file system of the driver's."""
+    return None if is_connect(spark) else Logs(spark, root)
+
+
+def _after(before: Version, actions: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> Version:
+    """The version that some actions make of the one before."""
+    files, at_ms, readable = dict(before.files), before.at_ms, before.readable
+    for action in actions:
+        for kind, what in action.items():
+            if what is None:
+                continue
+            if kind == "add":
+                readable = readable and _is_plain(what)
+                files[what["path"]] = Stored(what["path"], int(what["size"]), _rows(what.get("stats")))
+                at_ms = max(at_ms or 0, int(what.get("modificationTime") or 0))
+            elif kind == "remove":
+                files.pop(what["path"], None)
+            elif kind == "commitInfo":
+                at_ms = int(what.get("timestamp") or 0) or at_ms
+            else:
+                readable = readable and _KNOWN.get(kind, _no_matter)(what)
+    return Version(before.number + 1, files, at_ms, readable)
+
+
+def _is_plain(add: Mapping[str, Any]) -> bool:
+    """Whether all rows of a file count, and its name is one right below the table."""
+    path = str(add["path"])
+    return not (add.get("deletionVector") or add.get("partitionValues") or "/" in path or "%" in path or ":" in path)
+
+
+def _rows(stats: str | None) -> int | None:
+    try:
+        return int(json.loads(stats or "")["numRecords"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _plain_protocol(protocol: Mapping[str, Any]) -> bool:
+    # Readers of the first version need not know of anything that changes rows.
+    return protocol.get("minReaderVersion") == 1
+
+
+def _plain_columns(table: Mapping[str, Any]) -> bool:
+    configuration = dict(table.get("configuration") or {})
+    return not table.get("partitionColumns") and configuration.get("delta.columnMapping.mode", "none") == "none"
+
+
+def _no_matter(_: Mapping[str, Any]) -> bool:
+    return True
+
+
+_KNOWN: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "protocol": _plain_protocol, "metaData": _plain_columns,
+}  # fmt: skip
