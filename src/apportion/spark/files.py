@@ -11,12 +11,14 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 ROWS_A_GROUP: Final = 128 * 1024
 """Rows of a row group: the piece of a file that one task reads."""
@@ -62,6 +64,8 @@ def dictionaries(schema: pa.Schema) -> list[str] | bool:
 
 def write_empty(file: Path, schema: pa.Schema) -> None:
     """A file that shows the columns of a table without rows."""
+    import pyarrow.parquet as pq
+
     pq.write_table(schema.empty_table(), file)
     sync(file)
 
@@ -85,6 +89,8 @@ def _pieces(batches: Iterable[pa.RecordBatch], day: str | None) -> Iterator[tupl
 def _write_all(
     pieces: Iterable[tuple[str, pa.RecordBatch]], folder: Path, schema: pa.Schema, part: str, draft: str
 ) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq  # only here: executors, which may lack what it needs, import this file
+
     written: list[dict[str, Any]] = []
     writer: pq.ParquetWriter | None = None
     name = ""
