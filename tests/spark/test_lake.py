@@ -293,6 +293,7 @@ def test_a_log_says_what_spark_says_of_its_table(spark: Any, s3: S3Server) -> No
     marked = fresh.newest("t")
     assert marked is not None
     assert not marked.readable
+    assert marked.rows is None, "the log counts rows that are deleted, too"
     assert fresh.copies("t", None) is None
 
 

@@ -65,9 +65,9 @@ class Version:
 
     @property
     def rows(self) -> int | None:
-        """Rows of all files; None where the log does not tell."""
+        """Rows of all files; None where the log does not tell, or not all of them count."""
         counts = [file.rows for file in self.files.values()]
-        return None if any(count is None for count in counts) else sum(filter(None, counts))
+        return None if not self.readable or None in counts else sum(filter(None, counts))
 
 
 class Logs:
