@@ -63,6 +63,12 @@ def lists(text: str) -> dict[str, tuple[int, ...]]:
     return {sub: tuple(map(int, ids.split(","))) for sub, ids in re.findall(r"(\w+):\[([0-9,]+)\]", text)}
 
 
+def tasks_of(group: Observed, role: str, process: str = "") -> list[tuple[str, int]]:
+    """Tasks that members have in a role; those of one process, if it is named."""
+    members = [member for member in group.members if process in ("", member.process_id)]
+    return [(sub, one) for member in members for sub, ids in member.roles[role].items() for one in ids]
+
+
 def by_id(group: Observed) -> dict[str, GenerationMember]:
     return {member.member_id: member for member in group.members}
 
@@ -83,7 +89,12 @@ def test_members_of_a_streams_group_hold_the_tasks_that_kafkas_tool_prints(clust
         assert int(epoch) == group.generation
         assert (member.process_id, member.client_id) == (process, client)
         assert member.roles == {"active": lists(active), "standby": lists(standby), "warmup": {}}
-        assert set(lists(standby).values()), "standbys are kept"
+    standbys = tasks_of(group, "standby")
+    assert len(standbys) == len(set(standbys)), "one replica of each"
+    for process in {member.process_id for member in group.members}:
+        kept = set(tasks_of(group, "standby", process))
+        assert kept, "standbys are kept"  # by which of a process's threads is Kafka's to say
+        assert not kept & set(tasks_of(group, "active", process)), "in another process than the task"
 
 
 def test_a_streams_groups_members_own_what_their_active_tasks_read(cluster: Broker) -> None:
