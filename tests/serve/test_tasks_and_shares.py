@@ -91,7 +91,7 @@ def test_members_of_a_streams_group_hold_the_tasks_that_kafkas_tool_prints(clust
         assert member.roles == {"active": lists(active), "standby": lists(standby), "warmup": {}}
     standbys = tasks_of(group, "standby")
     assert len(standbys) == len(set(standbys)), "one replica of each"
-    for process in {member.process_id for member in group.members}:
+    for process in sorted(str(one) for one in {member.process_id for member in group.members}):
         kept = set(tasks_of(group, "standby", process))
         assert kept, "standbys are kept"  # by which of a process's threads is Kafka's to say
         assert not kept & set(tasks_of(group, "active", process)), "in another process than the task"

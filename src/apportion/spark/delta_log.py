@@ -67,7 +67,9 @@ class Version:
     def rows(self) -> int | None:
         """Rows of all files; None where the log does not tell, or not all of them count."""
         counts = [file.rows for file in self.files.values()]
-        return None if not self.readable or None in counts else sum(filter(None, counts))
+        if not self.readable or None in counts:
+            return None
+        return sum(filter(None, counts))
 
 
 class Logs:
