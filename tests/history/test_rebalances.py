@@ -11,7 +11,7 @@ from tests.history.made import classic, epoch, gone, member
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import fold
 from apportion.history.rebalances import Rebalance, rebalances
-from apportion.history.records import GroupRecord
+from apportion.history.records import Generation, GenerationMember, GroupRecord
 
 
 def rows(*events: GroupRecord, habits: CommitCadence | None = None) -> list[Rebalance]:
@@ -204,6 +204,26 @@ def test_fifty_thousand_partitions_are_compared_in_a_moment() -> None:
     fewer[0] = member("m000", {"t": [*range(500), *range(99 * 500, 100 * 500)]})
     row = one(classic(1, 1, *wide), classic(2, 2, *fewer))
     assert (row.kept, row.moved, row.left) == (49_500, 500, ("m099",))
+
+
+def test_a_long_history_takes_no_more_memory_than_a_short_one() -> None:
+    """Of ten times as many generations of 3,000 partitions, of two kinds in turn."""
+    import tracemalloc
+
+    def peak_bytes(count: int) -> int:
+        assigned = {"t": tuple(range(3_000))}
+        seats = tuple(GenerationMember(name, ("t",), assigned if name == "a" else {}) for name in "ab")
+        generations = [
+            Generation(k, k * 1000, ("classic", "consumer")[k % 2], k, seats, fresh=k == 0) for k in range(count)
+        ]
+        tracemalloc.start()
+        changed = rebalances(generations)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert [(row.kept, row.previous_generation) for row in changed] == [(3_000, k - 2) for k in range(2, count)]
+        return peak
+
+    assert peak_bytes(60) < 1.2 * peak_bytes(6)
 
 
 def test_needless_moves_that_are_kept_for_groups_alike_are_those_that_each_group_has() -> None:

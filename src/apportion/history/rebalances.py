@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import filterfalse
 from operator import eq
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, find
@@ -116,12 +116,7 @@ def _changes(
         key = history_key(generations)
     if key is None:
         return compared(generations, pairs, habits)
-    key = (_least(), *key)
-    if key not in _changes_kept:
-        if len(_changes_kept) >= _MOST_KEPT:
-            _changes_kept.clear()
-        _changes_kept[key] = compared(generations, pairs, habits)
-    return _changes_kept[key]
+    return _remembered(_changes_kept, (_least(), *key), lambda: compared(generations, pairs, habits))
 
 
 def _ids_of(generations: Sequence[Generation]) -> int:
@@ -132,31 +127,36 @@ def _ids_of(generations: Sequence[Generation]) -> int:
 def compared(
     generations: Sequence[Generation], pairs: Sequence[tuple[int, int]], habits: CommitCadence
 ) -> list[Change]:
-    """What changed between each pair of generations, as ``_changes`` keeps it; worked out anew."""
-    counts = counts_after(generations)
-    owners = [generation.owners() for generation in generations]
-    before = {k: i for i, k in pairs}
+    """What changed between each pair of generations, as ``_changes`` keeps it; worked out anew.
+
+    Of a long history only the newest generation of each kind is held with its owners: no pair asks for an older one.
+    """
+    later = {k for _, k in pairs}
+    newest: dict[str, _Owned] = {}
     last_owner: Owners = {}
     changes = []
-    for k, now in enumerate(generations):
-        if now.fresh or not now.members:
+    for k, (generation, counts) in enumerate(zip(generations, counts_after(generations), strict=True)):
+        if generation.fresh or not generation.members:
             last_owner = {}
-        if (i := before.get(k)) is not None:
-            why = causes(generations[i], now, counts[i], counts[k], habits)
-            earlier, later = (generations[i], owners[i]), (now, owners[k])
-            changes.append(_change(earlier, later, counts[k], last_owner, ", ".join(why)))
-        last_owner.update(owners[k])
+        now = _Owned(generation, counts, generation.owners())
+        if k in later:
+            changes.append(_change(newest[generation.kind], now, last_owner, habits))
+        last_owner.update(now.owners)
+        newest[generation.kind] = now
     return changes
 
 
-def _change(
-    earlier: tuple[Generation, Owners],
-    later: tuple[Generation, Owners],
-    counts: dict[str, int],
-    last_owner: Owners,
-    cause: str,
-) -> Change:
-    (before, had), (now, has) = earlier, later
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    """A generation with what is worked out of it: partitions of each wanted topic, and each partition's owner."""
+
+    generation: Generation
+    counts: dict[str, int]
+    owners: Owners
+
+
+def _change(earlier: _Owned, later: _Owned, last_owner: Owners, habits: CommitCadence) -> Change:
+    before, now, had, has = earlier.generation, later.generation, earlier.owners, later.owners
     # Over all partitions of all groups: no step of Python's own for each.
     kept = sum(map(eq, map(had.get, has), has.values()))
     given = list(filterfalse(had.__contains__, has))
@@ -164,7 +164,8 @@ def _change(
     living = {seat.identity for seat in now.members}
     handed = sum(1 for p in given if last_owner.get(p, has[p]) not in (has[p], None) and last_owner[p] in living)
     dropped = len(had) - (len(has) - len(given))
-    least = _needless(before, now, counts) if moved else 0
+    least = _needless(before, now, later.counts) if moved else 0
+    cause = ", ".join(causes(before, now, earlier.counts, later.counts, habits))
     return Change(
         cause, moved, kept, len(given), handed, dropped, needless=None if least is None else min(least, moved)
     )  # fmt: skip
@@ -204,6 +205,7 @@ def _duration(now: Generation) -> int | None:
 _SMALL: Final = 1000
 """Partitions of groups that are often alike."""
 _MOST_KEPT: Final = 2000
+Answer = TypeVar("Answer")
 _kept: Final[dict[tuple[Any, ...], int | None]] = {}
 _changes_kept: Final[dict[tuple[Any, ...], Sequence[Change]]] = {}
 
@@ -221,12 +223,16 @@ def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> in
     key = change_key(before, now, counts) if sum(counts.values()) <= _SMALL else None
     if key is None:
         return needless_moves(before, now, counts)
-    key = (_least(), *key)
-    if key not in _kept:
-        if len(_kept) >= _MOST_KEPT:
-            _kept.clear()
-        _kept[key] = needless_moves(before, now, counts)
-    return _kept[key]
+    return _remembered(_kept, (_least(), *key), lambda: needless_moves(before, now, counts))
+
+
+def _remembered(kept: dict[tuple[Any, ...], Answer], key: tuple[Any, ...], work_out: Callable[[], Answer]) -> Answer:
+    """What is kept under a key, worked out where it is not; of at most ``_MOST_KEPT`` keys."""
+    if key not in kept:
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        kept[key] = work_out()
+    return kept[key]
 
 
 def needless_moves(before: Generation, now: Generation, counts: dict[str, int]) -> int | None:
