@@ -182,6 +182,27 @@ def test_the_digest_of_a_file_follows_the_columns_that_are_looked_at(tmp_path: P
         assert (dump_sums.digest(file, dump_sums.PLACE) != before) is is_seen
 
 
+def test_a_file_is_digested_in_pieces_whatever_their_size(
+    tmp_path: Path, rows: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column of many pieces is never in memory as a whole; a file that ends early has a digest too."""
+    records = rows["records"]
+    file = tmp_path / "long.parquet"
+    long = pa.concat_tables([records] * 200)
+    pq.write_table(long, file, compression="none", use_dictionary=False)
+    column = pq.read_metadata(file).row_group(0).column(records.schema.get_field_index("offset"))
+    assert column.total_compressed_size > 10_000
+    whole = dump_sums.digest(file, dump_sums.PLACE)
+    for piece in (1000, column.total_compressed_size, column.total_compressed_size - 1):
+        monkeypatch.setattr(dump_sums, "PIECE", piece)
+        assert dump_sums.digest(file, dump_sums.PLACE) == whole
+    monkeypatch.setattr(dump_sums, "PIECE", 1000)
+    with file.open("rb") as stored:
+        size = file.stat().st_size
+        assert [len(piece) for piece in dump_sums._pieces(stored, size - 2500, 2500)] == [1000, 1000, 500]
+        assert [len(piece) for piece in dump_sums._pieces(stored, size - 1500, 2**62)] == [1000, 500]
+
+
 def test_what_was_read_before_is_told_by_partition_and_offset() -> None:
     """A partition that was never read is new from its beginning."""
     partition, offset = np.array([0, 0, 3, 3, 5]), np.array([4, 5, 0, 9, 0])

@@ -12,11 +12,11 @@ A file is known by a digest of its bytes, as far as they are looked at: what was
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ BROKEN: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 """Errors of files that are not as their footers say."""
 FILES_MAX: Final = 10_000
 """Files of records whose sums are kept, the largest ones."""
+PIECE: Final = 1 << 20
+"""Bytes of a file that are read at once for its digest."""
 _PRIMES: Final = np.array(
     [0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5], np.uint64
 )
@@ -99,8 +101,8 @@ def digest(file: Path, names: Sequence[str]) -> str:
     with file.open("rb") as stored:
         end = stored.seek(-8, os.SEEK_END)
         length = int.from_bytes(stored.read(4), "little")
-        stored.seek(end - length)
-        hashed.update(stored.read(length))
+        for piece in _pieces(stored, end - length, length):
+            hashed.update(piece)
         with pq.ParquetFile(file) as parquet:
             footer = parquet.metadata
             for group in map(footer.row_group, range(footer.num_row_groups)):
@@ -109,9 +111,17 @@ def digest(file: Path, names: Sequence[str]) -> str:
                         first = column.data_page_offset
                         if column.has_dictionary_page:
                             first = min(first, column.dictionary_page_offset)
-                        stored.seek(first)
-                        hashed.update(stored.read(column.total_compressed_size))
+                        for piece in _pieces(stored, first, column.total_compressed_size):
+                            hashed.update(piece)
     return hashed.hexdigest()
+
+
+def _pieces(stored: BinaryIO, first: int, size: int) -> Iterator[bytes]:
+    """So many bytes of a file from an offset on, or as many as it has: a column may be larger than memory."""
+    stored.seek(first)
+    while size > 0 and (piece := stored.read(min(size, PIECE))):
+        yield piece
+        size -= len(piece)
 
 
 def places(records: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
