@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -50,6 +51,21 @@ def in_pieces(folder: Path, rows: pa.Table, rng: random.Random, files: int) -> N
         pq.write_table(shuffled.slice(number * step, step), folder / f"part-{number}.parquet", row_group_size=170)
 
 
+@contextmanager
+def patch_of(module: Any, name: str) -> Iterator[list[Any]]:
+    """What a function was asked first of each time; it does what it did."""
+    asked: list[Any] = []
+    function = getattr(module, name)
+
+    def recorded(first: Any, *more: Any) -> Any:
+        asked.append(first)
+        return function(first, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, name, recorded)
+        yield asked
+
+
 def test_both_ways_give_the_same_rows(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hostile records of three days and of no day, with gaps, in foreign types; samples twice and none; tiny slices."""
     rng = random.Random(3)
@@ -81,7 +97,10 @@ def test_both_ways_give_the_same_rows(spark: Any, tmp_path: Path, monkeypatch: p
     pq.write_table(pa.table(topics, schema=schemas.arrow_schema(schemas.TOPICS)), dump / "topics.parquet")
     monkeypatch.setattr(slices, "ROWS_A_SLICE", 300)
     monkeypatch.setattr(local_silver, "ROWS_A_TASK", 300)
-    one = silver(spark, dump, tmp_path / "one", here=True)
+    with patch_of(local_silver, "slices_of") as cut:
+        one = silver(spark, dump, tmp_path / "one", here=True)
+    files = [file for some in cut for file in some]
+    assert len(files) == len(set(files)) == 9, "no file is cut twice"
     other = silver(spark, dump, tmp_path / "other", here=False)
     for name in SILVER:
         assert rows_of(one[name]) == rows_of(other[name]), name
@@ -166,3 +185,8 @@ def test_slices_have_few_rows_and_bytes_and_every_row_group_once(tmp_path: Path)
         assert all(len(one.groups) == 1 for one in slices.slices_of(files))
     every = [(str(file), n) for file in files for n in range(pq.read_metadata(file).num_row_groups)]
     assert [group for one in cut for group in one.groups] == every
+    with patch_of(pq, "read_metadata") as asked:
+        few = slices.slices_of(files, 3)
+    assert asked == files, "each footer is read once"
+    assert [one.rows for one in few] == [1010, 1000, 1000, 1000, 1010]
+    assert [group for one in few for group in one.groups] == every

@@ -93,8 +93,7 @@ def bundled(
     read: Callable[[Batches], Iterator[pa.RecordBatch]] = iter
     files, spark = files_of(table), table.sparkSession
     if files is not None:
-        whole = sum(one.rows for one in slices_of(files))
-        slices = slices_of(files, -(-whole // (2 * spark.sparkContext.defaultParallelism)), 2**62)
+        slices = slices_of(files, 2 * spark.sparkContext.defaultParallelism)
         rows = spark.range(0, len(slices), 1, len(slices))
         read = partial(_rows_of, slices=slices, columns=list(columns))
     else:

@@ -36,7 +36,7 @@ from apportion.spark.bundles import (
     unpacked,
 )
 from apportion.spark.files import nulls_first
-from apportion.spark.slices import Batches, read_slice, slices_of
+from apportion.spark.slices import Batches, Slice, read_slice, slices_of
 from apportion.spark.sorted_rows import day_codes, longs, ranked, starts_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class LocalSilver:
             finalize(self, shutil.rmtree, self._shelf, ignore_errors=True)
         self._tasks = 1 + count // ROWS_A_TASK
         self._decoded = self._kept(
-            self._sliced(files.records, _COLUMNS, schemas.RECORDS, partial(_decoded, tasks=self._tasks))
+            self._sliced(slices_of(files.records), _COLUMNS, schemas.RECORDS, partial(_decoded, tasks=self._tasks))
         )
         runs = self._decoded.where("kind in ('runs', 'there')")
         self._offsets = self._kept(met([runs], self._tasks, _offsets, shelf=self._shelf))
@@ -110,19 +110,19 @@ class LocalSilver:
         slices = slices_of(files)
         tasks = 1 + sum(one.rows for one in slices) // ROWS_A_TASK
         names = table.schema.names
-        dealt = self._sliced(files, names, table, partial(_dealt, kind=kind, tasks=tasks))
+        dealt = self._sliced(slices, names, table, partial(_dealt, kind=kind, tasks=tasks))
         sort = partial(_sorted, kind=kind, order=(*table.order, *names), once=once)
         return Bundled(met([dealt], tasks, sort, shelf=self._shelf), kind, table.schema)
 
     def _sliced(
         self,
-        files: Iterable[Path],
+        slices: Sequence[Slice],
         columns: Sequence[str],
         table: schemas.TableSchema,
         make: Callable[..., Iterator[pa.RecordBatch]],
     ) -> DataFrame:
-        """Bundles of what is made from the columns of each slice of some files, by the task that reads it."""
-        slices, shelf = slices_of(files), self._shelf
+        """Bundles of what is made from the columns of each slice, by the task that reads it."""
+        shelf = self._shelf
 
         def run(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:

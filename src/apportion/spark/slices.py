@@ -15,6 +15,7 @@ from apportion.spark import schemas
 ROWS_A_SLICE: Final = 128 * 1024
 BYTES_A_SLICE: Final = 64 << 20
 """Row groups of a slice have at most so many rows and bytes; a single one may have more."""
+_NO_LIMIT: Final = 2**62
 ROWS_READ: Final = 2_000
 """Read at once: a file may say little of how large its values are."""
 ROWS: Final = 50_000
@@ -32,26 +33,32 @@ class Slice:
     rows: int = 0
 
 
-def slices_of(files: Iterable[Path], rows: int | None = None, size: int | None = None) -> list[Slice]:
+def slices_of(files: Iterable[Path], pieces: int | None = None) -> list[Slice]:
     """All row groups of some files, cut by the files alone, so that the tables come out the same on every machine.
 
-    rows, size
-        At most so many rows and bytes a slice; ``ROWS_A_SLICE`` and ``BYTES_A_SLICE`` by default.
+    pieces
+        A slice has at most one of so many equal parts of the rows, whatever their bytes; None: at most ``ROWS_A_SLICE``
+        rows and ``BYTES_A_SLICE`` bytes.
     """
     import pyarrow.parquet as pq
 
-    rows, size = ROWS_A_SLICE if rows is None else rows, BYTES_A_SLICE if size is None else size
-    slices, groups, count, octets = list[Slice](), list[tuple[str, int]](), 0, 0
+    groups = list[tuple[tuple[str, int], int, int]]()
     for file in files:
         footer = pq.read_metadata(file)
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
-            if groups and (count + group.num_rows > rows or octets + group.total_byte_size > size):
-                slices.append(Slice(groups, count))
-                groups, count, octets = [], 0, 0
-            groups.append((str(file), number))
-            count, octets = count + group.num_rows, octets + group.total_byte_size
-    return [*slices, Slice(groups, count)]
+            groups.append(((str(file), number), group.num_rows, group.total_byte_size))
+    rows, size = ROWS_A_SLICE, BYTES_A_SLICE
+    if pieces is not None:
+        rows, size = -(-sum(count for _, count, _ in groups) // pieces), _NO_LIMIT
+    slices, some, count, octets = list[Slice](), list[tuple[str, int]](), 0, 0
+    for group, more, larger in groups:
+        if some and (count + more > rows or octets + larger > size):
+            slices.append(Slice(some, count))
+            some, count, octets = [], 0, 0
+        some.append(group)
+        count, octets = count + more, octets + larger
+    return [*slices, Slice(some, count)]
 
 
 def batches_of(some: Slice, columns: Sequence[str], at_once: int = ROWS) -> Iterator[pa.RecordBatch]:
