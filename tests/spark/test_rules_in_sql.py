@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from tests.history.made import classic
 
-from apportion.history.commits import topic_names
-from apportion.spark import histories, schemas
+from apportion.history.commits import CommittedOffset, topic_names
+from apportion.history.ends_then import SILENT
+from apportion.history.group_history import GroupHistory, TopicMetadata
+from apportion.spark import few_groups, histories, plan_bundles, planned_ends, schemas
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 T0 = 1_763_000_000_000
@@ -50,6 +56,55 @@ def records(seed: int) -> tuple[list[Row], list[tuple[str, int]]]:
 
 def frame(spark: Any, table: schemas.TableSchema, rows: list[Row]) -> Any:
     return spark.createDataFrame([tuple(row[name] for name in table.schema.names) for row in rows], table.schema)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_group_was_last_heard_of_at_one_moment_in_sql_on_columns_and_without_spark(spark: Any, seed: int) -> None:
+    """Of groups with records of some kinds, commits that do not stand, no time at all, times before 1970."""
+    rng = random.Random(seed)
+    names = [f"g{n}" for n in range(40)]
+    kinds = {name: [kind for kind in ("generations", "epochs", "commits") if rng.random() < 0.5] for name in names}
+    at = {
+        kind: [(name, rng.randrange(-5_000_000, 5_000_000)) for name in names if kind in kinds[name] for _ in range(3)]
+        for kind in ("generations", "epochs")
+    }
+    commits = [
+        (name, rng.choice([None, rng.randrange(-5_000_000, 9_000_000)]), rng.random() < 0.7)
+        for name in names if "commits" in kinds[name] for _ in range(3)
+    ]  # fmt: skip
+    standing = [(name, us) for name, us, stands in commits if stands]
+    tables = [timed(at["generations"], "at"), timed(at["epochs"], "at"), timed(standing, "commit_time")]
+
+    def by_group(table: pa.Table) -> dict[str, int]:
+        return dict(zip(table["group"].to_pylist(), table["heard_ms"].to_pylist(), strict=True))
+
+    sql = by_group(planned_ends.last_heard(*[spark.createDataFrame(table) for table in tables]).toArrow())
+    assert SILENT in sql.values()
+    assert min(ms for ms in sql.values() if ms != SILENT) < 0
+    assert by_group(few_groups.last_heard(*tables)) == sql
+
+    rows = [
+        {"group": name, **{kind: [{"at_ms": us // 1000} for own, us in at[kind] if own == name] for kind in at}}
+        for name in names
+    ]
+    met = pa.Table.from_pylist(rows, schema=to_arrow_schema(histories.SCHEMA))
+    places = timed([one[:2] for one in commits], "commit_time").append_column("standing", [[one[2] for one in commits]])
+    on_columns = plan_bundles.heard_ms(met, places).tolist()
+    assert on_columns == [sql.get(name, SILENT) for name in names]
+
+    def here(name: str) -> int:
+        events = [classic(0, 1, at=us // 1000) for kind in at for own, us in at[kind] if own == name]
+        own = [us for group, us in standing if group == name]
+        left = {("t", p): CommittedOffset(0, None, None if us is None else us // 1000) for p, us in enumerate(own)}
+        return GroupHistory(name, events, left, [], TopicMetadata()).heard_ms
+
+    assert on_columns == [here(name) for name in names]
+
+
+def timed(rows: Sequence[tuple[Any, ...]], name: str) -> pa.Table:
+    """(group, time) of microseconds."""
+    groups, times = ([row[n] for row in rows] for n in (0, 1))
+    return pa.table({"group": groups, name: pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC"))})
 
 
 def test_topic_ids_have_the_same_names_in_sql(spark: Any) -> None:

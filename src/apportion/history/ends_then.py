@@ -2,7 +2,7 @@
 
 Log ends move all the time, of idle groups too. A what-if by the newest ones would be another one at every sample; by
 those of then it stays until the group says something again. A lag is never too small by it: ends are sampled after the
-records that they belong to. ``spark.planned_ends`` is the same rule on columns.
+records that they belong to. ``spark.planned_ends`` is the same rule in SQL.
 """
 
 from __future__ import annotations
@@ -11,12 +11,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
+from apportion.arrays import Bools, Ints, Longs
 from apportion.history.steps import TopicEntries
 
 SILENT: Final = -(2**63)
 """Milliseconds: a group that left nothing with a time."""
 Sample = tuple[int, int | None, int | None]
 """(at ms, begin, end)"""
+
+
+def last_heard(groups: int, *records: tuple[Ints, Longs, Bools]) -> Longs:
+    """(groups,) milliseconds when each group left its newest record, ``SILENT`` where none has a time.
+
+    records
+        Of each kind: (N,) which group each is of, (N,) its milliseconds, (N,) whether it counts: it stands, and has a
+        time. Generations, epochs and commits are records.
+    """
+    heard = np.full(groups, SILENT, dtype=np.int64)
+    for group, ms, counts in records:
+        np.maximum.at(heard, group[counts], ms[counts])
+    return heard
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from apportion.arrays import Longs
+from apportion.history import ends_then
 from apportion.history.commits import topic_names
 from apportion.history.ends_then import SILENT, EndSamples
 from apportion.spark import by_group, facts, logs, whatif
@@ -24,7 +25,7 @@ from apportion.spark.files import nulls_first
 from apportion.spark.histories import SPEAK_OF_TOPICS, TOPIC_ID
 from apportion.spark.log_ends import since
 from apportion.spark.python_rows import rows_of
-from apportion.spark.sorted_rows import distinct, flattened, millis_or_null, one, with_columns
+from apportion.spark.sorted_rows import distinct, flattened, millis, millis_or_null, one, ranked, there, with_columns
 
 Row = dict[str, Any]
 _TOPIC_ID: Final = re.compile(TOPIC_ID)
@@ -139,13 +140,15 @@ def follow(known: Mapping[str, pa.Table], now_ms: int, allowed_lag: int) -> dict
 
 
 def last_heard(generations: pa.Table, epoch_rows: pa.Table, standing: pa.Table) -> pa.Table:
-    """(group, heard_ms): when each group left its newest record: see ``planned_ends.last_heard``."""
-    pieces = [
-        pa.table({"group": rows["group"], "ms": millis_or_null(rows[time])})
-        for rows, time in ((generations, "at"), (epoch_rows, "at"), (standing, "commit_time"))
-    ]
-    newest_of = pa.concat_tables(pieces).group_by("group").aggregate([("ms", "max")])
-    return pa.table({"group": newest_of["group"], "heard_ms": pc.fill_null(newest_of["ms_max"], SILENT)})
+    """(group, heard_ms): when each group left its newest record, by ``history.ends_then``.
+
+    standing
+        Commits that stand: (group, commit_time).
+    """
+    times = [generations.column("at"), epoch_rows.column("at"), standing.column("commit_time")]
+    codes, names = ranked(*[rows["group"] for rows in (generations, epoch_rows, standing)])
+    records = [(code, millis(time), there(time)) for code, time in zip(codes, times, strict=True)]
+    return pa.table({"group": names, "heard_ms": ends_then.last_heard(len(names), *records)})
 
 
 def as_planned(state: pa.Table, heard: pa.Table, ends: pa.Table, topics: pa.Table) -> pa.Table:

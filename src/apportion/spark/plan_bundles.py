@@ -22,11 +22,11 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.types import LongType, StructField, StructType
 
 from apportion.arrays import Bools, Ints, Longs
-from apportion.history.ends_then import SILENT
+from apportion.history.ends_then import SILENT, last_heard
 from apportion.spark import planned_ends, schemas, whatif
 from apportion.spark.bundles import BUNDLE, TASK, Bundled, Tables, bundled, for_tasks, met, task_of, unpacked
 from apportion.spark.slices import Batches
-from apportion.spark.sorted_rows import flattened, longs, one, ranked, there, with_columns
+from apportion.spark.sorted_rows import flattened, longs, millis, one, ranked, there, with_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -100,21 +100,16 @@ def _replaced(structs: pa.StructArray, columns: dict[str, pa.Array | None]) -> p
 
 
 def heard_ms(histories: pa.Table, places: pa.Table) -> Longs:
-    """(rows of ``histories``,) when each group left its newest record: see ``planned_ends.last_heard``."""
-    heard = np.full(histories.num_rows, SILENT, dtype=np.int64)
+    """(rows of ``histories``,) when each group left its newest record, by ``history.ends_then``."""
+    records = []
     for name in ("generations", "epochs"):
         lists = one(histories[name])
         at = pc.struct_field(lists.flatten(), "at_ms")
-        _raise(heard, np.asarray(pc.list_parent_indices(lists), dtype=np.int64), longs(at), there(at))
+        records.append((longs(pc.list_parent_indices(lists)), longs(at), there(at)))
     group = longs(pc.fill_null(pc.index_in(one(places["group"]), one(histories["group"])), -1))
-    time = one(places["commit_time"]).cast(pa.int64())
+    time = places["commit_time"]
     stands = np.asarray(places["standing"], dtype=np.bool_)
-    _raise(heard, group, longs(time) // 1000, there(time) & stands & (group >= 0))
-    return heard
-
-
-def _raise(heard: Longs, row: Longs, ms: Longs, counts: Bools) -> None:
-    np.maximum.at(heard, row[counts], ms[counts])
+    return last_heard(histories.num_rows, *records, (group, millis(time), there(time) & stands & (group >= 0)))
 
 
 def _older(state: pa.Table, earlier: pa.Table, groups: pa.Array, heard: Longs) -> Bools:

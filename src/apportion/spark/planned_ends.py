@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def last_heard(generations: DataFrame, epochs: DataFrame, newest: DataFrame) -> DataFrame:
-    """(group, heard_ms): when each group left its newest record.
+    """(group, heard_ms): when each group left its newest record; ``history.ends_then``'s rule in SQL.
 
     generations, epochs
         The silver tables.
