@@ -119,6 +119,18 @@ def test_a_group_has_caught_up_when_its_last_member_has() -> None:
     assert "of some member never gone" in in_a_sentence(whole.row(0))
 
 
+def test_offsets_that_no_broker_gives_add_up_to_no_negative_lag() -> None:
+    """Ends and commits of any 64 bits: sums end at the largest number, and ages stay between their bounds."""
+    most, least = 2**63 - 1, -(2**63)
+    ends = Samples.of([[(0, least), (10_000, most)], [(0, 0), (10_000, most)]])
+    nothing = Samples.of([(), ()])
+    with np.errstate(all="raise"):
+        times = lag_times(ends, nothing, np.array([0, 5]), np.array([most, most]), 20_000, 0)
+        whole = of_group(times, np.array([0, 0]), 1)
+    assert times.seconds.tolist() == [15.0, 20.0]
+    assert (whole.lag.tolist(), whole.left.tolist()) == ([2**63 - 1024], [2**63 - 1024])
+
+
 def test_a_rate_needs_two_samples_of_one_log() -> None:
     rows = [[(0, 5)], [(0, 5), (1000, 3)], [(0, 0), (1000, 10), (3000, 20)], [], [(0, 9), (1000, 3), (2000, 13)]]
     nan, since = np.nan, 1000

@@ -29,6 +29,8 @@ WINDOW_S: Final = 600.0
 """Seconds over which rates are taken where nobody says."""
 CAUGHT_UP_S: Final = 15.0
 """Age of the first unread message up to which a reader keeps up."""
+LAG_MAX: Final = 2.0**63 - 1024
+"""The largest lag of several partitions that is told: no float above it is a number of 64 bits."""
 SAMPLES_MAX: Final = 1_000
 """Samples of one partition that are looked at, the newest."""
 CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING, NOT_KNOWN = (
@@ -263,7 +265,9 @@ def ages(ends: Samples, unread: Longs, now_ms: float) -> tuple[Floats, Floats, F
     at_least[late] = np.maximum(now_ms - ends.at[after[late]], 0) / 1000
     late = late[passed[late] > 0]
     high, low = after[late], after[late] - 1
-    share = (unread[late] - ends.offset[low]) / (ends.offset[high] - ends.offset[low])
+    # As floats: offsets may be any 64 bits, and their difference need not fit.
+    mine, one, other = (values.astype(np.float64) for values in (unread[late], ends.offset[low], ends.offset[high]))
+    share = (mine - one) / (other - one)
     then = ends.at[low] + share * (ends.at[high] - ends.at[low])
     seconds[late] = np.maximum(now_ms - then, 0) / 1000
     at_most[late] = np.maximum(now_ms - ends.at[low], 0) / 1000
@@ -284,7 +288,6 @@ def rates(samples: Samples, since_ms: float) -> Floats:
     one, last = first[rows], behind_last[rows] - 1
     took = samples.at[last] - samples.at[one]
     rows, one, last, took = (values[took > 0] for values in (rows, one, last, took))
-    # As floats: commits may be any 64 bits, and their difference need not fit.
     offset = samples.offset.astype(np.float64)
     pace[rows] = (offset[last] - offset[one]) * 1000 / took
     return pace
@@ -322,8 +325,8 @@ def of_readers(times: LagTimes, reader: Ints, count: int) -> LagTimes:
         return np.bincount(of, weights=values[mine], minlength=count).astype(np.float64)
 
     counted = np.bincount(of, minlength=count) > 0
-    lag = np.where(counted, total(times.lag), UNKNOWN).astype(np.int64)
-    left = total(times.left).astype(np.int64)
+    lag = np.minimum(np.where(counted, total(times.lag), UNKNOWN), LAG_MAX).astype(np.int64)
+    left = np.minimum(total(times.left), LAG_MAX).astype(np.int64)
     written, read = (np.where(counted, total(values), np.nan) for values in (times.written, times.read))
     aged = mine & ~np.isnan(times.at_least)
     oldest = []
