@@ -44,6 +44,21 @@ def test_a_folder_is_brought_once_however_often_a_command_reads_it(
     assert brought == ["s3a://lake/dump"]
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["describe", "--time", "-o", "json"], "-o json has no place for --time"),
+        (["describe", "--time", "-o", "html"], "-o html has no place for --time"),
+        (["describe", "--window", "60"], "--window says over which time --time measures"),
+        (["compare", "--window", "60"], "--window says over which time --speeds measures"),
+    ],
+)
+def test_no_option_of_time_is_passed_over_without_a_word(run: Runner, words: list[str], why: str) -> None:
+    done = run(words[0], DUMP, "--group", "ads-range", *words[1:])
+    assert (done.code, done.out) == (2, "")
+    assert why in done.err
+
+
 @pytest.mark.parametrize("form", ["html", "csv", "ndjson"])
 def test_speeds_are_refused_where_the_form_has_no_place_for_them(run: Runner, form: str) -> None:
     done = run("compare", DUMP, "--group", "ads-range", "--speeds", "-o", form)

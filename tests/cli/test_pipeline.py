@@ -58,6 +58,9 @@ def test_what_is_missing_is_a_sentence(run: Runner, folder: Path, words: list[st
         (["rebuild", "--allowed-lag", "0"], "--allowed-lag"), (["status", "--from", "d"], "--from"),
         (["build", "--from", "d", "--service"], "--service"), (["build", "--from", "d", "--context", "c"], "--context"),
         (["build", "--from", "d", "--hash-personal"], "--personal-days"),
+        (["build", "--from", "d", "--source", "python"], "--source"), (["status", "--interval", "60"], "--interval"),
+        (["capture", "--bootstrap-server", "127.0.0.1:1", "--interval", "60"], "--interval"),
+        (["run", "--from", "d", "--bootstrap-server", "127.0.0.1:1", "-o", "json"], "-o json"),
     ],
 )  # fmt: skip
 def test_no_option_is_passed_over_without_a_word(run: Runner, folder: Path, words: list[str], option: str) -> None:

@@ -52,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.speeds and args.output not in ("table", "wide", "json"):
         raise Usage("apportion compare", f"-o {args.output} has no place for --speeds: take table, wide or json")
+    if args.window is not None and not args.speeds:
+        raise Usage("apportion compare", "--window says over which time --speeds measures: give both")
     observed = source.one(args)
     saved = source.saved_plan(args.saved) if args.saved else None
     with progress.slow("planning with each strategy"):

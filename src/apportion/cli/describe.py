@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from apportion.model.group_json import group_to_dict
     from apportion.report import pages
 
+    _check_options(args)
     groups = source.many(args)
     if args.output == "json":
         emit_json({"version": 1, "groups": [group_to_dict(standing(group).group) for group in groups]})
@@ -68,6 +69,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         _whole(standings[0], args)
     return 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Refuse what would be passed over without a word."""
+    if args.time and args.output in ("json", "html"):
+        raise Usage("apportion describe", f"-o {args.output} has no place for --time: take table, wide, csv or ndjson")
+    if args.window is not None and not args.time:
+        raise Usage("apportion describe", "--window says over which time --time measures: give both")
 
 
 def _time(groups: list[Observed], args: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "gate": "for CI and alerts: exit 3 where a plan breaks a limit",
     "report": "everything about a group or a cluster as one page with pictures",
     "serve": "a live page, Prometheus metrics and a JSON API, left running",
-    "pipeline": "__consumer_offsets to tables with Spark: capture, build, rebuild, status",
+    "pipeline": "__consumer_offsets to tables with Spark: capture, build, rebuild, run, status",
     "demo": "a recorded real cluster, from its records to judged plans",
     "assignors": "the strategies, what each is for and its settings",
     "completion": "a script that completes commands and options in your shell",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ACTIONS = ("capture", "build", "rebuild", "run", "status")
 _OF: Final = {
-    **dict.fromkeys(("bootstrap_server", "command_config", "context"), ("capture", "run")),
+    **dict.fromkeys(("bootstrap_server", "command_config", "context", "source", "interval"), ("capture", "run")),
     **dict.fromkeys(("allowed_lag", "assignors"), ("build", "run")),
     **dict.fromkeys(("personal_days", "hash_personal", "full"), ("build",)),
     "service": ("capture",),
@@ -23,6 +23,7 @@ _OF: Final = {
     "dump": ("build", "rebuild", "run"),
 }
 """Options that only some actions have; beside another one they would be passed over without a word."""
+INTERVAL_S: Final = 60
 _SAID: Final = {"dump": "from", "assignors": "assignor", "form": "format"}
 SOURCES = ("auto", "connector", "python")
 DETAILS = (
@@ -67,8 +68,8 @@ def add_arguments(parser: Parser) -> None:
     source.add_connection(parser)
     parser.add_argument("--service", action="store_true", help="capture: again and again, until Ctrl-C")
     parser.add_argument(
-        "--interval", metavar="S", type=whole(1, 86_400), default=60,
-        help="capture --service, run: seconds (default: 60)",
+        "--interval", metavar="S", type=whole(1, 86_400),
+        help=f"capture --service, run: seconds (default: {INTERVAL_S})",
     )  # fmt: skip
     parser.add_argument("--full", action="store_true", help="build: everything anew, which gives the same rows")
     parser.add_argument(
@@ -76,8 +77,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="HOW",
         choices=SOURCES,
         type=one_of(SOURCES, "source"),
-        default="auto",
-        help="capture: auto, connector or python (default: auto)",
+        help="capture, run: auto, connector or python (default: auto)",
     )
     parser.add_argument("--allowed-lag", metavar="N", type=whole(), help="build: messages that count as none")
     parser.add_argument(
@@ -130,6 +130,10 @@ def _check_options(args: argparse.Namespace) -> None:
         option = "--" + _SAID.get(name, name).replace("_", "-")
         hint = "; it takes the settings of the last build" if args.action == "rebuild" and actions == ("build",) else ""
         raise Usage("apportion pipeline", f"{option} is for {' and '.join(actions)}, not for {args.action}{hint}")
+    if args.interval is not None and args.action == "capture" and not args.service:
+        raise Usage("apportion pipeline", "--interval needs --service: without it a capture is made once")
+    if args.action == "run" and args.output != "table":
+        raise Usage("apportion pipeline", f"run tells a line a round and has no result: -o {args.output} is not for it")
     if args.hash_personal and args.personal_days is None:
         raise Usage("apportion pipeline", "--hash-personal needs --personal-days, which says from which age on")
 
@@ -143,7 +147,7 @@ def _capture(args: argparse.Namespace) -> int:
     with nullcontext(tell) if args.service else progress.shown() as step:
         job.capture(
             connection.bootstrap, args.to, command_config=connection.properties, service=args.service,
-            interval_s=float(args.interval), source=args.source, form=args.form, progress=step,
+            interval_s=float(args.interval or INTERVAL_S), source=args.source or "auto", form=args.form, progress=step,
         )  # fmt: skip
     _show(args, job.status(args.to))
     return 0
@@ -157,8 +161,8 @@ def _run(args: argparse.Namespace) -> int:
     connection = source.connection(args)
     rounds = job.run(
         connection.bootstrap, args.dump, args.to, command_config=connection.properties,
-        interval_s=float(args.interval), source=args.source, form=args.form, allowed_lag=args.allowed_lag or 0,
-        assignors=args.assignors, progress=tell,
+        interval_s=float(args.interval or INTERVAL_S), source=args.source or "auto", form=args.form,
+        allowed_lag=args.allowed_lag or 0, assignors=args.assignors, progress=tell,
     )  # fmt: skip
     for _ in rounds:
         pass
