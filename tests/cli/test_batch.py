@@ -53,6 +53,13 @@ def test_blank_lines_answer_nothing(run: Runner) -> None:
     assert (done.code, len(done.lines)) == (0, 1)
 
 
+def test_a_mark_of_the_byte_order_before_the_first_line_is_no_part_of_it(run: Runner) -> None:
+    """As in every other input; before a later line it is."""
+    done = run("plan", "--batch", stdin=b"\xef\xbb\xbf" + line() + b"\n\xef\xbb\xbf" + line())
+    assert (done.code, ["error" in answer for answer in done.lines]) == (1, [False, True])
+    assert run("plan", "--batch", stdin=b"\xef\xbb\xbf").out == ""
+
+
 def test_an_empty_input_gives_an_empty_answer(run: Runner) -> None:
     assert run("plan", "--batch", stdin=b"") == (run("plan", "--batch", stdin=b"\n"))
 

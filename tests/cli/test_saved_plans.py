@@ -116,6 +116,16 @@ def test_plan_tells_what_changed_since_a_saved_plan(run: Runner, saved: Path) ->
     assert run("plan", group, "--saved", str(saved)).code == 2
 
 
+@pytest.mark.parametrize(
+    ("content", "begins"), [("{}", "'{}'"), (" \n", "nothing"), ("GROUP  TOPIC", "'GROUP  TOPIC'")]
+)
+def test_what_is_no_plan_is_told_by_its_beginning(run: Runner, saved: Path, content: str, begins: str) -> None:
+    (saved.parent / "other").write_text(content)
+    done = run("compare", str(saved.parent / "group.json"), "--saved", str(saved.parent / "other"))
+    assert (done.code, done.out) == (2, "")
+    assert f"other: found {begins}; needed plan.json, as plan --save writes it." in done.err
+
+
 def test_a_plan_of_another_group_is_a_sentence(run: Runner, saved: Path, tmp_path: Path) -> None:
     other = {**GROUP, "members": {"z": {"topics": ["t"]}}}
     (tmp_path / "other.json").write_text(json.dumps(other))

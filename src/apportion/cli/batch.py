@@ -12,6 +12,8 @@ from apportion.cli import progress
 from apportion.cli.output import emit
 from apportion.errors import ApportionError, BadInput
 
+UTF8_BOM: Final = b"\xef\xbb\xbf"
+"""What some editors put before a text."""
 LONGEST_LINE: Final = 256 << 20
 """Bytes; a longer line is an error of that line, so that an endless one cannot exhaust the memory."""
 
@@ -47,6 +49,8 @@ def _lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:
     number = 0
     while line := stream.readline(LONGEST_LINE + 1):
         number += 1
+        if number == 1:
+            line = line.removeprefix(UTF8_BOM)
         if len(line) <= LONGEST_LINE or line.endswith(b"\n"):
             yield number, line.removesuffix(b"\n")
             continue

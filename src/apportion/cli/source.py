@@ -143,9 +143,11 @@ def _plan_in(content: bytes, name: str) -> SavedPlan | None:
 
 def saved_plan(path: str) -> SavedPlan:
     """The plan.json in a file, - for standard input."""
-    saved = _plan_in(_content(path), called(path))
+    content = _content(path)
+    saved = _plan_in(content, called(path))
     if saved is None:
-        raise BadInput(called(path), "something else", "plan.json, as plan --save writes it")
+        begins = ascii(content[:40].decode("utf-8", "replace")) if content.strip() else "nothing"
+        raise BadInput(called(path), begins, "plan.json, as plan --save writes it")
     return saved
 
 
