@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from apportion.cli import main
+from apportion.errors import BadInput
+from apportion.serve import access
 from apportion.serve.access import Access, read_access
 
 from .running import Serving, serving, until
@@ -195,6 +197,18 @@ def test_secrets_that_can_be_guessed_are_refused_without_being_repeated(tmp_path
     assert notes == [f"{file} may be read by others on this machine: chmod 600"]
     assert "token-that" not in repr(access)
     assert not Access().allows(None)
+
+
+def test_a_file_of_secrets_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Else its last secret would be a shorter one, and those behind it none."""
+    file = tmp_path / "secrets"
+    secret = b"a-token-that-is-long\n"
+    most = access.SECRETS_BYTES // len(secret)
+    file.write_bytes(secret * most)
+    assert len(read_access(str(file), None)[0].tokens) == most
+    file.write_bytes(secret * (most + 1))
+    with pytest.raises(BadInput, match="secrets: found more than 1,048,576 bytes"):
+        read_access(str(file), None)
 
 
 def test_it_ends_at_once_when_it_is_told_to(server: Serving) -> None:

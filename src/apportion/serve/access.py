@@ -20,6 +20,8 @@ from apportion.errors import ApportionError, BadInput, Unavailable
 
 LEAST_SECRET: Final = 12
 """Letters of a token or password: less can be guessed over the network."""
+SECRETS_BYTES: Final = 1 << 20
+"""That a file of secrets may have."""
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """They tell nothing but up or down, and those who probe them keep no secrets."""
 
@@ -98,10 +100,14 @@ def read_access(token_file: str | None, login_file: str | None) -> tuple[Access,
 def _secrets(path: str, notes: list[str]) -> list[bytes]:
     try:
         with open(path, "rb") as file:
-            content = file.read(1 << 20)
+            content = file.read(SECRETS_BYTES + 1)
             mode = os.fstat(file.fileno()).st_mode
     except (OSError, ValueError) as error:
         raise Unavailable(f"cannot read {path!r}: {getattr(error, 'strerror', None) or error}.") from None
+    if len(content) > SECRETS_BYTES:
+        raise BadInput(
+            path, f"more than {SECRETS_BYTES:,} bytes", "a smaller file: what is behind them would not count"
+        )
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         notes.append(f"{path} may be read by others on this machine: chmod 600")
     lines = [line.strip() for line in content.splitlines()]

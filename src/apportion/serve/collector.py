@@ -14,7 +14,7 @@ from typing import Final
 from apportion.errors import ApportionError, UnreadableBytes
 from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import Cluster, connect
-from apportion.inputs.cluster_round import Round, TopicLog, look
+from apportion.inputs.cluster_round import Round, look
 from apportion.inputs.config import Connection
 from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
 from apportion.model.to_names import collector_paused
@@ -318,8 +318,3 @@ class Collector:
             if name not in self._pasts:
                 self._pasts[name] = GroupPast(name, self._names)
             return self._pasts[name]
-
-
-def topic_rows(topics: Mapping[str, TopicLog]) -> int:
-    """Partitions of all topics."""
-    return sum(len(topic.number) for topic in topics.values())
