@@ -20,7 +20,7 @@ from tests.spark.test_sinks import bytes_of, written
 
 from apportion.errors import ApportionError, BadInput
 from apportion.inputs import tables
-from apportion.spark import job
+from apportion.spark import bronze, job
 from apportion.wire.coordinator import NEWEST_VERSION
 
 pytestmark = pytest.mark.spark
@@ -142,3 +142,26 @@ def test_each_mutated_record_stands_once_in_the_tables(spark: Any, tmp_path: Pat
         sum(row["records"] for row in counted)
         == count - pq.read_table(tmp_path / "out" / "silver" / "rejects").num_rows
     )
+
+
+@pytest.mark.parametrize(
+    "offsets", [b"", b"\xff", b"7", b"[]", b'{"__consumer_offsets": 7}', b'{"a": {}}', b'{"x": "y"}', None]
+)
+def test_a_checkpoint_that_another_program_wrote_is_a_sentence(tmp_path: Path, offsets: bytes | None) -> None:
+    (tmp_path / "checkpoint" / "commits").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "commits" / "0").touch()
+    (tmp_path / "checkpoint" / "offsets").mkdir()
+    if offsets is not None:
+        (tmp_path / "checkpoint" / "offsets" / "0").write_bytes(offsets)
+    with pytest.raises(BadInput, match="checkpoint: found a checkpoint that cannot be read"):
+        bronze.position(tmp_path)
+
+
+@pytest.mark.parametrize("origin", [b"", b"\xff", b"7", b"[]", b"{}", b'{"version": 1}', None])
+def test_a_description_that_no_capture_wrote_is_a_sentence(tmp_path: Path, origin: bytes | None) -> None:
+    if origin is None:
+        (tmp_path / "capture.json").mkdir()
+    else:
+        (tmp_path / "capture.json").write_bytes(origin)
+    with pytest.raises(BadInput, match=r"capture\.json: found .*; needed what the capture wrote; take a new place"):
+        bronze.read_origin(tmp_path)

@@ -200,7 +200,14 @@ class FolderBronze:
 
 def read_origin(folder: Path) -> Origin:
     """What ``capture.json`` says; refuses that of another version."""
-    return _origin_of(str(folder / _ORIGIN), (folder / _ORIGIN).read_text())
+    file = folder / _ORIGIN
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            str(file), f"what cannot be read ({error})", "what the capture wrote; take a new place"
+        ) from error
+    return _origin_of(str(file), text)
 
 
 def _origin_of(where: str, text: str) -> Origin:
@@ -222,8 +229,12 @@ def position(folder: Path) -> dict[int, int]:
         return {}
     try:
         return _offsets((checkpoint / "offsets" / str(max(finished))).read_text())
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, *_NOT_SPARKS) as error:
         raise BadInput(str(checkpoint), "a checkpoint that cannot be read", "one of this version's") from error
+
+
+_NOT_SPARKS: Final = (ValueError, LookupError, TypeError, AttributeError)
+"""Errors of ``_offsets`` where the text is another's."""
 
 
 def _offsets(text: str) -> dict[int, int]:
@@ -301,7 +312,7 @@ class LakeBronze:
             return {}
         try:
             return _offsets(self._batches("offsets")[max(finished)])
-        except (ValueError, IndexError, KeyError) as error:
+        except _NOT_SPARKS as error:
             raise BadInput(self._checkpoint, "a checkpoint that cannot be read", "one of this version's") from error
 
     def _batches(self, name: str) -> dict[int, str]:
