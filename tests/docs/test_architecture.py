@@ -1,0 +1,35 @@
+"""What ARCHITECTURE.md says of packages is so: each is in its map, and its stairs are those that are checked."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
+def part(heading: str) -> str:
+    """The text between a heading and the next."""
+    return TEXT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def test_the_map_has_every_package_and_nothing_else() -> None:
+    cells = re.findall(r"^\| (`.*?`) \|", part("The map"), re.MULTILINE)
+    mapped = [name.rstrip("/") for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    there = {
+        path.stem
+        for path in (ROOT / "src" / "apportion").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert sorted(mapped) == sorted(there - {"__init__", "__main__"})
+
+
+def test_the_stairs_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    [layers] = [one["layers"] for one in contracts if one["type"] == "layers"]
+    [stairs] = re.findall(r"```\n(.*?)```", part("The stairs"), re.DOTALL)
+    assert stairs.splitlines() == [layer.replace("apportion.", "") for layer in layers]
