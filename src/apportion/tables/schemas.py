@@ -322,7 +322,7 @@ NEWEST: Final = Table(
             column("committed", _LONG, "next offset to read"),
             column("leader_epoch", _INT, "leader epoch of the last message read", "none said"),
             column("metadata", _STRING, "free text of the client"),
-            column("commit_time", _TIME, "when it was committed"),
+            column("commit_time", _TIME, "when it was committed", "292,000 years away"),
             column("topic_id", _STRING, "id of the topic", "none said"),
             *_SOURCE,
         ]
@@ -352,7 +352,7 @@ LAG: Final = Table(
                 "unknown, or older than the first sample",
             ),
             column("lost", _LONG, "messages that retention deleted unread", "unknown"),
-            column("commit_time", _TIME, "when it was committed", "never committed"),
+            column("commit_time", _TIME, "when it was committed", "never committed, or 292,000 years away"),
             column("sampled_at", _TIME, "when the log ends were sampled", "unknown topic"),
             column("seconds_least", "double", "what `seconds` is at least", "unknown"),
             column("seconds_most", "double", "what `seconds` is at most", "unknown, or older than the first sample"),
@@ -581,8 +581,8 @@ VERDICTS: Final = Table(
             column("verdict", _STRING, "OK, WARN, STALL, REWIND or STOP"),
             column("lag", _LONG, "messages that can still be read", "unknown"),
             column("window", _INT, "commits that were looked at, at most ten"),
-            column("first_commit", _TIME, "when the oldest of them was made"),
-            column("last_commit", _TIME, "when the newest of them was made"),
+            column("first_commit", _TIME, "when the oldest of them was made", "no commit has a time"),
+            column("last_commit", _TIME, "when the newest of them was made", "no commit has a time"),
         ]
     ),
     ("group", "topic", "partition"),
