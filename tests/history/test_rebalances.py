@@ -286,3 +286,25 @@ def test_nothing_is_kept_where_commits_or_other_kinds_of_records_count() -> None
     one(classic(1, 1, A, B), classic(2, 2, A4))
     assert len(module._changes_kept) == 1
     module._changes_kept.clear()
+
+
+def test_a_group_that_cannot_be_planned_has_no_least_and_a_fault_of_ours_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the planner refuses is the group's; whatever else it raises must be seen."""
+    from apportion.errors import BadInput
+    from apportion.history import rebalances as module
+
+    def failing(error: Exception) -> Any:
+        def plan(*_: Any) -> Any:
+            raise error
+
+        return plan
+
+    swapped = member("a", {"t": [2, 3]}), member("b", {"t": [0, 1]})
+    before, now = fold([classic(1, 1, A, B), classic(2, 2, *swapped)]).generations
+    monkeypatch.setattr(module, "plan", failing(BadInput("group", "this", "that")))
+    assert module.needless_moves(before, now, {"t": 4}) is None
+    monkeypatch.setattr(module, "plan", failing(ValueError("a fault")))
+    with pytest.raises(ValueError, match="a fault"):
+        module.needless_moves(before, now, {"t": 4})

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, find
+from apportion.errors import ApportionError
 from apportion.history.cause import CommitCadence, causes
 from apportion.history.records import Generation, counts_after
 from apportion.history.steps import follow, step
@@ -245,7 +246,7 @@ def needless_moves(before: Generation, now: Generation, counts: dict[str, int]) 
         return 0
     try:
         best = plan(group, _least())
-    except Exception:  # a group that no strategy can take has no proved least
+    except ApportionError:  # a group that no strategy can take has no proved least
         return None
     if any(best.proof.get(goal) != "optimal" for goal in ("balance", "moves")):
         return None
