@@ -17,7 +17,7 @@ from tests.spark.test_rules_in_sql import T0, moment, records
 from apportion.history.commits import CommittedOffset, GroupCommits
 from apportion.history.lag_time import SAMPLES_MAX
 from apportion.history.verdicts import WINDOW
-from apportion.spark import bundles, by_group, facts, few_groups, logs, schemas, slices, standing
+from apportion.spark import bundles, by_group, facts, few_groups, groups, logs, schemas, slices, standing
 
 Row = dict[str, Any]
 
@@ -245,3 +245,27 @@ def test_what_tasks_of_a_cluster_import_reads_no_parquet() -> None:
     asked = f"import sys, {imports}; print('pyarrow.parquet' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
+
+
+def test_a_group_that_cannot_be_folded_says_why_and_no_other_group_is_the_worse_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What could be folded of it is told all the same."""
+    epoch = {"source_offset": 1, "at_ms": 7, "tombstone": False, "key_type": 3, "member_id": None, "epoch": 4}
+    row: dict[str, Any] = {"group": "g", "generations": [], "habits": [], "names": {}}
+    unread = groups.folded_rows({**row, "epochs": [{**epoch, "body": "{"}]})
+    [present] = unread.pop("present")
+    assert present["state"].startswith("Unreadable: JSONDecodeError: ")
+    rest = {name: value for name, value in present.items() if name != "state"}
+    assert rest == {
+        "group": "g", "type": "consumer", "protocol": None, "generation": None, "readable": False, "members": []
+    }  # fmt: skip
+    assert unread == {"rebalances": [], "epochs": []}
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(groups, "rebalances", broken)
+    rows = groups.folded_rows({**row, "epochs": [{**epoch, "body": '{"epoch": 4}'}]})
+    assert rows["present"][0]["state"] == "Unreadable: ValueError: a fault"
+    assert [(one["epoch"], one["at"]) for one in rows["epochs"]] == [(4, 7000)]

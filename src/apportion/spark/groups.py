@@ -8,67 +8,54 @@ from typing import Any, Final
 
 from apportion.history import rows
 from apportion.history.cause import CommitCadence, CommitInterval
-from apportion.history.fold import Folded, fold
+from apportion.history.epochs import epoch_rows
+from apportion.history.fold import Folded, Present, fold
 from apportion.history.rebalances import Rebalance, rebalances
-from apportion.history.records import CLASSIC, CONSUMER
+from apportion.history.records import CLASSIC, CONSUMER, Generation
 from apportion.history.scenarios import sentence
 from apportion.history.stored import member_row
-from apportion.spark import epochs
 
 Row = Mapping[str, Any]
 PRESENT: Final = ("group", "type", "state", "protocol", "generation", "readable", "members")
 _CHANGE: Final = tuple(field.name for field in fields(Rebalance))
-_FOLDED: Final = (*PRESENT, "rebalances")
-"""A group's state, nulls for one that has no record of its own or is gone; its rebalances."""
-
-
-def _folded(row: Row) -> Row:
-    try:
-        return _fold_one(row)
-    except Exception as error:  # other people's bytes must never stop the job: the group says what was wrong
-        empty = dict.fromkeys(_FOLDED)
-        kind = CLASSIC if row["generations"] else CONSUMER
-        return {
-            **empty, "group": row["group"], "type": kind, "state": f"Unreadable: {sentence(error)}", "readable": False,
-            "members": [], "rebalances": [],
-        }  # fmt: skip
-
-
-def _fold_one(row: Row) -> Row:
-    folded = folded_of(row)
-    habits = CommitCadence(
-        CommitInterval(h["after"], h["topic"], h["partition"], h["n"], h["first"], h["last"]) for h in row["habits"]
-    )
-    changes = [_change(change) for change in rebalances(folded.generations, habits)]
-    present = folded.present
-    return {
-        "group": row["group"],
-        "type": present.type if present else None,
-        "state": present.state if present else None,
-        "protocol": present.protocol if present else None,
-        "generation": present.generation if present else None,
-        "readable": present.readable if present else None,
-        "members": list(map(member_row, present.members)) if present else [],
-        "rebalances": changes,
-    }
-
-
-def _change(change: Rebalance) -> dict[str, Any]:
-    row = {name: getattr(change, name) for name in _CHANGE}
-    row["at_ms"] = row.pop("at")
-    return row
 
 
 def folded_rows(row: Row) -> dict[str, list[Row]]:
     """What a row of ``histories`` comes to, as rows: ``present``, ``rebalances``, ``epochs``."""
-    present = _folded(row)
+    group, generations = row["group"], list[Generation]()
+    try:
+        folded = folded_of(row)
+        generations = folded.generations
+        present, changes = _present(group, folded.present), rebalances(generations, _habits(row))
+    except Exception as error:  # other people's bytes must never stop the job: the group says what was wrong
+        present, changes = _unreadable(row, error), []
     return {
         "present": [present],
-        "rebalances": [
-            {**change, "group": row["group"], "at": change["at_ms"] * 1000} for change in present["rebalances"]
-        ],
-        "epochs": [{**one, "at": one["at_ms"] * 1000} for one in (epochs.of_group(row) if row["epochs"] else ())],
+        "rebalances": [{**_columns(change), "group": group, "at": change.at * 1000} for change in changes],
+        "epochs": [{**epoch, "at": epoch["at_ms"] * 1000} for epoch in epoch_rows(group, generations)],
     }
+
+
+def _columns(change: Rebalance) -> dict[str, Any]:
+    return {name: getattr(change, name) for name in _CHANGE}
+
+
+def _habits(row: Row) -> CommitCadence:
+    return CommitCadence(
+        CommitInterval(h["after"], h["topic"], h["partition"], h["n"], h["first"], h["last"]) for h in row["habits"]
+    )
+
+
+def _present(group: str, present: Present | None) -> Row:
+    """A group's state; nulls for one that has no record of its own or is gone."""
+    facts = {name: getattr(present, name, None) for name in PRESENT}
+    return {**facts, "group": group, "members": list(map(member_row, present.members)) if present else []}
+
+
+def _unreadable(row: Row, error: Exception) -> Row:
+    kind = CLASSIC if row["generations"] else CONSUMER
+    state = f"Unreadable: {sentence(error)}"
+    return {**_present(row["group"], None), "type": kind, "state": state, "readable": False}
 
 
 def folded_of(row: Row) -> Folded:

@@ -436,7 +436,7 @@ GROUPS: Final = Table(
         [
             column("group", _STRING, "group"),
             column("type", _STRING, "classic, consumer, simple (commits alone), or another name of Kafka's"),
-            column("state", _STRING, "Stable or Empty"),
+            column("state", _STRING, "Stable or Empty; Unreadable and why, of a group whose records cannot be folded"),
             column("protocol", _STRING, "the strategy", "empty or simple group"),
             column("generation", _INT, "generation, or epoch", "simple group"),
             column("members", Many(GROUP_MEMBER), "its members"),
@@ -555,7 +555,7 @@ GROUP_STATE: Final = Table(
         [
             column("group", _STRING, "group"),
             column("type", _STRING, "as in gold/groups"),
-            column("state", _STRING, "Stable or Empty"),
+            column("state", _STRING, "Stable or Empty; Unreadable and why, of a group whose records cannot be folded"),
             column("protocol", _STRING, "the strategy", "empty or simple group"),
             column("generation", _INT, "generation, or epoch", "simple group"),
             column("readable", _BOOLEAN, "whether the members' bytes are those of consumers"),
