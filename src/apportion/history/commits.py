@@ -1,7 +1,7 @@
 """A group's commits taken one by one: which stand at the end, and how often they came between the group's records.
 
-The dump, the pipeline's tables and the server are read by this one rule. The tables ``gold/commits`` and what
-``gold/rebalances`` is told of commits are SQL, as a reader of ``silver/commits`` writes it; a test holds both equal.
+The dump, the pipeline's tables and the server are read by this one rule. A build gathers the same of many groups on
+columns (``spark/standing.py``); a test holds both equal.
 """
 
 from __future__ import annotations

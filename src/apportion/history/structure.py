@@ -9,7 +9,7 @@ differently, a member named like one that a scenario adds, offsets that no broke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,8 +24,10 @@ from apportion.model.topic_columns import TopicColumns
 _GROUP: Final = frozenset(("version", "group", "topics", "topic_ids", "members"))
 _MEMBER: Final = frozenset(("instance_id", "client_id", "host", "rack", "topics", "owned", "generation"))
 _ENTRY: Final = frozenset(("partition", "racks", "begin", "end", "committed", "last_stable"))
-_JOINS, _STATIC = "join-", "instance "
-"""Beginnings of names that mean something: of members that a scenario adds, of what a static member is known by."""
+JOINS: Final = "join-"
+"""How members begin that a scenario adds: where they come among the others counts."""
+_MEANING: Final = (JOINS, "instance ")
+"""Beginnings of member ids that mean something: of members that a scenario adds, of what a static one is known by."""
 _WIDE: Final = np.int64(2**32)
 """More than there are partition ids."""
 
@@ -132,6 +134,16 @@ def history_key(generations: Sequence[Generation]) -> tuple[Any, ...] | None:
     return first.kind, tuple([_generation(now, before, ranks) for before, now in _with_before(generations)])
 
 
+def told_by_ranks(members: Collection[str], instances: Collection[str], topics: Iterable[str]) -> bool:
+    """Whether the order of a group's names, each kind by itself, tells all that plans see of them.
+
+    It does not where Java and Python sort differently, or where a name means something.
+    """
+    if "" in instances or not "".join([*members, *instances, *topics]).isascii():
+        return False
+    return not any(name.startswith(_MEANING) for name in members)
+
+
 @dataclass(frozen=True)
 class _Ranks:
     """Names to their ranks, each kind of name by itself."""
@@ -160,18 +172,16 @@ class _Ranks:
                 members.add(name)
                 if fields.get("instance_id") is not None:
                     instances.add(fields["instance_id"])
-        if "" in instances or not all(map(str.isascii, (*topics, *members, *instances))):
+        if not told_by_ranks(members, instances, topics):
             return None
         ordered = sorted(members)
-        if any(name.startswith((_JOINS, _STATIC)) for name in ordered):
-            return None
         by_instance: dict[str | None, int] = {name: rank for rank, name in enumerate(sorted(instances))}
         by_instance[None] = -1
         return cls(
             {name: rank for rank, name in enumerate(sorted(topics))},
             {name: rank for rank, name in enumerate(ordered)},
             by_instance,
-            sum(name < _JOINS for name in ordered),
+            sum(name < JOINS for name in ordered),
         )
 
     def held(self, held: Mapping[str, Sequence[int]]) -> tuple[tuple[int, tuple[int, ...]], ...]:

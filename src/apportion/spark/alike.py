@@ -21,13 +21,9 @@ import pyarrow as pa
 from apportion.arrays import UNKNOWN, Ints, Longs
 from apportion.history.fold import OTHERS
 from apportion.history.shared_plans import Template
-from apportion.history.structure import Places, Structure
+from apportion.history.structure import JOINS, Places, Structure, told_by_ranks
 from apportion.model.lag import lag_of
 from apportion.model.topic_columns import TopicColumns
-
-_JOINS: Final = "join-"
-_MEANING: Final = (_JOINS, "instance ")
-"""Beginnings of member ids that mean something; ``history.structure`` says what."""
 
 _ENTRY: Final = np.dtype([("partition", "<i4"), ("racks", "<i4"), ("known", "u1")])
 """What a key has of a partition: its id, how many racks it is in, and which ends of its log are known."""
@@ -163,9 +159,7 @@ class _Ranks:
     def of(cls, members: Iterable[str], instances: Iterable[str | None], topics: Iterable[str]) -> _Ranks | None:
         """All names of a group; None where an order of ranks does not tell all that the names do."""
         ids, named, wanted = sorted(set(members)), sorted({i for i in instances if i is not None}), sorted(set(topics))
-        if not "".join([*ids, *named, *wanted]).isascii() or "" in named:
-            return None
-        if any(one.startswith(_MEANING) for one in ids):
+        if not told_by_ranks(ids, named, wanted):
             return None
         by_instance: dict[str | None, int] = {name: rank for rank, name in enumerate(named)}
         by_instance[None] = -1
@@ -262,7 +256,7 @@ class Batch:
             tuple(map(int.__eq__, number[1:], number)),
             past.key(s0, s1, names),
             (self.stands(row), generation is None, present.key(m0, m1, names)),
-            sum(name < _JOINS for name in names.members),  # where a member that joins comes among them
+            sum(name < JOINS for name in names.members),  # where a member that joins comes among them
             self._described(t0, t1, names),
             tuple(map(names.topics.__getitem__, self._commit_topic[c0:c1])),
             self._commit_partition[c0:c1].tobytes(),
