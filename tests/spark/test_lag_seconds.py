@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.spark import made
+from tests.spark import made, traps
 from tests.spark.test_many_groups_at_once import table
 
 from apportion.arrays import UNKNOWN
 from apportion.cli.report import of_folder
 from apportion.history.lag_time import of_readers
+from apportion.inputs import dump as of_dump
+from apportion.inputs import tables as of_tables
 from apportion.inputs.dump import observed
 from apportion.inputs.load_history import load_histories
 from apportion.report.lag_times import in_a_sentence, page_data
@@ -73,7 +76,7 @@ def moment_ms(i: int) -> int:
 
 
 def sampled_dump(folder: Path) -> Path:
-    """A group of two members, its commits and the log ends at each round."""
+    """A group of two members, its commits and the log ends at each round, as a capture leaves them."""
     pairs = [made.generation(5)]
     for i in range(ROUNDS):
         for p, offset in enumerate(commits_then(i)):
@@ -81,16 +84,18 @@ def sampled_dump(folder: Path) -> Path:
             if p != 2 or i % 7 == 0:
                 pairs.append(made.commit(offset, partition=p, version=3, commit_time=moment_ms(i)))
     made.write_dump(folder, pairs, partitions=1, ends=False)
-    rows = [
-        {"topic": "t", "partition": p, "begin": 0, "end": end, "last_stable": end, "at": moment_ms(i)}
-        for i in range(ROUNDS)
-        for p, end in enumerate(ends_then(i))
-    ]
     kinds = [("topic", pa.string()), ("partition", pa.int32())]
     kinds += [(name, pa.int64()) for name in ("begin", "end", "last_stable", "at")]
-    table = pa.Table.from_pylist(rows, pa.schema(kinds))
-    at = table.column("at").cast(pa.timestamp("ms", tz="UTC"))
-    pq.write_table(table.set_column(5, "at", at), folder / "ends.parquet")
+    (folder / "samples").mkdir()
+    for i in range(ROUNDS):
+        rows = [
+            {"topic": "t", "partition": p, "begin": 0, "end": end, "last_stable": end, "at": moment_ms(i)}
+            for p, end in enumerate(ends_then(i))
+        ]
+        table = pa.Table.from_pylist(rows, pa.schema(kinds))
+        table = table.set_column(5, "at", table.column("at").cast(pa.timestamp("ms", tz="UTC")))
+        pq.write_table(table, folder / "samples" / f"ends-{moment_ms(i)}.parquet")
+        pq.write_table(table, folder / "ends.parquet")
     return folder
 
 
@@ -160,3 +165,15 @@ def test_one_history_gives_one_answer_in_the_table_on_the_command_line_and_live(
     assert on_page["lag_in_time"] == live_page["lag_in_time"]
     assert on_page["times"]["rows"][0][1:] == live_page["times"]["rows"][0][1:]
     assert on_page["times"]["rows"][0][4:] == ["growing", "never"]
+
+
+@pytest.mark.parametrize("write", [traps.write, sampled_dump], ids=["traps", "sampled"])
+def test_a_dump_and_its_tables_tell_the_same_commits_and_samples(
+    spark: Any, tmp_path: Path, write: Callable[[Path], Path]
+) -> None:
+    """Commits of any time, and samples that were taken before the newest ones."""
+    folder, built = write(tmp_path / "dump"), tmp_path / "tables"
+    job.build(folder, built, assignors=["range"], spark=spark)
+    for name in ("every_commit", "end_samples"):
+        told = [sorted(set(getattr(reader, name)(place))) for reader, place in ((of_dump, folder), (of_tables, built))]
+        assert told[0] == told[1] != [], name

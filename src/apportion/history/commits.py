@@ -19,6 +19,15 @@ TIME_MAX: Final = (2**63 - 1) // 1000
 """Milliseconds that a timestamp of the tables can hold, 292,000 years."""
 
 
+def commit_time(at: int | None) -> int | None:
+    """A commit's time in milliseconds; what no timestamp of the tables can hold is no time.
+
+    >>> commit_time(1_763_730_000_000), commit_time(2**63 - 1)
+    (1763730000000, None)
+    """
+    return at if at is not None and abs(at) <= TIME_MAX else None
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
     """The newest commit on a partition: the next offset to read, the topic's id if the commit names it, when (ms)."""
@@ -61,14 +70,14 @@ class GroupCommits:
         committed
             None for a deletion.
         at
-            The commit's time in milliseconds; what no timestamp can hold is no time.
+            The commit's time in milliseconds, whatever it is.
         after
             Offset of the group's record before it; -1 none.
         """
         if committed is None:
             self.standing.pop(partition, None)
             return
-        time = at if at is not None and abs(at) <= TIME_MAX else None
+        time = commit_time(at)
         self.standing[partition] = CommittedOffset(committed, topic_id, time)
         self.times.take(after, partition, time)
 

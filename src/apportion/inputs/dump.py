@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from apportion.errors import UnreadableBytes
-from apportion.history.commits import GroupCommits, topic_names
+from apportion.history.commits import GroupCommits, commit_time, topic_names
 from apportion.history.ends_then import EndSamples
 from apportion.history.fold import OTHERS
 from apportion.history.group_history import GroupHistories, GroupHistory, TopicMetadata
@@ -74,20 +74,25 @@ def every_commit(path: str | Path) -> Iterator[tuple[str, tuple[str, int], int, 
         except UnreadableBytes:
             continue
         if isinstance(record, Commit) and record.committed is not None:
-            yield record.group, (record.topic, record.partition), record.commit_time or raw.at, record.committed
+            at = commit_time(record.commit_time)
+            if at is not None:
+                yield record.group, (record.topic, record.partition), at, record.committed
 
 
 def end_samples(path: str | Path) -> Iterator[tuple[tuple[str, int], int, int]]:
     """Every sample of a log's end as (topic, partition), time (ms) and end."""
-    return ends_in(dump_files.find(path).ends)
+    files = dump_files.find(path)
+    return ends_in({**files.samples, **files.ends})
 
 
 def ends_in(files: Iterable[Path]) -> Iterator[tuple[tuple[str, int], int, int]]:
     """The samples in these files."""
     for file in files:
-        for row in parquet.read(file, ENDS).to_pylist():
-            if None not in (row["topic"], row["partition"], row["at"], row["end"]):
-                yield (row["topic"], row["partition"]), row["at"], row["end"]
+        table = parquet.read(file, ENDS)
+        columns = (table[name].to_pylist() for name in ("topic", "partition", "at", "end"))
+        for topic, partition, at, end in zip(*columns, strict=True):
+            if None not in (topic, partition, at, end):
+                yield (topic, partition), at, end
 
 
 @dataclass

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from apportion.errors import ApportionError, UnreadableBytes
+from apportion.history.commits import commit_time
 from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import Cluster, connect
 from apportion.inputs.cluster_round import Round, look
@@ -309,7 +310,8 @@ class Collector:
                     continue
                 if isinstance(record, Commit):
                     if not record.tombstone and record.group in self._pasts:
-                        self._pasts[record.group].commit(record.topic, record.partition, record.commit_time or raw.at)
+                        at = commit_time(record.commit_time)
+                        self._pasts[record.group].commit(record.topic, record.partition, at)
                 elif isinstance(record, GroupGeneration | EpochRecord):
                     self._past(record.group).take(GroupRecord(raw.offset, raw.at, record))
 

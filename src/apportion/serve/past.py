@@ -84,7 +84,7 @@ class GroupPast:
         self._read = True
         self._commits = CommitTimes()
 
-    def commit(self, topic: str, partition: int, at: int) -> None:
+    def commit(self, topic: str, partition: int, at: int | None) -> None:
         """One commit between two records: they tell a crash from a leave."""
         self._commits.take(0, (topic, partition), at)
 
