@@ -26,7 +26,7 @@ from apportion.arrays import NOBODY, Ints
 from apportion.solvers.dealing import HandOut, claimed_last, deal
 from apportion.solvers.network import Cost, network_of
 from apportion.solvers.partition_classes import distinct_kinds
-from apportion.solvers.problem import Numbers, Problem, next_cost
+from apportion.solvers.problem import Numbers, Problem
 from apportion.solvers.retention import first_ones
 
 ARCS_MAX = 4_000_000
@@ -43,7 +43,7 @@ class AssignmentNetwork:
     """The network for some free partitions around fixed ones.
 
     start
-        (P,) some plan of the partitions that are free.
+        (P,) some plan, in which all that is fixed stands where it is.
     spread
         Whether the layer of (topic, member) is there.
     claim, home
@@ -76,8 +76,7 @@ class AssignmentNetwork:
         self.free = free = wanted[owner[wanted] == NOBODY]
         self._classes(*((nobody if held is None else held)[free] for held in (claim, home)))
         self._nodes(wanted)
-        self._arcs(start[free])
-        self._fixed(owner)
+        self._arcs(start, wanted, wanted[owner[wanted] != NOBODY])
 
     def _classes(self, claim: Ints, home: Ints) -> None:
         """Like partitions among the free ones that are known: of one row, claimed by one member, at home with one."""
@@ -109,76 +108,67 @@ class AssignmentNetwork:
         """The node in which a unit of the row that stays with a member, or comes home, arrives."""
         return self.cell_of[self.line[row], member] if self.spread else self.first_member + member
 
-    def _arcs(self, start: Ints) -> None:
-        """All arcs with the flow that ``start`` (F,) means."""
-        row, kinds, slots = self.problem.row[self.free], len(self.kind_row), self.eligible.shape[1]
-        self.stays, self.comes = np.flatnonzero(self.kind_claim != NOBODY), np.flatnonzero(self.kind_home != NOBODY)
+    def _arcs(self, start: Ints, wanted: Ints, fixed: Ints) -> None:
+        """All arcs with the flow that ``start`` (P,) means; what is fixed is the least on the arcs that it shares."""
+        row, at = self.problem.row, start[self.free]
+        kinds, slots, many = len(self.kind_row), self.eligible.shape[1], len(row)
         known = np.flatnonzero(self.kind >= 0)
         of_kind = self.kind[known]
-        at_claim = start[known] == self.kind_claim[of_kind]
-        at_home = ~at_claim & (start[known] == self.kind_home[of_kind])
-        stay = np.bincount(of_kind[at_claim], minlength=kinds)
-        come = np.bincount(of_kind[at_home], minlength=kinds)
-        by_row = np.ones(len(row), dtype=np.bool_)
+        at_claim = at[known] == self.kind_claim[of_kind]
+        at_home = ~at_claim & (at[known] == self.kind_home[of_kind])
+        own = np.stack([np.bincount(of_kind[here], minlength=kinds) for here in (at_claim, at_home)])
+        comes, self.of = np.nonzero(np.stack([self.kind_claim, self.kind_home]) != NOBODY)
+        self.comes = comes.astype(np.bool_)
+        self.to = np.where(self.comes, self.kind_home[self.of], self.kind_claim[self.of])
+        by_row = np.ones(len(at), dtype=np.bool_)
         by_row[known] = ~(at_claim | at_home)
+        others = self.free[by_row]
         i, j = self.row_arc = np.nonzero(self.eligible)
-        from_row = np.bincount(row[by_row] * slots + self.slot[start[by_row]], minlength=self.eligible.size)
+        from_row = np.bincount(row[others] * slots + self.slot[start[others]], minlength=self.eligible.size)
         line, member = np.nonzero(self.cell_of[:, self.slot] != NOBODY)
-        by_cell = slice(None) if self.spread else by_row
-        onto = np.bincount(
-            self.line[row[by_cell]] * self.members + start[by_cell], minlength=len(self.cell_of) * self.members
-        )
-        kept, home = (
-            (self.rows + of, self.into(self.kind_row[of], to[of]), 0, self.count[of], flow[of])
-            for of, to, flow in ((self.stays, self.kind_claim, stay), (self.comes, self.kind_home, come))
-        )
-        members, many = self.first_member + np.arange(self.members), len(row)
+        members, through = self.first_member + np.arange(self.members), wanted if self.spread else others
+
+        def onto(these: Ints) -> Ints:
+            """How many of these partitions pass from each cell to each member."""
+            pair = self.line[row[these]] * self.members + start[these]
+            count: Ints = np.bincount(pair, minlength=len(self.cell_of) * self.members)
+            return count[line * self.members + member]
+
+        def load(these: Ints) -> Ints:
+            """(M,) how many of these partitions each member has."""
+            count: Ints = np.bincount(start[these], minlength=self.members)
+            return count
+
+        of, into = self.of, self.into(self.kind_row[self.of], self.to)
         parts = (
-            (self.rows + np.arange(kinds), self.kind_row, 0, self.count, self.count - stay - come),
-            kept,
-            home,
+            (self.rows + np.arange(kinds), self.kind_row, 0, self.count, self.count - own.sum(axis=0)),
+            (self.rows + of, into, 0, self.count[of], own[comes, of]),
             (i, self.cell_of[self.line[i], j], 0, many, from_row[i * slots + j]),
-            (self.cell_of[line, self.slot[member]], members[member], 0, many, onto[line * self.members + member]),
-            (members, self.sink, 0, many, np.bincount(start, minlength=self.members)),
+            (self.cell_of[line, self.slot[member]], members[member], onto(fixed), many, onto(through)),
+            (members, self.sink, load(fixed), many, load(wanted)),
         )
         ends = np.cumsum([0] + [len(part[0]) for part in parts]).tolist()
-        self.leave, self.stay, self.come, self.near, self.onto, self.load = (slice(a, b) for a, b in pairwise(ends))
+        self.leave, self.own, self.near, self.onto, self.load = (slice(a, b) for a, b in pairwise(ends))
         self.network = network_of(self.sink + 1, *parts)
-
-    def _fixed(self, owner: Ints) -> None:
-        """What the members hold already, in all and of each topic."""
-        fixed = np.flatnonzero(owner != NOBODY)
-        self.load_before = np.bincount(owner[fixed], minlength=self.members)
-        if self.spread:
-            cell = self.into(self.problem.row[fixed], owner[fixed]) - self.first_cell
-            self.held_before = np.bincount(cell, minlength=len(self.cell_member))
 
     def cost(self, goal: str) -> Cost:
         """What the arcs' units cost for a goal."""
-        arcs = len(self.network.tail)
-        unit = self.problem.unit
-        first: Numbers = np.zeros(arcs, dtype=unit.dtype if goal in ("balance", "spread") else np.int64)
+        unit, convex = self.problem.unit, goal in ("balance", "spread")
+        first: Numbers = np.zeros(len(self.network.tail), dtype=unit.dtype if convex else np.int64)
         slope = np.zeros_like(first)
-        if goal == "balance":
-            first[self.load], slope[self.load] = self._squares(unit, self.load_before)
-        elif goal == "spread" and self.spread:
-            first[self.onto], slope[self.onto] = self._squares(unit[self.cell_member], self.held_before)
+        if convex:
+            # The square; where all are equal 1 + 2 + 3 ..., which is as good and half as large.
+            arcs, of = (self.load, unit) if goal == "balance" else (self.onto, unit[self.cell_member])
+            first[arcs], slope[arcs] = of, of if self.problem.equal else 2 * of
         elif goal == "racks":
             first[self.near] = self.miss[self.row_arc]
-            first[self.stay] = self.miss[self.kind_row[self.stays], self.slot[self.kind_claim[self.stays]]]
-            first[self.come] = self.miss[self.kind_row[self.comes], self.slot[self.kind_home[self.comes]]]
+            first[self.own] = self.miss[self.kind_row[self.of], self.slot[self.to]]
         elif goal == "moves":
             first[self.leave] = self.kind_claim != NOBODY
-            first[self.come] = self.kind_claim[self.comes] != NOBODY
+            first[self.own] = self.comes & (self.kind_claim[self.of] != NOBODY)
         elif goal == "returned":
-            first[self.come] = -1
+            first[self.own] = -self.comes.astype(np.int64)
         return Cost(first, slope)
-
-    def _squares(self, unit: Numbers, before: Ints) -> tuple[Numbers, Numbers]:
-        """First unit and slope of unit x square; where all are equal, of 1 + 2 + 3 ..., as good as the square."""
-        if self.problem.equal:
-            return before + 1, np.ones_like(before)
-        return next_cost(unit, before), 2 * unit
 
     def optimize(self, order: tuple[str, ...]) -> None:
         """Make the goals best, one after the other."""
@@ -188,12 +178,11 @@ class AssignmentNetwork:
             if goal != order[-1]:
                 self.network.narrow(cost, potential)
 
-    def kept(self) -> tuple[Ints, Ints]:
-        """(classes,) how many partitions of each claimed class stay, and how many come home."""
-        stay, come = np.zeros((2, len(self.kind_row)), dtype=np.int64)
-        stay[self.stays] = self.network.flow[self.stay]
-        come[self.comes] = self.network.flow[self.come]
-        return stay, come
+    def kept(self) -> Ints:
+        """(2, classes) how many partitions of each claimed class stay, and how many come home."""
+        kept = np.zeros((2, len(self.kind_row)), dtype=np.int64)
+        kept[self.comes.astype(np.int64), self.of] = self.network.flow[self.own]
+        return kept
 
     def dealt(self, row: Ints) -> Ints:
         """(F,) owners of partitions nobody claims, ``row`` (F,) of each: each row's members in turn."""

@@ -33,7 +33,7 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
         What every fairest plan has in common, one member standing for all of its column: ``low`` and ``high`` (J,)
         differ by one at most, and partitions of a row stand only in columns of their own level.
     """
-    if unit is None and eligible.shape[1] > 1 and not base.any() and int(eligible.sum(axis=1).max(initial=0)) < 2:
+    if unit is None and not base.any() and int(eligible.sum(axis=1).max(initial=0)) < 2:
         # Each row has one column: nobody competes, and every column is a piece of its own.
         wanted = supply @ eligible
         least = wanted // np.maximum(size, 1)
@@ -133,13 +133,7 @@ def components(rows: Ints, columns: Ints, eligible: Bools) -> Iterator[tuple[Int
     """The pieces of the table that share no cell, as (rows, columns); columns without rows are in none."""
     if not len(rows):
         return
-    if len(columns) == 1:
-        yield rows, columns
-        return
     table = eligible[np.ix_(rows, columns)]
-    if table[0].all():
-        yield rows, columns[table.any(axis=0)]
-        return
     label = np.arange(len(columns))
     while True:
         row_label = np.where(table, label, len(columns)).min(axis=1)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints, ints
+from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints
 from apportion.model.group import Group
 from apportion.solvers.problem import Problem
 
@@ -50,28 +50,16 @@ def problem_of(group: Group, order: tuple[str, ...], by_topic: bool = False) -> 
 
 def _topic_rows(group: Group, by_topic: bool) -> tuple[Ints, Bools]:
     """(P,) rows of partitions whose topics the same members want, -1 nobody; (I, K) which subscriptions want them."""
-    if by_topic:
-        number = group.wanted_topic.cumsum() - 1
-        number[~group.wanted_topic] = -1
-        return number.repeat(group.start[1:] - group.start[:-1]), group.wants.T[group.wanted_topic]
-    if len(group.subscriptions) == 1:
-        row = np.zeros(group.P, dtype=np.int64)
-        if not group.wanted_topic.all():
-            row[~group.wanted] = -1
-        return row, np.ones((1, 1), dtype=np.bool_)
     wants = group.wants.T
-    packed = np.packbits(wants, axis=1)
-    rows = packed.tobytes()
-    width = packed.shape[1]
-    keys = [rows[at : at + width] for at in range(0, len(rows), width)]
-    number_of = {key: number for number, key in enumerate(sorted(set(keys)))}
-    kind = ints([number_of[key] for key in keys])
-    first = np.empty(len(number_of), dtype=np.int64)
-    first[kind] = np.arange(len(kind))  # any topic of a kind will do
+    kind = first = np.arange(group.T)
+    if not by_topic:
+        packed = np.ascontiguousarray(np.packbits(wants, axis=1))
+        # Any topic of a kind will do for ``first``.
+        _, first, kind = np.unique(packed.view(f"S{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
     eligible = wants[first]
     wanted = eligible.any(axis=1)
     number = wanted.cumsum() - 1
-    number[~wanted] = -1
+    number[~wanted] = NOBODY
     return number[kind].repeat(group.start[1:] - group.start[:-1]), eligible[wanted]
 
 
