@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from apportion.spark.batches import AT_ONCE, BYTES_AT_ONCE, pieces
+from apportion.spark.batches import pieces
 from apportion.spark.python_rows import rows_of
 
 
@@ -16,15 +16,16 @@ def batch(*sizes: int) -> pa.RecordBatch:
 
 
 def test_small_rows_go_many_at_a_time_and_wide_ones_alone() -> None:
-    found = list(pieces(batch(*[10] * 100, 5 * BYTES_AT_ONCE, *[10] * 30, BYTES_AT_ONCE // 2, BYTES_AT_ONCE // 2 + 1)))
+    rows, size = 64, 2 << 20
+    found = list(pieces(batch(*[10] * 100, 5 * size, *[10] * 30, size // 2, size // 2 + 1), rows, size))
     assert [n for piece in found for n in piece["group"].to_pylist()] == list(range(133))
-    assert max(piece.num_rows for piece in found) <= AT_ONCE
-    assert all(piece.nbytes <= BYTES_AT_ONCE or piece.num_rows == 1 for piece in found)
+    assert max(piece.num_rows for piece in found) <= rows
+    assert all(piece.nbytes <= size or piece.num_rows == 1 for piece in found)
     assert len(found) < 20
 
 
 def test_an_empty_batch_has_no_pieces() -> None:
-    assert list(pieces(batch())) == []
+    assert list(pieces(batch(), 64, 2 << 20)) == []
 
 
 def test_rows_by_columns_are_what_arrow_makes_of_them() -> None:

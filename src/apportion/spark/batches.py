@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +10,8 @@ import pyarrow as pa
 from apportion.arrays import Longs
 from apportion.history.lag_time import Samples
 
-AT_ONCE: Final = 64
-"""Groups that are Python objects at one time, if they are small."""
-BYTES_AT_ONCE: Final = 2 << 20
-"""Of Arrow's bytes, which are some 20 times as many as Python objects; one group may be larger."""
 
-
-def pieces(batch: pa.RecordBatch, rows: int = AT_ONCE, size: int = BYTES_AT_ONCE) -> Iterator[pa.RecordBatch]:
+def pieces(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
     """The batch in slices of at most so many rows and, but for a single row, bytes."""
     first = 0
     while first < batch.num_rows:

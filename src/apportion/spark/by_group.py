@@ -23,7 +23,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from apportion.arrays import Longs
 from apportion.model.to_names import collector_paused
 from apportion.spark import groups, histories, schemas, standing
-from apportion.spark.batches import BYTES_AT_ONCE
 from apportion.spark.bundles import Tables, bundled, met, sent
 from apportion.spark.python_rows import rows_of
 from apportion.spark.sorted_rows import day_codes, listed, millis_or_null, ranked, starts_of
@@ -41,6 +40,8 @@ EPOCH: Final = (
 _TIMES: Final = {"at": "at_ms", "state_time": "state_ms"}
 GROUPS_AT_ONCE: Final = 256
 """Groups that are Python objects at one time, if they are small."""
+BYTES_AT_ONCE: Final = 2 << 20
+"""Of Arrow's bytes, which are some 20 times as many as Python objects; one group may be larger."""
 HOLE = pa.schema([("group", pa.string()), ("source_partition", pa.int32()), ("source_offset", pa.int64()),
                    ("holes", pa.int64())])  # fmt: skip
 _PAIR: Final = ["group", "topic"]
