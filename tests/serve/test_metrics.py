@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -184,6 +185,28 @@ def test_client_ids_are_taken_out_of_member_ids_and_these_stay_different() -> No
     shown = shown_ids(members)
     assert len(set(shown.values())) == 5
     assert not any("ann" in name or "bob" in name for name in shown.values())
+
+
+def test_shown_ids_that_collide_are_told_apart_in_the_order_of_members_however_many() -> None:
+    """Against the plainest count: the next number that nobody has, also where a member is called like a shown one."""
+    rng = random.Random(5)
+    for _ in range(50):
+        members = {
+            rng.choice(["a-", "1-", "member-", "x"]) + rng.choice(["", "1", "2", "a", "ba", "member", "2-a"]): {
+                "client_id": rng.choice([None, "", "a", "1", "member"])
+            }
+            for _ in range(rng.randrange(12))
+        }
+        taken: list[str] = []
+        for member in sorted(members):
+            client = members[member]["client_id"]
+            bare = member.removeprefix(f"{client}-") if client else member
+            bare = "member" if not bare or (client and client in bare) else bare
+            names = [bare, *(f"{bare}-{n}" for n in range(2, 30))]
+            taken.append(next(name for name in names if name not in taken))
+        assert shown_ids(members) == dict(zip(sorted(members), taken, strict=True))
+    many = {f"1-{n:04x}-1": {"client_id": "1"} for n in range(3_000)}
+    assert sorted(shown_ids(many).values()) == sorted(["member", *(f"member-{n}" for n in range(2, 3_001))])
 
 
 def test_otlp_sends_what_a_receiver_reads_under_the_collectors_names() -> None:

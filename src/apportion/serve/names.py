@@ -21,15 +21,16 @@ def shown_ids(members: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """
     shown: dict[str, str] = {}
     taken: set[str] = set()
+    tried: dict[str, int] = {}
     for member in sorted(members):
         client = members[member].get("client_id")
         bare = member.removeprefix(f"{client}-") if client else member
         if not bare or (client and client in bare):
             bare = "member"
-        name, n = bare, 1
-        while name in taken:
+        n = tried.get(bare, 1)  # all below it are taken
+        while (name := bare if n == 1 else f"{bare}-{n}") in taken:
             n += 1
-            name = f"{bare}-{n}"
+        tried[bare] = n
         taken.add(name)
         shown[member] = name
     return shown
