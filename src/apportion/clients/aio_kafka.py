@@ -163,10 +163,11 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
 
     def snapshot(view: ClientMetadata | None = None) -> dict[str, Any]:
         c: Any = self()
-        sizes: dict[str, Any] = type(c)._get_metadata_snapshot(c)
+        view = view or ClientMetadata(c._cluster, REPLICAS)
+        # As the client counts them, but without a set of all ids of each topic.
+        sizes: dict[str, Any] = {topic: len(view.partitions(topic) or ()) for topic in c._group_subscription}
         if not ranked:
             return sizes
-        view = view or ClientMetadata(c._cluster, REPLICAS)
         for topic in sizes:
             view.rack_numbers(topic)
         racks = view.seen_racks()

@@ -272,6 +272,11 @@ def withheld(plan: Plan, holds: Bools) -> Bools:
     moving = np.zeros(group.P, dtype=np.bool_)
     if not plan.cooperative or not holds.any():
         return moving
+    if group.verdict.undisputed:  # nothing but what changes hands has to wait
+        past, owner = group.owner[plan.changed], plan.owner[plan.changed]
+        waits = (past != NOBODY) & (owner != NOBODY)
+        moving[plan.changed[waits & holds[past]]] = True
+        return moving
     member, partition = group.claims.member, group.claims.partition
     if not holds.all():
         hard = holds[member]

@@ -233,7 +233,7 @@ def _claims(
     if not isinstance(owned, HeldLists):
         return _given_claims(owned, index)
     if not len(owned.ids):
-        return ClaimColumns(owned.ids, owned.ids, owned.ids)
+        return ClaimColumns(owned.ids, owned.ids, owned.ids, owned.ids)
     owned = _with_ids(owned)
     topic = sent.topic_numbers(owned, index)
     unknown: dict[str, int] = {}
@@ -243,10 +243,7 @@ def _claims(
         places = zip(owned.name_at[nowhere].tolist(), owned.name_size[nowhere].tolist(), strict=True)
         names = [text(raw[at : at + size]) for at, size in places]
         topic[nowhere] = [unknown.setdefault(name, len(index) + len(unknown)) for name in names]
-    numbers, member = owned.numbers(sent.buffer), owned.list_of
-    if len(numbers) != len(topic):
-        member, topic = member.repeat(owned.ids), topic.repeat(owned.ids)
-    return ClaimColumns(member, topic, numbers, list(unknown))
+    return ClaimColumns(owned.list_of, topic, owned.ids, owned.numbers(sent.buffer), list(unknown))
 
 
 def _with_ids(owned: HeldLists) -> HeldLists:
@@ -267,4 +264,4 @@ def _given_claims(owned: Sequence[Mapping[str, Sequence[int]]], index: Mapping[s
     member = np.arange(len(owned)).repeat(ints(list(map(len, owned))))
     unknown: dict[str, int] = {}
     of_topic = ints([index[t] if t in index else unknown.setdefault(t, len(index) + len(unknown)) for t in topics])
-    return ClaimColumns(member.repeat(count), of_topic.repeat(count), number, list(unknown))
+    return ClaimColumns(member, of_topic, count, number, list(unknown))

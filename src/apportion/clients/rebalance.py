@@ -112,11 +112,11 @@ def record(plan: Plan, withheld: Bools, generation: int | None, why: str, ms: fl
     group, owner = plan.group, plan.owner
     given, kept, moved, fell = int(np.count_nonzero(owner != NOBODY)), 0, 0, len(group.claims.nonexistent)
     if len(group.claims.member):
-        past = group.owner
-        owned = past != NOBODY
-        kept = int(np.count_nonzero(owned & (past == owner)))
-        both = int(np.count_nonzero(owned & (owner != NOBODY)))
-        moved, given = both - kept, given - both
+        past, now = group.owner[plan.changed], owner[plan.changed]
+        changed = past != NOBODY
+        moved = int(np.count_nonzero(changed & (now != NOBODY)))
+        given = int(np.count_nonzero(now != NOBODY)) - moved
+        kept = int(np.count_nonzero(group.owner != NOBODY)) - int(np.count_nonzero(changed))
         fell += int(np.count_nonzero(group.verdict.code != STANDS))
     held_back = int(np.count_nonzero(withheld))
     return PlannedRebalance(

@@ -98,13 +98,15 @@ def describe_topics(
         if isinstance(cluster, ClientMetadata)
         else lambda topic: None if (ids := cluster.partitions(topic)) is None else list(ids)
     )
-    counted: dict[str, Topic] = {}
-    for topic in topics:
-        known = ids_of(topic)
-        if known is not None:
-            # Different ids, none below 0: there is no smaller sum than that of 0 and so on, and no other way to it.
-            count = len(known)
-            counted[topic] = count if 2 * sum(known) == count * (count - 1) else _entries(known)
+    known = {topic: ids for topic in topics if (ids := ids_of(topic)) is not None}
+    counts, sums = list(map(len, known.values())), list(map(sum, known.values()))
+    counted: dict[str, Topic] = dict(zip(known, counts, strict=True))
+    # Different ids, none below 0: there is no smaller sum than that of 0 and so on, and no other way to it.
+    least = [count * (count - 1) // 2 for count in counts]
+    if sums != least:
+        for (topic, ids), total, smallest in zip(known.items(), sums, least, strict=True):
+            if total != smallest:
+                counted[topic] = _entries(ids)
     if not racks:
         return counted, None
     if isinstance(cluster, ClientMetadata):

@@ -19,11 +19,12 @@ import numpy as np
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.clients.joined_group import JoinedGroup, Memories
 from apportion.model.group import Group
+from apportion.model.measures import loads
 from apportion.model.to_names import by_owner
 from apportion.wire.assignments import write_again, write_assignments
 from apportion.wire.columns import HeldLists
 
-CLAIMS_MIN: Final = 8_192
+CLAIMS_MIN: Final = 1_024
 """Claims below which the look takes as long as writing."""
 WORTHWHILE: Final = 0.25
 """The share of members whose number of partitions stays, from which on a look at what they are pays off."""
@@ -34,7 +35,7 @@ def write_answers(
     group: Group, owner: Ints, joined: JoinedGroup, memories: Memories, joined_at: Ints, user_data: bytes | None
 ) -> list[bytes]:
     """Every member's assignment of an owner array (P,); ``joined_at`` (M,) is each member's place in ``joined``."""
-    same = _unchanged(group, owner, memories)
+    same = _unchanged(group, owner, memories, joined_at)
     if same is None or not same.any():
         order, held = by_owner(owner, group.M)
         return write_assignments(group.topics, group.topic_of[order], group.number[order], held, user_data)
@@ -49,26 +50,32 @@ def write_answers(
     return [next(again) if one else next(fresh) for one in same.tolist()]
 
 
-def _unchanged(group: Group, owner: Ints, memories: Memories) -> Bools | None:
+def _unchanged(group: Group, owner: Ints, memories: Memories, joined_at: Ints) -> Bools | None:
     """(M,) who gets what it claims, in the order in which it claims it; None where hardly anybody can."""
     owned, claims = memories.owned, group.claims
     if not isinstance(owned, HeldLists) or len(claims.member) < CLAIMS_MIN:
         return None
-    own = np.bincount(claims.member, minlength=group.M)
-    held = np.bincount(owner + 1, minlength=group.M + 1)[1:]
-    same: Bools = (own == held) & (own > 0)
+    member, partition = claims.member, claims.partition
+    if group.verdict.undisputed:
+        # Then all that is claimed stays, but for what changes.
+        changed = (owner != group.owner).nonzero()[0]
+        same: Bools = owned.count[joined_at] > 0
+        for others in (group.owner[changed], owner[changed]):
+            same[others[others != NOBODY]] = False
+    else:
+        own = np.bincount(member, minlength=group.M)
+        same = (own == loads(owner, group.M)) & (own > 0)
+        same[member[owner[partition] != member]] = False
     if np.count_nonzero(same) < WORTHWHILE * group.M:
         return None
-    whole = len(claims.member) == int(owned.ids.sum()) and int(owned.ids.min()) > 0
-    if not whole or any(_MALFORMED in topic for topic in group.topics):
+    whole = len(member) == int(owned.ids.sum()) and int(owned.ids.min()) > 0
+    if not whole or _MALFORMED in "".join(group.topics):
         return None
-    member, partition = claims.member, claims.partition
-    same[member[owner[partition] != member]] = False
     # Claims come list by list, in the order of their bytes.
     falls = (partition[1:] <= partition[:-1]).nonzero()[0]
     same[member[falls[member[falls + 1] == member[falls]]]] = False
     begins = owned.ids.cumsum() - owned.ids
-    topic = group.topic_of[partition[begins]]
-    again = begins[1:][topic[1:] == topic[:-1]]  # a topic in two parts, or of two members
-    same[member[again[member[again] == member[again - 1]]]] = False
+    topic, holder = claims.lists[::-1] if claims.lists else (group.topic_of[partition[begins]], member[begins])
+    again = (topic[1:] == topic[:-1]).nonzero()[0]  # a topic in two parts, or of two members
+    same[holder[again[holder[again + 1] == holder[again]]]] = False
     return same

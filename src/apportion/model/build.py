@@ -20,7 +20,6 @@ from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, distinct, int
 from apportion.model.group import (
     NO_CLAIMS,
     NO_PRIORITY,
-    NONE_NONEXISTENT,
     Claims,
     Group,
     NonexistentClaims,
@@ -34,6 +33,7 @@ from apportion.model.topic_columns import FIELDS, TopicColumns
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
 _partition_of: Final = itemgetter("partition")
+_ALONE: Final = np.ones(1, dtype=np.int64)
 PACKED_MAX: Final = 1 << 17
 """Numbers up to which a tuple of them beside is no matter of memory."""
 
@@ -77,9 +77,10 @@ def build(raw: Raw, *, reuse_lists: bool = False, owned: OwnedLists | None = Non
         subscriptions, subscription_of = wishes.numbered(index)
         claims = NO_CLAIMS
         if owned is not None:
-            claims = _claims(_ranked(owned, raw["members"], ids), index, start, number)[0]
+            claims = _claims(_ranked(owned, raw["members"], ids), index, start, number, entries is _NO_ENTRIES)[0]
         elif "owned" in fields:
-            claims = _claims_of_rows(_column(rows, fields, "owned"), index, start, number, reuse_lists)
+            columns = _column(rows, fields, "owned"), index, start, number
+            claims = _claims_of_rows(*columns, entries is _NO_ENTRIES, reuse_lists)
         return Group(
             name=raw.get("group") or "",
             topics=topics,
@@ -128,14 +129,19 @@ class MemberColumns:
 
 
 class ClaimColumns(NamedTuple):
-    """(C,) claims: a member by its place in ``MemberColumns``, a topic's number, a partition id.
+    """C claims in R lists, one after the other.
 
+    member, topic, size
+        (R,) of each list a member by its place in ``MemberColumns``, a topic's number, and how many ids it has.
+    number
+        (C,) partition ids.
     unknown
         Names of topics that are not in the group: the first one has the number T, and so on.
     """
 
     member: Ints
     topic: Ints
+    size: Ints
     number: Ints
     unknown: Sequence[str] = ()
 
@@ -181,7 +187,7 @@ def build_columns(
         subscriptions=subscriptions,
         subscription_of=list_to_subscription[members.list_of[rank]],
         generation=members.generation[rank],
-        claims=_claims_of_columns(members.claims(index), rank, topics, start, number),
+        claims=_claims_of_columns(members.claims(index), rank, topics, start, number, entries is _NO_ENTRIES),
         priority=members.priority[rank],
         capacity=members.capacity[rank],
         offsets=_offsets(entries, len(number)),
@@ -211,12 +217,15 @@ def _distinct_subscriptions(lists: Sequence[Sequence[str]], index: Mapping[str, 
     return tuple(ints(list(key)) for key in known), ints(which)
 
 
-def _claims_of_columns(given: ClaimColumns, order: Ints, topics: Sequence[str], start: Ints, number: Ints) -> Claims:
-    if not len(given.member):
+def _claims_of_columns(
+    given: ClaimColumns, order: Ints, topics: Sequence[str], start: Ints, number: Ints, dense: bool
+) -> Claims:
+    if not len(given.number):
         return NO_CLAIMS
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return _existing(rank[given.member], given.topic, given.number, [*topics, *given.unknown], start, number)[0]
+    lists = rank[given.member], given.topic, given.size
+    return _existing(*lists, given.number, [*topics, *given.unknown], start, number, dense=dense)[0]
 
 
 def _in_member_order(members: Mapping[str, Raw]) -> tuple[list[str], list[Raw], set[str]]:
@@ -378,7 +387,9 @@ def _in_columns(descriptions: Sequence[int | TopicColumns], start: Ints, number:
     return _Columns(np.concatenate(at), TopicColumns.together(topics))
 
 
-def _claims_of_rows(owned: list[Any], index: Mapping[str, int], start: Ints, number: Ints, reuse_lists: bool) -> Claims:
+def _claims_of_rows(
+    owned: list[Any], index: Mapping[str, int], start: Ints, number: Ints, dense: bool, reuse_lists: bool
+) -> Claims:
     """The claims of what each of M members says it holds: topic to ids, or nothing."""
     rows = [held for held in owned if held]
     topics = list(chain.from_iterable(rows))
@@ -389,7 +400,7 @@ def _claims_of_rows(owned: list[Any], index: Mapping[str, int], start: Ints, num
     # One id each, as where members are many: to unpack a list is quicker than to walk over it.
     alone = total == len(lists) <= PACKED_MAX and int(size.max(initial=1)) == 1
     claimed = _numbers([n for (n,) in lists] if alone else chain.from_iterable(lists), total)
-    claims, exact = _claims(OwnedLists(of_member, topics, size, claimed), index, start, number)
+    claims, exact = _claims(OwnedLists(of_member, topics, size, claimed), index, start, number, dense)
     # Only lists that say exactly what stands in the arrays may be handed on.
     if not (reuse_lists and lists and exact and size.all()):
         return claims
@@ -409,7 +420,7 @@ def _ranked(owned: OwnedLists, members: Mapping[str, Raw], ids: Sequence[str]) -
     return owned._replace(of_member=ints(list(map(rank_of.__getitem__, members)))[owned.of_member])
 
 
-def _claims(owned: OwnedLists, index: Mapping[str, int], start: Ints, number: Ints) -> tuple[Claims, bool]:
+def _claims(owned: OwnedLists, index: Mapping[str, int], start: Ints, number: Ints, dense: bool) -> tuple[Claims, bool]:
     """All claims as (member, partition) pairs, those on nothing apart; and whether they are just what was given."""
     unknown: dict[str, int] = {}
     try:
@@ -419,19 +430,44 @@ def _claims(owned: OwnedLists, index: Mapping[str, int], start: Ints, number: In
             if topic not in index:
                 unknown.setdefault(topic, len(index) + len(unknown))
         of_topic = ints([unknown[topic] if topic in unknown else index[topic] for topic in owned.topics])
-    member, topic_of = owned.of_member.repeat(owned.size), of_topic.repeat(owned.size)
-    return _existing(member, topic_of, owned.ids, [*index, *unknown], start, number)
+    return _existing(owned.of_member, of_topic, owned.size, owned.ids, [*index, *unknown], start, number, dense=dense)
 
 
 def _existing(
-    member: Ints, topic: Ints, claimed: Ints, topics: Sequence[str], start: Ints, number: Ints
+    member: Ints,
+    topic: Ints,
+    size: Ints,
+    claimed: Ints,
+    topics: Sequence[str],
+    start: Ints,
+    number: Ints,
+    *,
+    dense: bool,
 ) -> tuple[Claims, bool]:
     """The claims, those on partitions that do not exist apart, none twice; and whether they are just what was given.
 
+    member, topic, size
+        (R,) whose each list of ids is, of which topic, and how many it has. claimed (C,) the ids, list by list.
     topics
         The group's, and behind them others that are claimed.
+    dense
+        Whether it is known that the ids of each topic are 0 and so on.
     """
     known = len(start) - 1
+    of_list = member, topic
+    if int(size.max(initial=0)) > 1 or len(size) > len(claimed):
+        member = member.repeat(size)
+    else:
+        size = _ALONE
+    if dense and len(topics) == known:
+        # Nearly always all of them exist, and where a topic's partitions begin is looked up once a list.
+        first, count = start[:-1][topic], (start[1:] - start[:-1])[topic]
+        if size is not _ALONE:
+            first, count = first.repeat(size), count.repeat(size)
+        if (claimed.view(np.uint64) < count.view(np.uint64)).all():  # without its sign a negative id is huge
+            first += claimed
+            return _distinct(member, first, of_list, len(number))
+    topic = topic if size is _ALONE else topic.repeat(size)
     if len(topics) > known:
         there = topic < known
         partition = np.full(len(topic), NOBODY, dtype=np.int64)
@@ -439,22 +475,21 @@ def _existing(
     else:
         partition = find_partitions(topic, claimed, start, number)
     lost = partition == NOBODY
-    nonexistent = NONE_NONEXISTENT
-    if lost.any():
-        nonexistent = NonexistentClaims(member[lost], topic[lost], claimed[lost], topics)
-        member, partition = member[~lost], partition[~lost]
-    once, partition_once = _once(member, partition, len(number))
-    return Claims(once, partition_once, nonexistent), len(once) == len(claimed)
+    if not lost.any():
+        return _distinct(member, partition, of_list if len(topics) == known else None, len(number))
+    nonexistent = NonexistentClaims(member[lost], topic[lost], claimed[lost], topics)
+    claims, _ = _distinct(member[~lost], partition[~lost], None, len(number))
+    return replace(claims, nonexistent=nonexistent), False
 
 
-def _once(member: Ints, partition: Ints, partitions: int) -> tuple[Ints, Ints]:
-    """The pairs without repetition: a claim said twice counts once."""
+def _distinct(member: Ints, partition: Ints, of_list: tuple[Ints, Ints] | None, partitions: int) -> tuple[Claims, bool]:
+    """The claims without repetition, as one that is said twice counts once; and whether they are just these pairs."""
     if not len(partition) or np.bincount(partition).max() == 1:
-        return member, partition
+        return Claims(member, partition, single=True, lists=of_list), True
     key = distinct(member * partitions + partition)
     if len(key) == len(partition):  # several claim one partition, but nobody twice: what was said keeps its order
-        return member, partition
-    return key // partitions, key % partitions
+        return Claims(member, partition, lists=of_list), True
+    return Claims(key // partitions, key % partitions), False
 
 
 def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> Ints:

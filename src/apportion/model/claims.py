@@ -23,11 +23,14 @@ class Verdict:
         (C,) STANDS, or what the claim fell by.
     newest
         (P,) the highest generation that claims the partition; only where some claim is contested, else empty.
+    undisputed
+        Whether every claim stands: then ``owner`` says all that the claims say.
     """
 
     owner: Ints
     code: NDArray[np.int8]
     newest: Ints
+    undisputed: bool = False
 
     def reasons(self, member: Ints, partition: Ints, generation: Ints) -> Iterator[tuple[int, str]]:
         """Each claim that fell, with the reason in words."""
@@ -43,28 +46,41 @@ class Verdict:
 
 
 def judge(
-    member: Ints, partition: Ints, generation: Ints, partitions: int, may_own: Callable[[Ints, Ints], Bools]
+    member: Ints,
+    partition: Ints,
+    generation: Ints,
+    partitions: int,
+    may_own: Callable[[Ints, Ints], Bools],
+    *,
+    single: bool = False,
+    subscribed: bool = False,
 ) -> Verdict:
     """Judge claims (C,) on existing partitions, in the order: newest generation, single, subscribed.
 
     A member can miss a rebalance and come back with old claims, so the newest generation is right (KIP-341); at
     equal generations nobody is (Kafka, AbstractStickyAssignor). Last, a claim falls whose member no longer wants it.
+
+    single, subscribed
+        Whether it is known that no partition is claimed twice, and that every claim's member wants its topic.
     """
     code = np.zeros(len(member), dtype=np.int8)
     newest = np.empty(0, dtype=np.int64)
     owner = np.full(partitions, NOBODY, dtype=np.int64)
     if not len(member):
-        return Verdict(owner, code, newest)
-    if np.bincount(partition, minlength=partitions).max() > 1:
+        return Verdict(owner, code, newest, undisputed=True)
+    if not single and np.bincount(partition, minlength=partitions).max() > 1:
         newest = np.full(partitions, np.iinfo(np.int64).min, dtype=np.int64)
         np.maximum.at(newest, partition, generation[member])
         code[generation[member] < newest[partition]] = STALE
         top = code == STANDS
         code[top & (np.bincount(partition[top], minlength=partitions)[partition] > 1)] = TWICE
+    if subscribed and not len(newest):
+        owner[partition] = member
+        return Verdict(owner, code, newest, undisputed=True)
     wanted = may_own(member, partition)
     if not len(newest) and wanted.all():
         owner[partition] = member
-        return Verdict(owner, code, newest)
+        return Verdict(owner, code, newest, undisputed=True)
     code[(code == STANDS) & ~wanted] = NOT_SUBSCRIBED
     stands = code == STANDS
     owner[partition[stands]] = member[stands]

@@ -75,6 +75,11 @@ class Claims:
         Together, in this order, they say just the pairs, and no list is empty.
     given_lists, given_size
         The lists of ``as_given``, one after the other, and how many ids each has.
+    single
+        Whether it is known that no partition is claimed twice.
+    lists
+        (R,) a member and (R,) a topic, where it is known that the claims are one list of ids after the other, each
+        claimed by such a member and of such a topic; None where not.
     """
 
     member: Ints
@@ -83,6 +88,8 @@ class Claims:
     as_given: tuple[Mapping[str, Sequence[int]] | None, ...] = ()
     given_lists: Sequence[Sequence[int]] = ()
     given_size: Ints = field(default_factory=lambda: _NOBODYS)
+    single: bool = False
+    lists: tuple[Ints, Ints] | None = None
 
 
 NO_CLAIMS: Final = Claims(_NOBODYS, _NOBODYS)
@@ -281,11 +288,15 @@ class Group:
         """Whether each member subscribes to the topic of the partition beside it."""
         if len(self.subscriptions) == 1 and self.wanted_topic.all():
             return np.ones(len(partition), dtype=np.bool_)
-        k, t = self.subscription_of[member], self.topic_of[partition]
+        return self._wishes(member, self.topic_of[partition])
+
+    def _wishes(self, member: Ints, topic: Ints) -> Bools:
+        """Whether each member subscribes to the topic beside it."""
+        k, t = self.subscription_of[member], topic
         if len(self.subscriptions) * self.T <= CELLS:
             return self.wants.ravel().take(k * self.T + t)
         if not len(self._wish_keys):
-            return np.zeros(len(partition), dtype=np.bool_)
+            return np.zeros(len(topic), dtype=np.bool_)
         at = np.searchsorted(self._wish_keys, k * self.T + t)
         wished: Bools = self._wish_keys[np.minimum(at, len(self._wish_keys) - 1)] == k * self.T + t
         return wished
@@ -293,7 +304,13 @@ class Group:
     @cached_property
     def verdict(self) -> Verdict:
         """Which claims stand, and why the others fell."""
-        return judge(self.claims.member, self.claims.partition, self.generation, self.P, self.may_own)
+        claims = self.claims
+        subscribed = claims.lists is not None and bool(self._wishes(*claims.lists).all())
+        return judge(
+            *(claims.member, claims.partition, self.generation, self.P, self.may_own),
+            single=claims.single,
+            subscribed=subscribed,
+        )
 
     @property
     def owner(self) -> Ints:

@@ -77,6 +77,12 @@ class Plan:
         return dict(self.answer.proof)
 
     @cached_property
+    def changed(self) -> Ints:
+        """(N,) partitions, ascending, that do not stay: what nobody had or nobody gets is among them."""
+        changed: Ints = (self.owner != self.group.owner).nonzero()[0]
+        return changed
+
+    @cached_property
     def withheld(self) -> Bools:
         """(P,) partitions that somebody else than the new owner claims, so that nobody gets them this round."""
         if not self.cooperative or not len(self.group.claims.member):

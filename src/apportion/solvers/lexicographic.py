@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
+from apportion.model.measures import loads
 from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.dealing import claimed_last, deal, deal_by_topic
 from apportion.solvers.fair_loads import fair_loads
@@ -71,18 +72,30 @@ def _narrow(problem: Problem, owner: Ints, goal: str) -> tuple[Problem, Ints]:
     """The problem once a goal that comes before balance is met."""
     if goal == "racks":
         local = problem.eligible if problem.miss is None else problem.eligible & ~problem.miss
-        return replace(problem, eligible=np.where(local.any(axis=1, keepdims=True), local, problem.eligible)), owner
-    claims = _keepable(problem, problem.column, problem.eligible)
-    owner[claims] = problem.claim[claims]
-    return problem, owner
+        eligible = np.where(local.any(axis=1, keepdims=True), local, problem.eligible)
+        return replace(problem, eligible=eligible, claims_fit=False), owner
+    return problem, _keepable(problem, problem.column, problem.eligible)
 
 
 def _keepable(problem: Problem, column: Ints, eligible: Bools) -> Ints:
-    """Partitions (C,) whose claimants are eligible for them, ascending; ``column`` (M,) each member's."""
-    claims: Ints = ((problem.claim != NOBODY) & (problem.row >= 0)).nonzero()[0]
-    if eligible.size > 1:
-        claims = claims[eligible[problem.row[claims], column[problem.claim[claims]]]]
-    return claims
+    """(P,) the claimant of each partition that is eligible for it, -1 elsewhere; ``column`` (M,) each member's."""
+    owner = problem.claim.copy()
+    if problem.claims_fit and _all_cells(problem, column, eligible):
+        return owner
+    claims = (owner != NOBODY).nonzero()[0]
+    row, of = problem.row[claims], column[owner[claims]]
+    lost = claims[(row < 0) | ~eligible[row, of]]
+    owner[lost] = NOBODY
+    return owner
+
+
+def _all_cells(problem: Problem, column: Ints, eligible: Bools) -> bool:
+    """Whether the cells, some of the problem's in other columns perhaps, are all that the problem has."""
+    return (
+        eligible.shape == problem.eligible.shape
+        and np.count_nonzero(eligible) == np.count_nonzero(problem.eligible)
+        and bool((column == problem.column).all())
+    )
 
 
 def _fairest(problem: Problem, supply: Ints, load: Ints) -> OptimalFace:
@@ -110,41 +123,55 @@ def _nearest(supply: Ints, face: OptimalFace) -> OptimalFace:
 
 
 def _keep(problem: Problem, face: OptimalFace) -> Ints:
-    """Owners (P,) of the claims that stay: as many as can."""
-    column, supply = face.column, problem.supply
-    claims = _keepable(problem, column, face.eligible)
-    owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
+    """Owners (P,) of the claims that stay: as many as can.
+
+    Nearly always few members must give something up, so their claims alone are looked at one by one.
+    """
+    column, owner = face.column, _keepable(problem, face.column, face.eligible)
+    claims = (owner != NOBODY).nonzero()[0]
     if not len(claims):
         return owner
-    member, row = problem.claim[claims], problem.row[claims]
+    member = owner[claims]
     own = np.bincount(member, minlength=len(column))
-    # Claims come by topic, and stay so where all else is equal.
-    order: tuple[Ints, ...] = (problem.number[claims],)
-    worth, worth_of_row = np.zeros(len(column), dtype=np.int64), np.zeros(len(supply), dtype=np.int64)
+    worth, worth_of_row = np.zeros(len(column), dtype=np.int64), np.zeros(len(face.eligible), dtype=np.int64)
     # Rows give way first that could fill most of the places that lack a partition. Where each row has one column, all
     # claims of like members are worth the same.
-    if int(face.eligible.sum(axis=1).max()) > 1:
+    several = int(face.eligible.sum(axis=1).max()) > 1
+    if several:
         lack = np.bincount(column, np.maximum(face.low - own, 0), face.eligible.shape[1])
         worth_of_row = (face.eligible @ lack).astype(np.int64)
-        np.maximum.at(worth, member, worth_of_row[row])
-        order += (worth_of_row[row],)
+        asked = ((own > face.low) & (face.high > face.low))[member].nonzero()[0]
+        np.maximum.at(worth, member[asked], worth_of_row[problem.row[claims[asked]]])
     spare = face.total - np.bincount(face.part[column], face.low)[: len(face.total)].astype(np.int64)
     cap = capped(own, face.low, face.high, face.part[column], spare, worth)
-    if problem.spread:
-        order = (order[0], given_up_in_turn(member, cap, problem.topic[claims], worth_of_row[row]), *order[1:])
-    stays = first_ones(member, cap, order)
-    if not _fits(supply, row[stays], member[stays], face) or (face.cost is not None and not stays.all()):
-        stays = _keep_by_flow(problem, face, claims, order)
-    owner[claims[stays]] = member[stays]
+
+    def keys(at: Ints | slice) -> tuple[Ints, ...]:
+        """What decides which of these claims stay: they come by topic, and stay so where all else is equal."""
+        order: tuple[Ints, ...] = (problem.number[claims[at]],)
+        worths = worth_of_row[problem.row[claims[at]]] if several or problem.spread else worth_of_row
+        if problem.spread:
+            order += (given_up_in_turn(member[at], cap, problem.topic[claims[at]], worths),)
+        return (*order, worths) if several else order
+
+    given_up = (own > cap)[member].nonzero()[0]
+    if len(given_up):
+        given_up = given_up[~first_ones(member[given_up], cap, keys(given_up))]
+        owner[claims[given_up]] = NOBODY
+    if not _fits(problem, owner, np.minimum(own, cap), face) or (face.cost is not None and len(given_up)):
+        stays = _keep_by_flow(problem, face, claims, member, keys(slice(None)))
+        owner[claims] = np.where(stays, member, NOBODY)
     return owner
 
 
-def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, order: tuple[Ints, ...]) -> Bools:
+def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, member: Ints, order: tuple[Ints, ...]) -> Bools:
     """Which claims (C,) stay: what paths find, if that is shown to be most, else by a min-cost flow that begins there.
 
     Misses count after the claims, if they still do.
+
+    claims, member
+        (C,) the partitions that are claimed, and by whom. order: as in ``first_ones``.
     """
-    member, row, members = problem.claim[claims], problem.row[claims], len(face.column)
+    row, members = problem.row[claims], len(face.column)
     stays = first_ones(member, np.minimum(np.bincount(member, minlength=members), face.low), order)
     cell = row * face.eligible.shape[1] + face.column[member]
     table = np.bincount(cell[stays], minlength=face.eligible.size).reshape(face.eligible.shape)
@@ -211,12 +238,15 @@ def _keeps_most(
     return network.potentials([(1, Cost(moved, np.zeros_like(moved)))]) is not None
 
 
-def _fits(supply: Ints, row: Ints, member: Ints, face: OptimalFace) -> bool:
-    """Whether the fairest plan can be completed once these claims (row and member) stay."""
-    if face.eligible.size == 1:
+def _fits(problem: Problem, owner: Ints, load: Ints, face: OptimalFace) -> bool:
+    """Whether the fairest plan can be completed once these claims stay: owners (P,), -1 for the rest, and loads (M,).
+
+    Where each column is a piece of its own its rows go nowhere else. Then the rest is what its members lack: each of
+    them keeps its low load at most, and one more no more of them than get the greater load.
+    """
+    if len(face.total) == face.eligible.shape[1]:
         return True
-    rest = supply - np.bincount(row, minlength=len(supply))
-    load = np.bincount(member, minlength=len(face.column))
+    rest = np.bincount(problem.row[(owner == NOBODY).nonzero()[0]] + 1, minlength=len(face.eligible) + 1)[1:]
     return feasible_flow(rest, *_sums(face, load), face.eligible) is not None
 
 
@@ -229,7 +259,7 @@ def _finish(problem: Problem, owner: Ints, face: OptimalFace | None) -> Ints:
 
 def complete(problem: Problem, owner: Ints, rest: Ints, face: OptimalFace | None = None) -> Ints:
     """Owners (P,) with the partitions ``rest`` handed out, none of the others touched."""
-    held = load = np.bincount(owner[owner != NOBODY], minlength=len(problem.column))
+    held = load = loads(owner, len(problem.column))
     supply = np.bincount(problem.row[rest], minlength=len(problem.eligible))
     if face is None:
         face = _fairest(problem, supply, load)
@@ -243,9 +273,9 @@ def complete(problem: Problem, owner: Ints, rest: Ints, face: OptimalFace | None
     room = (face.high - load > need).nonzero()[0]
     need[room[first_ones(face.column[room], table.sum(axis=0) - low, ())]] += 1
     owner = owner.copy()
-    fixed = (owner != NOBODY).nonzero()[0]
     # One deal to all alike spreads topics by itself, and is what a second round without any claim gives.
-    if problem.spread and (len(fixed) or table.shape[1] > 1):
+    if problem.spread and (held.any() or table.shape[1] > 1):
+        fixed = (owner != NOBODY).nonzero()[0]
         topics = int(problem.topic.max()) + 1
         key = problem.topic[fixed] * len(need) + owner[fixed]
         of_topic = np.bincount(key, minlength=topics * len(need)).reshape(topics, len(need))

@@ -42,10 +42,15 @@ def problem_of(group: Group, order: tuple[str, ...], by_topic: bool = False) -> 
         row, column, eligible, miss, racks_told = _rack_cells(group, row, column, eligible)
     contested = None
     if len(group.claims.member):
-        contested = np.zeros(group.P, dtype=np.bool_)
-        contested[group.claims.partition] = True
+        if group.verdict.undisputed:
+            contested = group.owner != NOBODY
+        else:
+            contested = np.zeros(group.P, dtype=np.bool_)
+            contested[group.claims.partition] = True
     cells, spread = (row, column, eligible, miss), "spread" in order and group.T * group.M <= CELLS
-    return Problem(*cells, group.owner, contested, group.topic_of, group.number, group.capacity, racks_told, spread)
+    past = group.owner, contested, group.topic_of, group.number
+    # A claim stands only where its member wants the topic.
+    return Problem(*cells, *past, group.capacity, racks_told, spread, claims_fit=True)
 
 
 def _topic_rows(group: Group, by_topic: bool) -> tuple[Ints, Bools]:

@@ -51,6 +51,8 @@ class Problem:
         Whether rows and columns are told apart by racks, as was asked.
     spread
         Whether topics shall be spread where that is free: tried, not promised.
+    claims_fit
+        Whether every claim is known to be one of an eligible member on a partition that somebody wants.
     """
 
     row: Ints
@@ -64,11 +66,12 @@ class Problem:
     capacity: Ints
     racks_told: bool = True
     spread: bool = False
+    claims_fit: bool = False
 
     @cached_property
     def supply(self) -> Ints:
         """(I,) partitions of each row."""
-        return np.bincount(self.row[self.row >= 0], minlength=len(self.eligible))
+        return np.bincount(self.row + 1, minlength=len(self.eligible) + 1)[1:]
 
     @cached_property
     def equal(self) -> bool:

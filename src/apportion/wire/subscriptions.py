@@ -145,12 +145,20 @@ class _Heads:
         which = self.by_topics.get(topics)
         if which is None:
             which = self.by_topics[topics] = len(self.lists)
-            self.names |= {name: text(name) for name in names if name not in self.names}
+            self._read_names([name for name in names if name not in self.names])
             self.lists.append(tuple(map(self.names.__getitem__, names)))
         self.heads.append((int.from_bytes(head[:2], "big"), which))
         if len(known) < _SAME_PREFIX_MAX:
             known.append((head, len(self.heads) - 1))
         return head, len(self.heads) - 1
+
+    def _read_names(self, names: list[bytes]) -> None:
+        """Note the texts of names."""
+        try:
+            texts = list(map(bytes.decode, names))
+        except UnicodeDecodeError:
+            texts = list(map(text, names))
+        self.names.update(zip(names, texts, strict=True))
 
 
 def _names(sent: bytes) -> list[bytes]:
