@@ -131,13 +131,12 @@ class AssignmentNetwork:
         def onto(these: Ints) -> Ints:
             """How many of these partitions pass from each cell to each member."""
             pair = self.line[row[these]] * self.members + start[these]
-            count: Ints = np.bincount(pair, minlength=len(self.cell_of) * self.members)
-            return count[line * self.members + member]
+            count: Ints = np.bincount(pair, minlength=len(self.cell_of) * self.members)[line * self.members + member]
+            return count
 
         def load(these: Ints) -> Ints:
             """(M,) how many of these partitions each member has."""
-            count: Ints = np.bincount(start[these], minlength=self.members)
-            return count
+            return np.bincount(start[these], minlength=self.members)
 
         of, into = self.of, self.into(self.kind_row[self.of], self.to)
         parts = (

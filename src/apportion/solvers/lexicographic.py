@@ -59,7 +59,7 @@ def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -
     if "moves" in before or (fixed is not None and "balance" not in order):
         return _finish(problem, owner, None)
     face = _fairest(problem, problem.supply, np.zeros_like(problem.column))
-    if face.cost is not None and after[:1] != ("moves",):
+    if after[:1] != ("moves",):
         face = _nearest(problem.supply, face)
     if "moves" not in after:
         return _finish(replace(problem, contested=None), owner, face)
