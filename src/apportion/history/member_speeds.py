@@ -77,7 +77,7 @@ def busy_rates(series: Iterable[Series], since_ms: int, until_ms: int, steps: in
 
 def _at(samples: Pairs, when_ms: float) -> float | None:
     """The offset at a moment, linear between samples; None outside of them."""
-    i = bisect_right([at for at, _ in samples], when_ms)
+    i = bisect_right(samples, when_ms, key=lambda sample: sample[0])
     if i == 0 or (i == len(samples) and samples[-1][0] < when_ms):
         return None
     if i == len(samples):
