@@ -66,10 +66,7 @@ def _cut(supply: Ints, eligible: Bools, least: Ints, most: Ints) -> tuple[Bools,
     if eligible.all():
         return None
     transport = Transport(supply, eligible)
-    transport.fill(least)
-    if (transport.held < least).any() or not transport.fill(most):
-        return transport.rows, transport.columns
-    return None
+    return None if transport.fits(least, most) else (transport.rows, transport.columns)
 
 
 def dealt_cheapest(total: int, size: Ints, base: Ints, unit: Numbers | None = None) -> tuple[Ints, Ints]:

@@ -46,6 +46,19 @@ class Transport:
             self.held[columns] += take
             self.left[i] -= int(take.sum())
 
+    def fits(self, low: Ints, high: Ints, better: Bools | None = None) -> bool:
+        """Put all units in, ``better`` cells first; whether that can be with column sums from ``low`` to ``high`` (J,).
+
+        Where it cannot, the cut is set.
+        """
+        for cap in (low, high):
+            if better is not None:
+                self.pour(cap, better)
+            all_placed = self.fill(cap)
+            if (self.held < low).any():
+                return False
+        return all_placed
+
     def fill(self, cap: Ints) -> bool:
         """Put in what fits up to ``cap`` (J,), along augmenting paths; whether nothing is left over.
 
@@ -83,24 +96,20 @@ class Transport:
         self.rows, self.columns = rows, columns
         return fresh[:0]
 
-    def _push(self, end: int, most: int) -> None:
-        """Send as much as goes along the path that the last search found to ``end``."""
-        path: list[tuple[int, int, int]] = []
-        j, amount = end, most
+    def _push(self, end: int, room: int) -> None:
+        """Send as much as goes along the path that the last search found to ``end``, which has this room."""
+        path, j = list[tuple[int, int, int]](), end
         while j >= 0:
             i = int(self._column_from[j])
-            j_before = int(self._row_from[i])
-            path.append((i, j, j_before))
-            amount = min(amount, int(self.left[i] if j_before < 0 else self.flow[i, j_before]))
-            j = j_before
-        if amount <= 0:
-            return
-        for i, j, j_before in path:
+            path.append((i, j, int(self._row_from[i])))
+            j = path[-1][2]
+        first = path.pop()
+        amount = min(room, int(self.left[first[0]]), *(int(self.flow[i, before]) for i, _, before in path))
+        for i, j, before in path:
             self.flow[i, j] += amount
-            if j_before < 0:
-                self.left[i] -= amount
-            else:
-                self.flow[i, j_before] -= amount
+            self.flow[i, before] -= amount
+        self.flow[first[:2]] += amount
+        self.left[first[0]] -= amount
         self.held[end] += amount
 
 
@@ -120,10 +129,4 @@ def feasible_flow(
         fits = (low <= sums).all() and (sums <= high).all() and int(sums.sum()) == int(supply.sum())
         return table if fits else None
     filling = Transport(supply, eligible, placed)
-    for cap in (low, high):
-        if better is not None:
-            filling.pour(cap, better)
-        all_placed = filling.fill(cap)
-        if (filling.held < low).any():
-            return None
-    return filling.flow if all_placed else None
+    return filling.flow if filling.fits(low, high, better) else None

@@ -114,13 +114,9 @@ def weights(order: tuple[str, ...], partitions: int, members: int, unit: int = 0
     passes each member once: it changes misses and moves by ``members`` at most, and (half of) the squares by the
     difference of two loads. With spread it may pass many topics of a member, but no partition twice.
     """
-    reach = partitions if "spread" in order else members
-    change = {"racks": reach + 1, "moves": reach + 1, "balance": partitions + 1, "spread": 4 * (partitions + 1)}
-    if "spread" in order:
-        change["racks"] = change["moves"] = 2 * reach + 1
-    if unit:
-        change["balance"] *= 2 * unit
-        change["spread"] *= 2 * unit
+    passed, square = 2 * partitions if "spread" in order else members, 2 * unit or 1
+    loads = square * (partitions + 1)
+    change = {"racks": passed + 1, "moves": passed + 1, "balance": loads, "spread": 4 * loads}
     weight: dict[str, int] = {}
     below = 0
     for goal in reversed(order):
