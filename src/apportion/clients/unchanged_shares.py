@@ -24,7 +24,7 @@ from apportion.model.to_names import by_owner
 from apportion.wire.assignments import write_again, write_assignments
 from apportion.wire.columns import HeldLists
 
-CLAIMS_MIN: Final = 1_024
+CLAIMS_MIN: Final = 4_096
 """Claims below which the look takes as long as writing."""
 WORTHWHILE: Final = 0.25
 """The share of members whose number of partitions stays, from which on a look at what they are pays off."""
