@@ -16,6 +16,8 @@ from apportion.history.cause import CommitCadence, causes
 from apportion.history.records import Generation, counts_after
 from apportion.history.steps import follow, step
 from apportion.history.structure import change_key, history_key
+from apportion.model.group import Group
+from apportion.model.plan import Plan
 from apportion.planning import plan
 
 Owners = dict[tuple[str, int], str]
@@ -244,11 +246,17 @@ def needless_moves(before: Generation, now: Generation, counts: dict[str, int]) 
     moves = int(((past != NOBODY) & (really != NOBODY) & (past != really)).sum())
     if not moves:
         return 0
+    best = fairest(group)
+    if best is None:
+        return None
+    fewest = int(((past != NOBODY) & (best.owner != NOBODY) & (past != best.owner)).sum())
+    return max(0, moves - fewest)
+
+
+def fairest(group: Group) -> Plan | None:
+    """The plan that moves least of the most balanced ones; None where that is not proved, or no plan can be made."""
     try:
         best = plan(group, _least())
     except ApportionError:  # a group that no strategy can take has no proved least
         return None
-    if any(best.proof.get(goal) != "optimal" for goal in ("balance", "moves")):
-        return None
-    fewest = int(((past != NOBODY) & (best.owner != NOBODY) & (past != best.owner)).sum())
-    return max(0, moves - fewest)
+    return best if all(best.proof.get(goal) == "optimal" for goal in ("balance", "moves")) else None

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Longs
-from apportion.assignors import Assignor, find
 from apportion.errors import ApportionError
 from apportion.history.fold import OTHERS
 from apportion.history.lag_time import WINDOW_S, LagTime, LagTimes, Samples, lag_times, of_groups, rates
 from apportion.history.measured import unread_of
-from apportion.history.rebalances import LEAST
+from apportion.history.rebalances import fairest
 from apportion.inputs import live
 from apportion.inputs.cluster_round import SeenGroup, TopicLog
 from apportion.model.build import build
 from apportion.model.group import Group, Offsets
 from apportion.model.measures import loads, measure
-from apportion.planning import plan
 from apportion.report.describing import ShownGroup
 from apportion.serve.end_times import AllEnds, Commits
 from apportion.serve.names import nameless, nameless_seats, nameless_text, shown_ids
@@ -249,22 +246,14 @@ def advised(state: GroupState, ends: AllEnds, capacity: float) -> int | None:
         return None
 
 
-@cache
-def _least() -> Assignor:
-    return find("sticky", LEAST)
-
-
 def distance(group: Group) -> Distance | None:
     """How far the group is from the fairest sharing; None where no members live, somebody's share is not given out
     just now, or the best is not proved.
     """
     if not group.M or not group.P or bool((group.wanted & (group.owner == NOBODY)).any()):
         return None
-    try:
-        best = plan(group, _least())
-    except ApportionError:
-        return None
-    if any(best.proof.get(goal) != "optimal" for goal in ("balance", "moves")):
+    best = fairest(group)
+    if best is None:
         return None
     now = measure(group, group.owner)
     return Distance(best.measures["moves"], now["load_squares"] - best.measures["load_squares"])
