@@ -27,7 +27,6 @@ from apportion.model.group import Group
 from apportion.model.measures import loads, rack_misses
 from apportion.solvers.dealing import laps
 from apportion.solvers.fair_loads import pour
-from apportion.solvers.problem import next_cost
 
 PASSES: Final = 20
 """Rounds of evening out and handing out anew."""
@@ -97,9 +96,10 @@ def _even_out(topics: Topics, unit: Ints, owner: Ints) -> bool:
     moved = False
     for who, span in topics:
         while len(span):
-            asked = next_cost(unit[who], load[who])
+            # One more of load^2 costs 2 load + 1; the last one cost 2 load - 1.
+            asked = unit[who] * (2 * load[who] + 1)
             least = int(asked.argmin())
-            paid = next_cost(unit[owner[span]], load[owner[span]] - 1)
+            paid = unit[owner[span]] * (2 * load[owner[span]] - 1)
             most = len(span) - 1 - int(paid[::-1].argmax())
             if paid[most] <= asked[least]:
                 break

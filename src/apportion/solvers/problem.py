@@ -98,12 +98,6 @@ def units(capacity: Ints) -> Numbers:
     return np.array([whole // c for c in capacity.tolist()], dtype=object)
 
 
-def next_cost(unit: Numbers, load: Ints) -> Numbers:
-    """(N,) what one more partition costs who holds ``load``: the next square less the last one, each times ``unit``."""
-    cost: Numbers = unit * (2 * load + 1)
-    return cost
-
-
 def weights(order: tuple[str, ...], partitions: int, members: int, unit: int = 0) -> dict[str, int]:
     """What one unit of each goal weighs.
 
