@@ -267,9 +267,9 @@ def test_a_log_says_what_spark_says_of_its_table(spark: Any, s3: S3Server) -> No
         if turn in (3, 9, 11):
             spark.sql(f"DELETE FROM delta.`{path}` WHERE id = {turn}")  # noqa: S608 - ours
         if turn == 7:
-            before = delta_log.Logs(spark, root)
+            before = delta_log.logs_of(spark, root)
             seven = before.newest("t")
-    fresh = delta_log.Logs(spark, root)
+    fresh = delta_log.logs_of(spark, root)
     for logs in (before, fresh):
         version = logs.newest("t")
         [last] = spark.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()

@@ -1,4 +1,4 @@
-"""What the logs of a place's Delta tables say, and copies of their files, by the driver's own file system: no job.
+"""What the logs of a place's Delta tables say, and copies of their files: by this process, without a job of Spark's.
 
 A table's log is a folder of JSON files, one a commit, and now and then a checkpoint of all before it in Parquet (the
 protocol of Delta, "Delta Log Entries"). A small build asks for a few rows of each table, and for how many there are:
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.parquet as pq
 
 from apportion.spark.settings import SCRATCH
-from apportion.spark.shelves import HadoopShelf, is_connect
+from apportion.spark.shelves import Files, HadoopShelf, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,21 +73,22 @@ class Version:
 
 
 class Logs:
-    """The logs of the Delta tables below a URI, and copies of files there in a scratch folder of this process."""
+    """The logs of the Delta tables below a root, and copies of files there in a scratch folder of this process.
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self._shelf = HadoopShelf(spark, root)
+    scratch
+        Where that folder is made; None: where the system has temporary ones.
+    """
+
+    def __init__(self, files: Files, scratch: str | None = None) -> None:
+        self._files = files
         self._versions: dict[str, dict[int, Version]] = {}
-        scratch = spark.sparkContext.getConf().get("spark.local.dir", "") or ""
-        first = scratch.split(",")[0].strip()
-        folder = first if os.path.isdir(first) else None  # a cluster's may be there on its executors alone
-        self._scratch = TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", dir=folder, ignore_cleanup_errors=True)
+        self._scratch = TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", dir=scratch, ignore_cleanup_errors=True)
 
     def newest(self, name: str) -> Version | None:
         """The newest version of a table; None where there is no table, or its log is of a form that is not known."""
         known = self._versions.setdefault(name, {})
         last = known[max(known)] if known else self._begin(name)
-        while (text := self._read(f"{name}/{_LOG}/{last.number + 1:020d}.json")) is not None:
+        while (text := self._files.read(f"{name}/{_LOG}/{last.number + 1:020d}.json")) is not None:
             last = known[last.number + 1] = _after(last, map(json.loads, text.splitlines()))
         if last.number >= 0:
             known[last.number] = last
@@ -100,7 +101,7 @@ class Logs:
 
     def _begin(self, name: str) -> Version:
         """As the newest checkpoint left it; version -1 before all commits."""
-        text = self._read(f"{name}/{_LOG}/_last_checkpoint")
+        text = self._files.read(f"{name}/{_LOG}/_last_checkpoint")
         if text is None:
             return Version(-1)
         number = int(json.loads(text)["version"])
@@ -110,9 +111,6 @@ class Logs:
         columns = pq.read_table(copied)
         known = columns.select([one for one in ("add", "metaData", "protocol") if one in columns.column_names])
         return _after(Version(number - 1), known.to_pylist())
-
-    def _read(self, name: str) -> str | None:
-        return self._shelf.read(name)
 
     def copies(self, name: str, number: int | None, bytes_max: int = BYTES_MAX) -> list[Path] | None:
         """A version's files, copied here; None where they are too large, or their rows are not the table's."""
@@ -128,42 +126,47 @@ class Logs:
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             draft = target.with_name(f".{target.name}.draft")
-            if not self._shelf.copy(name, draft):
+            if not self._files.copy(name, draft):
                 return None
             os.replace(draft, target)
         return target
 
     def listed(self, name: str) -> dict[str, int] | None:
         """Names and bytes of what is right in a folder; None where it is none."""
-        return self._shelf.listed(name)
+        return self._files.listed(name)
 
 
 def logs_of(spark: SparkSession, root: str) -> Logs | None:
     """The logs below a URI; None over Spark Connect, which has no file system of the driver's."""
-    return None if is_connect(spark) else Logs(spark, root)
+    if is_connect(spark):
+        return None
+    scratch = spark.sparkContext.getConf().get("spark.local.dir", "") or ""
+    first = scratch.split(",")[0].strip()
+    # A cluster's may be there on its executors alone.
+    return Logs(HadoopShelf(spark, root), first if os.path.isdir(first) else None)
 
 
 def _after(before: Version, actions: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> Version:
     """The version that some actions make of the one before."""
     files, at_ms, readable = dict(before.files), before.at_ms, before.readable
     for action in actions:
-        for kind, what in action.items():
-            if what is None:
+        for kind, fields in action.items():
+            if fields is None:
                 continue
             if kind == "add":
-                readable = readable and _is_plain(what)
-                files[what["path"]] = Stored(what["path"], int(what["size"]), _rows(what.get("stats")))
-                at_ms = max(at_ms or 0, int(what.get("modificationTime") or 0))
+                path = fields["path"]
+                files[path] = Stored(path, int(fields["size"]), _rows(fields.get("stats")))
+                at_ms = max(at_ms or 0, int(fields.get("modificationTime") or 0))
             elif kind == "remove":
-                files.pop(what["path"], None)
+                files.pop(fields["path"], None)
             elif kind == "commitInfo":
-                at_ms = int(what.get("timestamp") or 0) or at_ms
-            else:
-                readable = readable and _KNOWN.get(kind, _no_matter)(what)
+                at_ms = int(fields.get("timestamp") or 0) or at_ms
+            if kind in _READABLE:
+                readable = readable and _READABLE[kind](fields)
     return Version(before.number + 1, files, at_ms, readable)
 
 
-def _is_plain(add: Mapping[str, Any]) -> bool:
+def _plain_file(add: Mapping[str, Any]) -> bool:
     """Whether all rows of a file count, and its name is one right below the table."""
     path = str(add["path"])
     return not (add.get("deletionVector") or add.get("partitionValues") or "/" in path or "%" in path or ":" in path)
@@ -186,10 +189,7 @@ def _plain_columns(table: Mapping[str, Any]) -> bool:
     return not table.get("partitionColumns") and configuration.get("delta.columnMapping.mode", "none") == "none"
 
 
-def _no_matter(_: Mapping[str, Any]) -> bool:
-    return True
-
-
-_KNOWN: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
-    "protocol": _plain_protocol, "metaData": _plain_columns,
+_READABLE: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "add": _plain_file, "metaData": _plain_columns, "protocol": _plain_protocol,
 }  # fmt: skip
+"""What must hold of an action so that the rows are all that is in the files."""

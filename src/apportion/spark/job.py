@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from apportion.spark.capture import Captured
     from apportion.spark.local_silver import LocalSilver
     from apportion.spark.location import Location
+    from apportion.spark.session import Asked
     from apportion.spark.sinks import Sink
     from apportion.spark.sources import Dump
+    from apportion.spark.stores import Reached
 
 Progress = Callable[[str], None]
 """Takes one line for a person."""
@@ -181,6 +183,7 @@ def run(
             progress("starting Spark")
     needs = session.wanted(origin, target, chosen)
     with session.session(spark, quick=False, kafka=source == "connector", **needs) as running:
+        build_next = partial(_build_at, origin, target, running, spark is None)
 
         def once() -> Captured:
             kept = form_of(origin, form if origin.kind == target.kind else None)
@@ -190,9 +193,7 @@ def run(
         for captured in capturing.capture_on(once, interval_s, progress):
             began = time.monotonic()
             try:
-                built = build(
-                    dump, out, allowed_lag=allowed_lag, form=form, assignors=assignors, spark=running, progress=progress
-                )
+                built = build_next(allowed_lag=allowed_lag, form=form, assignors=assignors, progress=progress)
             except Unavailable as error:
                 progress(f"{error}; trying again in {interval_s:.0f} s")
                 continue
@@ -246,36 +247,61 @@ def build(
         folder cannot be written, another build is at work there.
     """
     _needs_libraries()
+    from apportion.spark.location import locate
+
+    rules: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
+    rules |= {"form": form, "assignors": assignors, "full": full, "progress": progress}
+    return _build_at(locate(dump), locate(out), spark, spark is None, **rules)
+
+
+def _build_at(
+    origin: Location,
+    location: Location,
+    spark: SparkSession | None,
+    ours: bool,
+    *,
+    allowed_lag: int = 0,
+    personal_days: int | None = None,
+    personal: str = "drop",
+    form: str | None = None,
+    assignors: Sequence[str] | None = None,
+    full: bool = False,
+    progress: Progress = silent,
+) -> Built:
+    """``build``, where the session, if there is one, may be ours: then it has no keys that the environment has not."""
     from apportion.assignors import find
     from apportion.inputs import tables
-    from apportion.spark import errors, incremental, session, sources
+    from apportion.spark import errors, incremental, session, sources, statuses, stores
     from apportion.spark import settings as settings_of
-    from apportion.spark.location import form_of, locate
+    from apportion.spark.location import form_of
 
-    origin, location = locate(dump), locate(out)
     chosen_form = form_of(location, form)
+    here, there = (stores.reached(one) if ours else None for one in (location, origin))
     settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
     if form is not None:
         settings["form"] = form
     if assignors is not None:
         settings["assignors"] = [find(name).name for name in assignors]
-    goes_on = not full and _is_plain(origin, location, chosen_form) and (location.folder / incremental.STATE).exists()
-    if spark is None and not goes_on:
+    is_plain = _is_plain(origin, location, chosen_form)
+    goes_on = not full and is_plain and (location.folder / incremental.STATE).exists()
+    if spark is None and not goes_on and (is_plain or here is None):
         session.java()  # where it is missing, no folder is made first
     quick = _checked(origin, location, chosen_form)
-    if personal_days is None and _is_plain(origin, location, chosen_form):
-        quick = quick or _rowless(location, full)
-    elif location.kind != "folder" or origin.kind != "folder" or chosen_form == "delta":
+    if is_plain:
+        quick = quick or (personal_days is None and not goes_on and settings_of.is_local(settings_of.master()))
+    else:
         # Some hundred small queries, each another one: on this machine a JVM never gets back what it compiles well.
         quick = quick or settings_of.is_local(settings_of.master())
-    with errors.plainly(out), _at_work(location, chosen_form, origin, spark, quick, progress) as (sink, asked, pool):
-        if not goes_on:
+    at_work = _at_work(location, chosen_form, origin, spark, quick, progress, here)
+    with errors.plainly(location.root), at_work as (sink, asked, pool):
+        if full or sink.text(incremental.STATE) is None:
             asked()
         tables.check_version_of(str(location), sink.text(tables.SOURCE))
-        source = sources.open_dump(asked, origin)
+        source = sources.open_dump(asked, origin, there)
         rules = {name: value for name, value in settings.items() if name != "form"}
         built = _build(pool, sink, source, rules, _source(location, origin, settings), full, progress)
-        states = status(out, spark=None if location.kind == "folder" and chosen_form == "parquet" else asked())
+        in_files = location.kind == "folder" and chosen_form == "parquet"
+        states = _of_folder(location.folder) if in_files else statuses.of_lake(asked, location, here)
     return replace(built, rows={state.name: state.rows for state in states}, tables=states)
 
 
@@ -304,22 +330,16 @@ def _is_plain(origin: Location, location: Location, form: str) -> bool:
     return origin.kind == "folder" and not sources.is_delta(origin) and location.kind == "folder" and form == "parquet"
 
 
-def _rowless(location: Location, full: bool) -> bool:
-    """Whether Spark carries no rows in a build, but names of what its workers read and write on this machine.
-
-    The JVM then has so little to do that what it compiles well it does not run for long enough. A build that goes on
-    from another may have many new records, which Spark decodes.
-    """
-    from apportion.spark import incremental, settings
-
-    return settings.is_local(settings.master()) and (full or not (location.folder / incremental.STATE).exists())
-
-
 @contextmanager
 def _at_work(
-    location: Location, form: str, origin: Location, spark: SparkSession | None, quick: bool, progress: Progress
-) -> Iterator[tuple[Sink, Callable[[], SparkSession], ThreadPoolExecutor]]:
-    """Alone with the place: its sink, what gives a session, and threads that make tables at the same time."""
+    location: Location, form: str, origin: Location, spark: SparkSession | None, quick: bool, progress: Progress,
+    place: Reached | None,
+) -> Iterator[tuple[Sink, Asked, ThreadPoolExecutor]]:  # fmt: skip
+    """Alone with the place: its sink, what gives a session, and threads that make tables at the same time.
+
+    place
+        How this process reaches it, if it does.
+    """
     from apportion.spark import lake, session, sinks
 
     on_demand = session.on_demand(
@@ -341,7 +361,7 @@ def _at_work(
         return
     with (
         on_demand as asked,
-        lake.opened(asked(), location, form, progress) as sink,
+        lake.opened(asked, location, form, progress, place) as sink,
         ThreadPoolExecutor(AT_ONCE) as pool,
     ):
         yield sink, asked, pool
@@ -559,12 +579,16 @@ def status(where: Path | str, *, spark: SparkSession | None = None) -> list[Tabl
     from apportion.spark import session
 
     if location.kind != "folder" or session.holds_delta(location):
-        from apportion.spark import errors, statuses
+        from apportion.spark import errors, statuses, stores
 
+        place = stores.reached(location) if spark is None else None
         chosen = session.wanted(location, location, "delta")
-        with errors.plainly(str(where)), session.session(spark, **chosen) as running:
-            return statuses.of_lake(running, location)
-    folder = location.folder
+        with errors.plainly(str(where)), session.on_demand(spark, lambda: None, **chosen) as asked:
+            return statuses.of_lake(asked, location, place)
+    return _of_folder(location.folder)
+
+
+def _of_folder(folder: Path) -> list[TableStatus]:
     if not folder.is_dir():
         raise BadInput(str(folder), "no such folder", "a folder that a capture or a build made")
     names = [name for name in ("records", *_table_names()) if any((folder / name).glob("*.parquet"))]

@@ -28,12 +28,13 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from apportion.errors import Unavailable
-from apportion.spark import delta_log, lock
+from apportion.spark import commits, delta_log, lock
 from apportion.spark.bundles import Bundled
 from apportion.spark.files import nulls_first
 from apportion.spark.location import Location, check_catalog
 from apportion.spark.other_groups import rows_with
 from apportion.spark.schemas import TABLES, arrow_schema
+from apportion.spark.session import Asked, asked
 from apportion.spark.shelves import CatalogShelf, HadoopShelf
 from apportion.spark.sinks import as_frame, columns_of, frame_of, in_order, names_of, replaced
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from apportion.spark.schemas import TableSchema
+    from apportion.spark.stores import Reached
 
 BUILD: Final = "apportion_build"
 LOCKS: Final = "apportion_lock"
@@ -52,7 +54,9 @@ _MISSING: Final = (
     "TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST",
     "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "is not a Delta table",
 )  # fmt: skip
-_ROWS: Final = "kind string, name string, version bigint, text string"
+_ROWS: Final = pa.schema([
+    ("kind", pa.string()), ("name", pa.string()), ("version", pa.int64()), ("text", pa.string())
+])  # fmt: skip
 _HERE_ROWS: Final = 500_000
 _HERE_STORED: Final = 64 << 20
 _HERE_BYTES: Final = 100 << 20
@@ -171,15 +175,17 @@ class Manifest:
 
     @classmethod
     def read(
-        cls, spark: SparkSession, tables: Tables, name: str = BUILD, logs: delta_log.Logs | None = None
+        cls, spark: SparkSession | Asked, tables: Tables, name: str = BUILD, logs: delta_log.Logs | None = None
     ) -> Manifest:
         """The last one that was published; empty where there is none."""
+        if logs is not None and logs.newest(name) is None:
+            return cls()
         copies = None if logs is None else logs.copies(name, None)
         if copies:
             rows = pa.concat_tables(map(pq.read_table, copies)).to_pylist()
             return cls._of(rows)
         try:
-            rows = tables.read(spark, name, None).collect()
+            rows = tables.read(asked(spark)(), name, None).collect()
         except Exception as error:
             if is_missing(error):
                 return cls()
@@ -195,10 +201,13 @@ class Manifest:
 
     def write(self, spark: SparkSession, tables: Tables, name: str = BUILD) -> None:
         """Publish it, in one commit."""
-        rows: list[tuple[str, str, int | None, str | None]]
-        rows = [("table", one, version, None) for one, version in sorted(self.versions.items())]
-        rows += [("text", one, None, text) for one, text in sorted(self.texts.items())]
-        tables.overwrite(name, spark.createDataFrame(rows, _ROWS).coalesce(1))
+        tables.overwrite(name, spark.createDataFrame(self.rows()).coalesce(1))
+
+    def rows(self) -> pa.Table:
+        """(kind, name, version, text): a row for each table, and for each text."""
+        rows = [{"kind": "table", "name": one, "version": version} for one, version in sorted(self.versions.items())]
+        rows += [{"kind": "text", "name": one, "text": text} for one, text in sorted(self.texts.items())]
+        return pa.Table.from_pylist(rows, _ROWS)
 
 
 def tables_of(location: Location, form: str) -> Tables:
@@ -237,16 +246,25 @@ def is_there(spark: SparkSession, tables: Tables, name: str) -> bool:
 
 @contextmanager
 def opened(
-    spark: SparkSession, location: Location, form: str, progress: Callable[[str], None] = lambda line: None
+    spark: SparkSession | Asked,
+    location: Location,
+    form: str,
+    progress: Callable[[str], None] = lambda line: None,
+    place: Reached | None = None,
 ) -> Iterator[LakeSink]:
     """A sink for one build, which is alone with the place; what a build before left half done is put right first.
 
+    place
+        How this process reaches it, if it does: then Spark is asked for only where rows are its.
     Raises
         Unavailable: another build is at work there.
     """
-    make_schema(spark, location)
-    with lock.held(shelf_of(spark, location, form), str(location), progress=progress) as mine:
-        sink = LakeSink(spark, tables_of(location, form), mine)
+    session = asked(spark)
+    if location.kind == "catalog":
+        make_schema(session(), location)
+    shelf = shelf_of(session, location, form) if place is None else locks_of(location, place)
+    with lock.held(shelf, str(location), progress=progress) as mine:
+        sink = LakeSink(session, tables_of(location, form), mine, place)
         if mine.after_death:
             progress(f"the build before died: putting {location} back to the last whole one")
             sink.put_back()
@@ -262,25 +280,36 @@ def make_schema(spark: SparkSession, location: Location) -> None:
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {_quoted(location.root)}")
 
 
-def shelf_of(spark: SparkSession, location: Location, form: str, locks: str = LOCKS) -> lock.Shelf:
+def shelf_of(spark: SparkSession | Asked, location: Location, form: str, locks: str = LOCKS) -> lock.Shelf:
     """Where the locks of a place are."""
     if location.kind == "folder":
         return lock.FolderShelf(location.folder / locks)
     if location.kind == "catalog":
-        return CatalogShelf(spark, location.root, locks, form)
-    return HadoopShelf(spark, location.path(locks))
+        return CatalogShelf(asked(spark)(), location.root, locks, form)
+    return HadoopShelf(asked(spark)(), location.path(locks))
+
+
+def locks_of(location: Location, place: Reached) -> lock.Shelf:
+    """The same without Spark, of a place that this process reaches."""
+    return lock.FolderShelf(location.folder / LOCKS) if location.kind == "folder" else place.shelf(LOCKS)
 
 
 class LakeSink:
     """Tables committed one by one, and a manifest that says which versions belong together; see the file's head."""
 
-    def __init__(self, spark: SparkSession, tables: Tables, mine: lock.Held) -> None:
-        self.spark, self.tables, self._lock = spark, tables, mine
-        self.logs = delta_log.logs_of(spark, tables.root) if isinstance(tables, DeltaTables) else None
-        self.last = Manifest.read(spark, tables, logs=self.logs)
+    def __init__(self, session: Asked, tables: Tables, mine: lock.Held, place: Reached | None = None) -> None:
+        self._session, self.tables, self._lock = session, tables, mine
+        self.logs = logs_of(session, tables) if place is None else place.logs()
+        self._commits = None if place is None else commits.Commits(place)
+        self.last = Manifest.read(session, tables, logs=self.logs)
         self.written: set[str] = set()
         """Tables that were committed and not published."""
         self._kept: dict[str, str] = {}
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, which may start only now."""
+        return self._session()
 
     def read(self, name: str) -> DataFrame | None:
         """The table in the version of the last whole build."""
@@ -324,6 +353,9 @@ class LakeSink:
 
     def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
         """One commit that replaces the table."""
+        if isinstance(rows, pa.Table) and (here := self._here(name)) is not None:
+            self._commit(name, lambda: here.overwrite(name, _ordered(rows, table)))
+            return
         self._commit(name, lambda: self.tables.overwrite(name, self._dealt(rows, table, files)))
 
     def append(self, name: str, rows: DataFrame | pa.Table, table: TableSchema, files: int) -> None:
@@ -331,18 +363,27 @@ class LakeSink:
         if name not in self.last.versions:
             self.write(name, rows, table, files)
             return
+        if isinstance(rows, pa.Table) and (here := self._here(name)) is not None:
+            self._commit(name, lambda: here.append(name, _ordered(rows, table)))
+            return
         self._commit(name, lambda: self.tables.append(name, self._dealt(rows, table, files)))
 
     def replace_groups(
         self, name: str, rows: DataFrame | pa.Table, touched: DataFrame | pa.Table, table: TableSchema, files: int
     ) -> None:
-        """One commit: a merge into a large table with versions, else the table anew with the other groups' rows."""
+        """One commit: by this process, or a merge into a large table, or the table anew with the other groups' rows."""
         if name not in self.last.versions:
             self.write(name, rows, table, files)
             return
         version = self.last.versions[name]
         known = self.logs.at(name, version) if self.logs is not None and version is not None else None
         count = None if known is None else known.rows
+        if isinstance(rows, pa.Table) and isinstance(touched, pa.Table) and known is not None:
+            here = self._here(name)
+            if here is not None and known.readable and known.size <= commits.BYTES_MAX:
+                if rows.num_rows or self._has(name, touched):
+                    self._commit(name, lambda: here.replace_groups(name, _ordered(rows, table), touched))
+                return
         if isinstance(rows, pa.Table) and isinstance(touched, pa.Table) and count is not None and count < _HERE_ROWS:
             others = self._others(name, version, touched)
             if others is not None and others.nbytes + rows.nbytes < _HERE_BYTES:
@@ -356,6 +397,17 @@ class LakeSink:
             return
         some = names_of(self.spark, touched)
         self._commit(name, lambda: self._merge(name, before, as_frame(self.spark, rows, table), some, table))
+
+    def _here(self, name: str) -> commits.Commits | None:
+        """What commits to a table from this process; None where Spark does, which also makes the table at first."""
+        if self._commits is None or self.logs is None or self.logs.newest(name) is None:
+            return None
+        return self._commits
+
+    def _has(self, name: str, touched: pa.Table) -> bool:
+        """Whether a table has rows of some groups."""
+        rows = self.rows_with(name, "group", touched["group"].to_pylist(), ["group"])
+        return rows is not None and bool(rows.num_rows)
 
     def _others(self, name: str, version: int | None, touched: pa.Table) -> pa.Table | None:
         """The rows of all other groups, from copies of the table's files; None where there are none of these."""
@@ -379,7 +431,7 @@ class LakeSink:
         self._lock.check()
         versions = {**self.last.versions, **self._newest(self.written)}
         now = Manifest(versions, {**self.last.texts, **self._kept})
-        now.write(self.spark, self.tables)
+        self._publish(now)
         self.last, self.written, self._kept = now, set(), {}
 
     def put_back(self) -> None:
@@ -389,7 +441,10 @@ class LakeSink:
         lost = any(version is None for version in self.last.versions.values())
         for name, version in behind.items():
             try:
-                self.spark.sql(f"RESTORE TABLE {self.tables.quoted(name)} TO VERSION AS OF {version}")
+                if version is not None and (here := self._here(name)) is not None:
+                    here.restore(name, version)
+                else:
+                    self.spark.sql(f"RESTORE TABLE {self.tables.quoted(name)} TO VERSION AS OF {version}")
             except Exception:  # its files may have been vacuumed away
                 lost = True
         if lost:
@@ -397,19 +452,25 @@ class LakeSink:
             return
         if behind:
             self.last = Manifest({**self.last.versions, **self._newest(set(behind))}, self.last.texts)
-            self.last.write(self.spark, self.tables)
+            self._publish(self.last)
 
     def forget_unchanged(self) -> None:
         """Without versions a half made build could not be told from a whole one: its texts go before it begins."""
         if self.last.versions and None in self.last.versions.values():
             Manifest(self.last.versions).write(self.spark, self.tables)
 
+    def _publish(self, now: Manifest) -> None:
+        here = self._here(BUILD)
+        if here is not None:
+            here.overwrite(BUILD, now.rows())
+        else:
+            now.write(self.spark, self.tables)
+
     def _dealt(self, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> DataFrame:
         if isinstance(rows, Bundled) and table.day is None:
             return rows.rows()  # each task has its own, in order
         if isinstance(rows, pa.Table) and rows.nbytes < _HERE_BYTES:
-            ordered = nulls_first(rows.select(table.schema.names).cast(arrow_schema(table)), table.order)
-            return frame_of(self.spark, ordered, table.schema).coalesce(files)
+            return frame_of(self.spark, _ordered(rows, table), table.schema).coalesce(files)
         dealt = in_order(columns_of(as_frame(self.spark, rows, table), table), table, files)
         return dealt.select(*[sql.col(f"`{name}`") for name in table.schema.names])
 
@@ -448,6 +509,15 @@ class LakeSink:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             ordered = sorted(names)
             return dict(zip(ordered, pool.map(partial(newest_version, self.spark, self.tables), ordered), strict=True))
+
+
+def logs_of(session: Asked, tables: Tables) -> delta_log.Logs | None:
+    """The logs of tables by Spark's driver for them; None where they are not Delta tables below a root."""
+    return delta_log.logs_of(session(), tables.root) if isinstance(tables, DeltaTables) else None
+
+
+def _ordered(rows: pa.Table, table: TableSchema) -> pa.Table:
+    return nulls_first(rows.select(table.schema.names).cast(arrow_schema(table)), table.order)
 
 
 def _same(table: TableSchema) -> str:

@@ -44,6 +44,9 @@ BRING: Final = (
 AS_IT_STANDS: Final = {"__globPaths__": "false"}
 """An option of Spark's readers: a path is no pattern, whatever is in it (``DataSource.GLOB_PATHS_KEY``)."""
 
+Asked = Callable[[], "SparkSession"]
+"""Gives a session, which may start only then."""
+
 ROWS_A_BATCH: Final = 10_000
 """Spark's own: ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
 TASKS_A_CORE: Final = 2
@@ -108,6 +111,11 @@ def on_demand(
             return started[0]
 
         yield asked
+
+
+def asked(spark: SparkSession | Asked) -> Asked:
+    """What gives a session, where it may be one already."""
+    return spark if callable(spark) else lambda: spark
 
 
 def wanted(origin: Location, location: Location, form: str) -> dict[str, bool]:

@@ -125,12 +125,17 @@ def _executors_python() -> str:
     return os.environ.get("PYSPARK_PYTHON") or "python3"
 
 
+def s3_endpoint(environment: Mapping[str, str]) -> str | None:
+    """The address of a server of one's own; None for Amazon's."""
+    return environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or None
+
+
 def _s3(environment: Mapping[str, str]) -> dict[str, str]:
     """What Spark does not take from ``AWS_*`` by itself."""
     settings: dict[str, str] = {}
     if region := environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"):
         settings["spark.hadoop.fs.s3a.endpoint.region"] = region
-    if endpoint := environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"):
+    if endpoint := s3_endpoint(environment):
         # A server of one's own has no name for each bucket; and may speak plain HTTP.
         settings["spark.hadoop.fs.s3a.endpoint"] = endpoint
         settings["spark.hadoop.fs.s3a.path.style.access"] = "true"

@@ -18,11 +18,13 @@ from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS, DumpFiles, Forms
 from apportion.inputs.parquet import INT96, Check
 from apportion.spark import delta_log, lake, schemas
 from apportion.spark.location import Location, check_catalog
-from apportion.spark.session import AS_IT_STANDS
+from apportion.spark.session import AS_IT_STANDS, Asked, asked
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
+
+    from apportion.spark.stores import Reached
 
 ROWS_A_TASK: Final = 250_000
 """Where a file gives Spark no smaller pieces, rows are dealt out anew in pieces of this size."""
@@ -62,7 +64,7 @@ class Dump:
         What ``delta_log`` copied of one that is not too large, for what Spark is not needed for.
     """
 
-    session: Callable[[], SparkSession]
+    session: Asked
     count: int
     records_in: Callable[[SparkSession], DataFrame]
     ends_in: Callable[[SparkSession], DataFrame]
@@ -96,18 +98,21 @@ class Dump:
         return self.topics_in(self.spark)
 
 
-def open_dump(spark: SparkSession | Callable[[], SparkSession], location: Location) -> Dump:
+def open_dump(spark: SparkSession | Asked, location: Location, place: Reached | None = None) -> Dump:
     """The tables of a dump: plain files in a folder or below a URI, Delta tables in either, or a catalog's.
 
+    place
+        How this process reaches it, if it does.
     Raises
         BadInput: there is no dump, or a column is missing or of the wrong type.
     """
     if location.kind == "folder" and not is_delta(location):
         return read_dump(spark, location.folder)
-    spark = asked(spark)()
+    session = asked(spark)
     if location.kind == "catalog":
-        check_catalog(spark, location)
-    return _of_lake(spark, location)
+        check_catalog(session(), location)
+        return _of_lake(session, location, None)
+    return _of_lake(session, location, delta_log.logs_of(session(), location.path()) if place is None else place.logs())
 
 
 def is_delta(location: Location) -> bool:
@@ -123,17 +128,12 @@ def check_dump(folder: Path) -> int:
     return sum(pq.read_metadata(file).num_rows for file in dump_files.find(folder).records)
 
 
-def asked(spark: SparkSession | Callable[[], SparkSession]) -> Callable[[], SparkSession]:
-    """What gives a session, where it may be one already."""
-    return spark if callable(spark) else lambda: spark
-
-
-def read_dump(spark: SparkSession | Callable[[], SparkSession], folder: Path) -> Dump:
+def read_dump(spark: SparkSession | Asked, folder: Path) -> Dump:
     """The tables of ``DUMP``; topics has no rows where the dump has no ``topics.parquet``. Raises as ``find``."""
     return read_files(spark, dump_files.find(folder))
 
 
-def read_files(spark: SparkSession | Callable[[], SparkSession], files: DumpFiles) -> Dump:
+def read_files(spark: SparkSession | Asked, files: DumpFiles) -> Dump:
     """The tables of files that were found before."""
     footers = [pq.read_metadata(file) for file in files.records]
     count = sum(footer.num_rows for footer in footers)
@@ -152,9 +152,9 @@ def read_files(spark: SparkSession | Callable[[], SparkSession], files: DumpFile
     return Dump(asked(spark), count, records_in, ends_in, topics_in, files)
 
 
-def _of_lake(spark: SparkSession, location: Location) -> Dump:
-    """Delta tables, or files, as they are now."""
-    copied = _copied(spark, location)
+def _of_lake(spark: Asked, location: Location, logs: delta_log.Logs | None) -> Dump:
+    """Delta tables, or files, as they are now; Spark is asked of what was not copied by ``logs``."""
+    copied = None if logs is None else _copied(logs, location)
     pins = {} if copied is None else copied.pins
     records = _pinned(spark, location, "records", RECORDS, schemas.RECORDS, pins)
     ends = _pinned(spark, location, "ends", ENDS, schemas.ENDS, pins)
@@ -172,21 +172,18 @@ def _of_lake(spark: SparkSession, location: Location) -> Dump:
 
     if copied is not None:
         count = sum(pq.read_metadata(file).num_rows for file in copied.files.records)
-        return Dump(lambda: spark, count, records, ends_in, topics_in, copied=copied)
+        return Dump(spark, count, records, ends_in, topics_in, copied=copied)
     nobody = sql.col("partition").isNull() | sql.col("offset").isNull() | sql.col("timestamp").isNull()
-    seen = records(spark).agg(sql.count(sql.lit(1)), sql.count(sql.when(nobody, 1))).collect()[0]
+    seen = records(spark()).agg(sql.count(sql.lit(1)), sql.count(sql.when(nobody, 1))).collect()[0]
     if seen[1]:
         raise BadInput(f"{location}: records", f"{seen[1]} rows without a partition, offset or time", "each has them")
-    dump = Dump(lambda: spark, seen[0], records, ends_in, topics_in)
+    dump = Dump(spark, seen[0], records, ends_in, topics_in)
     _ = dump.ends, dump.topics  # a column that is missing is told before anything is made
     return dump
 
 
-def _copied(spark: SparkSession, location: Location) -> Copied | None:
+def _copied(logs: delta_log.Logs, location: Location) -> Copied | None:
     """A dump's files on this machine; None where they are too large, or anything about them is not as it should be."""
-    logs = None if location.kind == "catalog" else delta_log.logs_of(spark, location.path())
-    if logs is None:
-        return None
     pins: dict[str, int | list[str]] = {}
     files: dict[str, list[Path]] = {"records": [], "ends": [], "samples": [], "topics": []}
     size = 0
@@ -252,7 +249,7 @@ def _tells_nulls(file: Path) -> bool:
 
 
 def _pinned(
-    spark: SparkSession, location: Location, name: str, columns: Mapping[str, Check], table: schemas.TableSchema,
+    spark: Asked, location: Location, name: str, columns: Mapping[str, Check], table: schemas.TableSchema,
     pins: Mapping[str, int | list[str]],
 ) -> Callable[[SparkSession], DataFrame] | None:  # fmt: skip
     """A table of a dump in the version, or of the files, that it has now, for any session; None where it is missing.
@@ -264,12 +261,12 @@ def _pinned(
     pin = pins.get(name)
     if pins and pin is None:
         return None
-    version = pin if isinstance(pin, int) else None if pins else lake.newest_version(spark, tables, named)
+    version = pin if isinstance(pin, int) else None if pins else lake.newest_version(spark(), tables, named)
     if version is not None:
         return lambda session: _columns_of(tables.read(session, named, version), location, name, columns, table)
-    if location.kind == "catalog" and lake.is_there(spark, tables, named):
+    if location.kind == "catalog" and lake.is_there(spark(), tables, named):
         return lambda session: _columns_of(tables.read(session, named, None), location, name, columns, table)
-    paths = pin if isinstance(pin, list) else _files_of(spark, location, name)
+    paths = pin if isinstance(pin, list) else _files_of(spark(), location, name)
     if paths is None:
         return None
 

@@ -14,32 +14,37 @@ from apportion.spark import delta_log, lake
 from apportion.spark.job import TableStatus, newest_of
 from apportion.spark.location import Location, form_of
 from apportion.spark.schemas import TABLES
+from apportion.spark.session import Asked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from apportion.spark.stores import Reached
 
 COPIED: Final = 32 << 20
 """Bytes of a table that are copied here for the newest time in its files' footers; of a larger one Spark is asked."""
 
 
-def of_lake(spark: SparkSession, location: Location) -> list[TableStatus]:
+def of_lake(session: Asked, location: Location, place: Reached | None = None) -> list[TableStatus]:
     """Every table of the last whole build, or a dump's records.
 
+    place
+        How this process reaches it, if it does: then Spark is asked only of large tables.
     Raises
         BadInput: there is neither.
     """
     tables = lake.tables_of(location, form_of(location, "delta" if location.kind == "folder" else None))
-    logs = delta_log.logs_of(spark, tables.root) if isinstance(tables, lake.DeltaTables) else None
-    manifest = lake.Manifest.read(spark, tables, logs=logs)
+    logs = lake.logs_of(session, tables) if place is None else place.logs()
+    manifest = lake.Manifest.read(session, tables, logs=logs)
     tables_there = [(tables, name, name, manifest.versions[name]) for name in TABLES if name in manifest.versions]
     bronze, named = lake.bronze(location, "records")
-    if (logs is None or logs.newest(named) is not None) and lake.is_there(spark, bronze, named):
+    if lake.is_there(session(), bronze, named) if logs is None else logs.newest(named) is not None:
         tables_there.insert(0, (bronze, named, "records", None))
     if not tables_there:
         raise BadInput(str(location), "no tables", "a place that a capture or a build made")
     by_log = {} if logs is None else {name: _by_log(logs, name, version) for _, _, name, version in tables_there}
     with ThreadPoolExecutor(lake.AT_ONCE) as pool:
-        return list(pool.map(lambda one: by_log.get(one[2]) or _status(spark, *one), tables_there))
+        return list(pool.map(lambda one: by_log.get(one[2]) or _status(session(), *one), tables_there))
 
 
 def _by_log(logs: delta_log.Logs, name: str, number: int | None) -> TableStatus | None:
