@@ -173,13 +173,12 @@ def at_hand(path: str, groups: Sequence[str] = ()) -> str:
         raise MissingExtra(f"Reading {path}", "spark") from None
     folder = tempfile.mkdtemp(prefix="apportion-copy-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    tell(f"reading {path} with Spark")
-    copy(path, Path(folder), groups)
+    copy(path, Path(folder), groups, starting=lambda: tell(f"reading {path} with Spark"))
     return folder
 
 
 def _is_far(path: str) -> bool:
-    """Whether Spark is needed to reach it: a URI, or a schema of a catalog that Spark is told of."""
+    """Whether it is not on this machine: a URI, or a schema of a catalog that Spark is told of."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path) and not path.startswith("file:"):
         return True
     catalog = re.fullmatch(r"([A-Za-z_]\w*)\.[A-Za-z_]\w*", path)

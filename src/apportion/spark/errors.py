@@ -1,4 +1,4 @@
-"""What Spark, Java and Kafka say when something is wrong, in one sentence for a person."""
+"""What Spark, Java, Kafka and the stores' libraries say when something is wrong, in one sentence for a person."""
 
 from __future__ import annotations
 
@@ -28,10 +28,14 @@ _FAR: Final = (
     (r"NoSuchBucket|bucket does not exist|Bucket \S+ does not exist", "{where}: there is no such bucket"),
     (
         (
-            r"InvalidAccessKeyId|SignatureDoesNotMatch|Status Code: 403|AccessDenied\b|NoAuthWithAWSException"
-            r"|NoAwsCredentialsException|Unable to load credentials"
+            r"InvalidAccessKeyId|SignatureDoesNotMatch|Status Code: 403|403 Forbidden|AccessDenied\b"
+            r"|NoAuthWithAWSException|NoAwsCredentialsException|Unable to load credentials"
         ),
         "the store of {where} refused the keys, or there are none (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)",
+    ),
+    (
+        r"error sending request|client error \(Connect\)",
+        "the store of {where} did not answer; is its address right (AWS_ENDPOINT_URL), and is it up?",
     ),
     (
         r"PYTHON_VERSION_MISMATCH|different version than that in driver",
@@ -93,6 +97,10 @@ _KNOWN: Final = (
 )
 
 
+_LIBRARIES: Final = ("pyspark", "py4j", "pyarrow", "obstore", "_internal")
+"""Modules of exceptions that are theirs, not ours; ``_internal`` is what ``deltalake`` calls its own."""
+
+
 @contextmanager
 def plainly(where: Path | str) -> Iterator[None]:
     """Turn what goes wrong in the block into an ApportionError that speaks of ``where``."""
@@ -103,7 +111,7 @@ def plainly(where: Path | str) -> Iterator[None]:
     except OSError as error:
         raise _of_system(error, where) from error
     except Exception as error:
-        if type(error).__module__.startswith(("pyspark", "py4j", "pyarrow")):
+        if type(error).__module__.startswith(_LIBRARIES):
             raise Unavailable(sentence(error, where)) from error
         raise
 
@@ -121,7 +129,8 @@ def sentence(error: BaseException, where: Path | str) -> str:
             file = re.search(r"file:(?://)?(/[^\s\"']+\.parquet)", text)
             named = file[1] if file else "a Parquet file"
             return words.format(where=where, scratch=tempfile.gettempdir(), file=named)
-    return f"Spark gave up: {_innermost(text)}"
+    who = "Spark" if type(error).__module__.startswith(("pyspark", "py4j")) else f"what reads and writes {where}"
+    return f"{who} gave up: {_innermost(text)}"
 
 
 def _of_system(error: OSError, where: Path | str) -> ApportionError:
@@ -129,6 +138,8 @@ def _of_system(error: OSError, where: Path | str) -> ApportionError:
         return Unavailable(f"this user may not read or write {error.filename or where}; ask for it, or choose another")
     known = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
     if error.errno in known or "No space left" in str(error):
+        return Unavailable(sentence(error, where))
+    if error.errno is None:  # of a store's library, which has no such numbers
         return Unavailable(sentence(error, where))
     if error.errno == errno.ENOTDIR:
         return BadInput(str(where), "a file on the way to it", "a folder")

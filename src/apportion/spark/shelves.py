@@ -38,7 +38,10 @@ class Files(Protocol):
 
 
 class ObjectShelf:
-    """Texts and files as objects of a store that this process reaches by itself; "only if absent" is a put.s condition."""
+    """Texts and files as objects of a store that this process reaches by itself.
+
+    "Only if absent" is a condition of the put.
+    """
 
     def __init__(self, store: ObjectStore, prefix: str = "") -> None:
         self._store, self._prefix = store, prefix
@@ -52,10 +55,12 @@ class ObjectShelf:
         import obstore
 
         there = self._listed(self._path(name))
-        with suppress(FileNotFoundError):
-            if not there:
+        if not there:
+            try:
                 there = {name.rpartition("/")[2]: obstore.head(self._store, self._path(name))["size"]}
-        return there or None
+            except FileNotFoundError:
+                return None
+        return there
 
     def copy(self, name: str, target: Path) -> bool:
         """Copy a file to a local one, some megabytes at a time; whether it is there."""
@@ -63,7 +68,8 @@ class ObjectShelf:
 
         try:
             pieces = obstore.get(self._store, self._path(name))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            _check_bucket(error)
             return False
         with target.open("wb") as file:
             for piece in pieces:
@@ -88,7 +94,8 @@ class ObjectShelf:
 
         try:
             return bytes(obstore.get(self._store, self._path(name)).bytes()).decode()
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            _check_bucket(error)
             return None
 
     def overwrite(self, name: str, text: str) -> None:
@@ -251,6 +258,12 @@ class CatalogShelf:
     def _table(self, name: str) -> str:
         # A name has one point at most, and none of the underlines that stand for it.
         return f"{self._schema}.`{self._prefix}_{name.replace('.', '__')}`"
+
+
+def _check_bucket(error: FileNotFoundError) -> None:
+    """What is missing is the object: raises where it is the bucket."""
+    if "NoSuchBucket" in str(error):
+        raise error
 
 
 def _literal(text: str) -> str:

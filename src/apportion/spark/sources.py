@@ -159,8 +159,7 @@ def _of_lake(spark: Asked, location: Location, logs: delta_log.Logs | None) -> D
     records = _pinned(spark, location, "records", RECORDS, schemas.RECORDS, pins)
     ends = _pinned(spark, location, "ends", ENDS, schemas.ENDS, pins)
     if records is None or ends is None:
-        missing = "records" if records is None else "ends"
-        raise BadInput(str(location), f"no table {missing}", "a dump: a place that a capture made, or files of one")
+        raise _missing(location, "records" if records is None else "ends")
     topics = _pinned(spark, location, "topics", TOPICS, schemas.TOPICS, pins)
     samples = _pinned(spark, location, "samples", ENDS, schemas.ENDS, pins)
 
@@ -183,12 +182,18 @@ def _of_lake(spark: Asked, location: Location, logs: delta_log.Logs | None) -> D
 
 
 def _copied(logs: delta_log.Logs, location: Location) -> Copied | None:
-    """A dump's files on this machine; None where they are too large, or anything about them is not as it should be."""
+    """A dump's files on this machine; None where they are too large, or anything about them is not as it should be.
+
+    Raises
+        BadInput: there are no records, or no log ends.
+    """
     pins: dict[str, int | list[str]] = {}
     files: dict[str, list[Path]] = {"records": [], "ends": [], "samples": [], "topics": []}
     size = 0
     for name in files:
         paths = _listed(logs, name)
+        if paths == {} and name in ("records", "ends"):
+            raise _missing(location, name)
         if paths is None:
             return None
         if isinstance(paths, int):
@@ -208,13 +213,15 @@ def _copied(logs: delta_log.Logs, location: Location) -> Copied | None:
         elif paths:
             pins[name] = [f"{location.path()}/{path}" for path in paths]
         files[name] = copies
-    if not files["records"] or not files["ends"]:
-        return None
     try:
         known = dump_files.checked(files["records"], files["ends"], files["samples"], files["topics"])
     except BadInput:  # a query says it by the names that the files have there
         return None
     return Copied(logs, known, pins) if all(map(_tells_nulls, known.records)) else None
+
+
+def _missing(location: Location, name: str) -> BadInput:
+    return BadInput(str(location), f"no table {name}", "a dump: a place that a capture made, or files of one")
 
 
 def _listed(logs: delta_log.Logs, name: str) -> int | dict[str, int] | None:

@@ -9,6 +9,7 @@ are Spark's alone.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
@@ -24,7 +25,9 @@ _KEYS: Final = (
 )  # fmt: skip
 """One of them is there where keys come from the environment; else a machine's role would have to be asked for."""
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_TELLS_SPARK: Final = "spark.hadoop.fs.s3a."
+_TELLS_SPARK: Final = re.compile(r"spark\.hadoop\.fs\.s3a\.")
+_PLAIN: Final = re.compile(r"(s3a:/)?(/[A-Za-z0-9._=-]+)+")
+"""Of other paths ``deltalake`` makes URLs that are not those of Spark, or none."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,14 @@ def reached(location: Location) -> Reached | None:
     """How this process reaches a place; None where it does not, or lacks a library for it (``apportion[delta]``)."""
     if find_spec("deltalake") is None or find_spec("obstore") is None:
         return None
+    if _PLAIN.fullmatch(location.root) is None:
+        return None
     if location.kind == "folder":
         return Reached(location.root) if location.folder.is_dir() else None
     variable = os.environ.get
     endpoint = settings.s3_endpoint(os.environ)
     if not location.on_s3 or not any(map(variable, _KEYS)) or not (endpoint or any(map(variable, _REGIONS))):
         return None
-    if any(name.startswith(_TELLS_SPARK) for name in settings.from_environment()):
+    if any(map(_TELLS_SPARK.match, settings.from_environment())):
         return None
     return Reached(f"s3://{location.root.removeprefix('s3a://')}", endpoint)
