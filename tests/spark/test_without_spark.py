@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.spark import traps
 from tests.spark.conftest import rows_of
@@ -267,6 +268,26 @@ def test_groups_of_any_name_are_replaced_and_files_without_them_stay(s3: S3Serve
     assert rows_of(deltalake.DeltaTable(place.table("t"), storage_options=options).to_pyarrow_table()) == rows_of(
         table("stays", n=1)
     )
+
+
+def test_a_table_that_is_added_to_again_and_again_stays_in_shape(spark: Any, s3: S3Server) -> None:
+    """Few files, and a log that is read from a checkpoint; the rows are all there, for Spark too."""
+    place = _reached("s3a://lake/many")
+    spark.createDataFrame([("g", 0)], "group string, n bigint").write.format("delta").save("s3a://lake/many/t")
+    here = commits.Commits(place)
+    for n in range(1, 60):
+        here.append("t", pa.table({"group": ["g"], "n": pa.array([n], pa.int64())}))
+    logs = place.logs()
+    now = logs.newest("t")
+    assert now is not None
+    assert now.readable
+    assert len(now.files) <= commits.FILES_MAX + 2
+    assert logs.at("t", now.number - now.number % 10) is not None
+    assert logs.at("t", now.number - now.number % 10 - 1) is None, "before the newest checkpoint"
+    copies = logs.copies("t", None)
+    assert copies is not None
+    assert sorted(pa.concat_tables(map(pq.read_table, copies))["n"].to_pylist()) == list(range(60))
+    assert sorted(row["n"] for row in spark.read.format("delta").load("s3a://lake/many/t").collect()) == list(range(60))
 
 
 @pytest.mark.parametrize(

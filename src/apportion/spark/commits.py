@@ -1,19 +1,28 @@
 """Commits to Delta tables by this process, through delta-rs: hundredths of a second where Spark takes seconds.
 
-For tables that are there, and rows that are few: a table is read and written by this process alone. Each function is
-one commit, made only if nobody made one of that number (a conditional put on S3, a hard link on a local disk).
+For tables that are there, and rows that are few: a table is read and written by this process alone. A commit is made
+only if nobody made one of that number (a conditional put on S3, a hard link on a local disk).
+
+What is committed to so often has to be kept in shape: a table that was added to many times is made of few files, and
+every tenth version has a checkpoint, as Spark's have, from which the log is read.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from apportion.spark.stores import Reached
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
 BYTES_MAX: Final = 1 << 30
 """Of a table as it is stored, of which some groups are replaced here: more is for a cluster."""
+FILES_MAX: Final = 20
+"""Of a table that is added to; with more it is made anew of few, in a commit of its own that changes no row."""
+VERSIONS_A_CHECKPOINT: Final = 10
 
 
 class Commits:
@@ -30,7 +39,11 @@ class Commits:
         """Add rows."""
         from deltalake import write_deltalake
 
-        write_deltalake(self._place.table(name), rows, mode="append", storage_options=self._place.options)
+        table = self._table(name)
+        if len(table.file_uris()) > FILES_MAX:
+            table.optimize.compact()
+        write_deltalake(table, rows, mode="append")
+        _checkpoint(table)
 
     def replace_groups(self, name: str, rows: pa.Table, groups: pa.Table) -> None:
         """Replace the rows of some groups; files that hold none of them stay.
@@ -47,15 +60,25 @@ class Commits:
         Raises
             DeltaError: files of that version are gone.
         """
-        from deltalake import DeltaTable
-
-        DeltaTable(self._place.table(name), storage_options=self._place.options).restore(version)
+        self._table(name).restore(version)
 
     def _overwrite(self, name: str, rows: pa.Table, predicate: str | None) -> None:
         from deltalake import write_deltalake
 
-        table, options = self._place.table(name), self._place.options
-        write_deltalake(table, rows, mode="overwrite", predicate=predicate, storage_options=options)
+        table = self._table(name)
+        write_deltalake(table, rows, mode="overwrite", predicate=predicate)
+        _checkpoint(table)
+
+    def _table(self, name: str) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self._place.table(name), storage_options=self._place.options)
+
+
+def _checkpoint(table: DeltaTable) -> None:
+    """Write one, if it is time; ``table`` is as the commit left it."""
+    if table.version() % VERSIONS_A_CHECKPOINT == 0:
+        table.create_checkpoint()
 
 
 def _literal(text: str) -> str:

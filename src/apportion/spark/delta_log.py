@@ -88,10 +88,10 @@ class Logs:
         """The newest version of a table; None where there is no table, or its log is of a form that is not known."""
         known = self._versions.setdefault(name, {})
         last = known[max(known)] if known else self._begin(name)
-        while (text := self._files.read(f"{name}/{_LOG}/{last.number + 1:020d}.json")) is not None:
-            last = known[last.number + 1] = _after(last, map(json.loads, text.splitlines()))
         if last.number >= 0:
             known[last.number] = last
+        while (text := self._files.read(f"{name}/{_LOG}/{last.number + 1:020d}.json")) is not None:
+            last = known[last.number + 1] = _after(last, map(json.loads, text.splitlines()))
         return last if last.number >= 0 else None
 
     def at(self, name: str, number: int | None) -> Version | None:
