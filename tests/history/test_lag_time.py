@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from apportion.demo import dump
 from apportion.history import measured
 from apportion.history.lag_time import (
+    IN_WORDS,
     LagTimes,
     Samples,
     Series,
@@ -170,7 +171,7 @@ def test_partitions_beside_each_other_do_not_touch_each_other(grown: list[tuple[
     times = lag_times(*both, committed, lag, now, since)
     alone = [lag_time(row, now, since) for row in rows]
     assert [times.row(p) for p in range(len(rows))] == alone
-    assert times.words() == [one.in_words for one in alone]
+    assert [IN_WORDS[state] for state in times.states()] == [one.in_words for one in alone]
     assert all(one.catch_up_s is None or one.catch_up_s >= 0 for one in alone)
 
 

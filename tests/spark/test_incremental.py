@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,21 @@ import pytest
 from tests.spark import traps
 
 from apportion.errors import BadInput
-from apportion.spark import few_records, few_update, incremental, job, packages, session
+from apportion.spark import (
+    few_groups,
+    few_records,
+    few_update,
+    incremental,
+    job,
+    log_ends,
+    logs,
+    packages,
+    planned_ends,
+    session,
+)
 from apportion.spark import sources as sources_of
-from apportion.spark.schemas import TABLES
+from apportion.spark.schemas import TABLES, arrow_schema
+from apportion.spark.sinks import frame_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
@@ -80,6 +93,13 @@ class Growing:
             if without:
                 topics = topics.filter(pc.invert(pc.starts_with(topics["topic"], without)))
             pq.write_table(topics, self.folder / "topics.parquet")
+
+    def sampled_a_day_before(self) -> None:
+        """The log ends so far as if every record came after them."""
+        for file in (self.folder / "ends.parquet", *(self.folder / "samples").iterdir()):
+            ends = pq.read_table(file)
+            at = pc.subtract(ends["at"], pa.scalar(timedelta(days=1), pa.duration("us")))
+            pq.write_table(ends.set_column(ends.schema.get_field_index("at"), "at", at), file)
 
 
 def sources(tmp: Path) -> list[Path]:
@@ -163,6 +183,7 @@ def test_a_few_groups_of_plain_files_are_built_without_spark(
 ) -> None:
     """Where records came, where log ends moved, where nothing is new: none is asked for, and the rows are right."""
     growing = Growing(traps.write(tmp_path / "traps"), tmp_path / "dump", 4)
+    growing.sampled_a_day_before()
     growing.grow(0.4)
     out = tmp_path / "out"
     job.build(growing.folder, out, spark=spark, **SETTINGS)
@@ -180,10 +201,48 @@ def test_a_few_groups_of_plain_files_are_built_without_spark(
                 growing.describe(7)
             built = job.build(growing.folder, out, progress=lines.append, **SETTINGS)
             assert (built.whole, bool(built.new_records)) == ("", turn < 2)
+            if turn == 1:
+                assert built.planned_groups > built.touched_groups > 0, (
+                    "who was heard since the last samples is planned"
+                )
             assert built.rows == {state.name: state.rows for state in job.status(out)}
     assert "starting Spark" not in lines
     job.build(growing.folder, tmp_path / "fresh", spark=spark, **SETTINGS)
     same(out, tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_whose_log_ends_may_be_others_are_those_that_spark_tells(seed: int, spark: Any) -> None:
+    """Of topics with partitions sampled before and after, only after, or never; of groups heard of at any time."""
+    rng, began = random.Random(seed), datetime(2026, 1, 1, tzinfo=UTC)
+    ends = [
+        {
+            "topic": f"t{t}",
+            "partition": p,
+            "begin": 0,
+            "end": at,
+            "last_stable": at,
+            "at": began + timedelta(seconds=at),
+        }
+        for t in range(8)
+        for p in range(rng.randint(0, 3))
+        for at in rng.sample(range(12), rng.randint(1, 4))
+    ]
+    sampled = pa.Table.from_pylist(ends, schema=arrow_schema(TABLES["silver/ends"]))
+    before_ms = round((began + timedelta(seconds=6)).timestamp() * 1000)
+    named = [(f"g{n}", rng.sample(range(8), rng.randint(0, 2))) for n in range(60)]
+    schema = arrow_schema(TABLES["gold/group_state"])
+    state = pa.Table.from_pylist(
+        [{"group": name, "topics": [{"topic": f"t{t}"} for t in topics]} for name, topics in named], schema=schema
+    )
+    heard = pa.table({"group": state["group"], "heard_ms": [before_ms + rng.randint(-7, 5) * 1000 for _ in named]})
+    ours = few_groups.unsettled(state, heard, logs.described(sampled, logs.NO_TOPICS), before_ms)
+    frames = [frame_of(spark, one, TABLES[name].schema) for one, name in
+              ((state, "gold/group_state"), (sampled, "silver/ends"))]  # fmt: skip
+    samples = log_ends.samples(frames[1])
+    by_spark = planned_ends.unsettled(frames[0], spark.createDataFrame(heard), samples, before_ms)
+    assert ours == {row["group"] for row in by_spark.collect()}
+    assert 0 < len(ours) < len(named)
 
 
 def test_a_few_groups_of_delta_tables_are_replaced_too(spark: Any, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.spark.test_many_groups_at_once import table
 
 from apportion.arrays import UNKNOWN
 from apportion.cli.report import of_folder
-from apportion.history.lag_time import of_readers
+from apportion.history.lag_time import IN_WORDS, of_readers
 from apportion.inputs import dump as of_dump
 from apportion.inputs import tables as of_tables
 from apportion.inputs.dump import observed
@@ -123,7 +123,7 @@ def test_one_history_gives_one_answer_in_the_table_on_the_command_line_and_live(
     dump, tables = sampled_dump(tmp_path / "dump"), tmp_path / "tables"
     job.build(dump, tables, assignors=["range"], spark=spark)
     live, members, whole = lived(dump)
-    words = live.words()
+    words = [IN_WORDS[state] for state in live.states()]
     assert words == ["keeping up", "growing", "shrinking", "growing"]
     assert np.isinf(live.catch_up_s[[1, 3]]).all()
     assert 0 < live.catch_up_s[2] < np.inf

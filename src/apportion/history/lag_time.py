@@ -36,6 +36,8 @@ SAMPLES_MAX: Final = 1_000
 CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING, NOT_KNOWN = (
     "caught up", "keeping up", "growing", "standing", "shrinking", "unknown",
 )  # fmt: skip
+IN_WORDS: Final = (NOT_KNOWN, CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING)
+"""All states; ``LagTimes.states`` gives places here."""
 
 Pairs = Sequence[tuple[int, int]]
 """(milliseconds, offset) by ascending time: a log's end, or a committed offset, at that moment."""
@@ -169,14 +171,13 @@ class LagTimes:
         rates = _or_none(self.written[i]), _or_none(self.read[i])
         return LagTime(age, lag, int(self.left[i]), *rates, _or_none(self.catch_up_s[i]))
 
-    def words(self) -> list[str]:
-        """Each entry's state in a word or two; see ``LagTime.in_words``."""
+    def states(self) -> Ints:
+        """Each entry's state, as its place in ``IN_WORDS``; see ``LagTime.in_words``."""
         with np.errstate(invalid="ignore"):
             trend = self.written - self.read
             conditions = (self.lag == UNKNOWN, self.lag == 0, self.left == 0, trend > 0, trend == 0, trend < 0)
-        words = (NOT_KNOWN, CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING)
-        which = np.select(conditions, range(len(words)), 0).tolist()
-        return [words[i] for i in which]
+        answer: Ints = np.select(conditions, range(len(IN_WORDS)), 0)
+        return answer
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def named_topics(generations: pa.Table, names: pa.Table, present: pa.Table, plac
     names
         (group, topic_id, topic) of the ids that the groups' epochs speak of.
     """
-    committed = places.filter(places["standing"]).select(_PAIR)
+    committed = places.select(_PAIR).filter(places["standing"])
     pieces = [_topics_of(generations), names.select(_PAIR), _topics_of(present), committed]
     return pa.concat_tables(pieces).group_by(_PAIR).aggregate([])
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from apportion.arrays import UNKNOWN, Bools, Ints, Longs
 from apportion.history import verdicts as rule
-from apportion.history.lag_time import WINDOW_S, LagTimes, Samples, lag_times
+from apportion.history.lag_time import IN_WORDS, WINDOW_S, LagTimes, Samples, lag_times
 from apportion.history.lags import STATUSES, Known, Lags, lags
 from apportion.history.verdicts import WORST
 from apportion.spark import schemas
@@ -296,7 +296,7 @@ def time_columns(times: LagTimes) -> dict[str, pa.Array]:
         "catch_up_s": np.where(np.isinf(times.catch_up_s), np.nan, times.catch_up_s),
     }  # fmt: skip
     answers = {name: pa.array(values, from_pandas=True) for name, values in columns.items()}
-    return {**answers, "in_words": pa.array(times.words())}
+    return {**answers, "in_words": pa.array(IN_WORDS, pa.string()).take(pa.array(times.states()))}
 
 
 def _taker(table: pa.Table, rows: Ints) -> Any:

@@ -25,7 +25,17 @@ from apportion.spark.files import nulls_first
 from apportion.spark.histories import SPEAK_OF_TOPICS, TOPIC_ID
 from apportion.spark.log_ends import since
 from apportion.spark.python_rows import rows_of
-from apportion.spark.sorted_rows import distinct, flattened, millis, millis_or_null, one, ranked, there, with_columns
+from apportion.spark.sorted_rows import (
+    distinct,
+    flattened,
+    longs,
+    millis,
+    millis_or_null,
+    one,
+    ranked,
+    there,
+    with_columns,
+)
 
 Row = dict[str, Any]
 _TOPIC_ID: Final = re.compile(TOPIC_ID)
@@ -195,16 +205,15 @@ def unsettled(state: pa.Table, heard: pa.Table, known: pa.Table, before_ms: int)
         As ``logs.described`` gives it.
     """
     moments = one(known["sample_at"])
-    at, whose = moments.flatten(), pc.list_parent_indices(moments)
-    old = pc.fill_null(pc.less_equal(at, before_ms), False)
-    seen = pa.table({
-        "topic": one(known["topic"]).take(whose), "log": whose,
-        "ms": pc.if_else(old, at, SILENT),
-    }).group_by(["topic", "log"]).aggregate([("ms", "max")])  # fmt: skip
-    covered = seen.group_by("topic").aggregate([("ms_max", "min")])
+    at, count = longs(moments.flatten()), longs(pc.list_value_length(moments))
+    sampled = np.flatnonzero(count)
+    first = (np.cumsum(count) - count)[sampled]
+    newest_old = np.maximum.reduceat(np.where(at <= before_ms, at, SILENT), first) if len(first) else first
+    seen = pa.table({"topic": one(known["topic"]).take(pa.array(sampled)), "ms": pa.array(newest_old)})
+    covered = seen.group_by("topic").aggregate([("ms", "min")])
     named = distinct(flattened(state, "topics", "topic"), "group", "topic")
     both = named.join(covered, keys="topic", join_type="inner").join(heard, keys="group", join_type="inner")
-    until = both["ms_max_min"]
+    until = both["ms_min"]
     again = both.filter(pc.or_(pc.equal(until, SILENT), pc.less(until, both["heard_ms"])))
     return set(again["group"].unique().to_pylist())
 

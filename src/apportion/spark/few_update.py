@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from apportion.spark.files import nulls_first
 from apportion.spark.log_ends import since
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.sinks import as_frame, frame_of
-from apportion.spark.sorted_rows import flattened
+from apportion.spark.sorted_rows import flattened, one
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,6 +47,9 @@ _WHOLE: Final = {
     "silver/topics": None,
 }
 """Columns that the tables of log ends are made from; None: all."""
+
+Known = tuple[few.Silver, Mapping[str, pa.Table]]
+"""What the silver tables hold of some groups, and what ``few_groups.left`` makes of it."""
 
 
 class FewUpdate(incremental.Update):
@@ -178,13 +182,13 @@ class FewUpdate(incremental.Update):
             planned = self._follow(left["present"], recorded, touched, allowed_lag)
             if planned is None:
                 planned = self._follow_by_spark(left["present"], recorded, touched, allowed_lag)
-            self._plan_some(planned, assignors)
+            self._plan_some(planned, touched, (silver, left), assignors)
             return
         ends, topics = self._logs_of(left["named"]["topic"])
         tables = few.follow({**left, "logs": logs.described(ends, topics)}, self.now_ms, allowed_lag)
         for name, rows in tables.items():
             self._swap(f"gold/{name}", rows, touched)
-        self._few_plans(silver, left, tables["group_state"], ends, topics, touched, assignors)
+        self._few_plans([(silver, left)], tables["group_state"], ends, topics, touched, assignors)
 
     def _follow(
         self, living: pa.Table, recorded: set[str], touched: list[str], allowed_lag: int
@@ -204,17 +208,19 @@ class FewUpdate(incremental.Update):
         stayed = before.filter(pc.invert(pc.is_in(before["group"], pa.array(touched, pa.string()))))
         present = nulls_first(pa.concat_tables([stayed, living.cast(stayed.schema)]), ["group"])
         names = few.names_of(epochs, few.names_among(commits, topics) if epochs.num_rows else {})
-        of_all = {
+        tables = {
             "present": present, "commits": commits, "generations": generations, "epochs": epochs, "names": names
         }  # fmt: skip
+        of_group = {name: _Named.of(rows, "group") for name, rows in tables.items()}
+        of_topic = [_Named.of(rows, "topic") for rows in (ends, topics)]
         pieces: dict[str, list[pa.Table]] = {name: [] for name in few.FOLLOW}
         moved: set[str] = set()
         counts = dict(_counted(commits["group"]))
         for some in few.chunks({*present["group"].to_pylist(), *counts}, counts, COMMITS_AT_ONCE):
-            mine = {name: _of(rows, some) for name, rows in of_all.items()}
+            mine = {name: rows.some(some) for name, rows in of_group.items()}
             places = standing.places(standing.sorted_commits(mine["commits"]), since(self.now_ms))
             named = by_group.named_topics(mine["generations"], mine["names"], mine["present"], places)
-            known = logs.described(*[_of(rows, named["topic"].unique(), "topic") for rows in (ends, topics)])
+            known = logs.described(*[rows.some(named["topic"].unique()) for rows in of_topic])
             asked = {"places": places, "present": mine["present"], "named": named, "logs": known}
             followed = few.follow(asked, self.now_ms, allowed_lag)
             for name in few.FOLLOW:
@@ -250,32 +256,44 @@ class FewUpdate(incremental.Update):
         self._follow_log_ends(left, None, allowed_lag)
         return self._planned(self._frame(recorded), some, kept_samples(self))
 
-    def _plan_some(self, planned: DataFrame | set[str], assignors: Sequence[str] | None) -> None:
-        """The plans of groups that see something else, here if they are few."""
+    def _plan_some(
+        self, planned: DataFrame | set[str], touched: list[str], known: Known, assignors: Sequence[str] | None
+    ) -> None:
+        """The plans of groups that see something else, here if they are few.
+
+        known
+            What the touched groups left.
+        """
         if isinstance(planned, set):
             names = planned
         else:
             names = {row["group"] for row in planned.limit(GROUPS_MAX + 1).collect()}
-        silver = self._silver_of(names) if len(names) <= GROUPS_MAX else None
-        if silver is None:
-            frame = self._frame(planned) if isinstance(planned, set) else planned
-            self._plan(frame, kept_samples(self), assignors)
-            return
+        every = [known]
+        if others := names.difference(touched):
+            silver = self._silver_of(others) if len(names) <= GROUPS_MAX else None
+            if silver is None:
+                frame = self._frame(planned) if isinstance(planned, set) else planned
+                self._plan(frame, kept_samples(self), assignors)
+                return
+            every.append((silver, few.left(silver, self.now_ms)))
         state = self._rows("gold/group_state", "group", names)
         ends, topics = self._logs_of(flattened(state, "topics", "topic")["topic"])
-        self._few_plans(silver, few.left(silver, self.now_ms), state, ends, topics, sorted(names), assignors)
+        self._few_plans(every, state, ends, topics, sorted(names), assignors)
 
     def _few_plans(
-        self, silver: few.Silver, left: Mapping[str, pa.Table], state: pa.Table, ends: pa.Table, topics: pa.Table,
-        some: list[str], assignors: Sequence[str] | None,
+        self, known: Sequence[Known], state: pa.Table, ends: pa.Table, topics: pa.Table, some: list[str],
+        assignors: Sequence[str] | None,
     ) -> None:  # fmt: skip
         self.planned_groups = len(some)
         if not some:
             return
         self.progress(f"{self.planned_groups} groups are planned anew")
-        heard = few.last_heard(silver.generations, silver.epochs, standing.newest(left["places"]))
+        heard = pa.concat_tables([
+            few.last_heard(silver.generations, silver.epochs, standing.newest(left["places"])) for silver, left in known
+        ])  # fmt: skip
+        histories = _of(pa.concat_tables([left["histories"] for _, left in known]), some)
         planned = few.as_planned(state, heard, ends, topics)
-        self._swap("gold/whatif", few.gold_whatif(planned, left["histories"], assignors), some)
+        self._swap("gold/whatif", few.gold_whatif(planned, histories, assignors), some)
 
     def _logs_of(self, topics: pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
         """Rows of ``silver/ends`` and ``silver/topics`` of some topics."""
@@ -305,10 +323,27 @@ def _names(rows: pa.Table) -> set[str]:
     return set(rows["group"].unique().to_pylist())
 
 
-def _of(rows: pa.Table, some: Collection[str] | pa.Array, column: str = "group") -> pa.Table:
-    """Rows with one of some names."""
-    names = some if isinstance(some, pa.Array) else pa.array(sorted(some), pa.string())
-    return rows.filter(pc.is_in(rows[column], names)).combine_chunks()
+@dataclass(frozen=True)
+class _Named:
+    """Rows by the names in a column, each of which is looked up once, however often rows are asked for."""
+
+    rows: pa.Table
+    codes: pa.DictionaryArray
+
+    @classmethod
+    def of(cls, rows: pa.Table, column: str) -> _Named:
+        return cls(rows, one(rows[column]).dictionary_encode())
+
+    def some(self, some: Collection[str] | pa.Array) -> pa.Table:
+        """Rows with one of some names."""
+        names = some if isinstance(some, pa.Array) else pa.array(sorted(some), pa.string())
+        chosen = pc.is_in(self.codes.dictionary, value_set=names)
+        return self.rows.filter(chosen.take(self.codes.indices)).combine_chunks()
+
+
+def _of(rows: pa.Table, some: Collection[str]) -> pa.Table:
+    """Rows of some groups."""
+    return _Named.of(rows, "group").some(some)
 
 
 def _counted(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:

@@ -77,8 +77,10 @@ def _recent(commits: pa.Table, start: Ints, since_ms: int) -> dict[str, pa.Array
     place_of = np.repeat(np.arange(len(start) - 1), np.diff(start))
     kept = ~np.asarray(commits["tombstone"]) & there(commits["commit_time"]) & there(commits["committed"])
     place_of, at, offset = place_of[kept], millis(commits["commit_time"])[kept], longs(commits["committed"])[kept]
-    order = np.lexsort((offset, at, place_of))
-    place_of, at, offset = place_of[order], at[order], offset[order]
+    again = place_of[1:] == place_of[:-1]
+    if (again & ((at[1:] < at[:-1]) | ((at[1:] == at[:-1]) & (offset[1:] < offset[:-1])))).any():
+        order = np.lexsort((offset, at, place_of))
+        place_of, at, offset = place_of[order], at[order], offset[order]
     last = np.ones(len(place_of), dtype=np.bool_)
     last[:-1] = (place_of[1:] != place_of[:-1]) | (at[1:] != at[:-1])
     place_of, at, offset = place_of[last], at[last], offset[last]
@@ -95,7 +97,7 @@ def _recent(commits: pa.Table, start: Ints, since_ms: int) -> dict[str, pa.Array
 
 def newest(of_places: pa.Table) -> pa.Table:
     """``gold/commits``."""
-    return of_places.filter(of_places["standing"]).select(schemas.NEWEST.schema.names)
+    return of_places.select(schemas.NEWEST.schema.names).filter(of_places["standing"])
 
 
 def cadence(commits: pa.Table, marks: pa.Table) -> pa.Table:
