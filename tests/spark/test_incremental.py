@@ -209,6 +209,9 @@ def test_a_few_groups_of_plain_files_are_built_without_spark(
     assert "starting Spark" not in lines
     job.build(growing.folder, tmp_path / "fresh", spark=spark, **SETTINGS)
     same(out, tmp_path / "fresh")
+    shutil.rmtree(out / "gold/lag")
+    assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == "gold/lag is gone"
+    same(out, tmp_path / "fresh")
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -91,7 +91,10 @@ _KNOWN: Final = (
     ),
     (r"OutOfMemoryError|Java heap space", "Spark ran out of memory; give it more with APPORTION_SPARK_MEMORY=4g"),
     (
-        r"is not a Parquet file|Could not read footer|CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE|Can not read value",
+        (
+            r"is not a Parquet file|Could not read footer|CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE|Can not read value"
+            r"|Parquet file size is|Parquet magic bytes"
+        ),
         "{file} cannot be read to its end; copy it again",
     ),
 )
@@ -127,7 +130,7 @@ def sentence(error: BaseException, where: Path | str) -> str:
     for pattern, words in _KNOWN:
         if re.search(pattern, text):
             file = re.search(r"file:(?://)?(/[^\s\"']+\.parquet)", text)
-            named = file[1] if file else "a Parquet file"
+            named = file[1] if file else f"a Parquet file of {where}"
             return words.format(where=where, scratch=tempfile.gettempdir(), file=named)
     who = "Spark" if type(error).__module__.startswith(("pyspark", "py4j")) else f"what reads and writes {where}"
     return f"{who} gave up: {_innermost(text)}"

@@ -413,6 +413,7 @@ def _build(
     from apportion.inputs import tables
     from apportion.spark import few_update, incremental
     from apportion.spark.bundles import ROWS_A_TASK
+    from apportion.spark.schemas import TABLES
 
     strategies = sorted(known()) if rules.get("assignors") is None else rules["assignors"]
     asked = incremental.State(incremental.version(), {**rules, "assignors": strategies}, dump_json)
@@ -424,8 +425,11 @@ def _build(
         (state, news, why), steps = _at_once(look, partial(_steps, source, **rules))
     else:
         state, news, why = look()
+    gone = [name for name in TABLES if name not in sink.names()] if news is not None else []
     if full:
         why = "as asked"
+    elif gone:
+        why = f"{gone[0]} is gone"
     elif rules["personal_days"] is not None and not why:
         why = "what is personal and old is dropped from all records"
     if why or news is None:
@@ -590,7 +594,8 @@ def status(where: Path | str, *, spark: SparkSession | None = None) -> list[Tabl
 
 def _of_folder(folder: Path) -> list[TableStatus]:
     if not folder.is_dir():
-        raise BadInput(str(folder), "no such folder", "a folder that a capture or a build made")
+        actual = "a file" if folder.exists() else "no such folder"
+        raise BadInput(str(folder), actual, "a folder that a capture or a build made")
     names = [name for name in ("records", *_table_names()) if any((folder / name).glob("*.parquet"))]
     if not names:
         raise BadInput(str(folder), "no tables", "a folder that a capture or a build made")

@@ -311,6 +311,15 @@ class LakeSink:
         """The session, which may start only now."""
         return self._session()
 
+    def names(self) -> set[str]:
+        """Those of the last whole build of which there is a log, where logs can be read."""
+        names = sorted(self.last.versions)
+        if self.logs is None:
+            return set(names)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            newest = pool.map(self.logs.newest, names)
+            return {name for name, version in zip(names, newest, strict=True) if version is not None}
+
     def read(self, name: str) -> DataFrame | None:
         """The table in the version of the last whole build."""
         if name not in self.last.versions:

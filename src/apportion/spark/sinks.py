@@ -58,6 +58,9 @@ class Sink(Protocol):
     table that did not change, ``keep`` of what the next one must know, ``publish``.
     """
 
+    def names(self) -> set[str]:
+        """The tables that the last whole build left and that are there."""
+
     def read(self, name: str) -> DataFrame | None:
         """The rows that the last whole build left of a table; None where there is no such table."""
 
@@ -212,6 +215,10 @@ class ParquetSink:
         self.reader: Callable[[], SparkSession] | None = None
         """Asked for the session that reads tables; by default that of the rows that were written last."""
         self._writer: SparkSession | None = None
+
+    def names(self) -> set[str]:
+        """The folders with files."""
+        return {name for name in TABLES if any((self.root / name).glob("*.parquet"))}
 
     def read(self, name: str) -> DataFrame | None:
         """The published table, which stays in its place until ``publish``."""

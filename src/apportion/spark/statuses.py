@@ -42,9 +42,13 @@ def of_lake(session: Asked, location: Location, place: Reached | None = None) ->
         tables_there.insert(0, (bronze, named, "records", None))
     if not tables_there:
         raise BadInput(str(location), "no tables", "a place that a capture or a build made")
-    by_log = {} if logs is None else {name: _by_log(logs, name, version) for _, _, name, version in tables_there}
+
+    def status(tables: lake.Tables, named: str, name: str, version: int | None) -> TableStatus:
+        known = None if logs is None else _by_log(logs, name, version)
+        return _status(session(), tables, named, name, version) if known is None else known
+
     with ThreadPoolExecutor(lake.AT_ONCE) as pool:
-        return list(pool.map(lambda one: by_log.get(one[2]) or _status(session(), *one), tables_there))
+        return list(pool.map(lambda one: status(*one), tables_there))
 
 
 def _by_log(logs: delta_log.Logs, name: str, number: int | None) -> TableStatus | None:
