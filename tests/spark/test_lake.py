@@ -287,6 +287,11 @@ def test_a_log_says_what_spark_says_of_its_table(spark: Any, s3: S3Server) -> No
     assert before.at("t", seven.number) == seven
     assert seven.rows == spark.read.format("delta").option("versionAsOf", seven.number).load(path).count()
     assert fresh.at("t", 1) is None, "before the checkpoint"
+    for number in range(10, 16):
+        old = fresh.at("t", number)
+        assert old is not None
+        assert old.number == number
+        assert old.rows == spark.read.format("delta").option("versionAsOf", number).load(path).count()
     assert fresh.newest("nothing") is None
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 13")  # noqa: S608 - ours

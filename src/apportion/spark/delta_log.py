@@ -91,7 +91,8 @@ class Logs:
         if last.number >= 0:
             known[last.number] = last
         while (text := self._files.read(f"{name}/{_LOG}/{last.number + 1:020d}.json")) is not None:
-            last = known[last.number + 1] = _after(last, map(json.loads, text.splitlines()))
+            last = _after(last, map(json.loads, text.splitlines()))
+            known[last.number] = last
         return last if last.number >= 0 else None
 
     def at(self, name: str, number: int | None) -> Version | None:
