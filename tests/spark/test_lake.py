@@ -293,6 +293,10 @@ def test_a_log_says_what_spark_says_of_its_table(spark: Any, s3: S3Server) -> No
         assert old.number == number
         assert old.rows == spark.read.format("delta").option("versionAsOf", number).load(path).count()
     assert fresh.newest("nothing") is None
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')")
+    timed = fresh.newest("t")
+    assert timed is not None
+    assert (version.writable, timed.readable, timed.writable) == (True, True, False)
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 13")  # noqa: S608 - ours
     marked = fresh.newest("t")

@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +24,7 @@ from tests.spark.test_incremental import SETTINGS, Growing
 
 from apportion.errors import BadInput, Unavailable
 from apportion.inputs.load_history import load_histories
-from apportion.spark import commits, job, lake, lock, packages, session, shelves, stores
+from apportion.spark import commits, delta_log, job, lake, lock, packages, session, shelves, stores
 from apportion.spark.local_copy import copy
 from apportion.spark.location import Location, locate
 from apportion.spark.schemas import TABLES
@@ -245,50 +247,102 @@ def test_the_lock_is_one_for_builds_with_spark_and_without(spark: Any, s3: S3Ser
     assert not ours.copy("nothing", tmp_path / "nothing")
 
 
+def here(place: stores.Reached, name: str = "t") -> commits.Table:
+    """A table as it is now."""
+    version = place.logs().newest(name)
+    assert version is not None
+    return commits.Table(place, name, version)
+
+
+def numbers(*groups: str, n: int) -> pa.Table:
+    """(group, n): a row for each group."""
+    return pa.table({"group": pa.array(groups, pa.string()), "n": pa.array([n] * len(groups), pa.int64())})
+
+
+def opened(place: stores.Reached) -> Any:
+    """The table as deltalake reads it."""
+    return deltalake.DeltaTable(place.table("t"), storage_options=place.options)
+
+
 def test_groups_of_any_name_are_replaced_and_files_without_them_stay(s3: S3Server) -> None:
     """Quotes, comments and line ends are part of a name, not of the predicate."""
     hostile = ["a'b", "'; --", 'c"d\\', "e\nf", "é", "", "g OR 1=1"]
     place = _reached("s3a://lake/names")
-    options = place.options
-
-    def table(*groups: str, n: int) -> pa.Table:
-        return pa.table({"group": pa.array(groups, pa.string()), "n": pa.array([n] * len(groups), pa.int64())})
-
-    deltalake.write_deltalake(place.table("t"), table("stays", n=1), storage_options=options)
-    kept = set(deltalake.DeltaTable(place.table("t"), storage_options=options).file_uris())
-    here = commits.Commits(place)
-    here.append("t", table(*hostile, n=1))
+    deltalake.write_deltalake(place.table("t"), numbers("stays", n=1), storage_options=place.options)
+    kept = set(opened(place).file_uris())
+    assert here(place).append(numbers(*hostile, n=1)) == 1
     for turn, one in enumerate(hostile, 2):
-        here.replace_groups("t", table(one, n=turn), table(one, "nobody", n=0).select(["group"]))
-    here.replace_groups("t", table(n=0), table("é", n=0).select(["group"]))
-    now = deltalake.DeltaTable(place.table("t"), storage_options=options)
+        assert here(place).replace_groups(numbers(one, n=turn), numbers(one, "nobody", n=0).select(["group"])) == turn
+    here(place).replace_groups(numbers(n=0), numbers("é", n=0).select(["group"]))
+    now = opened(place)
     assert kept < set(now.file_uris())
     expected = {one: turn for turn, one in enumerate(hostile, 2) if one != "é"} | {"stays": 1}
     assert dict(zip(*now.to_pyarrow_table().to_pydict().values(), strict=True)) == expected
-    here.restore("t", 0)
-    assert rows_of(deltalake.DeltaTable(place.table("t"), storage_options=options).to_pyarrow_table()) == rows_of(
-        table("stays", n=1)
-    )
+    here(place).restore(0)
+    assert rows_of(opened(place).to_pyarrow_table()) == rows_of(numbers("stays", n=1))
+    wider = numbers("a", n=2).append_column("more", pa.array(["text"]))
+    here(place).overwrite(wider)
+    assert rows_of(opened(place).to_pyarrow_table()) == rows_of(wider), "with another column"
 
 
-def test_a_table_that_is_added_to_again_and_again_stays_in_shape(spark: Any, s3: S3Server) -> None:
+def test_who_was_held_up_commits_nothing_to_what_another_wrote(s3: S3Server) -> None:
+    """Each kind of commit goes on from the version that it knows, or is refused."""
+    place = _reached("s3a://lake/held-up")
+    deltalake.write_deltalake(place.table("t"), numbers("a", n=1), storage_options=place.options)
+    here(place).append(numbers("b", n=1))
+    late = here(place)
+    here(place).append(numbers("c", n=1))
+    groups = numbers("a", n=0).select(["group"])
+    for commit in (
+        lambda: late.append(numbers("a", n=2)), lambda: late.overwrite(numbers("a", n=2)),
+        lambda: late.replace_groups(numbers("a", n=2), groups), lambda: late.restore(0),
+    ):  # fmt: skip
+        with pytest.raises(Unavailable, match="somebody else wrote to this table after version 1"):
+            commit()
+    assert rows_of(opened(place).to_pyarrow_table()) == rows_of(numbers("a", "b", "c", n=1))
+
+
+@pytest.mark.parametrize("kind", ["added to", "of new groups"])
+def test_a_table_that_is_changed_again_and_again_stays_in_shape(spark: Any, s3: S3Server, kind: str) -> None:
     """Few files, and a log that is read from a checkpoint; the rows are all there, for Spark too."""
-    place = _reached("s3a://lake/many")
-    spark.createDataFrame([("g", 0)], "group string, n bigint").write.format("delta").save("s3a://lake/many/t")
-    here = commits.Commits(place)
+    root = f"s3a://lake/{kind.replace(' ', '-')}"
+    place = _reached(root)
+    spark.createDataFrame([("g", 0)], "group string, n bigint").write.format("delta").save(f"{root}/t")
     for n in range(1, 60):
-        here.append("t", pa.table({"group": ["g"], "n": pa.array([n], pa.int64())}))
+        rows = numbers(f"g{n:03}", n=n)
+        if kind == "added to":
+            here(place).append(rows)
+        else:
+            here(place).replace_groups(rows, rows.select(["group"]))
     logs = place.logs()
     now = logs.newest("t")
     assert now is not None
     assert now.readable
-    assert len(now.files) <= commits.FILES_MAX + 2
-    assert logs.at("t", now.number - now.number % 10) is not None
-    assert logs.at("t", now.number - now.number % 10 - 1) is None, "before the newest checkpoint"
+    assert now.writable
+    assert len(now.files) <= commits.SMALL_MAX + 2
+    known = [number for number in range(now.number + 1) if logs.at("t", number) is not None]
+    assert now.number - 12 <= known[0], "the newest checkpoint"
     copies = logs.copies("t", None)
     assert copies is not None
     assert sorted(pa.concat_tables(map(pq.read_table, copies))["n"].to_pylist()) == list(range(60))
-    assert sorted(row["n"] for row in spark.read.format("delta").load("s3a://lake/many/t").collect()) == list(range(60))
+    assert sorted(row["n"] for row in spark.read.format("delta").load(f"{root}/t").collect()) == list(range(60))
+
+
+def test_spark_reads_a_local_log_after_a_checkpoint_of_ours(spark: Any, s3: S3Server, tmp_path: Path) -> None:
+    """It keeps a check sum beside the name of the newest checkpoint, which is another one then."""
+    for n in range(12):
+        rows = spark.createDataFrame([("g", n)], "group string, n bigint")
+        rows.coalesce(1).write.format("delta").mode("append").save(str(tmp_path / "t"))
+    place = _reached(locate(tmp_path))
+    for n in range(12, 22):
+        here(place).append(numbers("g", n=n))
+    logs = delta_log.logs_of(spark, f"file://{tmp_path}")
+    assert logs is not None
+    now = logs.newest("t")
+    assert now is not None
+    assert now.rows == 22
+    assert logs.at("t", 12) is None, "before the newest checkpoint"
+    assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 22
 
 
 @pytest.mark.parametrize(
@@ -341,6 +395,36 @@ def test_what_a_store_refuses_is_said_in_a_sentence(
         with pytest.raises(Unavailable, match=sentence) as refused:
             call()
         assert s3.access_key not in str(refused.value)
+
+
+@pytest.mark.parametrize(("code", "sentence"), [("ExpiredToken", "refused the keys"), ("Strange", "gave up")])
+def test_what_a_store_repeats_of_a_token_is_not_printed(
+    code: str, sentence: str, monkeypatch: pytest.MonkeyPatch, no_spark: None
+) -> None:
+    """Some answers hold what was sent."""
+    token = "a-token-of-somebody"  # noqa: S105 - made up
+
+    class Repeating(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Token-0>{token}</Token-0></Error>".encode()
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: Any) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Repeating) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        given = {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "SESSION_TOKEN": token, "ENDPOINT_URL": address}
+        for name, value in given.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        with pytest.raises(Unavailable, match=sentence) as refused:
+            job.status("s3a://lake/a")
+        server.shutdown()
+    assert token not in str(refused.value)
 
 
 def _reached(where: str | Location) -> stores.Reached:

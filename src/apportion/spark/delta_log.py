@@ -51,12 +51,15 @@ class Version:
         The time of the newest commit.
     readable
         Whether the rows are all that is in the files, in columns of the same names.
+    writable
+        Whether a writer needs to know of nothing that is newer than Delta's second version.
     """
 
     number: int
     files: Mapping[str, Stored] = field(default_factory=dict)
     at_ms: int | None = None
     readable: bool = True
+    writable: bool = True
 
     @property
     def size(self) -> int:
@@ -149,7 +152,7 @@ def logs_of(spark: SparkSession, root: str) -> Logs | None:
 
 def _after(before: Version, actions: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> Version:
     """The version that some actions make of the one before."""
-    files, at_ms, readable = dict(before.files), before.at_ms, before.readable
+    files, at_ms, readable, writable = dict(before.files), before.at_ms, before.readable, before.writable
     for action in actions:
         for kind, fields in action.items():
             if fields is None:
@@ -162,9 +165,11 @@ def _after(before: Version, actions: Iterator[dict[str, Any]] | list[dict[str, A
                 files.pop(fields["path"], None)
             elif kind == "commitInfo":
                 at_ms = int(fields.get("timestamp") or 0) or at_ms
+            elif kind == "protocol":
+                writable = _plain_writer(fields)
             if kind in _READABLE:
                 readable = readable and _READABLE[kind](fields)
-    return Version(before.number + 1, files, at_ms, readable)
+    return Version(before.number + 1, files, at_ms, readable, writable)
 
 
 def _plain_file(add: Mapping[str, Any]) -> bool:
@@ -185,11 +190,17 @@ def _plain_protocol(protocol: Mapping[str, Any]) -> bool:
     return protocol.get("minReaderVersion") == 1
 
 
+def _plain_writer(protocol: Mapping[str, Any]) -> bool:
+    return protocol.get("minWriterVersion", 0) <= 2 or set(protocol.get("writerFeatures") or "?") <= _WRITER_FEATURES
+
+
 def _plain_columns(table: Mapping[str, Any]) -> bool:
     configuration = dict(table.get("configuration") or {})
     return not table.get("partitionColumns") and configuration.get("delta.columnMapping.mode", "none") == "none"
 
 
+_WRITER_FEATURES: Final = frozenset({"appendOnly", "invariants"})
+"""Of Delta's second version, as later ones name them."""
 _READABLE: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
     "add": _plain_file, "metaData": _plain_columns, "protocol": _plain_protocol,
 }  # fmt: skip

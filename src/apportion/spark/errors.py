@@ -28,10 +28,15 @@ _FAR: Final = (
     (r"NoSuchBucket|bucket does not exist|Bucket \S+ does not exist", "{where}: there is no such bucket"),
     (
         (
-            r"InvalidAccessKeyId|SignatureDoesNotMatch|Status Code: 403|403 Forbidden|AccessDenied\b"
+            r"ExpiredToken|InvalidToken|TokenRefreshRequired|InvalidAccessKeyId|SignatureDoesNotMatch"
+            r"|Status Code: 403|403 Forbidden|AccessDenied\b"
             r"|NoAuthWithAWSException|NoAwsCredentialsException|Unable to load credentials"
         ),
         "the store of {where} refused the keys, or there are none (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)",
+    ),
+    (
+        r"redirect without LOCATION",
+        "the bucket of {where} is in another region than AWS_REGION names, or its address is another one",
     ),
     (
         r"error sending request|client error \(Connect\)",
@@ -150,6 +155,7 @@ def _of_system(error: OSError, where: Path | str) -> ApportionError:
 
 
 def _innermost(text: str) -> str:
+    text = re.sub(r"(?s)<(\?xml|Error|html)\b.*", "", text)  # a store's answer may repeat what it was sent, tokens too
     causes = re.findall(r"(?:Caused by|Exception): (.+)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return str(causes[-1] if causes else (lines[0] if lines else "it did not say why"))[:400]

@@ -300,10 +300,12 @@ class LakeSink:
     def __init__(self, session: Asked, tables: Tables, mine: lock.Held, place: Reached | None = None) -> None:
         self._session, self.tables, self._lock = session, tables, mine
         self.logs = logs_of(session, tables) if place is None else place.logs()
-        self._commits = None if place is None else commits.Commits(place)
+        self._place = place
         self.last = Manifest.read(session, tables, logs=self.logs)
         self.written: set[str] = set()
         """Tables that were committed and not published."""
+        self._made: dict[str, int] = {}
+        """Of those the versions that this process made by itself."""
         self._kept: dict[str, str] = {}
 
     @property
@@ -363,7 +365,7 @@ class LakeSink:
     def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
         """One commit that replaces the table."""
         if isinstance(rows, pa.Table) and (here := self._here(name)) is not None:
-            self._commit(name, lambda: here.overwrite(name, _ordered(rows, table)))
+            self._commit_here(name, lambda: here.overwrite(_ordered(rows, table)))
             return
         self._commit(name, lambda: self.tables.overwrite(name, self._dealt(rows, table, files)))
 
@@ -373,7 +375,7 @@ class LakeSink:
             self.write(name, rows, table, files)
             return
         if isinstance(rows, pa.Table) and (here := self._here(name)) is not None:
-            self._commit(name, lambda: here.append(name, _ordered(rows, table)))
+            self._commit_here(name, lambda: here.append(_ordered(rows, table)))
             return
         self._commit(name, lambda: self.tables.append(name, self._dealt(rows, table, files)))
 
@@ -389,9 +391,9 @@ class LakeSink:
         count = None if known is None else known.rows
         if isinstance(rows, pa.Table) and isinstance(touched, pa.Table) and known is not None:
             here = self._here(name)
-            if here is not None and known.readable and known.size <= commits.BYTES_MAX:
+            if here is not None and known.size <= commits.BYTES_MAX:
                 if rows.num_rows or self._has(name, touched):
-                    self._commit(name, lambda: here.replace_groups(name, _ordered(rows, table), touched))
+                    self._commit_here(name, lambda: here.replace_groups(_ordered(rows, table), touched))
                 return
         if isinstance(rows, pa.Table) and isinstance(touched, pa.Table) and count is not None and count < _HERE_ROWS:
             others = self._others(name, version, touched)
@@ -407,11 +409,15 @@ class LakeSink:
         some = names_of(self.spark, touched)
         self._commit(name, lambda: self._merge(name, before, as_frame(self.spark, rows, table), some, table))
 
-    def _here(self, name: str) -> commits.Commits | None:
-        """What commits to a table from this process; None where Spark does, which also makes the table at first."""
-        if self._commits is None or self.logs is None or self.logs.newest(name) is None:
+    def _here(self, name: str) -> commits.Table | None:
+        """What commits to a table from this process; None where Spark does, which also makes the table at first.
+
+        The version is the one of now, before the lock is checked: who is held up after that cannot commit.
+        """
+        version = None if self._place is None or self.logs is None else self.logs.newest(name)
+        if self._place is None or version is None or not (version.readable and version.writable):
             return None
-        return self._commits
+        return commits.Table(self._place, name, version)
 
     def _has(self, name: str, touched: pa.Table) -> bool:
         """Whether a table has rows of some groups."""
@@ -438,10 +444,10 @@ class LakeSink:
     def publish(self) -> None:
         """Say which versions belong together now: the one commit that our own readers go by."""
         self._lock.check()
-        versions = {**self.last.versions, **self._newest(self.written)}
+        versions = {**self.last.versions, **self._newest(self.written - self._made.keys()), **self._made}
         now = Manifest(versions, {**self.last.texts, **self._kept})
         self._publish(now)
-        self.last, self.written, self._kept = now, set(), {}
+        self.last, self.written, self._kept, self._made = now, set(), {}, {}
 
     def put_back(self) -> None:
         """Undo what a dead build committed: each table to its version in the manifest."""
@@ -451,7 +457,7 @@ class LakeSink:
         for name, version in behind.items():
             try:
                 if version is not None and (here := self._here(name)) is not None:
-                    here.restore(name, version)
+                    here.restore(version)
                 else:
                     self.spark.sql(f"RESTORE TABLE {self.tables.quoted(name)} TO VERSION AS OF {version}")
             except Exception:  # its files may have been vacuumed away
@@ -471,7 +477,7 @@ class LakeSink:
     def _publish(self, now: Manifest) -> None:
         here = self._here(BUILD)
         if here is not None:
-            here.overwrite(BUILD, now.rows())
+            here.overwrite(now.rows())
         else:
             now.write(self.spark, self.tables)
 
@@ -487,6 +493,11 @@ class LakeSink:
         self._lock.check()
         self.written.add(name)
         commit()
+
+    def _commit_here(self, name: str, commit: Callable[[], int]) -> None:
+        self._lock.check()
+        self.written.add(name)
+        self._made[name] = commit()
 
     def _merge(self, name: str, before: DataFrame, rows: DataFrame, touched: DataFrame, table: TableSchema) -> None:
         """Rows of touched groups that are in ``rows`` no more are deleted, the others updated or inserted."""

@@ -45,13 +45,18 @@ class Reached:
         """The objects below the place, or below a folder in it."""
         from obstore.store import LocalStore, S3Store
 
-        if self.url.startswith("/"):
+        if self.is_local:
             return ObjectShelf(LocalStore(self.url), folder)
         if self.endpoint is None:
             return ObjectShelf(S3Store.from_url(self.url), folder)
         plain = self.endpoint.startswith("http:")
         store = S3Store.from_url(self.url, endpoint=self.endpoint, client_options={"allow_http": plain})
         return ObjectShelf(store, folder)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of this machine."""
+        return self.url.startswith("/")
 
     def logs(self) -> Logs:
         """What the logs of its tables say."""
