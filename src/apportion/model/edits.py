@@ -69,7 +69,10 @@ def with_partitions(given: Group, topic: int, numbers: Ints) -> Group | None:
         group,
         start=start,
         number=np.concatenate([group.number[:at], numbers, group.number[at:]]),
-        claims=Claims(claims.member, np.where(claims.partition < at, claims.partition, claims.partition + more)),
+        claims=replace(
+            _as_lists(claims.member, claims.partition, group),
+            partition=np.where(claims.partition < at, claims.partition, claims.partition + more),
+        ),
         racks=racks and replace(racks, set_of=_inserted(racks.set_of, at, UNKNOWN, more)),
         offsets=offsets,
         weight=weight if weight is None else np.insert(weight, at, np.full(more, np.nan)),
@@ -96,9 +99,19 @@ def _of_members(group: Group, order: Ints, names: Sequence[str] = (), subscripti
         generation=_behind(group.generation, UNKNOWN, more)[order],
         priority=_behind(group.priority, NO_PRIORITY, more)[order],
         capacity=_behind(group.capacity, 1, more)[order],
-        claims=Claims(rank[claims.member[stays]], claims.partition[stays]),
+        claims=_as_lists(rank[claims.member[stays]], claims.partition[stays], group),
         racks=racks and replace(racks, of_member=_behind(racks.of_member, UNKNOWN, more)[order]),
     )
+
+
+def _as_lists(member: Ints, partition: Ints, group: Group) -> Claims:
+    """Claims in the order of members and partitions, with what ``build`` knows of them beside."""
+    if not len(partition):
+        return Claims(member, partition)
+    topic = group.topic_of[partition]
+    first = np.flatnonzero((np.diff(member, prepend=NOBODY) != 0) | (np.diff(topic, prepend=NOBODY) != 0))
+    single = bool(np.bincount(partition).max() == 1)
+    return Claims(member, partition, single=single, lists=(member[first], topic[first]))
 
 
 def _as_built(group: Group) -> Group | None:
