@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
+from tests.spark.conftest import rows_of
 
 from apportion.errors import Unavailable
 from apportion.spark import packages
+from apportion.spark.schemas import TABLES
 from apportion.testing.s3 import S3Server
 
 Store = TypeVar("Store", bound=AbstractContextManager[Any])
+NEWEST: Final[Mapping[str, int | None]] = {}
 
 
 def store(make: Callable[[], Store], *needed: packages.JarSet) -> Store:
@@ -23,6 +27,26 @@ def store(make: Callable[[], Store], *needed: packages.JarSet) -> Store:
         return make()
     except Unavailable as missing:
         pytest.skip(str(missing))
+
+
+def rows_in(
+    server: S3Server, root: str, names: Iterable[str] = TABLES, versions: Mapping[str, int | None] = NEWEST
+) -> dict[str, list[str]]:
+    """The rows of Delta tables below a root, in some versions, or in the newest where none is named; without Spark."""
+    deltalake = pytest.importorskip("deltalake", reason="pip install 'apportion[delta]'")
+    options = {**server.environment, "AWS_ALLOW_HTTP": "true"}
+    rows = {}
+    for name in names:
+        table = deltalake.DeltaTable(f"{root}/{name}", version=versions.get(name), storage_options=options)
+        rows[name] = rows_of(table.to_pyarrow_table())
+    return rows
+
+
+def copied(server: S3Server, place: str, other: str) -> str:
+    """The objects below a prefix once more, with their tags of the file system, as they are at this moment."""
+    bucket = server.root / server.bucket
+    subprocess.run(["cp", "--archive", str(bucket / place), str(bucket / other)], check=True)
+    return other
 
 
 def reach(spark: Any, server: S3Server) -> None:

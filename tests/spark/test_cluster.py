@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
-from tests.spark.stores import reach, store
+from tests.spark.stores import copied, reach, rows_in, store
 
 from apportion.spark import job, lake, packages, schemas, sinks, sources
 from apportion.spark.location import locate
@@ -120,29 +120,11 @@ def lines_until(process: subprocess.Popen[Any], words: str) -> list[str]:
     return lines
 
 
-def rows_in(s3: S3Server, place: str, versions: dict[str, int | None], names: Iterable[str]) -> dict[str, list[str]]:
-    """The rows of tables in some versions, or in the newest where none is named; read without Spark."""
-    deltalake = pytest.importorskip("deltalake", reason="pip install 'apportion[delta]'")
-    options = {**s3.environment, "AWS_ALLOW_HTTP": "true"}
-    rows = {}
-    for name in names:
-        table = deltalake.DeltaTable(f"s3://lake/{place}/{name}", version=versions.get(name), storage_options=options)
-        rows[name] = rows_of(table.to_pyarrow_table())
-    return rows
-
-
 def published(here: Any, s3: S3Server, place: str, names: Iterable[str] = schemas.TABLES) -> dict[str, list[str]]:
     """The rows of each table as our own readers see them: in the versions of the last whole build."""
     manifest = lake.Manifest.read(here, lake.tables_of(locate(f"s3a://lake/{place}"), "delta"))
     assert set(names) <= set(manifest.versions)
-    return rows_in(s3, place, manifest.versions, names)
-
-
-def copied(s3: S3Server, place: str, other: str) -> str:
-    """The objects below a prefix once more, with their tags of the file system, as they are at this moment."""
-    bucket = s3.root / s3.bucket
-    subprocess.run(["cp", "--archive", str(bucket / place), str(bucket / other)], check=True)
-    return other
+    return rows_in(s3, f"s3://lake/{place}", names, manifest.versions)
 
 
 def test_workers_that_share_nothing_make_the_same_rows_though_one_is_killed(
@@ -249,7 +231,7 @@ def check_readers(
 ) -> None:
     """What a dead driver left: the build before for readers of ours, and table by table old or new rows for others."""
     assert published(here, s3, place) == before, place
-    for name, rows in rows_in(s3, place, {}, schemas.TABLES).items():
+    for name, rows in rows_in(s3, f"s3://lake/{place}").items():
         assert rows in (before[name], after[name]), (place, name)
 
 
@@ -259,4 +241,4 @@ def check_next_build(here: Any, s3: S3Server, place: str, after: dict[str, list[
     job.build("s3a://lake/dump", f"s3a://lake/{place}", assignors=ASSIGNORS, spark=here, progress=lines.append)
     assert any("putting" in line for line in lines), "the next build puts back what the dead one left"
     assert published(here, s3, place) == after
-    assert rows_in(s3, place, {}, schemas.TABLES) == after
+    assert rows_in(s3, f"s3://lake/{place}") == after

@@ -395,6 +395,7 @@ def test_java_errors_become_sentences() -> None:
             "[FAILED_READ_FILE.NO_HINT] error while reading file file:///d/a%20b.parquet. SQLSTATE",
             "/d/a%20b.parquet cannot",
         ),
+        ('UnsupportedFileSystemException: No FileSystem for scheme "s3"', "/out: Spark reads and writes S3 as s3a://"),
         ('UnsupportedFileSystemException: No FileSystem for scheme "gs"', "Spark has no driver for /out"),
         ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. SQLSTATE: 42K02", "no Delta"),
         (

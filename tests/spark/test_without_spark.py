@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark import traps
 from tests.spark.conftest import rows_of
-from tests.spark.stores import reach, store
+from tests.spark.stores import copied, reach, rows_in, store
 from tests.spark.test_incremental import SETTINGS, Growing
 
 from apportion.errors import BadInput, Unavailable
@@ -89,39 +89,27 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def published(place: str, s3: S3Server) -> Rows:
-    """The rows of each table in the versions that belong together, read by deltalake."""
+    """The rows of each table in the versions that belong together."""
     options = {**s3.environment, "AWS_ALLOW_HTTP": "true"}
-
-    def table(name: str, version: int | None = None) -> pa.Table:
-        return deltalake.DeltaTable(f"{place}/{name}", version=version, storage_options=options).to_pyarrow_table()
-
-    versions = {row["name"]: row["version"] for row in table(lake.BUILD).to_pylist() if row["kind"] == "table"}
+    manifest = deltalake.DeltaTable(f"{place}/{lake.BUILD}", storage_options=options).to_pyarrow_table().to_pylist()
+    versions = {row["name"]: row["version"] for row in manifest if row["kind"] == "table"}
     assert set(versions) == set(TABLES)
-    return {name: rows_of(table(name, version)) for name, version in versions.items()}
+    return rows_in(s3, place, TABLES, versions)
 
 
-def newest(place: str, s3: S3Server) -> Rows:
-    """The rows of each table in its newest version."""
-    options = {**s3.environment, "AWS_ALLOW_HTTP": "true"}
-    tables = {name: deltalake.DeltaTable(f"{place}/{name}", storage_options=options) for name in TABLES}
-    return {name: rows_of(table.to_pyarrow_table()) for name, table in tables.items()}
-
-
-def copied(s3: S3Server, place: str, other: str) -> str:
-    """The objects below a prefix once more, with their tags of the file system."""
-    bucket = s3.root / s3.bucket
-    subprocess.run(["cp", "--archive", str(bucket / place), str(bucket / other)], check=True)
-    return f"s3a://lake/{other}"
+def base(s3: S3Server, other: str) -> str:
+    """What Spark built of the half, once more."""
+    return f"s3a://lake/{copied(s3, 'base', other)}"
 
 
 def test_what_is_new_on_s3_is_built_without_spark(s3: S3Server, old: Rows, new: Rows, no_spark: None) -> None:
     """The rows are those of a full build by Spark; a table that changed has one version more, the others none."""
-    place = copied(s3, "base", "incremental")
+    place = base(s3, "incremental")
     logs = _reached(place).logs()
     before = {name: logs.newest(name) for name in TABLES}
     built = job.build("s3a://lake/dump", place, **SETTINGS)
     assert (built.whole, bool(built.touched_groups), bool(built.new_records)) == ("", True, True)
-    assert published("s3://lake/incremental", s3) == newest("s3://lake/incremental", s3) == new
+    assert published("s3://lake/incremental", s3) == rows_in(s3, "s3://lake/incremental") == new
     for name in TABLES:
         was, now = before[name], logs.newest(name)
         assert was is not None
@@ -134,7 +122,7 @@ def test_what_is_new_on_s3_is_built_without_spark(s3: S3Server, old: Rows, new: 
 
 def test_spark_goes_on_from_what_was_built_without_it(spark: Any, s3: S3Server, old: Rows, new: Rows) -> None:
     """It reads the same rows, by the protocol of its own tables, and finds nothing to do."""
-    place = copied(s3, "base", "for-spark")
+    place = base(s3, "for-spark")
     assert job.build("s3a://lake/dump", place, **SETTINGS).whole == ""
     for name in TABLES:
         frame = spark.read.format("delta").load(f"{place}/{name}")
@@ -155,14 +143,14 @@ def test_what_is_new_in_a_local_folder_of_delta_tables_is_built_without_spark(
     out = shutil.copytree(growing.folder.parent / "base", growing.folder.parent / "out")
     built = job.build(growing.folder, out, form="delta", **SETTINGS)
     assert (built.whole, bool(built.touched_groups)) == ("", True)
-    assert published(str(out), s3) == newest(str(out), s3) == new
+    assert published(str(out), s3) == rows_in(s3, str(out)) == new
 
 
 def test_groups_and_histories_of_a_lake_are_read_without_spark(
     growing: Growing, s3: S3Server, new: Rows, tmp_path: Path, no_spark: None
 ) -> None:
     """As from the local tables and the local dump; of one group alone, where it is named."""
-    place = copied(s3, "base", "read")
+    place = base(s3, "read")
     job.build("s3a://lake/dump", place, **SETTINGS)
     for where, here in ((place, growing.folder.parent / "fresh"), ("s3a://lake/dump", growing.folder)):
         expected = load_histories(here)
@@ -204,16 +192,16 @@ def test_a_build_that_is_killed_at_any_table_leaves_whole_tables_and_the_next_on
         words = [sys.executable, "-c", KILLED, place, stage, str(delay)]
         return subprocess.run(words, env=variables, stdout=subprocess.PIPE, text=True, check=False)
 
-    ended = run(copied(s3, "base", "to-the-end"))
+    ended = run(base(s3, "to-the-end"))
     assert ended.returncode == 0
     stages = [line for line in ended.stdout.splitlines() if line.rpartition(" ")[2] in TABLES]
     assert len(stages) >= 10
     put_back = 0
     for number, stage in enumerate(stages):
-        place = copied(s3, "base", f"killed-{number}")
+        place = base(s3, f"killed-{number}")
         ended = run(place, stage, random.Random(stage).uniform(0, 0.05))
         assert ended.returncode == -signal.SIGKILL, stage
-        left = newest(f"s3://lake/killed-{number}", s3)
+        left = rows_in(s3, f"s3://lake/killed-{number}")
         for name in TABLES:
             assert left[name] in (old[name], new[name]), (stage, name)
         seen = published(f"s3://lake/killed-{number}", s3)
@@ -222,7 +210,7 @@ def test_a_build_that_is_killed_at_any_table_leaves_whole_tables_and_the_next_on
         put_back += any("putting" in line for line in lines)
         if seen != new:  # else the last table was published before the signal came
             assert seen == old, stage
-        assert published(f"s3://lake/killed-{number}", s3) == newest(f"s3://lake/killed-{number}", s3) == new, stage
+        assert published(f"s3://lake/killed-{number}", s3) == rows_in(s3, f"s3://lake/killed-{number}") == new, stage
     assert put_back >= len(stages) - 1
 
 
@@ -247,7 +235,7 @@ def test_the_lock_is_one_for_builds_with_spark_and_without(spark: Any, s3: S3Ser
     assert not ours.copy("nothing", tmp_path / "nothing")
 
 
-def here(place: stores.Reached, name: str = "t") -> commits.Table:
+def here(place: stores.Store, name: str = "t") -> commits.Table:
     """A table as it is now."""
     version = place.logs().newest(name)
     assert version is not None
@@ -259,7 +247,7 @@ def numbers(*groups: str, n: int) -> pa.Table:
     return pa.table({"group": pa.array(groups, pa.string()), "n": pa.array([n] * len(groups), pa.int64())})
 
 
-def opened(place: stores.Reached) -> Any:
+def opened(place: stores.Store) -> Any:
     """The table as deltalake reads it."""
     return deltalake.DeltaTable(place.table("t"), storage_options=place.options)
 
@@ -427,7 +415,7 @@ def test_what_a_store_repeats_of_a_token_is_not_printed(
     assert token not in str(refused.value)
 
 
-def _reached(where: str | Location) -> stores.Reached:
+def _reached(where: str | Location) -> stores.Store:
     place = stores.reached(where if isinstance(where, Location) else locate(where))
     assert place is not None
     return place

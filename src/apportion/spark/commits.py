@@ -11,8 +11,9 @@ checkpoint, as Spark's have, from which the log is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from apportion.errors import Unavailable
 from apportion.spark.delta_log import Version
-from apportion.spark.stores import Reached
+from apportion.spark.stores import Store
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -35,22 +36,31 @@ VERSIONS_A_CHECKPOINT: Final = 10
 
 
 class Table:
-    """A table as it was in a version; each commit gives the number of the version that it made.
+    """A table as it was in a version; each change is a commit, and gives the number of the version that it made.
 
     Raises
         Unavailable: somebody else has made that version.
     """
 
-    def __init__(self, place: Reached, name: str, version: Version) -> None:
-        self._place, self._name, self._version = place, name, version
+    def __init__(self, store: Store, name: str, version: Version) -> None:
+        self._store, self._name, self._version = store, name, version
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return self._version.size
 
     def overwrite(self, rows: pa.Table) -> int:
         """Replace it whole; the columns may have changed."""
-        return self._write(rows, "", whole=True)
+        from deltalake import write_deltalake
+
+        return self._commit(partial(write_deltalake, data=rows, mode="overwrite", schema_mode="overwrite"))
 
     def append(self, rows: pa.Table) -> int:
         """Add rows."""
-        return self._write(rows, "")
+        from deltalake import write_deltalake
+
+        return self._commit(partial(write_deltalake, data=rows, mode="append"), put_together=True)
 
     def replace_groups(self, rows: pa.Table, groups: pa.Table) -> int:
         """Replace the rows of some groups; files that hold none of them stay.
@@ -58,8 +68,11 @@ class Table:
         groups
             (group), one row for each; ``rows`` has rows of these alone.
         """
+        from deltalake import write_deltalake
+
         texts = ", ".join(_literal(group) for group in groups["group"].to_pylist())
-        return self._write(rows, f'"group" IN ({texts})')
+        write = partial(write_deltalake, data=rows, mode="overwrite", predicate=f'"group" IN ({texts})')
+        return self._commit(write, put_together=True)
 
     def restore(self, version: int) -> int:
         """Make it what it was in a version before.
@@ -67,47 +80,33 @@ class Table:
         Raises
             DeltaError: files of that version are gone.
         """
-        from deltalake import CommitProperties
-
-        with self._opened() as table:
-            table.restore(version, commit_properties=CommitProperties(max_commit_retries=0))
-            return table.version()
-
-    def _write(self, rows: pa.Table, predicate: str, whole: bool = False) -> int:
-        from deltalake import CommitProperties, write_deltalake
-
-        once = CommitProperties(max_commit_retries=0)
-        with self._opened() as table:
-            if whole:
-                write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite", commit_properties=once)
-            else:
-                if sum(file.size < SMALL for file in self._version.files.values()) > SMALL_MAX:
-                    table.optimize.compact(target_size=_TOGETHER, commit_properties=once)
-                if predicate:
-                    write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=once)
-                else:
-                    write_deltalake(table, rows, mode="append", commit_properties=once)
-            if table.version() // VERSIONS_A_CHECKPOINT > self._version.number // VERSIONS_A_CHECKPOINT:
-                self._checkpoint(table)
-            return table.version()
-
-    @contextmanager
-    def _opened(self) -> Iterator[DeltaTable]:
         from deltalake import DeltaTable
+
+        return self._commit(partial(DeltaTable.restore, target=version))
+
+    def _commit(self, change: Callable[..., object], put_together: bool = False) -> int:
+        """Make a change of the table, at most once; of many small files larger ones before, if that is asked."""
+        from deltalake import CommitProperties, DeltaTable
         from deltalake.exceptions import CommitFailedError
 
-        path, number = self._place.table(self._name), self._version.number
+        path, number, once = self._store.table(self._name), self._version.number, CommitProperties(max_commit_retries=0)
+        table = DeltaTable(path, version=number, storage_options=self._store.options)
         try:
-            yield DeltaTable(path, version=number, storage_options=self._place.options)
+            if put_together and sum(file.size < SMALL for file in self._version.files.values()) > SMALL_MAX:
+                table.optimize.compact(target_size=_TOGETHER, commit_properties=once)
+            change(table, commit_properties=once)
         except CommitFailedError as error:
             who = f"{path}: somebody else wrote to this table after version {number}, while this build was at work"
             raise Unavailable(f"{who}; nothing is lost, run it again") from error
+        if table.version() // VERSIONS_A_CHECKPOINT > number // VERSIONS_A_CHECKPOINT:
+            self._checkpoint(table)
+        return table.version()
 
     def _checkpoint(self, table: DeltaTable) -> None:
         """The commit stands whatever comes of it: without a checkpoint the log is read from the one before."""
-        if self._place.is_local:
+        if self._store.is_local:
             # Spark wrote a check sum beside the one before, and would find that this one differs from it.
-            Path(self._place.table(self._name), "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
+            Path(self._store.table(self._name), "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
         with suppress(Exception):
             table.create_checkpoint()
 

@@ -14,6 +14,7 @@ from apportion.errors import ApportionError, BadInput, Unavailable
 
 # Sentences that go before the others: what a lake or a cluster says holds words of theirs too.
 _FAR: Final = (
+    (r'No FileSystem for scheme "?s3"', "{where}: Spark reads and writes S3 as s3a://; write it so"),
     (
         r"No FileSystem for scheme|Class \S+FileSystem not found",
         "Spark has no driver for {where}; name its package with spark.jars.packages in APPORTION_SPARK_CONF",

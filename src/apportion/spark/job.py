@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from apportion.spark.session import Asked
     from apportion.spark.sinks import Sink
     from apportion.spark.sources import Dump
-    from apportion.spark.stores import Reached
+    from apportion.spark.stores import Store
 
 Progress = Callable[[str], None]
 """Takes one line for a person."""
@@ -176,6 +176,7 @@ def run(
 
     origin, target = locate(dump), locate(out)
     chosen = form_of(target, form)
+    settings = _settings(form, assignors, allowed_lag=allowed_lag, personal_days=None, personal="drop")
     properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
     with errors.plainly(origin.root):
         source = capturing.chosen_source(source, origin)
@@ -183,7 +184,6 @@ def run(
             progress("starting Spark")
     needs = session.wanted(origin, target, chosen)
     with session.session(spark, quick=False, kafka=source == "connector", **needs) as running:
-        build_next = partial(_build_at, origin, target, running, spark is None)
 
         def once() -> Captured:
             kept = form_of(origin, form if origin.kind == target.kind else None)
@@ -193,7 +193,7 @@ def run(
         for captured in capturing.capture_on(once, interval_s, progress):
             began = time.monotonic()
             try:
-                built = build_next(allowed_lag=allowed_lag, form=form, assignors=assignors, progress=progress)
+                built = _build_at(origin, target, settings, running, spark is None, full=False, progress=progress)
             except Unavailable as error:
                 progress(f"{error}; trying again in {interval_s:.0f} s")
                 continue
@@ -249,49 +249,40 @@ def build(
     _needs_libraries()
     from apportion.spark.location import locate
 
-    rules: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
-    rules |= {"form": form, "assignors": assignors, "full": full, "progress": progress}
-    return _build_at(locate(dump), locate(out), spark, spark is None, **rules)
+    settings = _settings(form, assignors, allowed_lag=allowed_lag, personal_days=personal_days, personal=personal)
+    return _build_at(locate(dump), locate(out), settings, spark, spark is None, full, progress)
+
+
+def _settings(form: str | None, assignors: Sequence[str] | None, **rules: Any) -> dict[str, Any]:
+    """The settings of a build, as it keeps them beside its tables."""
+    from apportion.assignors import find
+
+    chosen = {} if assignors is None else {"assignors": [find(name).name for name in assignors]}
+    return {**rules, **({} if form is None else {"form": form}), **chosen}
 
 
 def _build_at(
-    origin: Location,
-    location: Location,
-    spark: SparkSession | None,
-    ours: bool,
-    *,
-    allowed_lag: int = 0,
-    personal_days: int | None = None,
-    personal: str = "drop",
-    form: str | None = None,
-    assignors: Sequence[str] | None = None,
-    full: bool = False,
-    progress: Progress = silent,
-) -> Built:
+    origin: Location, location: Location, settings: Mapping[str, Any], spark: SparkSession | None, ours: bool,
+    full: bool, progress: Progress,
+) -> Built:  # fmt: skip
     """``build``, where the session, if there is one, may be ours: then it has no keys that the environment has not."""
-    from apportion.assignors import find
     from apportion.inputs import tables
-    from apportion.spark import errors, incremental, session, sources, statuses, stores
+    from apportion.spark import errors, incremental, lake, session, sources, statuses, stores
     from apportion.spark import settings as settings_of
     from apportion.spark.location import form_of
 
-    chosen_form = form_of(location, form)
+    chosen_form = form_of(location, settings.get("form"))
     here, there = (stores.reached(one) if ours else None for one in (location, origin))
-    settings: dict[str, Any] = {"allowed_lag": allowed_lag, "personal_days": personal_days, "personal": personal}
-    if form is not None:
-        settings["form"] = form
-    if assignors is not None:
-        settings["assignors"] = [find(name).name for name in assignors]
     is_plain = _is_plain(origin, location, chosen_form)
     goes_on = not full and is_plain and (location.folder / incremental.STATE).exists()
     if spark is None and not goes_on and (is_plain or here is None):
         session.java()  # where it is missing, no folder is made first
-    quick = _checked(origin, location, chosen_form)
-    if is_plain:
-        quick = quick or (personal_days is None and not goes_on and settings_of.is_local(settings_of.master()))
-    else:
-        # Some hundred small queries, each another one: on this machine a JVM never gets back what it compiles well.
-        quick = quick or settings_of.is_local(settings_of.master())
+    # A JVM of this machine gets back what it compiles well where Spark reads and writes plain files: to drop what is
+    # personal, and to decode many new records of a build that goes on. Elsewhere it carries names, or does some hundred
+    # small queries, each another one.
+    carries_rows = is_plain and (settings["personal_days"] is not None or goes_on)
+    small = _checked(origin, location, chosen_form)
+    quick = small or (not carries_rows and settings_of.is_local(settings_of.master()))
     at_work = _at_work(location, chosen_form, origin, spark, quick, progress, here)
     with errors.plainly(location.root), at_work as (sink, asked, pool):
         if full or sink.text(incremental.STATE) is None:
@@ -300,8 +291,10 @@ def _build_at(
         source = sources.open_dump(asked, origin, there)
         rules = {name: value for name, value in settings.items() if name != "form"}
         built = _build(pool, sink, source, rules, _source(location, origin, settings), full, progress)
-        in_files = location.kind == "folder" and chosen_form == "parquet"
-        states = _of_folder(location.folder) if in_files else statuses.of_lake(asked, location, here)
+        if isinstance(sink, lake.LakeSink):
+            states = statuses.of_lake(asked, location, sink.logs)
+        else:
+            states = _of_folder(location.folder)
     return replace(built, rows={state.name: state.rows for state in states}, tables=states)
 
 
@@ -333,12 +326,12 @@ def _is_plain(origin: Location, location: Location, form: str) -> bool:
 @contextmanager
 def _at_work(
     location: Location, form: str, origin: Location, spark: SparkSession | None, quick: bool, progress: Progress,
-    place: Reached | None,
+    store: Store | None,
 ) -> Iterator[tuple[Sink, Asked, ThreadPoolExecutor]]:  # fmt: skip
     """Alone with the place: its sink, what gives a session, and threads that make tables at the same time.
 
-    place
-        How this process reaches it, if it does.
+    store
+        The place, where this process reaches it.
     """
     from apportion.spark import lake, session, sinks
 
@@ -361,7 +354,7 @@ def _at_work(
         return
     with (
         on_demand as asked,
-        lake.opened(asked, location, form, progress, place) as sink,
+        lake.opened(asked, location, form, progress, store) as sink,
         ThreadPoolExecutor(AT_ONCE) as pool,
     ):
         yield sink, asked, pool
@@ -583,12 +576,12 @@ def status(where: Path | str, *, spark: SparkSession | None = None) -> list[Tabl
     from apportion.spark import session
 
     if location.kind != "folder" or session.holds_delta(location):
-        from apportion.spark import errors, statuses, stores
+        from apportion.spark import errors, lake, statuses, stores
 
-        place = stores.reached(location) if spark is None else None
+        store = stores.reached(location) if spark is None else None
         chosen = session.wanted(location, location, "delta")
         with errors.plainly(str(where)), session.on_demand(spark, lambda: None, **chosen) as asked:
-            return statuses.of_lake(asked, location, place)
+            return statuses.of_lake(asked, location, lake.logs_of(asked, lake.tables_in(location), store))
     return _of_folder(location.folder)
 
 

@@ -31,7 +31,7 @@ from apportion.errors import Unavailable
 from apportion.spark import commits, delta_log, lock
 from apportion.spark.bundles import Bundled
 from apportion.spark.files import nulls_first
-from apportion.spark.location import Location, check_catalog
+from apportion.spark.location import Location, check_catalog, form_of
 from apportion.spark.other_groups import rows_with
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.session import Asked, asked
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from apportion.spark.schemas import TableSchema
-    from apportion.spark.stores import Reached
+    from apportion.spark.stores import Store
 
 BUILD: Final = "apportion_build"
 LOCKS: Final = "apportion_lock"
@@ -217,6 +217,11 @@ def tables_of(location: Location, form: str) -> Tables:
     return DeltaTables(location.path())
 
 
+def tables_in(location: Location) -> Tables:
+    """The same of a place whose tables are there already, in the form that it has by default."""
+    return tables_of(location, form_of(location, "delta" if location.kind == "folder" else None))
+
+
 def bronze(location: Location, name: str, form: str = "") -> tuple[Tables, str]:
     """A dump's tables and what they call one: ``ROOT/records``, or ``catalog.schema.bronze_records``."""
     if location.kind == "catalog":
@@ -250,21 +255,18 @@ def opened(
     location: Location,
     form: str,
     progress: Callable[[str], None] = lambda line: None,
-    place: Reached | None = None,
+    store: Store | None = None,
 ) -> Iterator[LakeSink]:
     """A sink for one build, which is alone with the place; what a build before left half done is put right first.
 
-    place
-        How this process reaches it, if it does: then Spark is asked for only where rows are its.
+    store
+        The place, where this process reaches it: then Spark is asked for only where rows are its.
     Raises
         Unavailable: another build is at work there.
     """
-    session = asked(spark)
-    if location.kind == "catalog":
-        make_schema(session(), location)
-    shelf = shelf_of(session, location, form) if place is None else locks_of(location, place)
-    with lock.held(shelf, str(location), progress=progress) as mine:
-        sink = LakeSink(session, tables_of(location, form), mine, place)
+    make_schema(spark, location)
+    with lock.held(shelf_of(spark, location, form, store=store), str(location), progress=progress) as mine:
+        sink = LakeSink(asked(spark), tables_of(location, form), mine, store)
         if mine.after_death:
             progress(f"the build before died: putting {location} back to the last whole one")
             sink.put_back()
@@ -273,39 +275,36 @@ def opened(
         mine.finished = not sink.written
 
 
-def make_schema(spark: SparkSession, location: Location) -> None:
+def make_schema(spark: SparkSession | Asked, location: Location) -> None:
     """A catalog's schema is there, if the place is one."""
     if location.kind == "catalog":
-        check_catalog(spark, location)
-        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {_quoted(location.root)}")
+        session = asked(spark)()
+        check_catalog(session, location)
+        session.sql(f"CREATE SCHEMA IF NOT EXISTS {_quoted(location.root)}")
 
 
-def shelf_of(spark: SparkSession | Asked, location: Location, form: str, locks: str = LOCKS) -> lock.Shelf:
-    """Where the locks of a place are."""
+def shelf_of(
+    spark: SparkSession | Asked, location: Location, form: str, locks: str = LOCKS, store: Store | None = None
+) -> lock.Shelf:
+    """Where the locks of a place are; ``store`` as in ``opened``."""
     if location.kind == "folder":
         return lock.FolderShelf(location.folder / locks)
+    if store is not None:
+        return store.shelf(locks)
     if location.kind == "catalog":
         return CatalogShelf(asked(spark)(), location.root, locks, form)
     return HadoopShelf(asked(spark)(), location.path(locks))
 
 
-def locks_of(location: Location, place: Reached) -> lock.Shelf:
-    """The same without Spark, of a place that this process reaches."""
-    return lock.FolderShelf(location.folder / LOCKS) if location.kind == "folder" else place.shelf(LOCKS)
-
-
 class LakeSink:
     """Tables committed one by one, and a manifest that says which versions belong together; see the file's head."""
 
-    def __init__(self, session: Asked, tables: Tables, mine: lock.Held, place: Reached | None = None) -> None:
-        self._session, self.tables, self._lock = session, tables, mine
-        self.logs = logs_of(session, tables) if place is None else place.logs()
-        self._place = place
+    def __init__(self, session: Asked, tables: Tables, mine: lock.Held, store: Store | None = None) -> None:
+        self._session, self.tables, self._lock, self._store = session, tables, mine, store
+        self.logs = logs_of(session, tables, store)
         self.last = Manifest.read(session, tables, logs=self.logs)
-        self.written: set[str] = set()
-        """Tables that were committed and not published."""
-        self._made: dict[str, int] = {}
-        """Of those the versions that this process made by itself."""
+        self.written: dict[str, int | None] = {}
+        """Tables that were committed and not published, and the version; None where Spark made it."""
         self._kept: dict[str, str] = {}
 
     @property
@@ -365,7 +364,7 @@ class LakeSink:
     def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
         """One commit that replaces the table."""
         if isinstance(rows, pa.Table) and (here := self._here(name)) is not None:
-            self._commit_here(name, lambda: here.overwrite(_ordered(rows, table)))
+            self._commit(name, lambda: here.overwrite(_ordered(rows, table)))
             return
         self._commit(name, lambda: self.tables.overwrite(name, self._dealt(rows, table, files)))
 
@@ -375,7 +374,7 @@ class LakeSink:
             self.write(name, rows, table, files)
             return
         if isinstance(rows, pa.Table) and (here := self._here(name)) is not None:
-            self._commit_here(name, lambda: here.append(_ordered(rows, table)))
+            self._commit(name, lambda: here.append(_ordered(rows, table)))
             return
         self._commit(name, lambda: self.tables.append(name, self._dealt(rows, table, files)))
 
@@ -386,22 +385,10 @@ class LakeSink:
         if name not in self.last.versions:
             self.write(name, rows, table, files)
             return
-        version = self.last.versions[name]
-        known = self.logs.at(name, version) if self.logs is not None and version is not None else None
-        count = None if known is None else known.rows
-        if isinstance(rows, pa.Table) and isinstance(touched, pa.Table) and known is not None:
-            here = self._here(name)
-            if here is not None and known.size <= commits.BYTES_MAX:
-                if rows.num_rows or self._has(name, touched):
-                    self._commit_here(name, lambda: here.replace_groups(_ordered(rows, table), touched))
-                return
-        if isinstance(rows, pa.Table) and isinstance(touched, pa.Table) and count is not None and count < _HERE_ROWS:
-            others = self._others(name, version, touched)
-            if others is not None and others.nbytes + rows.nbytes < _HERE_BYTES:
-                if rows.num_rows or others.num_rows != count:
-                    self.write(name, pa.concat_tables([others, rows.select(others.column_names).cast(others.schema)]),
-                               table, files)  # fmt: skip
-                return
+        both_here = isinstance(rows, pa.Table) and isinstance(touched, pa.Table)
+        if both_here and self._replaced_here(name, rows, touched, table, files):
+            return
+        version, count = self.last.versions[name], self._count(name)
         before = self.tables.read(self.spark, name, version)
         if version is None or (before.count() if count is None else count) < _MERGE_ROWS:
             self.write(name, replaced(before, rows, touched, table), table, files)
@@ -409,15 +396,39 @@ class LakeSink:
         some = names_of(self.spark, touched)
         self._commit(name, lambda: self._merge(name, before, as_frame(self.spark, rows, table), some, table))
 
+    def _replaced_here(self, name: str, rows: pa.Table, touched: pa.Table, table: TableSchema, files: int) -> bool:
+        """Replace rows by this process, alone or by putting the table together for Spark to write; whether it can."""
+        here = self._here(name)
+        if here is not None and here.size <= commits.BYTES_MAX:
+            if rows.num_rows or self._has(name, touched):
+                self._commit(name, lambda: here.replace_groups(_ordered(rows, table), touched))
+            return True
+        count = self._count(name)
+        if count is None or count >= _HERE_ROWS:
+            return False
+        others = self._others(name, self.last.versions[name], touched)
+        if others is None or others.nbytes + rows.nbytes >= _HERE_BYTES:
+            return False
+        if rows.num_rows or others.num_rows != count:
+            whole = pa.concat_tables([others, rows.select(others.column_names).cast(others.schema)])
+            self.write(name, whole, table, files)
+        return True
+
+    def _count(self, name: str) -> int | None:
+        """Rows of a table in the version of the last whole build, if its log tells."""
+        version = self.last.versions[name]
+        known = None if self.logs is None or version is None else self.logs.at(name, version)
+        return None if known is None else known.rows
+
     def _here(self, name: str) -> commits.Table | None:
         """What commits to a table from this process; None where Spark does, which also makes the table at first.
 
         The version is the one of now, before the lock is checked: who is held up after that cannot commit.
         """
-        version = None if self._place is None or self.logs is None else self.logs.newest(name)
-        if self._place is None or version is None or not (version.readable and version.writable):
+        version = None if self._store is None or self.logs is None else self.logs.newest(name)
+        if self._store is None or version is None or not (version.readable and version.writable):
             return None
-        return commits.Table(self._place, name, version)
+        return commits.Table(self._store, name, version)
 
     def _has(self, name: str, touched: pa.Table) -> bool:
         """Whether a table has rows of some groups."""
@@ -444,10 +455,11 @@ class LakeSink:
     def publish(self) -> None:
         """Say which versions belong together now: the one commit that our own readers go by."""
         self._lock.check()
-        versions = {**self.last.versions, **self._newest(self.written - self._made.keys()), **self._made}
+        by_spark = {name for name, version in self.written.items() if version is None}
+        versions = {**self.last.versions, **self.written, **self._newest(by_spark)}
         now = Manifest(versions, {**self.last.texts, **self._kept})
         self._publish(now)
-        self.last, self.written, self._kept, self._made = now, set(), {}, {}
+        self.last, self.written, self._kept = now, {}, {}
 
     def put_back(self) -> None:
         """Undo what a dead build committed: each table to its version in the manifest."""
@@ -489,15 +501,10 @@ class LakeSink:
         dealt = in_order(columns_of(as_frame(self.spark, rows, table), table), table, files)
         return dealt.select(*[sql.col(f"`{name}`") for name in table.schema.names])
 
-    def _commit(self, name: str, commit: Callable[[], None]) -> None:
+    def _commit(self, name: str, commit: Callable[[], int | None]) -> None:
         self._lock.check()
-        self.written.add(name)
-        commit()
-
-    def _commit_here(self, name: str, commit: Callable[[], int]) -> None:
-        self._lock.check()
-        self.written.add(name)
-        self._made[name] = commit()
+        self.written[name] = None  # also where it fails half way
+        self.written[name] = commit()
 
     def _merge(self, name: str, before: DataFrame, rows: DataFrame, touched: DataFrame, table: TableSchema) -> None:
         """Rows of touched groups that are in ``rows`` no more are deleted, the others updated or inserted."""
@@ -531,8 +538,10 @@ class LakeSink:
             return dict(zip(ordered, pool.map(partial(newest_version, self.spark, self.tables), ordered), strict=True))
 
 
-def logs_of(session: Asked, tables: Tables) -> delta_log.Logs | None:
-    """The logs of tables by Spark's driver for them; None where they are not Delta tables below a root."""
+def logs_of(session: Asked, tables: Tables, store: Store | None) -> delta_log.Logs | None:
+    """The logs of tables, by this process where it reaches them, else by Spark's driver; None where they have none."""
+    if store is not None:
+        return store.logs()
     return delta_log.logs_of(session(), tables.root) if isinstance(tables, DeltaTables) else None
 
 

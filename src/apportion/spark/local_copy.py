@@ -16,7 +16,7 @@ from apportion.inputs.tables import SOURCE
 from apportion.spark import errors, lake, session, sources, stores
 from apportion.spark.delta_log import Logs
 from apportion.spark.files import link
-from apportion.spark.location import Location, form_of, locate
+from apportion.spark.location import Location, locate
 from apportion.spark.other_groups import rows_with
 from apportion.spark.schemas import ENDS, RECORDS, TABLES, TOPICS, TableSchema, arrow_schema
 from apportion.spark.session import Asked
@@ -46,16 +46,16 @@ def copy(
         BadInput: there is neither.
     """
     location = locate(where)
-    place = stores.reached(location) if spark is None else None
+    store = stores.reached(location) if spark is None else None
     chosen = session.wanted(location, location, "delta")
     with errors.plainly(where), session.on_demand(spark, starting, **chosen) as asked:
-        tables = lake.tables_of(location, form_of(location, "delta" if location.kind == "folder" else None))
-        logs = lake.logs_of(asked, tables) if place is None else place.logs()
+        tables = lake.tables_in(location)
+        logs = lake.logs_of(asked, tables, store)
         manifest = lake.Manifest.read(asked, tables, logs=logs)
         if "silver/commits" in manifest.versions:
             _tables(asked, tables, logs, manifest, folder, groups)
         else:
-            _dump(asked, location, place, folder)
+            _dump(asked, location, store, folder)
 
 
 def _tables(
@@ -79,9 +79,9 @@ def _tables(
     (folder / SOURCE).write_text(manifest.texts.get(SOURCE, "{}"), encoding="utf-8")
 
 
-def _dump(asked: Asked, location: Location, place: stores.Reached | None, folder: Path) -> None:
+def _dump(asked: Asked, location: Location, store: stores.Store | None, folder: Path) -> None:
     try:
-        dump = sources.open_dump(asked, location, place)
+        dump = sources.open_dump(asked, location, store)
     except BadInput as error:
         raise BadInput(str(location), "neither tables nor a dump", "what a capture or a build made") from error
     if dump.at_hand is not None:

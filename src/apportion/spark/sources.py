@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-    from apportion.spark.stores import Reached
+    from apportion.spark.stores import Store
 
 ROWS_A_TASK: Final = 250_000
 """Where a file gives Spark no smaller pieces, rows are dealt out anew in pieces of this size."""
@@ -98,11 +98,11 @@ class Dump:
         return self.topics_in(self.spark)
 
 
-def open_dump(spark: SparkSession | Asked, location: Location, place: Reached | None = None) -> Dump:
+def open_dump(spark: SparkSession | Asked, location: Location, store: Store | None = None) -> Dump:
     """The tables of a dump: plain files in a folder or below a URI, Delta tables in either, or a catalog's.
 
-    place
-        How this process reaches it, if it does.
+    store
+        The place, where this process reaches it.
     Raises
         BadInput: there is no dump, or a column is missing or of the wrong type.
     """
@@ -111,8 +111,7 @@ def open_dump(spark: SparkSession | Asked, location: Location, place: Reached | 
     session = asked(spark)
     if location.kind == "catalog":
         check_catalog(session(), location)
-        return _of_lake(session, location, None)
-    return _of_lake(session, location, delta_log.logs_of(session(), location.path()) if place is None else place.logs())
+    return _of_lake(session, location, lake.logs_of(session, lake.tables_in(location), store))
 
 
 def is_delta(location: Location) -> bool:

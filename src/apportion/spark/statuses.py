@@ -12,29 +12,26 @@ from pyspark.sql import functions as sql
 from apportion.errors import BadInput
 from apportion.spark import delta_log, lake
 from apportion.spark.job import TableStatus, newest_of
-from apportion.spark.location import Location, form_of
+from apportion.spark.location import Location
 from apportion.spark.schemas import TABLES
 from apportion.spark.session import Asked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from apportion.spark.stores import Reached
-
 COPIED: Final = 32 << 20
 """Bytes of a table that are copied here for the newest time in its files' footers; of a larger one Spark is asked."""
 
 
-def of_lake(session: Asked, location: Location, place: Reached | None = None) -> list[TableStatus]:
+def of_lake(session: Asked, location: Location, logs: delta_log.Logs | None) -> list[TableStatus]:
     """Every table of the last whole build, or a dump's records.
 
-    place
-        How this process reaches it, if it does: then Spark is asked only of large tables.
+    logs
+        Of the tables there, where they can be read: then Spark is asked only of large tables.
     Raises
         BadInput: there is neither.
     """
-    tables = lake.tables_of(location, form_of(location, "delta" if location.kind == "folder" else None))
-    logs = lake.logs_of(session, tables) if place is None else place.logs()
+    tables = lake.tables_in(location)
     manifest = lake.Manifest.read(session, tables, logs=logs)
     tables_there = [(tables, name, name, manifest.versions[name]) for name in TABLES if name in manifest.versions]
     bronze, named = lake.bronze(location, "records")
