@@ -1,0 +1,68 @@
+"""``pipeline run`` on a real broker: each round captures and builds what is new, until it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from tests.spark.conftest import rows_of
+from tests.spark.stores import rows_in, store
+from tests.spark.test_capture import commit, wait_for_quiet
+
+from apportion.spark import packages
+from apportion.spark.schemas import TABLES
+from apportion.testing.broker import Broker
+from apportion.testing.plugin import needs_java
+from apportion.testing.s3 import S3Server
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(900)]
+
+
+def test_run_keeps_a_lake_on_s3_up_to_date(tmp_path: Path) -> None:
+    """With a session of its own and the environment's keys: rounds after the first change tables by the process itself,
+    while Spark captures; the rows are those of a full build, and Ctrl-C ends it with a sentence."""
+    needs_java()
+    pytest.importorskip("deltalake", reason="pip install 'apportion[delta]'")
+    with store(S3Server, packages.DELTA, packages.S3A) as s3, Broker() as kafka:
+        kafka.create_topic("t", 3)
+        commit(kafka, "one", 5)
+        variables = {**os.environ, **s3.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
+        variables.pop("APPORTION_SPARK_CONF", None)
+        apportion = [sys.executable, "-m", "apportion", "pipeline"]
+        words = ["run", "--bootstrap-server", kafka.bootstrap, "--from", "s3a://lake/dump", "--to", "s3a://lake/tables"]
+        running = subprocess.Popen(
+            [*apportion, *words, "--interval", "1", "--source", "python", "--assignor", "range"],
+            env=variables, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        watch = threading.Timer(600, running.kill)
+        watch.start()
+        lines: list[str] = []
+        try:
+            assert running.stderr is not None
+            for line in running.stderr:
+                lines.append(line)
+                if "every table made anew" in line:
+                    commit(kafka, "two", 5)
+                    wait_for_quiet(kafka)
+                elif "gold/commits" in line and "written" in line:
+                    running.send_signal(signal.SIGINT)
+            running.wait()
+        finally:
+            running.kill()
+            watch.cancel()
+        text = "".join(lines)
+        assert "every table made anew" in text, text
+        assert "Traceback" not in text, text
+        assert running.returncode == 130, text
+        ran = rows_in(s3, "s3://lake/tables")
+        anew = ["build", "--from", "s3a://lake/dump", "--to", str(tmp_path / "full"), "--assignor", "range"]
+        built = subprocess.run([*apportion, *anew], env=variables, capture_output=True, text=True, check=False)
+        assert built.returncode == 0, built.stderr
+        for name in TABLES:
+            assert ran[name] == rows_of(tmp_path / "full" / name), name
+        assert {"one", "two"} <= {row.split("'group': '")[1].split("'")[0] for row in ran["gold/groups"]}
