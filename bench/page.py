@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench.caches import FLOOR, OURS
+from bench.cells import Cell
 from bench.matrix import Row
 from bench.peers import GO_VERSION, JAVA_VERSION, PYTHON_VERSION, Told
 
@@ -37,7 +39,9 @@ in the table above, after everybody's own collector. Python's walks over the who
 leaves its caches cold; Go's walks over a small heap, on other threads, and leaves them warm: that table sets a cold
 call beside a warm one. Warm: the same call was made just before, in both (and in Go the collector ran once more, lest
 what that call left start it during the next). Cold: the thread has written through 64 MB just before, in both. A
-consumer, which rebalances once in a while, is somewhere between.""",
+consumer, which rebalances once in a while, is somewhere between. Beside our call the same with hardly any partitions, 2
+a member in 5 topics, all else being equal: what the call takes whatever the size, and no quicker work on partitions can
+lower.""",
     "floors": """From names to names, beside what no planner can be without that takes and gives Python's lists: to look
 once at every id and every topic that is owned, and to make dicts of ready keys and ids (lists that stay are handed on,
 the collector is paused). No array, no plan, no check is in it. The cells whose goals are near.""",
@@ -94,7 +98,8 @@ HOW = """How it is measured:
   and the same where members hold a single partition of equal ids. `Plan.assignment` makes lists instead.
 - The past of a cell is the plan that apportion made before the event. Quality is that of the target, the plan once
   every hand-over is done: rack misses / moves, and a `!` where the load is not as even as it can be.
-- The goal was set beforehand, from what Python needs to make the answer's lists alone."""
+- The goal was set beforehand, from what Python was thought to need to make the answer's lists alone; "What lists and
+  dicts alone take" has what it needs."""
 
 
 def page(rows: Sequence[Row], extras: Mapping[str, Sequence[Mapping[str, Any]]], repeat: str) -> str:
@@ -102,7 +107,8 @@ def page(rows: Sequence[Row], extras: Mapping[str, Sequence[Mapping[str, Any]]],
     lines = ["# Benchmarks", "", *_opening(repeat), "", "## The leader's call, from bytes to bytes", "", LEADER, ""]
     lines += [*_leader(rows), "", "## Kafka's own matrix: names in, names out", "", NAMES, "", *_matrix(rows)]
     for name, found in extras.items():
-        lines += ["", f"## {SECTIONS[name]}", "", TEXTS[name], "", *_table(found), *_missed_rows(found)]
+        summary = SUMMARIES.get(name, _missed_rows)
+        lines += ["", f"## {SECTIONS[name]}", "", TEXTS[name], "", *_table(found), *summary(found)]
     return "\n".join([*lines, ""])
 
 
@@ -135,13 +141,30 @@ def _leader(rows: Sequence[Row]) -> list[str]:
     return [*heads, *lines, "", *_leader_summary(rows)]
 
 
-FLOOR = """Where franz-go is ahead, groups are small and own partitions: hundreds of calls of NumPy of a microsecond or
-more each, the log record and the client's own part of the call are there whatever the size. They take longer where the
-code and the memory are no longer in the processor's cache: as here, where Python's collector walks over the whole
-process before each call, on the thread that plans; Go's collector leaves that thread's cache alone. "The leader's call
-with equal caches" below has both with the same. That is the floor of this way of working: "The leader's call, part by
-part" tells how much of it is the plan, and how much would be there without any. New groups whose members all say the
-same take no NumPy at all."""
+SMALL_CALLS = """Hundreds of calls of NumPy of a microsecond or more each, the log record and the client's own part are
+there whatever the size of the group. They take longer where the code and the memory are no longer in the processor's
+cache: as here, where Python's collector walks over the whole process before each call, on the thread that plans; Go's
+collector leaves that thread's cache alone. "The leader's call, part by part" below tells how much of it is the plan,
+"The leader's call with equal caches" how much is there with hardly any partitions, and who is ahead with equal
+caches."""
+DEALT = """Members of such groups are dealt the partitions without NumPy and without a plan: what is left is the
+client's own part, in aiokafka a thread that is asked and waited for, the log record, and writing."""
+
+
+def _behind_franz_go(rows: Sequence[Row]) -> list[str]:
+    """Where some client is behind franz-go, and what of that the size of the group does not change."""
+    behind: dict[str, list[Cell]] = {"own partitions or want different topics": [], "are new and all alike": []}
+    for row in rows:
+        other = row.told["franz-go"].whole
+        if other is not None and any(warm > other for _, warm in row.leader.values()):
+            alike = row.cell.event == "FULL" and row.cell.wishes == "hom" and not row.cell.racks
+            behind["are new and all alike" if alike else "own partitions or want different topics"].append(row.cell)
+    lines = []
+    for (kind, cells), why in zip(behind.items(), (SMALL_CALLS, DEALT), strict=True):
+        if cells:
+            names, most = ", ".join(cell.name for cell in cells), max(cell.members for cell in cells)
+            lines += ["", f"franz-go is ahead on groups that {kind}, of {most:,} members at most: {names}. {why}"]
+    return lines
 
 
 def _leader_summary(rows: Sequence[Row]) -> list[str]:
@@ -164,7 +187,7 @@ def _leader_summary(rows: Sequence[Row]) -> list[str]:
             lines.append(f"- {client} with apportion is ahead of {name} on {ahead}{where}.")
     slow = [row.cell.name for row in rows if row.public > 2.5 * row.cpu]
     lines.append(f"- `plan(dict)` above 2.5 times names to names: {', '.join(slow) or 'nowhere'}.")
-    return [*lines, "", FLOOR]
+    return [*lines, *_behind_franz_go(rows)]
 
 
 def _matrix(rows: Sequence[Row]) -> list[str]:
@@ -249,6 +272,40 @@ def _missed_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         if aims:
             return ["", _missed(aims)]
     return []
+
+
+def _cached(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where franz-go is ahead with equal caches, and whether it would be beside a group of hardly any partitions."""
+    known = [row for row in rows if isinstance(row.get("franz-go"), float)]
+    lines = [f"- Ahead of franz-go in {sum(row[OURS] <= row['franz-go'] for row in known)} of {len(known)} rows."]
+    for row in known:
+        ours, floor, other = row[OURS], row[FLOOR], row["franz-go"]
+        if ours > other:
+            kind = "more" if floor > other else "less"
+            lines.append(
+                f"- Behind on {row['cell']}, {row['caches']}: {ours / other:.2f} times franz-go's time. Of our {ours} "
+                f"ms {floor} are there with hardly any partitions, {kind} than franz-go takes for all."
+            )
+    return ["", *lines]
+
+
+def _floored(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The goals that are missed, each beside what lists and dicts alone take."""
+    lines = []
+    for row in rows:
+        if row.get("goal") and row["ms"] > row["goal"]:
+            floor = round(row["floor of reading"] + row["floor of naming"], 2)
+            least = (
+                "more than the goal: no plan, however quick, meets it" if floor > row["goal"] else "less than the goal"
+            )
+            lines.append(
+                f"- Missed on {row['cell']}: {row['ms']} of {row['goal']} ms. The floor is {floor} ms, {least}."
+            )
+    return ["", *(lines or ["- All of these goals are met here."])]
+
+
+SUMMARIES = {"caches": _cached, "floors": _floored}
+"""What the figures of a section say, where that is more than which goals are missed."""
 
 
 def _text(value: Any) -> str:

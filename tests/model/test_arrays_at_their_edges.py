@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from apportion.errors import BadInput
+from apportion.model.build import build
 from apportion.model.group import NonexistentClaims
 from apportion.model.group_json import read_group
 from apportion.model.json_checks import one_line
@@ -75,3 +76,29 @@ def test_an_id_that_a_member_claims_is_one_of_32_bits(number: int, fits: bool) -
     else:
         with pytest.raises(BadInput, match=r"members\.a\.owned\.t"):
             read_group(group)
+
+
+def test_members_that_share_one_list_of_topics_are_built_as_those_with_lists_of_their_own() -> None:
+    """Lists of topics are told apart by what they say, whether they are one object, equal ones or neither."""
+    topics = ["b", "a", "b"]
+    described = {"a": 3, "b": 2}
+    shared = build({"topics": described, "members": {f"m{m}": {"topics": topics} for m in range(5)}})
+    copied = build({"topics": described, "members": {f"m{m}": {"topics": [*topics]} for m in range(5)}})
+    mixed = build(
+        {"topics": described, "members": {f"m{m}": {"topics": ["a"] if m == 2 else topics} for m in range(5)}}
+    )
+    for group in (shared, copied):
+        assert [one.tolist() for one in group.subscriptions] == [[0, 1]]
+        assert group.subscription_of.tolist() == [0] * 5
+    assert [one.tolist() for one in mixed.subscriptions] == [[0, 1], [0]]
+    assert mixed.subscription_of.tolist() == [0, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("last", [6, 7, 9, -1, 1 << 40])
+def test_an_id_at_the_end_of_its_topic_exists_and_one_behind_it_does_not(last: int) -> None:
+    """Topics of unlike sizes: the largest id of one may be beyond the other."""
+    members = {"a": {"topics": ["s", "t"], "owned": {"s": [0, 6], "t": [last]}, "generation": 1}}
+    group = build({"topics": {"s": 7, "t": 10}, "members": members})
+    strays = [] if 0 <= last < 10 else [(0, "t", last)]
+    assert list(group.claims.nonexistent) == strays
+    assert group.claims.partition.tolist() == [0, 6] + ([7 + last] if not strays else [])

@@ -267,8 +267,11 @@ class _Wishes:
 
     def __init__(self, rows: list[Raw]) -> None:
         lists = list(map(itemgetter("topics"), rows))
-        self.which = list(map(id, lists))
         self.of_list: dict[int, tuple[str, ...]] = {}
+        if lists and lists[0] is lists[-1] and lists.count(lists[0]) == len(lists):  # what is identical is not compared
+            self.distinct, self.which = [tuple(lists[0])], [0] * len(lists)
+            return
+        self.which = list(map(id, lists))
         alike: dict[tuple[str, ...], tuple[str, ...]] = {}
         seen: Sequence[str] | None = None
         key: tuple[str, ...] = ()
@@ -286,8 +289,11 @@ class _Wishes:
             topics: known.setdefault(tuple(sorted({index[topic] for topic in topics})), len(known))
             for topics in self.distinct
         }
+        subscriptions = tuple(ints(list(key)) for key in known)
+        if len(self.distinct) == 1:
+            return subscriptions, np.zeros(len(self.which), dtype=np.int64)
         by_list = {position: by_topics[topics] for position, topics in self.of_list.items()}
-        return tuple(ints(list(key)) for key in known), ints(list(map(by_list.__getitem__, self.which)))
+        return subscriptions, ints(list(map(by_list.__getitem__, self.which)))
 
 
 def topic_order(names: Collection[str]) -> tuple[str, ...]:
@@ -462,9 +468,12 @@ def _existing(
     if dense and len(topics) == known:
         # Nearly always all of them exist, and where a topic's partitions begin is looked up once a list.
         first, count = start[:-1][topic], (start[1:] - start[:-1])[topic]
+        ids = claimed.view(np.uint64)  # without its sign a negative id is huge
+        exist = len(ids) > 0 and int(ids.max()) < int(count.min())
         if size is not _ALONE:
-            first, count = first.repeat(size), count.repeat(size)
-        if (claimed.view(np.uint64) < count.view(np.uint64)).all():  # without its sign a negative id is huge
+            first = first.repeat(size)
+            count = count if exist else count.repeat(size)
+        if exist or (ids < count.view(np.uint64)).all():
             first += claimed
             return _distinct(member, first, of_list, len(number))
     topic = topic if size is _ALONE else topic.repeat(size)

@@ -78,9 +78,11 @@ def by_owner(owner: Ints, members: int) -> tuple[Ints, Ints]:
     By counting: 16 bits at a time are sorted without comparing.
     """
     if _is_dealt(owner, members):
-        laps = np.arange(-(-len(owner) // members) * members).reshape(-1, members)
-        dealt = laps.T.ravel()
-        return dealt[dealt < len(owner)], np.bincount(owner, minlength=members)
+        least, more = divmod(len(owner), members)
+        dealt = np.arange((least + (more > 0)) * members).reshape(-1, members).T.ravel()
+        held = np.full(members, least)
+        held[:more] += 1
+        return dealt[dealt < len(owner)] if more else dealt, held
     key = owner + 1
     order = np.argsort(key.astype(np.uint16), kind="stable")
     if members >= 1 << 16:
@@ -159,20 +161,25 @@ class _Naming:
         ends = [0, *last.tolist()]
         spans = [(low, high, slice(ends[low], ends[high])) for low, high in pairwise([0, *cuts.tolist(), len(held)])]
         # A block is made when it is asked for. A generator would be called for each of its dicts.
-        return chain.from_iterable(self._block(partition[at], holder[at], low, high) for low, high, at in spans)
+        return chain.from_iterable(
+            self._block(partition[at], holder[at], low, held[low:high]) for low, high, at in spans
+        )
 
-    def _block(self, partition: Ints, holder: Ints, low: int, high: int) -> list[dict[str, Sequence[int]]]:
-        """What the holders from ``low`` to ``high`` get, from topic to ids each."""
+    def _block(self, partition: Ints, holder: Ints, low: int, held: Ints) -> list[dict[str, Sequence[int]]]:
+        """What the holders from ``low`` on get, from topic to ids each; ``held`` as in ``shares``, of these holders."""
         if not len(partition):
-            return [{} for _ in range(low, high)]
+            return [{} for _ in held]
         topic = self.group.topic_of[partition]
         begins = np.ones(len(partition), dtype=np.bool_)
-        begins[1:] = (holder[1:] != holder[:-1]) | (topic[1:] != topic[:-1])
-        starts = np.flatnonzero(begins)
-        holders = holder[starts]
+        np.not_equal(topic[1:], topic[:-1], out=begins[1:])
+        begins[1:] |= holder[1:] != holder[:-1]
+        starts, holders, parts = begins.nonzero()[0], holder, held
+        if len(starts) < len(partition):
+            topic, holders = topic[starts], holder[starts]
+            parts = np.bincount(holders - low, minlength=len(held))
         lists = self._lists(partition, holders, starts)
-        pairs = zip(_taken(self.topics, topic[starts]), lists, strict=True)
-        return [dict(islice(pairs, n)) for n in np.bincount(holders - low, minlength=high - low).tolist()]
+        pairs = zip(_taken(self.topics, topic), lists, strict=True)
+        return [dict(islice(pairs, n)) for n in parts.tolist()]
 
     def _fresh(self, partition: Ints, starts: Ints) -> Sequence[Sequence[int]]:
         """The ids of each run of partitions that begins at ``starts``."""

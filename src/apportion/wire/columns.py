@@ -94,7 +94,7 @@ class HeldLists:
         at += 4
         if len(at) and self.ids.min() == 1 == self.ids.max():
             return buffer.int32s(at)
-        at = np.repeat(at - 4 * (self.ids.cumsum() - self.ids), self.ids)
+        at = (at - 4 * (self.ids.cumsum() - self.ids)).repeat(self.ids)
         at += 4 * np.arange(len(at))
         return buffer.int32s(at)
 
@@ -161,12 +161,13 @@ def _sought(buffer: Buffer, begin: Ints, end: Ints, first: Ints, names: Collecti
 def _beginnings(buffer: Buffer, names: Collection[bytes]) -> Ints:
     """Every place where the length of one of the names stands, and after it how one of them begins, ascending."""
     raw, size = np.frombuffer(buffer.raw, np.uint8), buffer.size
+    sizes, starts = set(map(len, names)), {name[:2] for name in names}
     there = raw[:size] == 0  # longer names than of 255 bytes are read in steps
-    there &= _is_one_of(raw[1 : size + 1], {len(name) for name in names if 0 < len(name) < 1 << 8})
-    there &= _is_one_of(raw[2 : size + 2], {name[0] for name in names if name})
+    there &= _is_one_of(raw[1 : size + 1], {n for n in sizes if 0 < n < 1 << 8})
+    there &= _is_one_of(raw[2 : size + 2], {start[0] for start in starts if start})
     at = there.nonzero()[0]
     # A byte of a number may look like all that; a second letter behind it is never there by chance.
-    beginnings: Ints = at[_is_one_of(raw[at + 3], {name[1] if len(name) > 1 else 0 for name in names})]
+    beginnings: Ints = at[_is_one_of(raw[at + 3], {start[1] if len(start) > 1 else 0 for start in starts})]
     return beginnings
 
 

@@ -190,8 +190,8 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
     if all(head_of):
         versions = {version for version, _ in heads.heads[1:]}
         if len(versions) == 1 and max(map(len, rests)) <= _SHORT:
-            rest = _few_kinds(begin, versions.pop(), rests)
-        elif min(versions, default=0) >= 3:
+            rest = _few_kinds(begin, max(versions), rests)
+        if rest is None and min(versions, default=0) >= 3:
             rest = _all_fitting(buffer, begin, end, heads.names)
     if rest is None:
         version = ints([heads.heads[number][0] for number in head_of])
