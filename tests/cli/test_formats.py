@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apportion import demo
-from apportion.cli.parser import COMMANDS, parser_of
+from apportion.cli.commands import COMMANDS, parser_of
 
 from .conftest import ADS, Runner, run_apart
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from apportion.cli.commands import COMMANDS, command
 from apportion.cli.completion import SCRIPTS, candidates
-from apportion.cli.parser import COMMANDS, command
 
 from .conftest import PASTED, Runner
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from apportion.cli.parser import COMMANDS, parser_of
+from apportion.cli.commands import COMMANDS, parser_of
 
 from .conftest import ADS, PASTED, Done, Runner
 

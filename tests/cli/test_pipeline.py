@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from apportion.cli.parser import command
+from apportion.cli.commands import command
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 

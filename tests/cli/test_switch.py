@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from apportion.demo import dump
-from apportion.history.switching import GroupFacts, Switch, switch
+from apportion.history.switch_measures import GroupFacts, Switch
+from apportion.history.switching import switch
 from apportion.model.group_json import read_group
 
 from .conftest import PASTED, Runner

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 import apportion
-from apportion.cli.parser import parser_of
+from apportion.cli.commands import parser_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -12,7 +12,8 @@ from apportion.history.rebalances import rebalances
 from apportion.history.records import CLASSIC, Generation, GenerationMember
 from apportion.history.stood_still import bounds
 from apportion.history.switch_advice import advice
-from apportion.history.switching import concerns, facts_of, switch
+from apportion.history.switch_measures import concerns, facts_of
+from apportion.history.switching import switch
 from apportion.inputs.load_history import load_histories
 from apportion.model.build import build
 

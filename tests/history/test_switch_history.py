@@ -11,7 +11,8 @@ from apportion.history.records import CONSUMER, Generation, GenerationMember
 from apportion.history.replay import replay_steps, total
 from apportion.history.steps import Step, steps
 from apportion.history.switch_history import as_dynamic, as_static, batched, sentences
-from apportion.history.switching import GroupFacts, busiest, switch
+from apportion.history.switch_measures import GroupFacts, busiest
+from apportion.history.switching import switch
 from apportion.model.group_json import read_group
 
 SIZE = 12

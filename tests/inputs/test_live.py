@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from apportion.cli import main
-from apportion.cli.parser import COMMANDS, command
+from apportion.cli.commands import COMMANDS, command
 from apportion.errors import Unavailable, UnknownName
 from apportion.inputs import live, pasted
 from apportion.inputs.config import Connection

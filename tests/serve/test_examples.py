@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import apportion
-from apportion.cli.parser import parser_of
+from apportion.cli.commands import parser_of
 from apportion.serve.metrics import BY_NAME
 
 FOLDER = Path(__file__).parents[2] / "examples" / "serve"

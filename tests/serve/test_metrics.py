@@ -16,7 +16,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from apportion.errors import UnknownName
-from apportion.history.switching import GroupFacts, switch
+from apportion.history.switch_measures import GroupFacts
+from apportion.history.switching import switch
 from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties

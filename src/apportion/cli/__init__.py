@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from apportion.errors import ApportionError
+from apportion.errors import ApportionError, UnknownName
 
 OK, SOME_FAILED, WRONG, BREACHED = 0, 1, 2, 3
 """Exit codes: well; some item of a batch failed; wrong usage or bad input; a policy of the user's was breached."""
@@ -29,11 +29,9 @@ _EXTRAS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; a user never sees a traceback unless APPORTION_DEBUG is set."""
-    from apportion.cli import parser
-
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = parser.run(arguments)
+        code = _run(arguments)
         sys.stdout.flush()
         return code
     except SystemExit as end:
@@ -47,6 +45,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("APPORTION_DEBUG"):
             raise
         return complain(error)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments name; bare ``apportion`` shows the help."""
+    from apportion.cli.commands import COMMANDS, command, parser_of, top_help
+
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        if len(arguments) > 1 and not arguments[1].startswith("-"):
+            return _run([arguments[1], "--help"])
+        sys.stdout.write(top_help())
+        return 0
+    if arguments[0] in ("-V", "--version", "version"):
+        from apportion import __version__
+
+        sys.stdout.write(f"apportion {__version__}\n")
+        return 0
+    if arguments[0].startswith("-"):
+        raise UnknownName("option", arguments[0], ["--help", "--version", *COMMANDS])
+    name = arguments[0]
+    if name == "__complete":
+        from apportion.cli.completion import complete
+
+        return complete(arguments[1:])
+    return int(command(name).run(parser_of(name).read(arguments[1:])))
 
 
 def complain(error: Exception) -> int:

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
+from apportion.cli.commands import COMMANDS, parser_of
 from apportion.cli.output import emit
-from apportion.cli.parser import COMMANDS, Parser, one_of, parser_of
+from apportion.cli.parser import Parser, one_of
 
 DETAILS = "The script asks apportion for each word, so that strategies installed later are completed too."
 EXAMPLES = (

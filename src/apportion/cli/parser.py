@@ -1,46 +1,13 @@
-"""Which command is meant, and its arguments: argparse with hints for typing errors and examples in every help."""
+"""A command's arguments: argparse with hints for typing errors and examples in every help."""
 
 from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from types import ModuleType
 from typing import Any, Final, NoReturn
 
-from apportion import __version__
 from apportion.errors import ApportionError, UnknownName
-
-COMMANDS: Final = {
-    "describe": "who owns what, how far behind, and what is odd about it",
-    "watch": "a live group: lag per member, owners, rebalances as they happen",
-    "plan": "what a strategy would assign, with its proof",
-    "compare": "one group under every strategy, the best marked",
-    "what-if": "members come and go, topics grow, lag strikes: each step planned",
-    "size": "how many members the group needs, what each number of them moves, and why",
-    "replay": "a group's real history under another strategy",
-    "switch": "should a group move to the new protocol, and what happens when it does?",
-    "gate": "for CI and alerts: exit 3 where a plan breaks a limit",
-    "report": "everything about a group or a cluster as one page with pictures",
-    "serve": "a live page, Prometheus metrics and a JSON API, left running",
-    "pipeline": "__consumer_offsets to tables with Spark: capture, build, rebuild, run, status",
-    "demo": "a recorded real cluster, from its records to judged plans",
-    "assignors": "the strategies, what each is for and its settings",
-    "completion": "a script that completes commands and options in your shell",
-}
-"""Every command with what it is for; each is a module of this folder, imported when it is called."""
-
-_TOP_EXAMPLES: Final = (
-    ("What is wrong with my group? Paste what Kafka's own tool says:",
-     "kafka-consumer-groups --bootstrap-server localhost:9092 --describe --group ads | apportion describe"),
-    ("Which strategy would suit it?", "apportion compare group.json"),
-    ("What would this one do?", "apportion plan group.json --assignor sticky"),
-)  # fmt: skip
-_EXIT_CODES: Final = (
-    "Exit codes: 0 well; 1 some item of a batch failed; 2 wrong usage or bad input; 3 a limit of yours was breached."
-)
 
 
 class Usage(ApportionError):
@@ -86,56 +53,6 @@ def format_examples(examples: Sequence[tuple[str, str]]) -> str:
     """Examples as a help text shows them: what for, then the line to type."""
     lines = [f"  # {why}\n  {line}" for why, line in examples]
     return "examples:\n" + "\n".join(lines)
-
-
-def command(name: str) -> ModuleType:
-    """The module of a command."""
-    if name not in COMMANDS:
-        raise UnknownName("command", name, COMMANDS)
-    return import_module(f"apportion.cli.{name.replace('-', '_')}")
-
-
-def parser_of(name: str) -> Parser:
-    """The parser of one command, made by its module."""
-    module = command(name)
-    description = f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}.\n\n{getattr(module, 'DETAILS', '')}".rstrip()
-    parser = Parser(f"apportion {name}", description, module.EXAMPLES)
-    module.add_arguments(parser)
-    return parser
-
-
-def run(arguments: list[str]) -> int:
-    """Run the command that the arguments name; bare ``apportion`` shows the help."""
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        if len(arguments) > 1 and not arguments[1].startswith("-"):
-            return run([arguments[1], "--help"])
-        sys.stdout.write(top_help())
-        return 0
-    if arguments[0] in ("-V", "--version", "version"):
-        sys.stdout.write(f"apportion {__version__}\n")
-        return 0
-    if arguments[0].startswith("-"):
-        raise UnknownName("option", arguments[0], ["--help", "--version", *COMMANDS])
-    name = arguments[0]
-    if name == "__complete":
-        from apportion.cli.completion import complete
-
-        return complete(arguments[1:])
-    action: Callable[[argparse.Namespace], int] = command(name).run
-    return action(parser_of(name).read(arguments[1:]))
-
-
-def top_help() -> str:
-    """What bare ``apportion`` says."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {purpose}" for name, purpose in COMMANDS.items()]
-    return (
-        "usage: apportion COMMAND [...]\n\n"
-        "Which member of a Kafka consumer group owns which partition: planned, proved, measured.\n\n"
-        "commands:\n" + "\n".join(lines) + "\n\n"
-        "  apportion COMMAND --help shows a command's options and examples; apportion --version the version.\n\n"
-        + format_examples(_TOP_EXAMPLES) + f"\n\n{_EXIT_CODES}\n"
-    )  # fmt: skip
 
 
 def whole(low: int = 0, high: int = 2**63 - 1) -> Callable[[str], int]:

@@ -11,7 +11,7 @@ from apportion.cli.output import emit_json, emit_tables, tell
 from apportion.cli.parser import Parser, Usage, add_output, one_of, whole
 
 if TYPE_CHECKING:
-    from apportion.spark.job import TableStatus
+    from apportion.spark.statuses import TableStatus
 
 ACTIONS = ("capture", "build", "rebuild", "run", "status")
 _OF: Final = {

@@ -74,7 +74,8 @@ def _groups(args: argparse.Namespace, folder: str | None) -> list[dict[str, Any]
 
 def _switched(observed: Observed) -> dict[str, Any]:
     """A group as it stands, and what a switch would do, where it is one of consumers with members."""
-    from apportion.history.switching import GroupFacts, switch
+    from apportion.history.switch_measures import GroupFacts
+    from apportion.history.switching import switch
     from apportion.model.build import build
     from apportion.report import pages
 
@@ -88,7 +89,8 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
     """The groups of a dump or of tables, with their histories; and with what a switch would do, if that is wanted."""
     from apportion.history.lag_time import WINDOW_S
     from apportion.history.measured import group_time
-    from apportion.history.switching import concerns, facts_of, scored, switch
+    from apportion.history.switch_measures import concerns, facts_of, scored
+    from apportion.history.switching import switch
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
     from apportion.inputs.series import FolderSeries

@@ -14,7 +14,7 @@ from apportion.errors import ApportionError, BadInput, Unavailable
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
     from apportion.history.predicted_targets import Score
-    from apportion.history.switching import Switch
+    from apportion.history.switch_measures import Switch
     from apportion.inputs.described_group import Observed
     from apportion.model.group import Group
 
@@ -68,7 +68,8 @@ def _switches(args: argparse.Namespace) -> list[Looked]:
     folder = source.folder(args)
     if folder is not None:
         return _of_folder(folder, args.groups)
-    from apportion.history.switching import GroupFacts, switch
+    from apportion.history.switch_measures import GroupFacts
+    from apportion.history.switching import switch
     from apportion.model.build import build
 
     many = source.many(args)
@@ -102,7 +103,8 @@ def _live_score(args: argparse.Namespace, groups: list[Observed]) -> Score | Non
 
 def _of_folder(path: str, names: list[str]) -> list[Looked]:
     """Groups with their histories, and with the score on all of the cluster's."""
-    from apportion.history.switching import concerns, facts_of, scored, switch
+    from apportion.history.switch_measures import concerns, facts_of, scored
+    from apportion.history.switching import switch
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
     from apportion.model.build import build

@@ -8,7 +8,7 @@ from typing import Final
 from apportion.assignors import known
 from apportion.history import switch_history
 from apportion.history.records import CONSUMER
-from apportion.history.switching import Switch, shares
+from apportion.history.switch_measures import Switch, shares
 from apportion.wording import count, percent
 
 SESSION_MS: Final = 45_000

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
     from apportion.history.measured import GroupTime
     from apportion.history.replay_totals import Past
-    from apportion.history.switching import Switch
+    from apportion.history.switch_measures import Switch
     from apportion.inputs.described_group import Observed
     from apportion.model.group import Group
     from apportion.model.plan import Plan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from apportion.arrays import Ints
 from apportion.history.records import CONSUMER
-from apportion.history.switching import Switch
+from apportion.history.switch_measures import Switch
 from apportion.model.measures import loads
 from apportion.report.text import Cell, Table
 from apportion.wording import percent

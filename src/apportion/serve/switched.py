@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from apportion.history.records import CONSUMER
-from apportion.history.switching import GroupFacts, Switch, switch
+from apportion.history.switch_measures import GroupFacts, Switch
+from apportion.history.switching import switch
 from apportion.model.group import Group
 from apportion.model.plan import Plan
 from apportion.report import pages

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from apportion.spark.session import Asked
     from apportion.spark.sinks import Sink
     from apportion.spark.sources import Dump
+    from apportion.spark.statuses import TableStatus
     from apportion.spark.stores import Store
 
 Progress = Callable[[str], None]
@@ -294,7 +294,7 @@ def _build_at(
         if isinstance(sink, lake.LakeSink):
             states = statuses.of_lake(asked, location, sink.logs)
         else:
-            states = _of_folder(location.folder)
+            states = statuses.of_folder(location.folder)
     return replace(built, rows={state.name: state.rows for state in states}, tables=states)
 
 
@@ -549,98 +549,25 @@ def _silver_by_spark(source: Dump, personal_days: int | None, personal: str) -> 
 # -- status ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TableStatus:
-    """How fresh a table is.
-
-    newest
-        The time of its newest row; None where its rows have no time, or there are none.
-    written
-        When its files were written.
-    """
-
-    name: str
-    rows: int
-    files: int
-    size_bytes: int
-    newest: datetime | None
-    written: datetime | None
-
-
 def status(where: Path | str, *, spark: SparkSession | None = None) -> list[TableStatus]:
     """Every table of a place; of plain files from their footers, for which Spark is not needed."""
     from apportion.spark.location import locate
 
     _needs_libraries()
     location = locate(where)
-    from apportion.spark import session
+    from apportion.spark import session, statuses
 
     if location.kind != "folder" or session.holds_delta(location):
-        from apportion.spark import errors, lake, statuses, stores
+        from apportion.spark import errors, lake, stores
 
         store = stores.reached(location) if spark is None else None
         chosen = session.wanted(location, location, "delta")
         with errors.plainly(str(where)), session.on_demand(spark, lambda: None, **chosen) as asked:
             return statuses.of_lake(asked, location, lake.logs_of(asked, lake.tables_in(location), store))
-    return _of_folder(location.folder)
-
-
-def _of_folder(folder: Path) -> list[TableStatus]:
-    if not folder.is_dir():
-        actual = "a file" if folder.exists() else "no such folder"
-        raise BadInput(str(folder), actual, "a folder that a capture or a build made")
-    names = [name for name in ("records", *_table_names()) if any((folder / name).glob("*.parquet"))]
-    if not names:
-        raise BadInput(str(folder), "no tables", "a folder that a capture or a build made")
-    return [_status(folder / name, name) for name in names]
-
-
-def _status(folder: Path, name: str) -> TableStatus:
-    import pyarrow.parquet as pq
-
-    from apportion.inputs import parquet
-    from apportion.spark import errors
-
-    files = [file for file in parquet.files(folder) if file.parent == folder]
-    with errors.plainly(folder):
-        footers = [pq.read_metadata(file) for file in files]
-    column = "timestamp" if name == "records" else "at"
-    times = [time for footer in footers if (time := newest_of(footer, column)) is not None]
-    return TableStatus(
-        name,
-        sum(footer.num_rows for footer in footers),
-        len(files),
-        sum(file.stat().st_size for file in files),
-        max(times, default=None),
-        datetime.fromtimestamp(max(file.stat().st_mtime for file in files), UTC),
-    )
-
-
-def newest_of(footer: object, column: str) -> datetime | None:
-    """The greatest value of a time column, by the statistics of a file's row groups."""
-    newest: datetime | None = None
-    for group in range(footer.num_row_groups):  # type: ignore[attr-defined]
-        part = footer.row_group(group)  # type: ignore[attr-defined]
-        for number in range(part.num_columns):
-            chunk = part.column(number)
-            if chunk.path_in_schema != column or chunk.statistics is None or not chunk.statistics.has_min_max:
-                continue
-            try:
-                time = chunk.statistics.max
-            except (ValueError, OverflowError):  # a time that Python's calendar does not reach
-                continue
-            time = time if time.tzinfo else time.replace(tzinfo=UTC)
-            newest = time if newest is None else max(newest, time)
-    return newest
+    return statuses.of_folder(location.folder)
 
 
 # -- shared ----------------------------------------------------------------------------------------------------------
-
-
-def _table_names() -> list[str]:
-    from apportion.spark.schemas import TABLES
-
-    return list(TABLES)
 
 
 def _needs_libraries() -> None:

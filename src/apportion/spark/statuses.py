@@ -1,29 +1,105 @@
-"""How fresh the tables of a lake or a catalog are: rows, files and the newest time, as Spark and Delta tell them."""
+"""How fresh tables are: rows, files and the newest time, by files' footers, by Delta's log, or as Spark tells."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
-from pyspark.sql import functions as sql
 
 from apportion.errors import BadInput
-from apportion.spark import delta_log, lake
-from apportion.spark.job import TableStatus, newest_of
-from apportion.spark.location import Location
+from apportion.inputs import parquet
+from apportion.spark import errors
 from apportion.spark.schemas import TABLES
-from apportion.spark.session import Asked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from apportion.spark.delta_log import Logs
+    from apportion.spark.lake import Tables
+    from apportion.spark.location import Location
+    from apportion.spark.session import Asked
 
 COPIED: Final = 32 << 20
 """Bytes of a table that are copied here for the newest time in its files' footers; of a larger one Spark is asked."""
 
 
-def of_lake(session: Asked, location: Location, logs: delta_log.Logs | None) -> list[TableStatus]:
+@dataclass(frozen=True)
+class TableStatus:
+    """How fresh a table is.
+
+    newest
+        The time of its newest row; None where its rows have no time, or there are none.
+    written
+        When its files were written.
+    """
+
+    name: str
+    rows: int
+    files: int
+    size_bytes: int
+    newest: datetime | None
+    written: datetime | None
+
+
+def of_folder(folder: Path) -> list[TableStatus]:
+    """Every table of plain files, or a dump's records, by the files' footers; Spark is not needed.
+
+    Raises
+        BadInput: there is neither.
+    """
+    if not folder.is_dir():
+        actual = "a file" if folder.exists() else "no such folder"
+        raise BadInput(str(folder), actual, "a folder that a capture or a build made")
+    names = [name for name in ("records", *TABLES) if any((folder / name).glob("*.parquet"))]
+    if not names:
+        raise BadInput(str(folder), "no tables", "a folder that a capture or a build made")
+    return [_by_footers(folder / name, name) for name in names]
+
+
+def _by_footers(folder: Path, name: str) -> TableStatus:
+    files = [file for file in parquet.files(folder) if file.parent == folder]
+    with errors.plainly(folder):
+        footers = [pq.read_metadata(file) for file in files]
+    column = time_of(name)
+    times = [time for footer in footers if (time := newest_of(footer, column)) is not None]
+    return TableStatus(
+        name,
+        sum(footer.num_rows for footer in footers),
+        len(files),
+        sum(file.stat().st_size for file in files),
+        max(times, default=None),
+        datetime.fromtimestamp(max(file.stat().st_mtime for file in files), UTC),
+    )
+
+
+def time_of(name: str) -> str:
+    """The column that tells a row's time, where the table has one."""
+    return "timestamp" if name == "records" else "at"
+
+
+def newest_of(footer: object, column: str) -> datetime | None:
+    """The greatest value of a time column, by the statistics of a file's row groups."""
+    newest: datetime | None = None
+    for group in range(footer.num_row_groups):  # type: ignore[attr-defined]
+        part = footer.row_group(group)  # type: ignore[attr-defined]
+        for number in range(part.num_columns):
+            chunk = part.column(number)
+            if chunk.path_in_schema != column or chunk.statistics is None or not chunk.statistics.has_min_max:
+                continue
+            try:
+                time = chunk.statistics.max
+            except (ValueError, OverflowError):  # a time that Python's calendar does not reach
+                continue
+            time = time if time.tzinfo else time.replace(tzinfo=UTC)
+            newest = time if newest is None else max(newest, time)
+    return newest
+
+
+def of_lake(session: Asked, location: Location, logs: Logs | None) -> list[TableStatus]:
     """Every table of the last whole build, or a dump's records.
 
     logs
@@ -31,6 +107,8 @@ def of_lake(session: Asked, location: Location, logs: delta_log.Logs | None) -> 
     Raises
         BadInput: there is neither.
     """
+    from apportion.spark import lake
+
     tables = lake.tables_in(location)
     manifest = lake.Manifest.read(session, tables, logs=logs)
     tables_there = [(tables, name, name, manifest.versions[name]) for name in TABLES if name in manifest.versions]
@@ -40,20 +118,20 @@ def of_lake(session: Asked, location: Location, logs: delta_log.Logs | None) -> 
     if not tables_there:
         raise BadInput(str(location), "no tables", "a place that a capture or a build made")
 
-    def status(tables: lake.Tables, named: str, name: str, version: int | None) -> TableStatus:
+    def status(tables: Tables, named: str, name: str, version: int | None) -> TableStatus:
         known = None if logs is None else _by_log(logs, name, version)
-        return _status(session(), tables, named, name, version) if known is None else known
+        return _by_spark(session(), tables, named, name, version) if known is None else known
 
     with ThreadPoolExecutor(lake.AT_ONCE) as pool:
         return list(pool.map(lambda one: status(*one), tables_there))
 
 
-def _by_log(logs: delta_log.Logs, name: str, number: int | None) -> TableStatus | None:
+def _by_log(logs: Logs, name: str, number: int | None) -> TableStatus | None:
     """The same from a table's log and its files' footers; None where they do not tell."""
     version = logs.at(name, number)
     if version is None or version.rows is None or version.at_ms is None:
         return None
-    column = "timestamp" if name == "records" else "at"
+    column = time_of(name)
     newest = None
     if name == "records" or column in TABLES[name].schema.names:
         copies = logs.copies(name, number, COPIED)
@@ -65,9 +143,11 @@ def _by_log(logs: delta_log.Logs, name: str, number: int | None) -> TableStatus 
     return TableStatus(name, version.rows, len(version.files), version.size, newest, at)
 
 
-def _status(spark: SparkSession, tables: lake.Tables, named: str, name: str, version: int | None) -> TableStatus:
+def _by_spark(spark: SparkSession, tables: Tables, named: str, name: str, version: int | None) -> TableStatus:
+    from pyspark.sql import functions as sql
+
     rows = tables.read(spark, named, version)
-    time = "timestamp" if name == "records" else "at"
+    time = time_of(name)
     known = sql.max(sql.unix_micros(time)) if time in rows.columns else sql.lit(None).cast("bigint")
     counted = rows.agg(sql.count(sql.lit(1)).alias("n"), known.alias("newest")).collect()[0]
     detail = _detail(spark, tables, named)
@@ -78,7 +158,7 @@ def _status(spark: SparkSession, tables: lake.Tables, named: str, name: str, ver
     )  # fmt: skip
 
 
-def _detail(spark: SparkSession, tables: lake.Tables, named: str) -> dict[str, Any]:
+def _detail(spark: SparkSession, tables: Tables, named: str) -> dict[str, Any]:
     """What Delta tells of a table; nothing of others."""
     try:
         row = spark.sql(f"DESCRIBE DETAIL {tables.quoted(named)}").first()
