@@ -368,6 +368,8 @@ class Group:
     @cached_property
     def claimed_by(self) -> Ints:
         """(P,) who claims each partition, rightly or not: -1 nobody, -2 several members, else the one."""
+        if self.verdict.undisputed:
+            return self.owner
         claimed = np.full(self.P, NOBODY, dtype=np.int64)
         claimed[self.claims.partition] = self.claims.member
         claimed[np.bincount(self.claims.partition, minlength=self.P) > 1] = -2

@@ -74,17 +74,11 @@ def deal(row: Ints, table: Ints, need: Ints, column: Ints, load: Ints) -> Ints:
     need, column, load
         (M,) partitions that each member gets, its column, and how many it holds by now.
     """
-    turns = laps(need, column, load)
-    if table.shape[1] == 1:
-        return turns
-    if int(np.count_nonzero(table, axis=1).max()) < 2:
-        into = table.argmax(axis=1)[row]  # each row goes to one column
-    else:
-        by_row = stable_order(row)
-        into = np.empty(len(row), dtype=np.int64)
-        into[by_row] = np.concatenate([interleave(amounts) for amounts in table])
+    into = table.argmax(axis=1)[row]
+    if int(np.count_nonzero(table, axis=1).max()) > 1:  # some row goes to several columns
+        into[stable_order(row)] = np.concatenate([interleave(amounts) for amounts in table])
     owner = np.empty(len(row), dtype=np.int64)
-    owner[stable_order(into)] = turns
+    owner[stable_order(into)] = laps(need, column, load)
     return owner
 
 
@@ -154,13 +148,9 @@ def stable_order(key: Ints) -> Ints:
 def interleave(amounts: Ints) -> Ints:
     """Columns for the partitions of a row, ``amounts`` (J,) of each, spread as evenly as can be.
 
-    >>> interleave(np.array([2, 4]))
-    array([1, 0, 1, 1, 0, 1])
+    >>> interleave(np.array([2, 0, 4]))
+    array([2, 0, 2, 2, 0, 2])
     """
-    columns = amounts.nonzero()[0]
-    if len(columns) == 1:
-        return columns.repeat(amounts[columns])
-    counts = amounts[columns]
-    label = columns.repeat(counts)
-    turn = np.arange(len(label)) - np.repeat(counts.cumsum() - counts, counts)
-    return label[np.argsort((turn + 0.5) / amounts[label], kind="stable")]
+    column = np.arange(len(amounts)).repeat(amounts)
+    turn = np.arange(len(column)) - (amounts.cumsum() - amounts)[column]
+    return column[np.argsort((turn + 0.5) / amounts[column], kind="stable")]

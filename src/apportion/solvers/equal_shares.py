@@ -23,7 +23,16 @@ def equal_shares(past: Ints, members: int) -> Ints:
     >>> equal_shares(np.array([0, 0, 0, 1, 1, 1, 2, 2, -1, -1]), 3)
     array([0, 0, 0, 1, 1, 1, 2, 2, 2, 0])
     """
-    kept, room = _keep(past, members)
+    share, extra = divmod(len(past), members)
+    had = np.bincount(past[past != NOBODY], minlength=members)
+    order = np.arange(members)
+    # The odd ones stay with those that have more than a share, the shortest list first: stealing begins with the
+    # longest. Odd ones that are left go round by member order.
+    longer = had > share
+    room = np.full(members, share, dtype=np.int64)
+    room[np.lexsort((order, had, ~longer))[:extra] if longer.any() else order[:extra]] += 1
+    kept = past != NOBODY
+    kept[kept] = first_ones(past[kept], room, ())
     result = np.where(kept, past, NOBODY)
     load = np.bincount(past[kept], minlength=members)
     fillers = np.argsort(load, kind="stable")
@@ -36,18 +45,3 @@ def max_kept(past: Ints, members: int) -> int:
     had = np.bincount(past[past != NOBODY], minlength=members)
     share, extra = divmod(len(past), members)
     return int(np.minimum(had, share).sum()) + min(extra, int((had > share).sum()))
-
-
-def _keep(past: Ints, members: int) -> tuple[np.ndarray, Ints]:
-    """Which things stay (N,), and how many each member shall have (M,)."""
-    share, extra = divmod(len(past), members)
-    had = np.bincount(past[past != NOBODY], minlength=members)
-    order = np.arange(members)
-    # The odd ones stay with those that have more than a share, the shortest list first: stealing begins with the
-    # longest. Odd ones that are left go round by member order.
-    longer = had > share
-    room = np.full(members, share, dtype=np.int64)
-    room[np.lexsort((order, had, ~longer))[:extra] if longer.any() else order[:extra]] += 1
-    kept = past != NOBODY
-    kept[kept] = first_ones(past[kept], room, ())
-    return kept, room

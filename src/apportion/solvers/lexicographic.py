@@ -52,7 +52,10 @@ def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -
     before, after = order[:cut], order[cut + 1 :]
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     for goal in before:
-        problem, owner = _narrow(problem, owner, goal)
+        if goal == "racks":
+            problem = _near_alone(problem)
+        else:
+            owner = problem.claim.copy()
     owner = owner if fixed is None else fixed
     if problem.miss is not None and "racks" not in after:
         problem = replace(problem, miss=None)
@@ -68,34 +71,22 @@ def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -
     return _finish(problem, owner, face)
 
 
-def _narrow(problem: Problem, owner: Ints, goal: str) -> tuple[Problem, Ints]:
-    """The problem once a goal that comes before balance is met."""
-    if goal == "racks":
-        local = problem.eligible if problem.miss is None else problem.eligible & ~problem.miss
-        eligible = np.where(local.any(axis=1, keepdims=True), local, problem.eligible)
-        return replace(problem, eligible=eligible, claims_fit=False), owner
-    return problem, _keepable(problem, problem.column, problem.eligible)
+def _near_alone(problem: Problem) -> Problem:
+    """The problem in which each row may go only where it misses no rack, if it misses none somewhere."""
+    if problem.miss is None:
+        return problem
+    local = problem.eligible & ~problem.miss
+    eligible = np.where(local.any(axis=1, keepdims=True), local, problem.eligible)
+    return replace(problem, eligible=eligible, claim=_keepable(problem, problem.column, eligible))
 
 
 def _keepable(problem: Problem, column: Ints, eligible: Bools) -> Ints:
-    """(P,) the claimant of each partition that is eligible for it, -1 elsewhere; ``column`` (M,) each member's."""
+    """(P,) the claims in the cells (I, J), some of the problem's, -1 elsewhere; ``column`` (M,) each member's there."""
     owner = problem.claim.copy()
-    if problem.claims_fit and _all_cells(problem, column, eligible):
-        return owner
-    claims = (owner != NOBODY).nonzero()[0]
-    row, of = problem.row[claims], column[owner[claims]]
-    lost = claims[(row < 0) | ~eligible[row, of]]
-    owner[lost] = NOBODY
+    if np.count_nonzero(eligible) < np.count_nonzero(problem.eligible):
+        claims = (owner != NOBODY).nonzero()[0]
+        owner[claims[~eligible[problem.row[claims], column[owner[claims]]]]] = NOBODY
     return owner
-
-
-def _all_cells(problem: Problem, column: Ints, eligible: Bools) -> bool:
-    """Whether the cells, some of the problem's in other columns perhaps, are all that the problem has."""
-    return (
-        eligible.shape == problem.eligible.shape
-        and np.count_nonzero(eligible) == np.count_nonzero(problem.eligible)
-        and bool((column == problem.column).all())
-    )
 
 
 def _fairest(problem: Problem, supply: Ints, load: Ints) -> OptimalFace:
@@ -133,31 +124,28 @@ def _keep(problem: Problem, face: OptimalFace) -> Ints:
         return owner
     member = owner[claims]
     own = np.bincount(member, minlength=len(column))
-    worth, worth_of_row = np.zeros(len(column), dtype=np.int64), np.zeros(len(face.eligible), dtype=np.int64)
-    # Rows give way first that could fill most of the places that lack a partition. Where each row has one column, all
-    # claims of like members are worth the same.
-    several = int(face.eligible.sum(axis=1).max()) > 1
-    if several:
-        lack = np.bincount(column, np.maximum(face.low - own, 0), face.eligible.shape[1])
-        worth_of_row = (face.eligible @ lack).astype(np.int64)
-        asked = ((own > face.low) & (face.high > face.low))[member].nonzero()[0]
-        np.maximum.at(worth, member[asked], worth_of_row[problem.row[claims[asked]]])
+    # Rows give way first that could fill most of the places that lack a partition.
+    lack = np.bincount(column, np.maximum(face.low - own, 0), face.eligible.shape[1])
+    worth_of_row, worth = (face.eligible @ lack).astype(np.int64), np.zeros(len(column), dtype=np.int64)
+    asked = ((own > face.low) & (face.high > face.low))[member].nonzero()[0]
+    np.maximum.at(worth, member[asked], worth_of_row[problem.row[claims[asked]]])
     spare = face.total - np.bincount(face.part[column], face.low)[: len(face.total)].astype(np.int64)
     cap = capped(own, face.low, face.high, face.part[column], spare, worth)
 
     def keys(at: Ints | slice) -> tuple[Ints, ...]:
         """What decides which of these claims stay: they come by topic, and stay so where all else is equal."""
-        order: tuple[Ints, ...] = (problem.number[claims[at]],)
-        worths = worth_of_row[problem.row[claims[at]]] if several or problem.spread else worth_of_row
-        if problem.spread:
-            order += (given_up_in_turn(member[at], cap, problem.topic[claims[at]], worths),)
-        return (*order, worths) if several else order
+        number, worths = problem.number[claims[at]], worth_of_row[problem.row[claims[at]]]
+        if not problem.spread:
+            return number, worths
+        return number, given_up_in_turn(member[at], cap, problem.topic[claims[at]], worths), worths
 
     given_up = (own > cap)[member].nonzero()[0]
     if len(given_up):
         given_up = given_up[~first_ones(member[given_up], cap, keys(given_up))]
         owner[claims[given_up]] = NOBODY
-    if not _fits(problem, owner, np.minimum(own, cap), face) or (face.cost is not None and len(given_up)):
+    rest = np.bincount(problem.row[(owner == NOBODY).nonzero()[0]] + 1, minlength=len(face.eligible) + 1)[1:]
+    fits = feasible_flow(rest, *_sums(face, np.minimum(own, cap)), face.eligible) is not None
+    if not fits or (face.cost is not None and len(given_up)):
         stays = _keep_by_flow(problem, face, claims, member, keys(slice(None)))
         owner[claims] = np.where(stays, member, NOBODY)
     return owner
@@ -175,13 +163,12 @@ def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, member: Int
     stays = first_ones(member, np.minimum(np.bincount(member, minlength=members), face.low), order)
     cell = row * face.eligible.shape[1] + face.column[member]
     table = np.bincount(cell[stays], minlength=face.eligible.size).reshape(face.eligible.shape)
-    sums = _sums(face, 0)
     # Paths give up a claim only where they need its place.
-    placed = _sure(feasible_flow(problem.supply, *sums, face.eligible, placed=table))
+    placed = _sure(feasible_flow(problem.supply, *_sums(face, 0), face.eligible, placed=table))
     keep = np.minimum(table, placed)
     chosen = stays.nonzero()[0]
     stays[chosen] = first_ones(cell[chosen], keep.ravel(), tuple(key[chosen] for key in order))
-    if face.cost is None and _keeps_most(keep, placed, *_most_kept(row, member, face), sums, face.eligible):
+    if face.cost is None and _keeps_most(keep, placed, row, member, face):
         return stays
     start, claim = np.full((2, len(problem.row)), NOBODY, dtype=np.int64)
     start[claims[stays]], claim[claims] = member[stays], member
@@ -195,26 +182,12 @@ def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, member: Int
     return first_ones(kind[claims], flow.kept()[0], order)
 
 
-def _most_kept(row: Ints, member: Ints, face: OptimalFace) -> tuple[Ints, Ints]:
-    """(I, J) how many of a cell's claims its members can keep by their loads; (J,) how many of all in a column."""
-    own = np.bincount(member, minlength=len(face.column))
-    cell = np.bincount(row * face.eligible.shape[1] + face.column[member], minlength=face.eligible.size)
-    pressed = ((own > face.high)[member]).nonzero()[0]  # few, so their claims are sorted and no others
-    kind, count = np.unique(row[pressed] * len(own) + member[pressed], return_counts=True)
-    i, m = np.divmod(kind, len(own))
-    excess = np.maximum(count - face.high[m], 0)
-    np.subtract.at(cell, i * face.eligible.shape[1] + face.column[m], excess)
-    column = np.bincount(face.column, np.minimum(own, face.high), face.eligible.shape[1])
-    return cell.reshape(face.eligible.shape), column.astype(np.int64)
-
-
-def _keeps_most(
-    keep: Ints, placed: Ints, of_cell: Ints, of_column: Ints, sums: tuple[Ints, Ints], eligible: Bools
-) -> bool:
+def _keeps_most(keep: Ints, placed: Ints, row: Ints, member: Ints, face: OptimalFace) -> bool:
     """Whether a bound shows that no plan keeps more claims than ``keep`` (I, J) of the units ``placed`` (I, J).
 
-    of_cell, of_column
-        (I, J) and (J,) how many claims can be kept in each cell, and in all cells of a column together.
+    row, member
+        (C,) of each claim. By its members' loads no more of a cell's claims can be kept than ``of_cell``, and of those
+        in all cells of a column together no more than ``of_column``.
 
     The table forgets which member of a column claims what: a unit is kept as long as its cell and its column have
     claims that can be, and else costs a move. So every plan within the face is such a flow, which costs no more than
@@ -222,8 +195,15 @@ def _keeps_most(
     potentials (see ``network``). The price is one search on two arcs a cell, where the flow that finds the most claims
     has an arc for each member and row. The bound is loose where members of one column claim in different rows.
     """
-    rows, columns = eligible.shape
-    i, j = np.nonzero(eligible & placed.any(axis=1, keepdims=True))
+    rows, columns = face.eligible.shape
+    own = np.bincount(member, minlength=len(face.column))
+    of_cell = np.bincount(row * columns + face.column[member], minlength=rows * columns).reshape(rows, columns)
+    pressed = ((own > face.high)[member]).nonzero()[0]  # few, so their claims are sorted and no others
+    kind, count = np.unique(row[pressed] * len(own) + member[pressed], return_counts=True)
+    i, m = np.divmod(kind, len(own))
+    np.subtract.at(of_cell, (i, face.column[m]), np.maximum(count - face.high[m], 0))
+    of_column = np.bincount(face.column, np.minimum(own, face.high), columns).astype(np.int64)
+    i, j = np.nonzero(face.eligible & placed.any(axis=1, keepdims=True))
     a, b = np.nonzero(of_cell)
     kept, column = rows + np.arange(columns), rows + columns + np.arange(columns)
     sink = rows + 2 * columns
@@ -232,22 +212,10 @@ def _keeps_most(
         (i, column[j], 0, int(placed.sum()), (placed - keep)[i, j]),
         (a, kept[b], 0, of_cell[a, b], keep[a, b]),
         (kept, column, 0, of_column, keep.sum(axis=0)),
-        (column, sink, *sums, placed.sum(axis=0)),
+        (column, sink, *_sums(face, 0), placed.sum(axis=0)),
     )
     moved = (np.arange(len(network.tail)) < len(i)).astype(np.int64)
     return network.potentials([(1, Cost(moved, np.zeros_like(moved)))]) is not None
-
-
-def _fits(problem: Problem, owner: Ints, load: Ints, face: OptimalFace) -> bool:
-    """Whether the fairest plan can be completed once these claims stay: owners (P,), -1 for the rest, and loads (M,).
-
-    Where each column is a piece of its own its rows go nowhere else. Then the rest is what its members lack: each of
-    them keeps its low load at most, and one more no more of them than get the greater load.
-    """
-    if len(face.total) == face.eligible.shape[1]:
-        return True
-    rest = np.bincount(problem.row[(owner == NOBODY).nonzero()[0]] + 1, minlength=len(face.eligible) + 1)[1:]
-    return feasible_flow(rest, *_sums(face, load), face.eligible) is not None
 
 
 def _finish(problem: Problem, owner: Ints, face: OptimalFace | None) -> Ints:

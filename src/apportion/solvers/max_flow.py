@@ -98,18 +98,15 @@ class Transport:
 
     def _push(self, end: int, room: int) -> None:
         """Send as much as goes along the path that the last search found to ``end``, which has this room."""
-        path, j = list[tuple[int, int, int]](), end
-        while j >= 0:
-            i = int(self._column_from[j])
-            path.append((i, j, int(self._row_from[i])))
-            j = path[-1][2]
-        first = path.pop()
-        amount = min(room, int(self.left[first[0]]), *(int(self.flow[i, before]) for i, _, before in path))
-        for i, j, before in path:
-            self.flow[i, j] += amount
-            self.flow[i, before] -= amount
-        self.flow[first[:2]] += amount
-        self.left[first[0]] -= amount
+        amount, columns, rows = room, [end], [int(self._column_from[end])]
+        while self._row_from[rows[-1]] >= 0:
+            columns.append(int(self._row_from[rows[-1]]))
+            amount = min(amount, int(self.flow[rows[-1], columns[-1]]))
+            rows.append(int(self._column_from[columns[-1]]))
+        amount = min(amount, int(self.left[rows[-1]]))
+        self.flow[rows, columns] += amount
+        self.flow[rows[:-1], columns[1:]] -= amount
+        self.left[rows[-1]] -= amount
         self.held[end] += amount
 
 

@@ -27,10 +27,11 @@ flow, where it is installed; the potentials are found here all the same, and sho
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
-from apportion.arrays import Bools, Ints, distinct
+from apportion.arrays import Ints, distinct
 from apportion.solvers import min_cost_flow
 from apportion.solvers.problem import Numbers
 
@@ -80,19 +81,19 @@ class Network:
         """
         cost = self._exact(cost)
         distance = np.zeros(self.nodes, dtype=cost.first.dtype) if potential is None else potential
-        searches = 0
-        while True:
-            tail, head, price, arc = self._residual(cost)
-            distance, cycles = shortest_distances(tail, head, price, distance)
+        for searches in count(1):
+            distance, cycles = self._search(cost, distance)
             if not cycles:
-                return distance
-            searches += 1
+                break
             large = searches == OWN_SEARCHES and len(self.tail) > OWN_ARCS_MAX and not cost.slope.any()
             if large and min_cost_flow.solver() is not None:
                 self.flow = self.low + self._by_ortools(cost.first)
                 continue
-            for cycle in cycles:
-                self._cancel(arc[cycle], self.tail[arc[cycle]] == tail[cycle], cost)
+            for arcs, sign in cycles:
+                # One unit where some price changes with it, else as many as go.
+                room = np.where(sign > 0, self.high[arcs] - self.flow[arcs], self.flow[arcs] - self.low[arcs])
+                self.flow[arcs] += sign * (1 if cost.slope[arcs].any() else room.min())
+        return distance
 
     def _by_ortools(self, price: Numbers) -> Ints:
         """(A,) a cheapest flow of plain prices, beyond the least units."""
@@ -110,17 +111,20 @@ class Network:
         first, slope = np.zeros((2, len(self.tail)), dtype=object)
         for weight, cost in goals:
             first, slope = first + weight * cost.first.astype(object), slope + weight * cost.slope.astype(object)
-        tail, head, price, _ = self._residual(self._exact(Cost(first, slope)))
-        distance, cycles = shortest_distances(tail, head, price, np.zeros(self.nodes, dtype=price.dtype))
+        cost = self._exact(Cost(first, slope))
+        distance, cycles = self._search(cost, np.zeros(self.nodes, dtype=cost.first.dtype))
         return None if cycles else distance
 
-    def _residual(self, cost: Cost) -> tuple[Ints, Ints, Numbers, Ints]:
-        """Tails, heads and costs of what may still change, forward ones first, and the arcs that they stand for."""
+    def _search(self, cost: Cost, distance: Numbers) -> tuple[Numbers, list[tuple[Ints, Ints]]]:
+        """``shortest_distances`` of what may still change; cycles as arcs, each with 1 if it gets more, -1 if less."""
         more, less = np.flatnonzero(self.flow < self.high), np.flatnonzero(self.flow > self.low)
         tail = np.concatenate([self.tail[more], self.head[less]])
         head = np.concatenate([self.head[more], self.tail[less]])
         price = np.concatenate([cost.next_unit(self.flow)[more], -cost.next_unit(self.flow - 1)[less]])
-        return tail, head, price, np.concatenate([more, less])
+        distance, cycles = shortest_distances(tail, head, price, distance)
+        arc, sign = np.concatenate([more, less]), np.ones(len(tail), dtype=np.int64)
+        sign[len(more) :] = -1
+        return distance, [(arc[cycle], sign[cycle]) for cycle in cycles]
 
     def narrow(self, cost: Cost, potential: Numbers) -> None:
         """Leave within the bounds just those flows that are best for the cost, by the potentials of a best one."""
@@ -139,14 +143,6 @@ class Network:
         largest = int(np.abs(cost.first).max(initial=0)) + int(cost.slope.max(initial=0)) * units
         width = np.int64 if largest * (self.nodes + 1) < WIDE // 2 else object
         return Cost(cost.first.astype(width, copy=False), cost.slope.astype(width, copy=False))
-
-    def _cancel(self, arcs: Ints, forward: Bools, cost: Cost) -> None:
-        """Send units round a cycle: one where some price changes with it, else as many as go."""
-        amount = 1
-        if not (cost.slope[arcs] > 0).any():
-            room = np.where(forward, self.high[arcs] - self.flow[arcs], self.flow[arcs] - self.low[arcs])
-            amount = int(room.min())
-        self.flow[arcs] += np.where(forward, amount, -amount)
 
 
 def network_of(nodes: int, *parts: tuple[Ints, Ints | int, Ints | int, Ints | int, Ints]) -> Network:
@@ -206,16 +202,12 @@ def _cycles(came_by: Ints, tail: Ints) -> list[list[int]]:
         if len(further) == len(nodes):
             break
         nodes = further
-    left = set(nodes.tolist())
-    cycles = []
+    left, cycles = set(nodes.tolist()), []
     while left:
-        node = start = min(left)
-        arcs = []
-        while True:
-            left.discard(node)
+        node, arcs = min(left), list[int]()
+        while node in left:
+            left.remove(node)
             arcs.append(int(came_by[node]))
-            node = int(tail[came_by[node]])
-            if node == start:
-                break
+            node = int(tail[arcs[-1]])
         cycles.append(arcs[::-1])
     return cycles

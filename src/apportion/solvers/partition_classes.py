@@ -40,17 +40,9 @@ def problem_of(group: Group, order: tuple[str, ...], by_topic: bool = False) -> 
         eligible = eligible[:, kinds // len(sizes)]
     if "racks" in order:
         row, column, eligible, miss, racks_told = _rack_cells(group, row, column, eligible)
-    contested = None
-    if len(group.claims.member):
-        if group.verdict.undisputed:
-            contested = group.owner != NOBODY
-        else:
-            contested = np.zeros(group.P, dtype=np.bool_)
-            contested[group.claims.partition] = True
-    cells, spread = (row, column, eligible, miss), "spread" in order and group.T * group.M <= CELLS
-    past = group.owner, contested, group.topic_of, group.number
-    # A claim stands only where its member wants the topic.
-    return Problem(*cells, *past, group.capacity, racks_told, spread, claims_fit=True)
+    spread = "spread" in order and group.T * group.M <= CELLS
+    past = group.owner, group.claimed_by != NOBODY, group.topic_of, group.number
+    return Problem(row, column, eligible, miss, *past, group.capacity, racks_told, spread)
 
 
 def _topic_rows(group: Group, by_topic: bool) -> tuple[Ints, Bools]:

@@ -40,9 +40,9 @@ class Problem:
     eligible, miss
         (I, J) whether the column's members want the row; whether they have no replica near (None: nothing misses).
     claim
-        (P,) whose claim stands, -1 nobody's.
+        (P,) whose claim stands, -1 nobody's: a member's that is eligible, on a partition that somebody wants.
     contested
-        (P,) whether anybody claims the partition, rightly or not; None where nobody claims anything.
+        (P,) whether anybody claims the partition, rightly or not; None where that does not count.
     topic, number
         (P,) which claims of a member are given up first: those with the highest number.
     capacity
@@ -51,8 +51,6 @@ class Problem:
         Whether rows and columns are told apart by racks, as was asked.
     spread
         Whether topics shall be spread where that is free: tried, not promised.
-    claims_fit
-        Whether every claim is known to be one of an eligible member on a partition that somebody wants.
     """
 
     row: Ints
@@ -66,7 +64,6 @@ class Problem:
     capacity: Ints
     racks_told: bool = True
     spread: bool = False
-    claims_fit: bool = False
 
     @cached_property
     def supply(self) -> Ints:
