@@ -9,11 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from apportion.model.build import build
 from apportion.solvers import min_cost_flow, network
+from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.dual_prices import prices
-from apportion.solvers.lexicographic import _fewest
+from apportion.solvers.lexicographic import _fewest, complete
 from apportion.solvers.max_flow import feasible_flow
+from apportion.solvers.partition_classes import problem_of
 from apportion.solvers.problem import Problem, weights
+from apportion.testing.groups import Kinds, many_groups
 
 
 @pytest.mark.parametrize("own_arcs_max", [-1, 10**9])
@@ -54,6 +58,33 @@ def test_no_more_goes_round_a_cycle_than_its_arcs_have_room_for() -> None:
     both = network.Network(2, two, two + 1, two, np.array([3, 2]), np.array([3, 1]))
     both.minimize(network.Cost(np.array([5, 0]), two))
     assert both.flow.tolist() == [2, 2]
+
+
+def test_ortools_is_not_asked_while_a_goal_with_slopes_is_still_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its flow, any cheapest one, would have to be evened out again."""
+    asked = 0
+
+    def as_it_is(self: network.Network, _: np.ndarray) -> np.ndarray:
+        nonlocal asked
+        asked += 1
+        return self.flow - self.low
+
+    monkeypatch.setattr(network, "OWN_ARCS_MAX", -1)
+    monkeypatch.setattr(network, "OWN_SEARCHES", 1)
+    monkeypatch.setattr(min_cost_flow, "solver", lambda: as_it_is)
+    monkeypatch.setattr(network.Network, "_by_ortools", as_it_is)
+    asks = {}
+    for order in (("racks", "moves"), ("racks", "moves", "spread"), ("moves", "racks", "balance"), ("spread", "racks")):
+        asked = 0
+        for raw in many_groups(150, seed=2, kinds=Kinds(claims="clean")):
+            group = build(raw)
+            if len(group.members) and group.wanted.any():
+                problem = problem_of(group, order, by_topic=True)
+                start = complete(problem_of(group, ()), np.full(group.P, -1), np.flatnonzero(group.wanted))
+                AssignmentNetwork(problem, start, spread=True, claim=group.owner).optimize(order)
+        asks["".join(word[0] for word in order)] = asked
+    assert asks["rms"] == asks["mrb"] == 0
+    assert min(asks["rm"], asks["sr"]) > 5
 
 
 def _by_trying(supply: np.ndarray, miss: np.ndarray, eligible: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:

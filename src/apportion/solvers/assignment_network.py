@@ -171,10 +171,10 @@ class AssignmentNetwork:
 
     def optimize(self, order: tuple[str, ...]) -> None:
         """Make the goals best, one after the other."""
-        for goal in order:
-            cost = self.cost(goal)
-            potential = self.network.minimize(cost)
-            if goal != order[-1]:
+        for n, goal in enumerate(order, 1):
+            cost, later = self.cost(goal), order[n:]
+            potential = self.network.minimize(cost, slopes_to_come="balance" in later or "spread" in later)
+            if later:
                 self.network.narrow(cost, potential)
 
     def kept(self) -> Ints:

@@ -20,8 +20,8 @@ weights are needed, so the numbers stay as small as a single goal's; where capac
 integers step in.
 
 The price: a round of Bellman and Ford looks at every arc, a search takes as many rounds as the longest path has arcs,
-and all cycles found in one search are cancelled together. Of large networks with plain prices OR-tools makes a cheapest
-flow, where it is installed; the potentials are found here all the same, and show it.
+and all cycles found in one search are cancelled together. Of large networks with plain prices, before no goal with
+slopes, OR-tools makes a cheapest flow, where it is installed; the potentials are found here all the same, and show it.
 """
 
 from __future__ import annotations
@@ -73,11 +73,14 @@ class Network:
     high: Ints
     flow: Ints
 
-    def minimize(self, cost: Cost, potential: Numbers | None = None) -> Numbers:
+    def minimize(self, cost: Cost, potential: Numbers | None = None, slopes_to_come: bool = False) -> Numbers:
         """Make the cost least by changing ``flow``; returns the potentials (nodes,) that show it to be least.
 
         potential
             Potentials to begin the search with: of a flow that was best before a few arcs changed.
+        slopes_to_come
+            Whether a later goal has slopes. Then OR-tools is not asked: its flow is any cheapest one, and to even that
+            out again takes longer than all searches from a flow that was nearly even.
         """
         cost = self._exact(cost)
         distance = np.zeros(self.nodes, dtype=cost.first.dtype) if potential is None else potential
@@ -85,8 +88,9 @@ class Network:
             distance, cycles = self._search(cost, distance)
             if not cycles:
                 break
-            large = searches == OWN_SEARCHES and len(self.tail) > OWN_ARCS_MAX and not cost.slope.any()
-            if large and min_cost_flow.solver() is not None:
+            plain = not slopes_to_come and not cost.slope.any()
+            large = searches == OWN_SEARCHES and len(self.tail) > OWN_ARCS_MAX
+            if plain and large and min_cost_flow.solver() is not None:
                 self.flow = self.low + self._by_ortools(cost.first)
                 continue
             for arcs, sign in cycles:
