@@ -214,6 +214,47 @@ def test_a_few_groups_of_plain_files_are_built_without_spark(
     same(out, tmp_path / "fresh")
 
 
+def test_log_ends_that_went_back_new_partitions_and_topics_that_are_gone(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group's rows follow its topics' logs, whatever became of them; few groups at a time give the rows of all."""
+    monkeypatch.setattr(few_update, "COMMITS_AT_ONCE", 5)
+    growing = Growing(traps.write(tmp_path / "traps"), tmp_path / "dump", 5)
+    growing.grow(0.6)
+    out = tmp_path / "out"
+    job.build(growing.folder, out, spark=spark, **SETTINGS)
+    read = {row["topic"] for row in rows(out, "gold/lag") if row["status"] == "ok"}
+    back, gone = sorted(read)[:2]
+
+    growing.grow(0.2)
+    growing.describe(7)
+    ends = pq.read_table(growing.folder / "ends.parquet")
+    shorter = pc.if_else(pc.equal(ends["topic"], back), ends["begin"], ends["end"])
+    ends = ends.set_column(ends.schema.get_field_index("end"), "end", shorter)
+    more = ends.filter(pc.field("topic") == back).slice(0, 1)
+    column = more.schema.get_field_index("partition")
+    more = more.set_column(column, more.schema.field(column), pa.array([77], more.schema.field(column).type))
+    sampled = pa.concat_tables([ends.filter(pc.field("topic") != gone), more])
+    for file in (growing.folder / "ends.parquet", growing.folder / "samples" / "ends-00007.parquet"):
+        pq.write_table(sampled, file)
+    assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""
+    job.build(growing.folder, tmp_path / "sampled", spark=spark, **SETTINGS)
+    same(out, tmp_path / "sampled")
+    assert any(row["lost"] or row["status"] != "ok" for row in rows(out, "gold/lag") if row["topic"] == back)
+
+    (growing.folder / "samples" / "ends-00000.parquet").unlink()  # now nothing tells of the topic
+    topics = pq.read_table(growing.folder / "topics.parquet")
+    pq.write_table(topics.filter(pc.field("topic") != gone), growing.folder / "topics.parquet")
+    assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""
+    job.build(growing.folder, tmp_path / "gone", spark=spark, **SETTINGS)
+    same(out, tmp_path / "gone")
+    assert {row["sampled_at"] for row in rows(out, "gold/lag") if row["topic"] == gone} == {None}
+    assert any(
+        entry["partition"] == 77
+        for row in rows(out, "gold/group_state") for topic in row["topics"] for entry in topic["partitions"]
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_groups_whose_log_ends_may_be_others_are_those_that_spark_tells(seed: int, spark: Any) -> None:
     """Of topics with partitions sampled before and after, only after, or never; of groups heard of at any time."""

@@ -17,7 +17,7 @@ from tests.spark.test_rules_in_sql import T0, moment, records
 from apportion.history.commits import CommittedOffset, GroupCommits
 from apportion.history.lag_time import SAMPLES_MAX
 from apportion.history.verdicts import WINDOW
-from apportion.spark import bundles, by_group, facts, few_groups, groups, logs, schemas, slices, standing
+from apportion.spark import bundles, by_group, facts, few_groups, groups, logs, schemas, slices, sorted_rows, standing
 
 Row = dict[str, Any]
 
@@ -269,3 +269,40 @@ def test_a_group_that_cannot_be_folded_says_why_and_no_other_group_is_the_worse_
     rows = groups.folded_rows({**row, "epochs": [{**epoch, "body": '{"epoch": 4}'}]})
     assert rows["present"][0]["state"] == "Unreadable: ValueError: a fault"
     assert [(one["epoch"], one["at"]) for one in rows["epochs"]] == [(4, 7000)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_texts_as_numbers_of_words_give_the_rows_of_texts(seed: int) -> None:
+    """Of some rows of a table whose words are coded, others' words among them: ranks, places and wanted topics."""
+    rng = random.Random(seed)
+    texts = pa.array([rng.choice(["b", "ä", "", "a", "z", None]) for _ in range(50)])
+    others = pa.array([rng.choice(["c", "a", None]) for _ in range(20)])
+    some = pa.array(rng.sample(range(50), 12))
+    plain, names = sorted_rows.ranked(texts.take(some), others)
+    numbers, same_names = sorted_rows.ranked(texts.dictionary_encode().take(some), others)
+    assert names.equals(same_names)
+    assert [one.tolist() for one in plain] == [one.tolist() for one in numbers]
+    assert [None if n < 0 else names[n].as_py() for n in plain[0].tolist()] == texts.take(some).to_pylist()
+
+    whole = table(records(seed)[0], schemas.COMMITS, standing.ASKED)
+    of = pa.array(rng.sample(range(whole.num_rows), whole.num_rows // 2))
+    kept = [standing.places(standing.sorted_commits(rows.take(of)), 0) for rows in (whole, sorted_rows.coded(whole))]
+    assert kept[1].cast(kept[0].schema).equals(kept[0])
+    assert kept[0].num_rows > 3
+    no_members = groups_that_are_there([])
+    wants = [
+        by_group.named_topics(no_members, by_group.NAME.empty_table(), no_members, one)
+        .sort_by("topic")
+        .sort_by("group")
+        for one in kept
+    ]
+    standing_pairs = {
+        (row["group"], row["topic"]) for row in kept[0].filter(kept[0]["standing"]).to_pylist()
+    }  # fmt: skip
+    for pairs in wants:
+        assert {tuple(row.values()) for row in pairs.to_pylist()} == standing_pairs
+        assert pairs.num_rows == len(standing_pairs)
+
+
+def groups_that_are_there(rows: list[Row]) -> pa.Table:
+    return table(rows, schemas.GROUP_STATE, groups.PRESENT)

@@ -25,7 +25,7 @@ from apportion.model.to_names import collector_paused
 from apportion.spark import groups, histories, schemas, standing
 from apportion.spark.bundles import Tables, bundled, met, sent
 from apportion.spark.python_rows import rows_of
-from apportion.spark.sorted_rows import day_codes, listed, millis_or_null, ranked, starts_of
+from apportion.spark.sorted_rows import day_codes, listed, millis_or_null, ranked, starts_of, united
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -172,7 +172,14 @@ def named_topics(generations: pa.Table, names: pa.Table, present: pa.Table, plac
     """
     committed = places.select(_PAIR).filter(places["standing"])
     pieces = [_topics_of(generations), names.select(_PAIR), _topics_of(present), committed]
-    return pa.concat_tables(pieces).group_by(_PAIR).aggregate([])
+    # Pairs as numbers: most of them are a group's commits, one for each partition of a topic.
+    of_group, groups = ranked(*[piece["group"] for piece in pieces])
+    of_topic, topics = ranked(*[piece["topic"] for piece in pieces])
+    width = len(topics) + 1
+    pairs = united(*[group * width + topic + 1 for group, topic in zip(of_group, of_topic, strict=True)])
+    group, topic = pairs // width, pairs % width - 1
+    columns = [names.take(pa.array(code, mask=code < 0)) for names, code in ((groups, group), (topics, topic))]
+    return pa.Table.from_arrays(columns, names=_PAIR)
 
 
 def _of(tables: Tables, kind: str, table: schemas.TableSchema, columns: Sequence[str]) -> pa.Table:

@@ -262,7 +262,7 @@ class Asked:
         """For each group that is there its standing commits."""
         standing = np.flatnonzero(np.asarray(self.places["standing"]))
         fields = schemas.arrow_schema(schemas.GROUP_STATE).field("commits").type.value_type
-        columns = [self.places[one.name].combine_chunks().take(pa.array(standing)) for one in fields]
+        columns = [self.places[one.name].combine_chunks().take(pa.array(standing)).cast(one.type) for one in fields]
         structs = pa.StructArray.from_arrays(columns, fields=list(fields))
         return listed(self._per_present(self.of_place[standing]), structs)
 

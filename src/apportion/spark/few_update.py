@@ -7,11 +7,12 @@ are few. So are the tables that follow the log ends, some groups at a time, as l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +23,7 @@ from apportion.spark.files import nulls_first
 from apportion.spark.log_ends import since
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.sinks import as_frame, frame_of
-from apportion.spark.sorted_rows import flattened, one
+from apportion.spark.sorted_rows import coded, flattened, one
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -208,6 +209,7 @@ class FewUpdate(incremental.Update):
         stayed = before.filter(pc.invert(pc.is_in(before["group"], pa.array(touched, pa.string()))))
         present = nulls_first(pa.concat_tables([stayed, living.cast(stayed.schema)]), ["group"])
         names = few.names_of(epochs, few.names_among(commits, topics) if epochs.num_rows else {})
+        commits = coded(commits)
         tables = {
             "present": present, "commits": commits, "generations": generations, "epochs": epochs, "names": names
         }  # fmt: skip
@@ -215,7 +217,7 @@ class FewUpdate(incremental.Update):
         of_topic = [_Named.of(rows, "topic") for rows in (ends, topics)]
         pieces: dict[str, list[pa.Table]] = {name: [] for name in few.FOLLOW}
         moved: set[str] = set()
-        counts = dict(_counted(commits["group"]))
+        counts = of_group["commits"].counted()
         for some in few.chunks({*present["group"].to_pylist(), *counts}, counts, COMMITS_AT_ONCE):
             mine = {name: rows.some(some) for name, rows in of_group.items()}
             places = standing.places(standing.sorted_commits(mine["commits"]), since(self.now_ms))
@@ -332,7 +334,8 @@ class _Named:
 
     @classmethod
     def of(cls, rows: pa.Table, column: str) -> _Named:
-        return cls(rows, one(rows[column]).dictionary_encode())
+        codes = one(rows[column])
+        return cls(rows, codes if pa.types.is_dictionary(codes.type) else codes.dictionary_encode())
 
     def some(self, some: Collection[str] | pa.Array) -> pa.Table:
         """Rows with one of some names."""
@@ -340,16 +343,16 @@ class _Named:
         chosen = pc.is_in(self.codes.dictionary, value_set=names)
         return self.rows.filter(chosen.take(self.codes.indices)).combine_chunks()
 
+    def counted(self) -> dict[str, int]:
+        """Each name, and how many rows have it."""
+        words = self.codes.dictionary
+        counts = np.bincount(self.codes.indices.drop_null(), minlength=len(words))
+        return dict(zip(words.to_pylist(), counts.tolist(), strict=True))
+
 
 def _of(rows: pa.Table, some: Collection[str]) -> pa.Table:
     """Rows of some groups."""
     return _Named.of(rows, "group").some(some)
-
-
-def _counted(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
-    """Each value, and how often it is there."""
-    counts = pc.value_counts(column)
-    return zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
 
 
 def kept_samples(update: FewUpdate) -> DataFrame:

@@ -21,16 +21,44 @@ UNDATED: Final = "undated"
 
 
 def ranked(*columns: pa.ChunkedArray | pa.Array) -> tuple[list[Longs], pa.Array]:
-    """Columns of texts as ranks among the distinct ones of them all, and these, by their bytes; null is -1."""
-    flat = [one(column).cast(pa.string()) for column in columns]
-    whole = pa.chunked_array(flat, pa.string()).combine_chunks().dictionary_encode()
+    """Columns of texts as ranks among the distinct ones of them all, and these, by their bytes; null is -1.
+
+    Of a column that is coded already the words are looked at, and not the rows.
+    """
+    pieces = [_words_of(one(column)) for column in columns]
+    whole = pa.chunked_array([words for words, _ in pieces], pa.string()).combine_chunks().dictionary_encode()
     names = whole.dictionary
     order = pc.array_sort_indices(names).to_numpy()
     rank = np.empty(len(names) + 1, dtype=np.int64)
     rank[order], rank[-1] = np.arange(len(names)), -1
     code = rank[whole.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
-    bounds = np.cumsum([0, *map(len, flat)])
-    return [code[a:b] for a, b in pairwise(bounds)], names.take(pa.array(order))
+    bounds = np.cumsum([0, *(len(words) for words, _ in pieces)])
+    ranks = [
+        code[a:b] if word is None else np.append(code[a:b], -1)[word]
+        for (a, b), (_, word) in zip(pairwise(bounds), pieces, strict=True)
+    ]
+    return ranks, names.take(pa.array(order))
+
+
+def _words_of(column: pa.Array) -> tuple[pa.Array, Longs | None]:
+    """A column's texts, and None; of one that is coded the words that are there, and (N,) which one a row has."""
+    if not pa.types.is_dictionary(column.type):
+        return column.cast(pa.string()), None
+    words = column.dictionary.cast(pa.string())
+    word = np.asarray(column.indices.fill_null(len(words)), dtype=np.int64)
+    is_there = np.zeros(len(words) + 1, dtype=np.bool_)
+    is_there[word] = True
+    is_there[-1] = False
+    place = np.where(is_there, np.cumsum(is_there) - 1, -1)
+    return words.filter(pa.array(is_there[:-1])), place[word]
+
+
+def coded(rows: pa.Table) -> pa.Table:
+    """Rows with each text as the number of its word: they are sorted and chosen by these, and never looked at."""
+    for index, field in enumerate(rows.schema):
+        if pa.types.is_string(field.type):
+            rows = rows.set_column(index, field.name, one(rows[field.name]).dictionary_encode())
+    return rows
 
 
 def longs(column: pa.ChunkedArray | pa.Array) -> Longs:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from apportion.arrays import Ints, Longs
 from apportion.history.verdicts import WINDOW
 from apportion.spark import schemas
-from apportion.spark.sorted_rows import listed, longs, millis, millis_or_null, ranked, spans, starts_of, there
+from apportion.spark.sorted_rows import listed, longs, millis, millis_or_null, numbered, ranked, spans, starts_of, there
 
 KEY: Final = ("group", "topic", "partition")
 COMMIT: Final = (
@@ -27,15 +27,26 @@ ASKED: Final = (*KEY, *COMMIT, "tombstone")
 
 def sorted_commits(commits: pa.Table) -> pa.Table:
     """By group, topic, partition and offset."""
-    (group,), _ = ranked(commits["group"])
-    (topic,), _ = ranked(commits["topic"])
+    (group,), groups = ranked(commits["group"])
+    (topic,), topics = ranked(commits["topic"])
     keys = (longs(commits["source_offset"]), longs(commits["partition"]), topic, group)
-    order = np.lexsort(keys)
+    order = _by_place(*keys) if len(groups) * (len(topics) + 1) < 2**31 else np.lexsort(keys)
     if len(starts_of(*[key[order] for key in keys])) <= len(order):
         # A broker writes a group to one partition of its topic. Where a hostile log has it in several, offsets meet.
         at = np.where(there(commits["commit_time"]), millis(commits["commit_time"]), -(2**63))
         order = np.lexsort((longs(commits["source_partition"]), longs(commits["committed"]), at, *keys))
     return commits.take(pa.array(order)).combine_chunks()
+
+
+def _by_place(offset: Longs, partition: Longs, topic: Longs, group: Longs) -> Ints:
+    """``np.lexsort`` of these, where group and topic together are a number of 31 bits."""
+    at_place = numbered(group * (int(topic.max(initial=0)) + 2) + topic, partition)
+    # The tables' files have the records of a partition by offset: then one stable sort is enough.
+    order = np.argsort(at_place, kind="stable")
+    offset, at_place = offset[order], at_place[order]
+    if ((at_place[1:] == at_place[:-1]) & (offset[1:] < offset[:-1])).any():
+        order = order[np.lexsort((offset, at_place))]
+    return order
 
 
 def places(commits: pa.Table, since_ms: int) -> pa.Table:
