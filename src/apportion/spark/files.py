@@ -54,12 +54,13 @@ def writing(
 def dictionaries(schema: pa.Schema) -> list[str] | bool:
     """Columns of a file that are stored as a dictionary and numbers of its words: ``use_dictionary`` of Arrow's writer.
 
-    In a table with a row a partition offsets and times hardly repeat: to look for words there takes more than half of
-    the time in which the file is written, and makes it larger.
+    In a table with a row a partition offsets, times and rates hardly repeat: to look for words there takes more than
+    half of the time in which the file is written, and makes it hardly smaller.
     """
     if not set(schema.names) >= _A_PARTITION or any(pa.types.is_nested(field.type) for field in schema):
         return True
-    return [field.name for field in schema if not (pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type))]
+    hardly_repeat = (pa.types.is_int64, pa.types.is_timestamp, pa.types.is_floating)
+    return [field.name for field in schema if not any(is_one(field.type) for is_one in hardly_repeat)]
 
 
 def write_empty(file: Path, schema: pa.Schema) -> None:
