@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from apportion import __version__, planning
+from apportion.cli import source
 
 from .conftest import Runner, run_apart
 
@@ -42,6 +43,17 @@ def test_typing_errors_get_a_hint(run: Runner, folder: Path, args: list[str], hi
 def test_a_file_that_is_not_there_is_a_sentence(run: Runner, folder: Path) -> None:
     done = run("plan", "nowhere.json")
     assert (done.code, done.err) == (2, "apportion: cannot read 'nowhere.json': No such file or directory.\n")
+
+
+def test_an_input_without_an_end_is_a_sentence(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "MOST_BYTES", 1000)
+    for words in (["describe", "/dev/zero"], ["plan", "/dev/zero"]):
+        done = run(*words)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("apportion: /dev/zero: found more than 1,000 bytes; needed fewer groups at once")
+    done = run("compare", stdin=b" " * 1001)
+    assert done.err.startswith("apportion: standard input: found more than 1,000 bytes")
+    assert run("compare", stdin=b" " * 1000).err.startswith("apportion: standard input: found nothing")
 
 
 @pytest.mark.parametrize("command", ["describe", "report"])

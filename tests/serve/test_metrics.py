@@ -23,6 +23,7 @@ from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
+from apportion.serve import collector as collecting
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
@@ -354,3 +355,13 @@ def test_a_group_that_a_broker_does_not_list_after_its_return_is_unknown_until_i
     assert look(2_000, one).unknown_since is None
     assert not look(2_010).gone
     assert look(2_025).gone
+
+
+def test_of_deleted_topics_the_newest_names_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collecting, "MOST_NAMES_GONE", 2)
+    names: dict[str, str] = {}
+    for n in range(6):
+        collecting.remember(names, {"kept": "a", f"id-{n}": f"t-{n}"})
+    assert names == {"kept": "a", "id-3": "t-3", "id-4": "t-4", "id-5": "t-5"}
+    collecting.remember(names, {"id-0": "t-0"})
+    assert set(names) == {"id-0", "id-4", "id-5"}, "the others became known before"

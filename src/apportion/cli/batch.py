@@ -10,12 +10,13 @@ from typing import IO, Any, Final
 
 from apportion.cli import progress
 from apportion.cli.output import emit
+from apportion.cli.source import MOST_BYTES
 from apportion.errors import ApportionError, BadInput
 
 UTF8_BOM: Final = b"\xef\xbb\xbf"
 """What some editors put before a text."""
-LONGEST_LINE: Final = 256 << 20
-"""Bytes; a longer line is an error of that line, so that an endless one cannot exhaust the memory."""
+LONGEST_LINE: Final = MOST_BYTES
+"""A longer line is an error of that line, so that an endless one cannot exhaust the memory."""
 
 
 def answer_lines(lines: IO[bytes], assignor: str, settings: Mapping[str, str]) -> int:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 from apportion.cli import progress
 from apportion.cli.output import tell
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
     from apportion.inputs.series import AllSeries
     from apportion.model.plan_json import SavedPlan
+
+MOST_BYTES: Final = 256 << 20
+"""Of an input that is read whole: the rows of a million partitions are half of it, and an endless pipe must end."""
 
 
 def add_group_choice(parser: Parser, live: bool = True) -> None:
@@ -211,7 +214,11 @@ def _is_folder(path: str) -> bool:
 
 def _content(path: str) -> bytes:
     with open_bytes(path) as stream:
-        return stream.read()
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        needed = "fewer groups at once, one group a line for plan --batch, or tables in a folder"
+        raise BadInput(called(path), f"more than {MOST_BYTES:,} bytes", needed)
+    return content
 
 
 def input_name(args: argparse.Namespace) -> str:

@@ -47,6 +47,8 @@ MOST_GONE: Final = 200
 ADVICE_S: Final = 1.0
 """Time of a round for the sizes of groups."""
 TAIL_PATIENCE_S: Final = 20.0
+MOST_NAMES_GONE: Final = 100_000
+"""Ids of deleted topics whose names are known: records of the past may name them."""
 
 
 class Collector:
@@ -117,7 +119,7 @@ class Collector:
             self._disconnect()
             return self._failed(str(wrong).rstrip("."))
         with self._lock:
-            self._names.update({log.topic_id: name for name, log in seen.topics.items() if log.topic_id})
+            remember(self._names, {log.topic_id: name for name, log in seen.topics.items() if log.topic_id})
         groups = self._groups(seen)
         tail = self._tail
         return self._publish(
@@ -320,3 +322,12 @@ class Collector:
             if name not in self._pasts:
                 self._pasts[name] = GroupPast(name, self._names)
             return self._pasts[name]
+
+
+def remember(names: dict[str, str], present: Mapping[str, str]) -> None:
+    """Add topics' ids with their names; of those that are no longer present only the newest stay."""
+    names.update(present)
+    if len(names) > len(present) + MOST_NAMES_GONE:
+        gone = [topic_id for topic_id in names if topic_id not in present]
+        for topic_id in gone[:-MOST_NAMES_GONE]:
+            del names[topic_id]
