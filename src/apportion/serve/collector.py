@@ -325,7 +325,7 @@ class Collector:
 
 
 def remember(names: dict[str, str], present: Mapping[str, str]) -> None:
-    """Add topics' ids with their names; of those that are no longer present only the newest stay."""
+    """Add topics' ids with their names; of those that are gone the ones that became known last stay."""
     names.update(present)
     if len(names) > len(present) + MOST_NAMES_GONE:
         gone = [topic_id for topic_id in names if topic_id not in present]
