@@ -238,6 +238,13 @@ def rewrite(file: Path, column: str, kind: pa.DataType) -> None:
 
 
 @pytest.mark.spark
+def test_a_dump_that_spark_cannot_reach_is_named_and_not_the_tables(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"^s3://bucket/dump: Spark reads and writes S3 as s3a://"):
+        job.build("s3://bucket/dump", tmp_path / "out", spark=spark)
+    with pytest.raises(Unavailable, match=r"no driver for gs://bucket/dump;"):
+        job.build("gs://bucket/dump", tmp_path / "out", spark=spark)
+
+
 def test_what_is_no_dump_is_said_in_one_sentence(spark: Any, tmp_path: Path) -> None:
     """A folder without records, a cut file, a wrong type, a missing column, missing ends: each names the place."""
     whole = made.write_dump(tmp_path / "whole", [made.commit(i) for i in range(9)])

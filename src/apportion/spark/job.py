@@ -288,7 +288,8 @@ def _build_at(
         if full or sink.text(incremental.STATE) is None:
             asked()
         tables.check_version_of(str(location), sink.text(tables.SOURCE))
-        source = sources.open_dump(asked, origin, there)
+        with errors.plainly(origin.root):  # what is wrong there is not the tables'
+            source = sources.open_dump(asked, origin, there)
         rules = {name: value for name, value in settings.items() if name != "form"}
         built = _build(pool, sink, source, rules, _source(location, origin, settings), full, progress)
         if isinstance(sink, lake.LakeSink):

@@ -49,8 +49,8 @@ def _words_of(column: pa.Array) -> tuple[pa.Array, Longs | None]:
     is_there = np.zeros(len(words) + 1, dtype=np.bool_)
     is_there[word] = True
     is_there[-1] = False
-    place = np.where(is_there, np.cumsum(is_there) - 1, -1)
-    return words.filter(pa.array(is_there[:-1])), place[word]
+    position = np.where(is_there, np.cumsum(is_there) - 1, -1)
+    return words.filter(pa.array(is_there[:-1])), position[word]
 
 
 def coded(rows: pa.Table) -> pa.Table:
