@@ -107,6 +107,27 @@ def test_small_groups_get_the_frontier_that_exhaustive_search_finds(raw: dict[st
     assert all(sized.proven for sized in result.frontier)
 
 
+@settings(max_examples=100, deadline=None)
+@given(small_groups(), st.integers(1, 5), st.integers(0, 3))
+def test_between_two_numbers_of_members_too_the_frontier_is_the_exhaustive_one_and_its_proofs_hold(
+    raw: dict[str, Any], low: int, more: int
+) -> None:
+    """Members beyond the work may stay without any; that does not make a plan for fewer of them the best for all."""
+    least = exhaustive(raw, 12)
+    high = low + more
+    if min(least) > high:
+        with pytest.raises(BadInput, match="at least [0-9]+ members"):
+            apportion.size(raw, capacity=12, members=(low, high))
+        return
+    result = apportion.size(raw, capacity=12, members=(low, high))
+    check(result, raw, 12)
+    first = max(low, min(least))
+    best = {n: min(moved for k, moved in least.items() if k <= n) for n in range(first, high + 1)}
+    frontier = [(n, moved) for n, moved in best.items() if n == first or moved < best[n - 1]]
+    assert [(sized.members, sized.moved) for sized in result.frontier] == frontier[::-1]
+    assert all(sized.proven for sized in result.frontier)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=60), st.integers(1, 12), st.integers(100, 300))
 def test_every_plan_fits_and_none_is_beaten(weights: list[int], members: int, capacity: int) -> None:

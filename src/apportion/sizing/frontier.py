@@ -57,11 +57,11 @@ def frontier(problem: Problem, low: int, high: int, swing: float) -> Frontier:
     # Fewer than are demanded would be made up with idle ones, which a plan for the demanded number beats.
     plans = _plans(problem, max(bound, low), high, swing)
     if exact.applies(problem):
-        plans, bound = _closed(problem, plans, bound, high)
+        plans, bound = _closed(problem, plans, bound, low, high)
     bounds = least_moved(problem)
     candidates: list[Candidate] = []
-    for plan in sorted(plans, key=lambda plan: (plan.members, plan.moved, -plan.moved_bound)):
-        plan = _padded(plan, low, threads)
+    padded = [_padded(plan, low, threads) for plan in plans]
+    for plan in sorted(padded, key=lambda plan: (plan.members, plan.moved, -plan.moved_bound)):
         if plan.members > high or (candidates and candidates[-1].moved <= plan.moved):
             continue
         closed = max(0, problem.processes - plan.members // threads)
@@ -158,11 +158,16 @@ def _padded(plan: Candidate, low: int, threads: int) -> Candidate:
     return replace(plan, members=plan.members + lacking, idle=plan.idle + lacking)
 
 
-def _closed(problem: Problem, plans: list[Candidate], bound: int, high: int) -> tuple[list[Candidate], int]:
-    """The best plans of a small group, by branch and bound, and the least members that it proves."""
-    best = {plan.members: plan for plan in plans}
+def _closed(
+    problem: Problem, plans: list[Candidate], bound: int, low: int, high: int
+) -> tuple[list[Candidate], int]:
+    """The best plans of a small group, by branch and bound, and the least members that it proves.
+
+    Numbers below ``low`` are looked at for the least members alone: their plans are made up to ``low``, where others
+    may move less.
+    """
     # Repair may close the wrong process, so no number up to today's is passed over.
-    top = min(high, max([*best, bound, problem.M]))
+    top = min(high, max([*(plan.members for plan in plans), bound, low, problem.M]))
     closed: list[Candidate] = []
     least = least_moved(problem)
     for n in range(bound, top + 1):
@@ -175,6 +180,7 @@ def _closed(problem: Problem, plans: list[Candidate], bound: int, high: int) -> 
                 bound = n + 1
             continue
         owner = _without_gaps(outcome.owner, problem.M)
-        plan = Candidate(len(set(owner)), outcome.moved, outcome.moved if outcome.finished else 0, owner)
+        proved = outcome.finished and n >= low
+        plan = Candidate(len(set(owner)), outcome.moved, outcome.moved if proved else 0, owner)
         closed.append(plan)
     return plans + closed, bound
