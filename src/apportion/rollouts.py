@@ -185,20 +185,30 @@ def with_instance_ids(group: Group) -> Group:
 
 
 def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[Change]:
-    """All members restart, n at a time in member order."""
+    """All members restart, n at a time in member order; those with an instance id come back under it.
+
+    static
+        Members without an instance id come back under their member id.
+    """
     if not 1 <= n <= whatif.MOST_MEMBERS:
         raise BadInput("rolling", str(n), "how many members restart at a time, at least 1")
     fields = group_to_dict(group)["members"]
     batches = [group.members[i : i + n] for i in range(0, group.M, n)]
     for i, batch in enumerate(batches):
-        which = f"rolling {i + 1} of {len(batches)}: {_names(batch)}"
-        quiet = tuple(m for m in batch if fields[m].get("instance_id"))
-        if static and times.restart_s <= times.session_s:
-            yield Change(f"{which} back in {times.restart_s:g} s", restart=tuple(batch))
-            continue
-        yield Change(f"{which} gone", leave=tuple(batch), silent=static or len(quiet) == len(batch))
-        comers = {(m if static else _reborn(group, m, i)): _bare(fields[m]) for m in batch}
-        yield Change(f"{which} back", join=comers)
+        which = f"rolling {i + 1} of {len(batches)}"
+        named = tuple(m for m in batch if static or fields[m].get("instance_id"))
+        back_in_time = named if times.restart_s <= times.session_s else ()
+        silent = () if back_in_time else named
+        loud = tuple(m for m in batch if m not in named)
+        if back_in_time:
+            yield Change(f"{which}: {_names(back_in_time)} back in {times.restart_s:g} s", restart=back_in_time)
+        if loud:
+            yield Change(f"{which}: {_names(loud)} gone", leave=loud)
+        if silent:
+            yield Change(f"{which}: {_names(silent)} gone", leave=silent, silent=True)
+        comers = {m if m in silent else _reborn(group, m, i): _bare(fields[m]) for m in batch if m not in back_in_time}
+        if comers:
+            yield Change(f"{which}: {_names([m for m in batch if m not in back_in_time])} back", join=comers)
 
 
 def scale(group: Group, n: int, static: bool) -> Change:
@@ -206,7 +216,9 @@ def scale(group: Group, n: int, static: bool) -> Change:
     if not 1 <= n <= whatif.MOST_MEMBERS or n == group.M:
         raise BadInput("scale", str(n), f"another number of members than the {group.M} there are, at least 1")
     if n < group.M:
-        return Change(f"scale to {n}", leave=tuple(group.members[n:]), silent=static)
+        gone = tuple(group.members[n:])
+        named = [m for m, instance in zip(group.members, group.instance_ids, strict=True) if static or instance]
+        return Change(f"scale to {n}", leave=gone, silent=set(gone) <= set(named))
     grown = group_to_dict(whatif.join(group, n - group.M))["members"]
     joined = {m: fields for m, fields in grown.items() if m not in group.members}
     if static:
@@ -218,7 +230,7 @@ def follow(
     group: Group, changes: Iterable[Change], strategy: Assignor, protocol: Protocol, times: Times
 ) -> Iterator[Stage]:
     """A stage for each change, each on what the one before came to; one that leaves nobody comes with the next."""
-    waited = 0.0
+    emptied_s: float | None = None
     for change in changes:
         if change.restart:
             stage = _returned(change, group, strategy, times)
@@ -226,13 +238,13 @@ def follow(
             wait = times.session_s if change.silent else 0.0
             raw = group_to_dict(group)
             # While nobody was there, those who had left stayed in the group as it was: what they had is the past.
-            stayed = {} if waited else {m: f for m, f in raw["members"].items() if m not in change.leave}
+            stayed = {m: f for m, f in raw["members"].items() if emptied_s is None and m not in change.leave}
             raw["members"] = {**stayed, **{m: dict(fields) for m, fields in change.join.items()}}
             if not raw["members"]:
-                waited = max(wait, times.restart_s)
+                emptied_s = max(wait, times.restart_s)
                 continue
-            stage = _stage(change.step, group, build(raw), strategy, protocol, times, waited + wait)
-            waited = 0.0
+            stage = _stage(change.step, group, build(raw), strategy, protocol, times, (emptied_s or 0.0) + wait)
+            emptied_s = None
         yield stage
         group = whatif.settled(stage.plan)
 

@@ -16,7 +16,7 @@ from apportion.history.records import Generation
 from apportion.history.steps import Step, steps
 from apportion.inputs.load_history import load_histories
 from apportion.model.group import Group
-from apportion.model.group_json import read_group
+from apportion.model.group_json import group_to_dict, read_group
 from apportion.rollouts import Change, Times
 
 RECORDED = ("ads-range", "billing-roundrobin", "search-sticky", "fraud-storm", "feed-cooperative", "prices-crash",
@@ -136,6 +136,35 @@ def test_a_group_that_restarts_all_at_once_waits_for_the_restart_and_starts_with
     (stage,) = rollouts.stages(settled(3, 12, "eager"), ["rolling 3"], "eager", times=Times(restart_s=30))
     assert (stage.generations, stage.revoked, stage.moved, stage.read_anew) == (1, 0, 0, 12)
     assert stage.standstill_s == 12 * 33
+
+
+def test_a_group_that_is_back_at_once_has_the_members_that_it_had_and_no_others() -> None:
+    (stage,) = rollouts.stages(settled(3, 12, "eager"), ["rolling 3"], "eager", times=Times(restart_s=0))
+    assert (stage.plan.group.M, stage.read_anew, stage.standstill_s) == (3, 12, 12 * 3)
+
+
+@pytest.mark.parametrize("restart_s", [10, 60])
+@pytest.mark.parametrize("protocol", list(rollouts.PROTOCOLS))
+def test_members_that_have_instance_ids_are_static_without_being_asked_to(protocol: Any, restart_s: float) -> None:
+    group = rollouts.with_instance_ids(settled(4, 12, protocol))
+    times = Times(restart_s=restart_s)
+    for step in ("rolling 2", "rolling 4", "scale 2"):
+        ways = [rollouts.stages(group, [step], protocol, static=static, times=times) for static in (False, True)]
+        assert [stage.to_dict() for stage in ways[0]] == [stage.to_dict() for stage in ways[1]]
+
+
+def test_of_members_that_restart_together_only_those_without_an_instance_id_make_the_group_rebalance() -> None:
+    raw = group_to_dict(settled(4, 12, "cooperative"))
+    static, dynamic = list(raw["members"])[:2]
+    raw["members"][static]["instance_id"] = static
+    group = read_group(raw)
+    back, gone, comes = rollouts.stages(group, ["rolling 2"], times=Times(restart_s=20))[:3]
+    assert (group.members[0], back.generations, back.standstill_s) == (static, 0, 3 * 20)
+    assert (gone.left, comes.plan.group.M) == ((dynamic,), 4)
+    assert static in comes.plan.group.members
+    late = rollouts.stages(group, ["rolling 2"], times=Times(restart_s=60))[:3]
+    assert [stage.left for stage in late] == [(dynamic,), (static,), ()]
+    assert [stage.longest_s for stage in late[:2]] == [3, 48], "one leaves, the other is missed when its session ends"
 
 
 def test_scaling_changes_the_size_and_nothing_else_moves_than_must() -> None:
