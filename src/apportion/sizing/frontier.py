@@ -158,9 +158,7 @@ def _padded(plan: Candidate, low: int, threads: int) -> Candidate:
     return replace(plan, members=plan.members + lacking, idle=plan.idle + lacking)
 
 
-def _closed(
-    problem: Problem, plans: list[Candidate], bound: int, low: int, high: int
-) -> tuple[list[Candidate], int]:
+def _closed(problem: Problem, plans: list[Candidate], bound: int, low: int, high: int) -> tuple[list[Candidate], int]:
     """The best plans of a small group, by branch and bound, and the least members that it proves.
 
     Numbers below ``low`` are looked at for the least members alone: their plans are made up to ``low``, where others
