@@ -143,7 +143,9 @@ def test_a_login_is_asked_for_over_tls_and_its_secrets_are_told_to_nobody(tmp_pa
         ):  # fmt: skip
             assert server.ask("/metrics", Authorization=authorization)[0] == expected, authorization
         assert server.ask("/healthz")[0] == 200
-        assert server.ask("/readyz")[0] == 503
+        status, _, why = server.ask("/readyz")
+        assert (status, why) == (503, b"not ready\n"), "why has the brokers' addresses in it"
+        until(lambda: NOBODY.encode() in server.ask("/readyz", Authorization=f"Bearer {TOKEN}")[2])
         with socket.create_connection(("127.0.0.1", server.port)) as silent:
             silent.settimeout(20)
             assert silent.recv(1) == b"", "a greeting that does not come is not waited for"

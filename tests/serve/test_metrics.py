@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from apportion.errors import UnknownName
 from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
-from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog
+from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog, partition_of_group
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
@@ -112,6 +112,8 @@ def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
     assert found["apportion_group_partitions_expired_unread"] == [(label, 1.0)]
     assert sorted(had["cause"] for had, _ in found["apportion_group_rebalances_total"]) == sorted(CAUSES)
     assert found["kafka_brokers"] == [({}, 3.0)]
+    about = {"group_id": NAME, "protocol": "range", "protocol_type": "consumer", "state": "Stable"}
+    assert found["kminion_kafka_consumer_group_info"] == [(about, 1.0)]
 
 
 def test_families_are_chosen_by_whose_they_are_and_by_name() -> None:
@@ -291,7 +293,7 @@ def test_a_group_is_gone_when_it_stays_away_and_not_when_a_broker_has_just_come_
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 1})
 
     def after(at: float, *groups: SeenGroup, all_listed: bool = True) -> tuple[bool, float | None]:
-        found = Round(at=at, ended=at, topics=dict(TOPICS), listed_all=all_listed)
+        found = Round(at=at, ended=at, topics=dict(TOPICS), silent=frozenset() if all_listed else frozenset({1}))
         found.groups = {group.name: group for group in groups}
         collector._publish(Snapshot(1, at, groups=collector._groups(found), topics=TOPICS, trouble=""))
         state = collector.snapshot.groups["g"]
@@ -339,8 +341,9 @@ def test_a_group_that_a_broker_does_not_list_after_its_return_is_unknown_until_i
 
     def look(at: float, *groups: SeenGroup, listed_all: bool = True) -> Any:
         listed = {group.name: group for group in groups}
+        silent = frozenset() if listed_all else frozenset({1})
         collector.snapshot = Snapshot(
-            at=at, groups=collector._groups(Round(at=at, groups=listed, topics=TOPICS, listed_all=listed_all))
+            at=at, groups=collector._groups(Round(at=at, groups=listed, topics=TOPICS, silent=silent))
         )
         return collector.snapshot.groups["g"]
 
@@ -355,6 +358,69 @@ def test_a_group_that_a_broker_does_not_list_after_its_return_is_unknown_until_i
     assert look(2_000, one).unknown_since is None
     assert not look(2_010).gone
     assert look(2_025).gone
+
+
+def test_a_group_whose_coordinator_has_changed_is_unknown_until_the_new_one_had_time_to_load() -> None:
+    """A broker that stops in good order is not in the next answer: no request fails, and no list is missing."""
+    collector = Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties()))
+    one = seen("g", {"clicks": [0]}, {("clicks", 0): 7})
+
+    def gone(at: float, leader: tuple[int, int], *groups: SeenGroup) -> bool:
+        listed = {group.name: group for group in groups}
+        found = Round(at=at, groups=listed, topics=TOPICS, leaders={0: leader})
+        collector.snapshot = Snapshot(at=at, groups=collector._groups(found))
+        return collector.snapshot.groups["g"].gone
+
+    assert not gone(1_000, (1, 5), one)
+    assert not gone(1_010, (2, 6)), "moved to broker 2"
+    assert not gone(1_100, (2, 6)), "which may still load"
+    assert not gone(1_200, (2, 6), one)
+    assert not gone(1_210, (2, 7)), "broker 2 was started anew between two rounds"
+    assert not gone(1_500, (2, 7))
+    assert gone(1_520, (2, 7))
+    assert not gone(1_900, (2, 7), one)
+    assert not gone(1_910, (-1, 7))
+    assert not gone(9_000, (-1, 7)), "nobody can be asked"
+
+
+def test_groups_that_come_and_go_beside_a_broker_that_cannot_be_reached_are_not_kept_for_ever() -> None:
+    """Only what the silent broker coordinates may still be there."""
+    collector = Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties()))
+    leaders = {0: (1, 0), 1: (2, 0)}  # of two partitions, broker 2 does not answer
+    names = [f"g-{n}" for n in range(40)]
+    theirs = {name for name in names if partition_of_group(name, 2) == 1}
+    assert 0 < len(theirs) < 40
+
+    def look(at: float, *listed: str, silent: frozenset[int] = frozenset({2})) -> set[str]:
+        groups = {name: seen(name, {"clicks": [0]}, {("clicks", 0): 7}) for name in listed}
+        found = Round(at=at, groups=groups, topics=TOPICS, silent=silent, leaders=leaders)
+        collector.snapshot = Snapshot(at=at, groups=collector._groups(found))
+        return {name for name, state in collector.snapshot.groups.items() if not state.gone}
+
+    assert look(0, *names, silent=frozenset()) == set(names)
+    assert look(10) == set(names), "not listed just now"
+    assert look(400) == theirs
+    assert look(8_000) == theirs == collector.snapshot.groups.keys() == collector._pasts.keys()
+
+
+def test_while_a_round_takes_long_what_was_known_grows_too_old_to_be_scraped(monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties()))
+    answers = Answers(collector)
+    collector._publish(snapshot(seen("g", {"clicks": [0]}, {("clicks", 0): 7}), settings=Settings()))
+    assert answers.scraped.series > 50
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + Settings().stale_s + 1)
+    assert answers.scraped is EMPTY
+    own = answers.own.text()
+    assert b"apportion_scrape_series 0.0" in own
+    assert b"apportion_up 1.0" in own
+
+
+def test_where_the_cluster_is_not_reached_its_tail_is_not_said_to_be_read() -> None:
+    answers = Answers(Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties())))
+    for trouble, tail_trouble, up in (("", "", b"1.0"), ("", "no", b"0.0"), ("nobody answers", "", b"0.0")):
+        answers.snapshot = Snapshot(1, time.time(), trouble=trouble, tail_trouble=tail_trouble)
+        assert b"apportion_tail_up " + up in answers.own.text()
 
 
 def test_of_deleted_topics_the_newest_names_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ PAUSE_S: Final = 0.25
 """Before a question is asked again that the cluster cannot answer just now."""
 
 Answer = TypeVar("Answer")
+Client = TypeVar("Client")
 
 _REQUESTS_AT_ONCE: Final = 5_000
 """Partitions in one question, so that a cluster with a million of them is asked in pieces."""
@@ -129,25 +130,30 @@ def connect(bootstrap: str, properties: Properties | None = None) -> Iterator[Cl
     except ImportError as error:
         raise MissingExtra("Talking to a broker", "kafka-python") from error
     with sentences(bootstrap):
-        admin = KafkaAdminClient.__new__(KafkaAdminClient)
-        try:
-            admin.__init__(
-                bootstrap_servers=bootstrap.split(","),
-                client_id="apportion",
-                bootstrap_timeout_ms=PATIENCE_MS,
-                request_timeout_ms=PATIENCE_MS,
-                **(properties or Properties()).kafka_python(),
-            )
-        except BaseException:
-            # Its thread and sockets are there before it finds that nobody answers, and would stay.
-            for part, end in (("_client", "close"), ("_net", "stop")):
-                with suppress(Exception):
-                    getattr(getattr(admin, part), end)()
-            raise
+        admin = opened(KafkaAdminClient, bootstrap, properties or Properties(), request_timeout_ms=PATIENCE_MS)
     try:
         yield Cluster(bootstrap, admin)
     finally:
         admin.close()
+
+
+def opened(kind: type[Client], bootstrap: str, properties: Properties, **settings: Any) -> Client:
+    """A client of kafka-python; where it finds that nobody answers, its thread and sockets end with it."""
+    client = kind.__new__(kind)
+    try:
+        client.__init__(  # type: ignore[misc]  # the object is needed where this raises
+            bootstrap_servers=bootstrap.split(","),
+            client_id="apportion",
+            bootstrap_timeout_ms=PATIENCE_MS,
+            **settings,
+            **properties.kafka_python(),
+        )
+    except BaseException:
+        for part in ("_client", "_net"):
+            with suppress(Exception):
+                getattr(client, part).close()
+        raise
+    return client
 
 
 Row = tuple[bytes | None, bytes | None, int, int, int]
@@ -166,16 +172,15 @@ def read_committed(
 
     topic_partition = Name(topic, partition)
     with sentences(bootstrap):
-        consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap.split(","),
-            client_id="apportion",
+        consumer = opened(
+            KafkaConsumer,
+            bootstrap,
+            Properties(settings),
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             exclude_internal_topics=False,
-            bootstrap_timeout_ms=PATIENCE_MS,
-            **Properties(settings).kafka_python(),
         )
         try:
             consumer.assign([topic_partition])

@@ -20,7 +20,8 @@ from apportion.arrays import UNKNOWN, Longs
 from apportion.errors import Unavailable
 from apportion.history.records import SHARE
 from apportion.inputs import live, tasks_and_shares
-from apportion.inputs.cluster import Cluster, sentences, topic_id_text
+from apportion.inputs.cluster import OFFSETS, Cluster, sentences, topic_id_text
+from apportion.server_side.java_hash import string_hash
 
 GROUPS_AT_ONCE: Final = 500
 """Groups in one request for descriptions or committed offsets."""
@@ -76,8 +77,11 @@ class Round:
         Groups that are there, but could not be looked at, with the reason as a sentence.
     troubles
         What a whole broker did not tell, a sentence each; groups of a broker that listed none may be there or not.
-    listed_all
-        Every broker listed its groups: a group that is not here is gone.
+    silent
+        Ids of the brokers that did not list their groups.
+    leaders
+        Of each partition of ``__consumer_offsets`` its leader, which coordinates the partition's groups, and the epoch
+        of its leadership; leader -1: there is none. Empty where this user may not see the topic.
     requests
         How many were sent.
     """
@@ -90,8 +94,30 @@ class Round:
     topics: dict[str, TopicLog] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
-    listed_all: bool = True
+    silent: frozenset[int] = frozenset()
+    leaders: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     requests: int = 0
+
+    @property
+    def listed_all(self) -> bool:
+        """Whether every broker listed its groups."""
+        return not self.silent
+
+    def listed(self, group: str) -> bool:
+        """Whether whoever coordinates a group of this name listed its groups: one that is not among them is gone."""
+        if not self.leaders:
+            return self.listed_all
+        leader, _ = self.leaders.get(partition_of_group(group, len(self.leaders)), (-1, -1))
+        return leader >= 0 and leader not in self.silent
+
+
+def partition_of_group(group: str, partitions: int) -> int:
+    """The partition of ``__consumer_offsets`` that has a group's records (Kafka, ``GroupCoordinatorService``).
+
+    >>> partition_of_group("orders", 50)
+    17
+    """
+    return (string_hash(group) & 0x7FFFFFFF) % partitions
 
 
 def look(cluster: Cluster) -> Round:
@@ -147,7 +173,7 @@ class _Look:
             answer = await self._answer(future, f"the groups of broker {self._at(node)}")
             wrong = self._wrong(answer.error_code) if answer is not None else None
             if answer is None or wrong:
-                self.round.listed_all = False
+                self.round.silent |= {node}
                 if wrong:
                     self.round.troubles.append(f"broker {self._at(node)} does not list its groups: {wrong}.")
                 continue
@@ -227,6 +253,8 @@ class _Look:
         drafts: dict[str, tuple[Longs, Longs]] = {}
         sets: dict[tuple[int, ...], tuple[str, ...]] = {}
         for topic in topics:
+            if topic.name == OFFSETS and not topic.error_code:
+                self.round.leaders = {p.partition_index: (p.leader_id, p.leader_epoch) for p in topic.partitions}
             if topic.error_code or topic.name in INTERNAL:
                 continue
             parts = sorted(topic.partitions, key=lambda part: part.partition_index)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apportion.errors import ApportionError
-from apportion.inputs.cluster import OFFSETS, PATIENCE_MS, sentences
+from apportion.inputs.cluster import OFFSETS, opened, sentences
 from apportion.inputs.properties import Properties
 
 RETRY_S: Final = 5.0
@@ -89,18 +89,18 @@ class OffsetsTail:
         """Read until the end is asked for, or a client's error."""
         from kafka import KafkaConsumer
 
-        consumer = KafkaConsumer(
-            bootstrap_servers=self._bootstrap.split(","),
-            client_id="apportion",
+        consumer = opened(
+            KafkaConsumer,
+            self._bootstrap,
+            self._properties,
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            isolation_level="read_committed",
+            # A transaction that is left open would hold up all that is written behind it, and only commits are of one.
+            isolation_level="read_uncommitted",
             exclude_internal_topics=False,
             allow_auto_create_topics=False,
-            bootstrap_timeout_ms=PATIENCE_MS,
             metadata_max_age_ms=30_000,
-            **self._properties.kafka_python(),
         )
         try:
             if not self._assign(consumer):

@@ -42,7 +42,7 @@ class Answers:
         self._kept: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self.snapshot = collector.snapshot
         self._connections: Callable[[], int] = int
-        self.own = OwnMetrics(lambda: self.snapshot, lambda: self.rendered, lambda: self._connections())
+        self.own = OwnMetrics(lambda: self.snapshot, lambda: self.scraped, lambda: self._connections())
         self._renderer = Renderer(self.settings)
         self._switches = Switches()
         self._drawn: dict[str, tuple[int, bytes]] = {}
@@ -53,6 +53,12 @@ class Answers:
     def connections_of(self, count: Callable[[], int]) -> None:
         """Where the number of open connections is found."""
         self._connections = count
+
+    @property
+    def scraped(self) -> Rendered:
+        """What a scrape gets of the cluster: nothing where the last good round is too old, while one takes long too."""
+        fresh = time.time() - self.snapshot.at <= self.settings.stale_s
+        return self.rendered if fresh else EMPTY
 
     def _take(self, snapshot: Snapshot) -> None:
         """A new round, in the collector's thread."""

@@ -73,7 +73,7 @@ class Server:
     """The application and its state."""
 
     def __init__(self, answers: Answers, access: Access, local: bool) -> None:
-        self.answers, self.hub = answers, Hub()
+        self.answers, self.hub, self._access = answers, Hub(), access
         self._limiter = CapacityLimiter(WORKERS)
         answers.collector.listeners.append(self.hub.wake)
         routes = [
@@ -102,7 +102,7 @@ class Server:
 
     async def _metrics(self, request: Request) -> Response:
         own = self.answers.own.text()
-        rendered = self.answers.rendered
+        rendered = self.answers.scraped
         if _takes_gzip(request):
             return _pieces(rendered.gzipped(own), CONTENT_TYPE, {"content-encoding": "gzip", "vary": "accept-encoding"})
 
@@ -167,6 +167,8 @@ class Server:
 
     async def _ready(self, request: Request) -> Response:
         well, text = self.answers.ready()
+        if not well and self._access.asked and not self._access.allows(request.headers.get("authorization")):
+            text = b"not ready\n"  # why has names and addresses in it
         return PlainTextResponse(text, 200 if well else 503)
 
 

@@ -42,7 +42,9 @@ FORGET_S: Final = 3600.0
 GONE_AFTER_S: Final = 10.0
 """For how long a group must not be listed to be gone."""
 LOADING_S: Final = 300.0
-"""As ``GONE_AFTER_S``, after a broker was away: it lists what it has loaded so far as all, and may load for minutes."""
+"""As ``GONE_AFTER_S``, after a broker was away or groups got another coordinator: it lists what it has loaded so far
+as all, and may load for minutes.
+"""
 MOST_GONE: Final = 200
 ADVICE_S: Final = 1.0
 """Time of a round for the sizes of groups."""
@@ -72,6 +74,7 @@ class Collector:
         self._missing: dict[str, float] = {}
         self._advised_up_to = ""
         self._shaken = -LOADING_S
+        self._leaders: Mapping[int, tuple[int, int]] = {}
         self._open: ExitStack | None = None
         self._cluster: Cluster | None = None
         self._over = threading.Event()
@@ -176,8 +179,9 @@ class Collector:
 
     def _groups(self, seen: Round) -> dict[str, GroupState]:
         """Every group that is known: as it was just seen, or as it was last seen."""
-        if not seen.listed_all:
+        if not seen.listed_all or (self._leaders and seen.leaders != self._leaders):
             self._shaken = seen.at
+        self._leaders = seen.leaders or self._leaders
         renewed_topics = self._sample(seen)
         entries = entries_of(seen.topics)
         following = self._tail is not None and not self._tail.trouble
@@ -253,10 +257,10 @@ class Collector:
         """A group that was known and was not described now: it is gone, or its coordinator does not tell."""
         if name in seen.unknown:
             return old.unknown(old.seen, seen.unknown[name])
-        if not seen.listed_all:
-            return old if old.gone else old.unknown(old.seen, "its coordinator does not list its groups")
         if old.gone:
             return old if seen.at - (old.unknown_since or 0) < FORGET_S else None
+        if not seen.listed(name):
+            return old.unknown(old.seen, "its coordinator does not list its groups")
         first = self._missing.setdefault(name, seen.at)
         if seen.at - first < (LOADING_S if first - self._shaken < LOADING_S else GONE_AFTER_S):
             return old.unknown(seen.at, "it is not listed just now")
@@ -269,7 +273,7 @@ class Collector:
             del groups[name]
         with self._lock:
             for name in self._pasts.keys() - groups.keys():
-                if seen.listed_all:
+                if seen.listed(name):
                     del self._pasts[name]
         for topic in self._ends.keys() - seen.topics.keys():
             del self._ends[topic]

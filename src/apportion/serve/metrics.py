@@ -448,7 +448,9 @@ def _by_cause(text: str, state: GroupState) -> Iterator[Row]:
 
 def _info(text: str, state: GroupState) -> Row:
     facts = state.shown.facts
-    states = {"protocol": facts.get("protocol"), "protocol_type": facts.get("kind"), "state": facts.get("state")}
+    # What a classic group's members send, and the broker gives for those of the other protocols.
+    protocol_type = "consumer" if facts.get("kind") == "classic" else facts.get("kind")
+    states = {"protocol": facts.get("protocol"), "protocol_type": protocol_type, "state": facts.get("state")}
     more = (f'{key}="{escape(str(value or ""))}"' for key, value in states.items())
     return f"{text},{','.join(more)}", "1" if facts.get("state") == "Stable" else "0"
 

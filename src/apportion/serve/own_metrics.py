@@ -40,7 +40,11 @@ class OwnMetrics:
         unknown = sum(1 for group in state.living if group.unknown_since is not None)
         for name, says, value in (
             ("apportion_up", "1 where the last round reached the cluster", 0 if state.trouble else 1),
-            ("apportion_tail_up", "1 where the tail of __consumer_offsets is read", 0 if state.tail_trouble else 1),
+            (
+                "apportion_tail_up",
+                "1 where the tail of __consumer_offsets is read",
+                0 if state.tail_trouble or state.trouble else 1,
+            ),
             ("apportion_scrape_round_duration_seconds", "How long the last good round took", state.round_s),
             ("apportion_scrape_asked_duration_seconds", "How long the cluster took of it", state.asked_s),
             ("apportion_scrape_requests", "Requests of the last good round", state.requests),
