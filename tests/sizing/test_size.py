@@ -116,7 +116,7 @@ def test_between_two_numbers_of_members_too_the_frontier_is_the_exhaustive_one_a
     least = exhaustive(raw, 12)
     high = low + more
     if min(least) > high:
-        with pytest.raises(BadInput, match="at least [0-9]+ members"):
+        with pytest.raises(BadInput, match=r"at least [0-9]+ members"):
             apportion.size(raw, capacity=12, members=(low, high))
         return
     result = apportion.size(raw, capacity=12, members=(low, high))
