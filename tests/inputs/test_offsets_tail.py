@@ -1,4 +1,4 @@
-"""The tail of ``__consumer_offsets``: nothing is left behind where nobody answers, and no open transaction holds it up."""
+"""The tail of ``__consumer_offsets``: nothing stays behind where nobody answers; no open transaction holds it up."""
 
 from __future__ import annotations
 
