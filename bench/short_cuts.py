@@ -17,7 +17,7 @@ from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.solvers import lexicographic, solve
 from apportion.solvers.assignment_network import AssignmentNetwork, complete_on_network, fixed_on_network
-from apportion.solvers.partition_classes import problem_of
+from apportion.solvers.partition_classes import problem_of, topics_apart
 from apportion.solvers.solve import ALL_GOALS, GOALS, best
 from bench.cells import Cell
 
@@ -48,9 +48,10 @@ def replaced(module: Any, name: str, value: object) -> Iterator[None]:
 
 def by_network(group: Group, order: tuple[str, ...]) -> None:
     """The general way: every arc of topic and member."""
-    problem = problem_of(group, order, by_topic=True)
-    fixed = fixed_on_network(problem, order, group.owner, None)
-    complete_on_network(problem, order, fixed, partial(lexicographic.complete, problem_of(group, order)))
+    classes = problem_of(group, order)
+    by_topic = topics_apart(classes)
+    fixed = fixed_on_network(by_topic, order, group.owner)
+    complete_on_network(by_topic, order, fixed, partial(lexicographic.complete, classes))
 
 
 def proved_by_members(group: Group, order: tuple[str, ...], owner: Any) -> None:
@@ -94,7 +95,7 @@ def rows() -> Iterator[tuple[str, str, float, float]]:
     cell = Cell("hom", 1000, 10, 100, "JOIN_ONE")
     raw = cell.group()
     with_it = least_ms(raw, lambda group: best(group, ALL_GOALS))
-    with replaced(solve, "_is_quick", lambda *_: False):
+    with replaced(solve, "_is_best_spread", lambda *_: False):
         yield "quick spread", cell.name, with_it, least_ms(raw, lambda group: best(group, ALL_GOALS))
     for cell in (
         Cell("hom", 1000, 10, 100, "JOIN_ONE", racks=True),

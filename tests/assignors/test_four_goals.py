@@ -16,9 +16,10 @@ import pytest
 
 import apportion
 from apportion.model.plan import Plan
-from apportion.solvers import partition_classes, solve
+from apportion.solvers import solve
 from apportion.solvers.assignment_network import complete_on_network, fixed_on_network
 from apportion.solvers.lexicographic import complete
+from apportion.solvers.partition_classes import problem_of, topics_apart
 
 from . import sticky_judge as judge
 from .sticky_groups import random_group
@@ -116,11 +117,10 @@ def test_the_short_cuts_are_as_good_as_the_network() -> None:
         raw, order = some(seed)
         group = apportion.read_group(raw)
         known = tuple(goal for goal in order if goal != "racks" or (group.racks is not None and group.racks.known))
-        short, _ = solve._plan(group, known)
-        problem = partition_classes.problem_of(group, known, by_topic=True)
-        fixed = fixed_on_network(problem, known, short, None)
-        fair = partial(complete, partition_classes.problem_of(group, known))
-        general = complete_on_network(problem, known, fixed, fair)
+        short, classes = solve.best(group, known).owner, problem_of(group, known)
+        by_topic = topics_apart(classes)
+        fixed = fixed_on_network(by_topic, known, short)
+        general = complete_on_network(by_topic, known, fixed, partial(complete, classes))
         names = list(raw["members"])
         values_of = []
         for owner in (short, general):
@@ -143,8 +143,8 @@ def test_the_quick_plan_with_spread_is_taken_and_found_again() -> None:
         raw = next_round(raw, held)
         raw["members"]["new"] = {"topics": names}
         first = plan(raw, order, "cooperative-sticky")
-        group = apportion.read_group(raw)
         known = tuple(goal for goal in order if goal != "racks")
-        taken += solve._is_quick(group, *solve._solve(group, known))
+        problem = problem_of(apportion.read_group(raw), known)
+        taken += solve._is_best_spread(problem, *solve._quick(problem, known))
         assert plan(next_round(raw, first), order, "cooperative-sticky").assignment == first.target, (seed, order)
     assert taken > 20

@@ -15,7 +15,7 @@ from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.dual_prices import prices
 from apportion.solvers.lexicographic import _fewest, complete
 from apportion.solvers.max_flow import feasible_flow
-from apportion.solvers.partition_classes import problem_of
+from apportion.solvers.partition_classes import problem_of, topics_apart
 from apportion.solvers.problem import Problem, weights
 from apportion.testing.groups import Kinds, many_groups
 
@@ -79,7 +79,7 @@ def test_ortools_is_not_asked_while_a_goal_with_slopes_is_still_to_come(monkeypa
         for raw in many_groups(150, seed=2, kinds=Kinds(claims="clean")):
             group = build(raw)
             if len(group.members) and group.wanted.any():
-                problem = problem_of(group, order, by_topic=True)
+                problem = topics_apart(problem_of(group, order))
                 start = complete(problem_of(group, ()), np.full(group.P, -1), np.flatnonzero(group.wanted))
                 AssignmentNetwork(problem, start, spread=True, claim=group.owner).optimize(order)
         asks["".join(word[0] for word in order)] = asked
@@ -101,7 +101,7 @@ def test_a_plan_that_is_not_best_has_no_prices() -> None:
     row, column, number = np.zeros(4, dtype=np.int64), np.zeros(2, dtype=np.int64), np.arange(4)
     nobody, eligible, ones = np.full(4, -1), np.ones((1, 1), dtype=np.bool_), np.ones(2, dtype=np.int64)
     order = ("balance", "moves")
-    problem = Problem(row, column, eligible, None, nobody, None, row, number, ones)
+    problem = Problem(row, column, eligible, None, nobody, None, nobody, row, number, ones)
     assert prices(problem, np.array([0, 0, 0, 1]), order) is None
     assert prices(problem, np.array([0, 1, 0, 1]), order) is not None
     swapped = replace(problem, claim=np.array([1, 0, 1, 0]))

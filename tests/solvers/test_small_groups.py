@@ -34,10 +34,8 @@ def test_lists_and_arrays_give_the_same_plan() -> None:
     rng, kept, given_up = random.Random(5), 0, 0
     for _ in range(1500):
         group = build(uniform_group(rng))
-        for order in (("balance", "moves"), ("balance",)):
-            owner = solve(problem_of(group, order), order)
-            assert np.array_equal(owner, plan_on_lists(group, order, uniform=True))
-        owner = plan_on_lists(group, ("balance", "moves"), uniform=True)
+        owner, order = plan_on_lists(group, None), ("balance", "moves")
+        assert np.array_equal(owner, solve(problem_of(group, order), order))
         kept += int((owner == group.owner)[group.owner >= 0].sum())
         given_up += int((owner != group.owner)[group.owner >= 0].sum())
     assert kept > 50

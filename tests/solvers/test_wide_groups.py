@@ -11,7 +11,7 @@ import pytest
 import apportion
 from apportion.model.group_json import read_group
 from apportion.model.measures import loads, measure
-from apportion.solvers import greedy_by_topic, solve
+from apportion.solvers import assignment_network, greedy_by_topic, solve
 from apportion.solvers.problem import units
 from apportion.testing.groups import many_groups
 
@@ -52,7 +52,7 @@ def test_spread_is_left_out_of_promises_topic_by_topic() -> None:
 
 
 def test_a_network_too_large_for_spread_shows_the_goals_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve, "ARCS_MAX", 0)
+    monkeypatch.setattr(assignment_network, "ARCS_MAX", 0)
     # a wants one topic more than b, so that no quick plan is best spread.
     members = {"a": {"topics": ["t", "u"]}, "b": {"topics": ["t"]}, "c": {"topics": ["t", "u"]}}
     plan = apportion.plan({"topics": {"t": 3, "u": 4}, "members": members}, "sticky", {"order": "balance,spread,moves"})

@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Ints
+from apportion.arrays import CELLS, NOBODY, Ints
 from apportion.solvers.dealing import HandOut, claimed_last, deal
 from apportion.solvers.network import Cost, network_of
 from apportion.solvers.partition_classes import distinct_kinds
@@ -33,10 +33,11 @@ ARCS_MAX = 4_000_000
 """Larger networks than this are not made: a gigabyte, and a minute."""
 
 
-def arcs_of(problem: Problem) -> int:
-    """How many arcs the network with a layer of (topic, member) has, nearly."""
+def fits_network(problem: Problem) -> bool:
+    """Whether the network with a layer of (topic, member) is small enough; ``problem`` has a row for each topic."""
     size = np.bincount(problem.column, minlength=problem.eligible.shape[1])
-    return 2 * int((problem.eligible @ size).sum()) + len(problem.row)
+    arcs = 2 * int((problem.eligible @ size).sum()) + len(problem.row)  # nearly
+    return arcs <= ARCS_MAX and (problem.miss is None or problem.eligible.size <= CELLS)
 
 
 class AssignmentNetwork:
@@ -191,14 +192,14 @@ class AssignmentNetwork:
         return deal(row, table, held, np.arange(len(held)), held)
 
 
-def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints, home: Ints | None) -> Ints:
+def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints) -> Ints:
     """(P,) owners of what stays, and of what comes home, in some best plan; -1 for the rest."""
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     claim = problem.claim if "moves" in order else owner
-    back = owner if home is None else home
+    back = problem.home if "returned" in order else owner
     if ((claim != NOBODY) | (back != NOBODY)).any():
         network = AssignmentNetwork(problem, start, "spread" in order, claim, back)
-        network.optimize(order if home is None else (*order, "returned"))
+        network.optimize(order)
         owner = owner.copy()
         for held, count in zip((claim, back), network.kept(), strict=True):
             open_ = np.flatnonzero((network.kind >= 0) & (owner[network.free] == NOBODY))

@@ -13,7 +13,7 @@ from apportion.arrays import Ints
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.solvers.dual_prices import Prices, prices
-from apportion.solvers.partition_classes import problem_of
+from apportion.solvers.partition_classes import problem_of, topics_apart
 
 PRICES_TOLD: Final = 12
 """So many different prices are printed; ``Exactness.prices`` has them all."""
@@ -35,7 +35,8 @@ class Exactness:
     def prices(self) -> Prices | None:
         """Prices for the goals that are shown, found from the plan alone; None if the plan is not the best."""
         shown = tuple(goal for goal, how in self.proof.items() if how == "optimal")
-        return prices(problem_of(self.group, shown, by_topic="spread" in shown), self.owner, shown)
+        problem = problem_of(self.group, shown)
+        return prices(topics_apart(problem) if "spread" in shown else problem, self.owner, shown)
 
     def explain(self, group: Group) -> list[str]:
         """The argument, a sentence a line."""

@@ -89,7 +89,8 @@ def fair_counts(kind: Ints, may: Bools, past: Ints) -> Ints:
         As in ``Sharing``: (P,), (C, M) and (P,). Lags do not count, so this is the sticky problem.
     """
     partition, member = np.arange(len(kind)), np.arange(may.shape[1])
-    problem = Problem(kind, member, may, None, past, None, kind, partition, np.ones_like(member))
+    nobody = np.full_like(past, NOBODY)
+    problem = Problem(kind, member, may, None, past, None, nobody, kind, partition, np.ones_like(member))
     owner = solve(problem, ("balance", "moves"))
     return np.bincount(kind * may.shape[1] + owner, minlength=may.size).reshape(may.shape)
 

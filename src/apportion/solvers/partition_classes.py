@@ -16,6 +16,8 @@ There are as many rows as sets of subscribers x sets of racks that occur. Where 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints
@@ -26,13 +28,9 @@ DENSE = 16
 """Up to so many values that a key could have for each key there is a table of them all is faster than a sort."""
 
 
-def problem_of(group: Group, order: tuple[str, ...], by_topic: bool = False) -> Problem:
-    """The group's like partitions as rows and like members as columns; racks are told apart if they are a goal.
-
-    by_topic
-        Whether the topics that the same members want are rows of their own nevertheless.
-    """
-    row, eligible = _topic_rows(group, by_topic)
+def problem_of(group: Group, order: tuple[str, ...]) -> Problem:
+    """The group's like partitions as rows and like members as columns; racks are told apart if they are a goal."""
+    row, eligible = _topic_rows(group)
     column, miss, racks_told = group.subscription_of, None, True
     if not group.equal_capacities:
         sizes, size = np.unique(group.capacity, return_inverse=True)
@@ -41,18 +39,26 @@ def problem_of(group: Group, order: tuple[str, ...], by_topic: bool = False) -> 
     if "racks" in order:
         row, column, eligible, miss, racks_told = _rack_cells(group, row, column, eligible)
     spread = "spread" in order and group.T * group.M <= CELLS
-    past = group.owner, group.claimed_by != NOBODY, group.topic_of, group.number
-    return Problem(row, column, eligible, miss, *past, group.capacity, racks_told, spread)
+    past = group.owner, group.claimed_by != NOBODY, group.home
+    names = group.topic_of, group.number
+    return Problem(row, column, eligible, miss, *past, *names, group.capacity, racks_told, spread)
 
 
-def _topic_rows(group: Group, by_topic: bool) -> tuple[Ints, Bools]:
+def topics_apart(problem: Problem) -> Problem:
+    """The same with rows of one topic each, also of topics that the same members want; topics come in their order."""
+    rows = len(problem.eligible)
+    kinds, row = distinct_kinds(np.where(problem.row >= 0, problem.topic * rows + problem.row, NOBODY))
+    of = kinds % max(rows, 1)
+    miss = None if problem.miss is None else problem.miss[of]
+    return replace(problem, row=row, eligible=problem.eligible[of], miss=miss)
+
+
+def _topic_rows(group: Group) -> tuple[Ints, Bools]:
     """(P,) rows of partitions whose topics the same members want, -1 nobody; (I, K) which subscriptions want them."""
     wants = group.wants.T
-    kind = first = np.arange(group.T)
-    if not by_topic:
-        packed = np.ascontiguousarray(np.packbits(wants, axis=1))
-        # Any topic of a kind will do for ``first``.
-        _, first, kind = np.unique(packed.view(f"S{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    packed = np.ascontiguousarray(np.packbits(wants, axis=1))
+    # Any topic of a kind will do for ``first``.
+    _, first, kind = np.unique(packed.view(f"S{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
     eligible = wants[first]
     wanted = eligible.any(axis=1)
     number = wanted.cumsum() - 1

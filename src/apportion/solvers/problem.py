@@ -43,6 +43,8 @@ class Problem:
         (P,) whose claim stands, -1 nobody's: a member's that is eligible, on a partition that somebody wants.
     contested
         (P,) whether anybody claims the partition, rightly or not; None where that does not count.
+    home
+        (P,) to whom it would come home, -1 nobody: the member with the newest claim that fell as stale.
     topic, number
         (P,) which claims of a member are given up first: those with the highest number.
     capacity
@@ -59,6 +61,7 @@ class Problem:
     miss: Bools | None
     claim: Ints
     contested: Bools | None
+    home: Ints
     topic: Ints
     number: Ints
     capacity: Ints

@@ -14,7 +14,7 @@ that of the general way; tests hold both.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from heapq import heapify, heapreplace
 from typing import Final
@@ -23,7 +23,6 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.model.group import Group
-from apportion.solvers.problem import weights
 
 LISTS_MAX_PARTITIONS: Final = 64
 """Up to so many partitions of a uniform group plain lists are faster than arrays."""
@@ -35,19 +34,22 @@ Costs = Sequence[dict[int, int]]
 """For each partition the members that want it, each with the cost of standing there."""
 
 
-def plan_on_lists(group: Group, order: tuple[str, ...], uniform: bool) -> Ints:
-    """(P,) owners of a small group; ``uniform``: all members want the same, and racks do not count."""
-    claimed = set(group.claims.partition.tolist()) if "moves" in order else set()
+def plan_on_lists(group: Group, weight: Mapping[str, int] | None) -> Ints:
+    """(P,) owners of a small group.
+
+    weight
+        What one unit of each goal weighs; None for a uniform group, for balance and then moves.
+    """
+    claimed = set(group.claims.partition.tolist()) if weight is None or "moves" in weight else set()
     claim = group.owner.tolist() if claimed else [NOBODY] * group.P
     wanted = np.flatnonzero(group.wanted).tolist()
     owner = [NOBODY] * group.P
-    if uniform:
+    if weight is None:
         if claimed:
             _keep(owner, sorted(wanted, key=group.number.tolist().__getitem__), claim, group.M)
         hand_out = partial(_deal, owner, group.M)
         hand_out([p for p in wanted if owner[p] < 0])
     else:
-        weight = weights(order, group.P, group.M)
         move, unit = weight.get("moves", 0), weight.get("balance", 0)
         near = _rack_costs(group, weight.get("racks", 0))
         cost = [
