@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from apportion.arrays import NOBODY
 from apportion.cli import main
 from apportion.cli.commands import COMMANDS, command
 from apportion.errors import Unavailable, UnknownName
@@ -27,8 +28,11 @@ from apportion.inputs import live, pasted
 from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.inputs.properties import Properties
+from apportion.model.build import build
+from apportion.report.oddities import oddities
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
+from apportion.wire.assignment import Assignment, write_assignment
 
 pytestmark = pytest.mark.broker
 CLASSIC, NEW, IDLE = "live classic é", "live-new", "live-idle"
@@ -303,6 +307,29 @@ def test_a_cluster_that_is_not_there_is_one_sentence(capfd: Any) -> None:
 def test_a_broker_that_is_not_there_raises_unavailable() -> None:
     with pytest.raises(Unavailable):
         live.groups(Connection("127.0.0.1:1", Properties()), ["g"])
+
+
+def test_while_a_group_rebalances_a_member_wants_what_it_holds() -> None:
+    """The broker tells its assignment then, and no subscription: its claims contradict nothing."""
+    from kafka.protocol.admin.groups import DescribeGroupsResponse
+
+    described = DescribeGroupsResponse.DescribedGroup
+    holds = write_assignment(Assignment((("t", (0, 1)),)))
+    members = [
+        described.DescribedGroupMember(
+            member_id=name, client_id="c", client_host="/h", member_metadata=b"", member_assignment=assigned
+        )
+        for name, assigned in (("old", holds), ("new", b""))
+    ]
+    facts = live.classic_facts(
+        described(group_id="g", group_state="PreparingRebalance", protocol_data="range", members=members)
+    )
+    entries = {"t": {p: {"partition": p, "begin": 0, "end": 9} for p in range(3)}}
+    group = build(live.observed_group("g", facts, {("t", 0): 4}, entries).raw)
+    assert group.owner.tolist() == [0, 0, NOBODY] or group.owner.tolist() == [1, 1, NOBODY]
+    odd = oddities(group, facts["state"])
+    assert odd[0].startswith("It is rebalancing (PreparingRebalance)")
+    assert not [text for text in odd if "contradict" in text or "wanted by nobody" in text]
 
 
 @pytest.mark.parametrize("bytes_", [b"\xff" * 9, b"\x00\x01\x7f\xff\xff\xff", b"\x00", b"{}"])

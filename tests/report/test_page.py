@@ -119,6 +119,20 @@ def test_the_page_shows_what_each_member_holds_for_its_capacity(tmp_path: Path) 
     assert group_data(read_group(one_group("g")), [])["capacity"] is None
 
 
+@pytest.mark.parametrize("lag", [True, False])
+def test_the_lag_bound_is_spoken_of_where_there_is_one(tmp_path: Path, lag: bool) -> None:
+    raw = one_group("g")
+    if not lag:
+        raw["topics"] = {topic: len(entries) for topic, entries in raw["topics"].items()}
+    group = read_group(raw)
+    path = tmp_path / "page.html"
+    data = group_data(group, [apportion.plan(group, "sticky")])
+    path.write_text(page.render([data], title="t", source="s", at=""), encoding="utf-8")
+    document, _ = in_browser(path, tmp_path / "profile")
+    assert "is the best of a column" in document
+    assert ("below the lag bound" in document) == lag
+
+
 def test_every_picture_has_its_words_for_a_screen_reader(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(page.render([page_data("g")], title="t", source="s", at=""), encoding="utf-8")

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPSConnection
-from typing import Any
+from typing import IO, Any
 
 Sample = tuple[str, dict[str, str], float]
 
@@ -23,8 +23,12 @@ Sample = tuple[str, dict[str, str], float]
 class Serving:
     """One process and the port that it listens on."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, tls: bool) -> None:
-        self.process, self.port, self.tls = process, port, tls
+    def __init__(self, process: subprocess.Popen[bytes], port: int, tls: bool, log: IO[bytes]) -> None:
+        self.process, self.port, self.tls, self._log = process, port, tls, log
+
+    def log(self) -> str:
+        """All that it has printed."""
+        return os.pread(self._log.fileno(), 1 << 24, 0).decode()
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body."""
@@ -100,7 +104,7 @@ def serving(*options: str, bootstrap: str, tls: bool = False) -> Iterator[Servin
             return int(found[1]) if found else None
 
         try:
-            yield Serving(process, until(port, 90), tls)
+            yield Serving(process, until(port, 90), tls, log)
         finally:
             process.send_signal(signal.SIGTERM)
             try:

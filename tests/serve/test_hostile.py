@@ -90,6 +90,24 @@ def test_a_head_that_does_not_come_is_not_waited_for(server: Serving) -> None:
         assert one.recv(1) == b""
 
 
+def test_a_body_that_is_no_http_ends_its_answer_and_fills_no_log(server: Serving) -> None:
+    for path in ("/metrics", "/healthz", "/events"):
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        assert answer_to(server, head.encode() + b"ZZ\r\n") == b""
+    assert server.ask("/healthz")[0] == 200
+    assert "Traceback" not in server.log()
+
+
+def test_gzip_that_is_refused_is_not_sent(server: Serving) -> None:
+    for offer, expected in (
+        ("gzip;q=0.000", None),
+        ("gzip; q=0", None),
+        ("br, gzip;q=0.001", "gzip"),
+        ("GZIP", "gzip"),
+    ):
+        assert server.ask("/metrics", Accept_Encoding=offer)[1].get("content-encoding") == expected, offer
+
+
 def test_a_body_is_not_read_and_another_method_not_answered(server: Serving) -> None:
     endless = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\n" * 1000
     assert answer_to(server, endless).startswith(b"HTTP/1.1 405 ")

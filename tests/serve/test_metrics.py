@@ -116,6 +116,12 @@ def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
     assert found["kminion_kafka_consumer_group_info"] == [(about, 1.0)]
 
 
+def test_an_empty_cluster_has_brokers() -> None:
+    found = samples(Settings(), Snapshot(1, time.time(), brokers=3, trouble=""))
+    assert found["kafka_brokers"] == [({}, 3.0)]
+    assert "kafka_brokers" not in samples(Settings(), Snapshot(1, time.time() - 100, brokers=3, trouble=""))
+
+
 def test_families_are_chosen_by_whose_they_are_and_by_name() -> None:
     assert {family.of for family in chosen("kminion")} == {"kminion"}
     assert [family.name for family in chosen("kafka_brokers")] == ["kafka_brokers"]

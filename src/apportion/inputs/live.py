@@ -153,13 +153,15 @@ def classic_facts(group: Any) -> dict[str, Any]:
 
 
 def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
-    """What a member wants and holds; both are empty while the group rebalances."""
+    """What a member wants and holds; while the group rebalances a broker tells the one not, nor older ones the other."""
     subscription = read_subscription(metadata) if metadata else None
     assigned = read_assignment(assignment) if assignment else None
+    owned = _by_topic(assigned.partitions) if assigned else {}
     return {
         "rack": subscription.rack if subscription else None,
-        "topics": sorted(set(subscription.topics)) if subscription else [],
-        "owned": _by_topic(assigned.partitions) if assigned else {},
+        # While the group rebalances the broker tells no subscription: what a member holds is what we can know of it.
+        "topics": sorted(set(subscription.topics) if subscription else owned),
+        "owned": owned,
         "assigned_data": bool(assigned and assigned.user_data),
     }
 

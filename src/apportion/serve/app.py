@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -175,7 +176,7 @@ class Server:
 def _takes_gzip(request: Request) -> bool:
     offers = request.headers.get("accept-encoding", "").lower().split(",")
     named = {word.partition(";")[0].strip(): word.partition(";")[2].replace(" ", "") for word in offers}
-    return "gzip" in named and named["gzip"] not in ("q=0", "q=0.0")
+    return "gzip" in named and re.fullmatch(r"q=0(\.0{0,3})?", named["gzip"]) is None
 
 
 def _pieces(body: bytes, kind: str, headers: dict[str, str] | None = None) -> Response:

@@ -195,10 +195,10 @@ class Renderer:
 
     def render(self, snapshot: Snapshot, now: float) -> Rendered:
         """All lines of a snapshot; of what is too old nothing is said."""
-        fresh = self._settings.stale_s
-        groups = [g for g in snapshot.living if now - g.seen <= fresh] if now - snapshot.at <= fresh else []
-        topics = snapshot.topics if now - snapshot.at <= fresh else {}
-        view = _View(self, snapshot, groups, topics)
+        stale_s = self._settings.stale_s
+        fresh = now - snapshot.at <= stale_s
+        groups = [g for g in snapshot.living if now - g.seen <= stale_s] if fresh else []
+        view = _View(self, snapshot, groups, fresh)
         blocks: dict[str, list[Block]] = {}
         room, left_out = self._settings.most_series, 0
         for family in sorted(self.families, key=lambda family: ORDER.index(family.level)):
@@ -334,10 +334,9 @@ def _runs(groups: Sequence[_Shown]) -> list[tuple[str, list[_Shown]]]:
 class _View:
     """One snapshot while it is written, family by family."""
 
-    def __init__(
-        self, renderer: Renderer, snapshot: Snapshot, groups: Sequence[GroupState], topics: Mapping[str, Any]
-    ) -> None:
-        self.snapshot, self.topics = snapshot, topics
+    def __init__(self, renderer: Renderer, snapshot: Snapshot, groups: Sequence[GroupState], fresh: bool) -> None:
+        self.snapshot, self.fresh = snapshot, fresh
+        self.topics = snapshot.topics if fresh else {}
         self.cluster = escape(renderer._settings.cluster_name or snapshot.cluster_id or "")
         self.groups = [_Shown(state, renderer.labels(state, self.cluster)) for state in groups]
         self.runs = _runs(self.groups)
@@ -429,7 +428,7 @@ class _View:
 
     def _cluster(self, name: str) -> Iterator[Row]:
         if name == "kafka_brokers":
-            if self.topics or self.groups:
+            if self.fresh:
                 yield "", str(self.snapshot.brokers)
             return
         for topic, log in sorted(self.topics.items()):

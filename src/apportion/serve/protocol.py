@@ -51,6 +51,14 @@ class BoundedProtocol(H11Protocol):
         elif self._head is None and not self.transport.is_closing():
             self._head = self.loop.call_later(HEAD_S, self._abort)
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; where it stands behind a head that is being answered, the answer ends with it."""
+        if not self.busy:
+            super().send_400_response(msg)
+            return
+        self.cycle.disconnected = True  # else the application would answer on a connection that is over
+        self._abort()
+
     def on_response_complete(self) -> None:
         """The answer is out; uvicorn's keep-alive clock runs from here."""
         self._head = _cancelled(self._head)

@@ -29,7 +29,7 @@ function strategies(group) {
   return element("figure", { class: "wide", id: "picture-strategies", "aria-labelledby": "title-strategies" },
     element("figcaption", {}, element("h3", { id: "title-strategies" }, "What each strategy would do now"),
       ...group.advice.map((sentence) => element("p", { class: "advice" }, sentence)),
-      element("p", {}, "* is the best of a column; no plan gets the heaviest member below the lag bound. “Optimal” is a promise: no plan is better on that goal, given the goals before it.")),
+      element("p", {}, `* is the best of a column${lag ? "; no plan gets the heaviest member below the lag bound" : ""}. “Optimal” is a promise: no plan is better on that goal, given the goals before it.`)),
     table(columns.map(([name]) => name), rows, "Strategies"));
 }
 
