@@ -153,7 +153,7 @@ def classic_facts(group: Any) -> dict[str, Any]:
 
 
 def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
-    """What a member wants and holds; while the group rebalances a broker tells the one not, nor older ones the other."""
+    """What a member wants and holds; while the group rebalances a broker tells what it holds alone, or neither."""
     subscription = read_subscription(metadata) if metadata else None
     assigned = read_assignment(assignment) if assignment else None
     owned = _by_topic(assigned.partitions) if assigned else {}
