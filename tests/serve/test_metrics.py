@@ -422,6 +422,25 @@ def test_while_a_round_takes_long_what_was_known_grows_too_old_to_be_scraped(mon
     assert b"apportion_up 1.0" in own
 
 
+def test_a_round_that_cannot_be_shown_ends_neither_the_rounds_nor_what_others_hear_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collector = Collector(Settings(tail=False, interval_s=0.01), Connection("127.0.0.1:1", Properties()))
+    rounds: list[int] = []
+
+    def broken(_: Snapshot) -> None:
+        raise ValueError("no such picture")
+
+    collector.listeners += [broken, lambda seen: rounds.append(seen.number)]
+    monkeypatch.setattr(collector, "round", lambda: collector._publish(replace(collector.snapshot, number=len(rounds))))
+    collector.start()
+    end = time.monotonic() + 30
+    while len(rounds) < 3 and collector._thread.is_alive() and time.monotonic() < end:
+        time.sleep(0.01)
+    collector.close()
+    assert rounds[:3] == [0, 1, 2]
+
+
 def test_where_the_cluster_is_not_reached_its_tail_is_not_said_to_be_read() -> None:
     answers = Answers(Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties())))
     for trouble, tail_trouble, up in (("", "", b"1.0"), ("", "no", b"0.0"), ("nobody answers", "", b"0.0")):

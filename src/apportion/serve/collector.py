@@ -158,7 +158,11 @@ class Collector:
     def _publish(self, snapshot: Snapshot) -> Snapshot:
         self.snapshot = snapshot
         for listener in self.listeners:
-            listener(snapshot)
+            try:
+                listener(snapshot)
+            except Exception:
+                # The next round may be shown again; here it would end the thread that asks for it.
+                log.exception("a round cannot be shown")
         return snapshot
 
     # -- the connection ---------------------------------------------------------------------------------------------
