@@ -118,8 +118,7 @@ class AssignmentNetwork:
         at_claim = at[known] == self.kind_claim[of_kind]
         at_home = ~at_claim & (at[known] == self.kind_home[of_kind])
         own = np.stack([np.bincount(of_kind[here], minlength=kinds) for here in (at_claim, at_home)])
-        comes, self.of = np.nonzero(np.stack([self.kind_claim, self.kind_home]) != NOBODY)
-        self.comes = comes.astype(np.bool_)
+        self.comes, self.of = np.nonzero(np.stack([self.kind_claim, self.kind_home]) != NOBODY)
         self.to = np.where(self.comes, self.kind_home[self.of], self.kind_claim[self.of])
         by_row = np.ones(len(at), dtype=np.bool_)
         by_row[known] = ~(at_claim | at_home)
@@ -142,7 +141,7 @@ class AssignmentNetwork:
         of, into = self.of, self.into(self.kind_row[self.of], self.to)
         parts = (
             (self.rows + np.arange(kinds), self.kind_row, 0, self.count, self.count - own.sum(axis=0)),
-            (self.rows + of, into, 0, self.count[of], own[comes, of]),
+            (self.rows + of, into, 0, self.count[of], own[self.comes, of]),
             (i, self.cell_of[self.line[i], j], 0, many, from_row[i * slots + j]),
             (self.cell_of[line, self.slot[member]], members[member], onto(fixed), many, onto(through)),
             (members, self.sink, load(fixed), many, load(wanted)),
@@ -167,7 +166,7 @@ class AssignmentNetwork:
             first[self.leave] = self.kind_claim != NOBODY
             first[self.own] = self.comes & (self.kind_claim[self.of] != NOBODY)
         elif goal == "returned":
-            first[self.own] = -self.comes.astype(np.int64)
+            first[self.own] = -self.comes
         return Cost(first, slope)
 
     def optimize(self, order: tuple[str, ...]) -> None:
@@ -181,7 +180,7 @@ class AssignmentNetwork:
     def kept(self) -> Ints:
         """(2, classes) how many partitions of each claimed class stay, and how many come home."""
         kept = np.zeros((2, len(self.kind_row)), dtype=np.int64)
-        kept[self.comes.astype(np.int64), self.of] = self.network.flow[self.own]
+        kept[self.comes, self.of] = self.network.flow[self.own]
         return kept
 
     def dealt(self, row: Ints) -> Ints:

@@ -49,24 +49,15 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
         for r, c in components(rows, columns, eligible):
             total = int(supply[r].sum())
             least, most = dealt_cheapest(total, size[c], base[c], None if unit is None else unit[c])
-            cut = _cut(supply[r], eligible[np.ix_(r, c)], size[c] * least, size[c] * most)
-            if cut is not None:
-                inside, full = cut
-                todo += [(r[inside], c[full]), (r[~inside], c[~full])]
+            piece = Transport(supply[r], eligible[np.ix_(r, c)])
+            if not piece.eligible.all() and not piece.fits(size[c] * least, size[c] * most):
+                todo += [(r[piece.rows], c[piece.columns]), (r[~piece.rows], c[~piece.columns])]
                 continue
             low[c], high[c] = least, most
             part[c] = row_part[r] = len(totals)
             totals.append(total)
     shared = eligible & (row_part[:, None] == part[None, :])
     return OptimalFace(np.arange(len(size)), low, high, shared, None, part, np.array(totals, dtype=np.int64))
-
-
-def _cut(supply: Ints, eligible: Bools, least: Ints, most: Ints) -> tuple[Bools, Bools] | None:
-    """The cut (rows, columns) that parts a piece whose columns cannot hold ``least`` to ``most`` (J,), if any."""
-    if eligible.all():
-        return None
-    transport = Transport(supply, eligible)
-    return None if transport.fits(least, most) else (transport.rows, transport.columns)
 
 
 def dealt_cheapest(total: int, size: Ints, base: Ints, unit: Numbers | None = None) -> tuple[Ints, Ints]:

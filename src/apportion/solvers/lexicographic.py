@@ -19,6 +19,7 @@ tenths of a second. Tests hold both equal.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -52,10 +53,10 @@ def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -
     before, after = order[:cut], order[cut + 1 :]
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     for goal in before:
-        if goal == "racks":
-            problem = _near_alone(problem)
-        else:
+        if goal == "moves":
             owner = problem.claim.copy()
+        elif problem.miss is not None:
+            problem = _near_alone(problem, problem.miss)
     owner = owner if fixed is None else fixed
     if problem.miss is not None and "racks" not in after:
         problem = replace(problem, miss=None)
@@ -71,11 +72,9 @@ def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -
     return _finish(problem, owner, face)
 
 
-def _near_alone(problem: Problem) -> Problem:
+def _near_alone(problem: Problem, miss: Bools) -> Problem:
     """The problem in which each row may go only where it misses no rack, if it misses none somewhere."""
-    if problem.miss is None:
-        return problem
-    local = problem.eligible & ~problem.miss
+    local = problem.eligible & ~miss
     eligible = np.where(local.any(axis=1, keepdims=True), local, problem.eligible)
     return replace(problem, eligible=eligible, claim=_keepable(problem, problem.column, eligible))
 
@@ -220,9 +219,7 @@ def _keeps_most(keep: Ints, placed: Ints, row: Ints, member: Ints, face: Optimal
 
 def _finish(problem: Problem, owner: Ints, face: OptimalFace | None) -> Ints:
     """Owners (P,) with the rest handed out; ``face`` None: after what is owned, as evenly as can be."""
-    return claimed_last(
-        owner, problem.row >= 0, problem.contested, lambda owner, rest: complete(problem, owner, rest, face)
-    )
+    return claimed_last(owner, problem.row >= 0, problem.contested, partial(complete, problem, face=face))
 
 
 def complete(problem: Problem, owner: Ints, rest: Ints, face: OptimalFace | None = None) -> Ints:

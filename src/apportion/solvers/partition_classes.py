@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints
-from apportion.model.group import Group
+from apportion.model.group import Group, Racks
 from apportion.solvers.problem import Problem
 
 DENSE = 16
@@ -36,8 +36,8 @@ def problem_of(group: Group, order: tuple[str, ...]) -> Problem:
         sizes, size = np.unique(group.capacity, return_inverse=True)
         kinds, column = distinct_kinds(column * len(sizes) + size)
         eligible = eligible[:, kinds // len(sizes)]
-    if "racks" in order:
-        row, column, eligible, miss, racks_told = _rack_cells(group, row, column, eligible)
+    if "racks" in order and group.racks is not None:
+        row, column, eligible, miss, racks_told = _rack_cells(group.racks, row, column, eligible)
     spread = "spread" in order and group.T * group.M <= CELLS
     past = group.owner, group.claimed_by != NOBODY, group.home
     names = group.topic_of, group.number
@@ -66,11 +66,8 @@ def _topic_rows(group: Group) -> tuple[Ints, Bools]:
     return number[kind].repeat(group.start[1:] - group.start[:-1]), eligible[wanted]
 
 
-def _rack_cells(group: Group, row: Ints, column: Ints, eligible: Bools) -> tuple[Ints, Ints, Bools, Bools | None, bool]:
+def _rack_cells(racks: Racks, row: Ints, column: Ints, eligible: Bools) -> tuple[Ints, Ints, Bools, Bools | None, bool]:
     """Rows, columns and cells told apart by racks too, the cells that miss one, and True; as they were if too many."""
-    racks = group.racks
-    if racks is None:
-        return row, column, eligible, None, True
     sets, places = len(racks.sets) + 1, len(racks.names) + 1
     rows, new_row = distinct_kinds(np.where(row >= 0, row * sets + racks.set_of + 1, NOBODY))
     columns, new_column = distinct_kinds(column * places + racks.of_member + 1)

@@ -29,8 +29,6 @@ def capped(own: Ints, low: Ints, high: Ints, part: Ints, spare: Ints, worth: Int
     """
     cap = np.minimum(own, low)
     eager = ((own > low) & (high > low)).nonzero()[0]
-    if not len(eager):
-        return cap
     cap[eager[first_ones(part[eager], spare, (worth[eager],))]] += 1
     return cap
 
