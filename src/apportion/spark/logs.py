@@ -17,7 +17,18 @@ from apportion.history.lag_time import SAMPLES_MAX
 from apportion.spark import schemas
 from apportion.spark.bundles import TASK, Tables, bundled, met, unpacked
 from apportion.spark.slices import Batches
-from apportion.spark.sorted_rows import listed, longs, millis, numbered, ranked, spans, starts_of, there, unnumbered
+from apportion.spark.sorted_rows import (
+    in_order,
+    listed,
+    longs,
+    numbered,
+    ranked,
+    spans,
+    starts_of,
+    there,
+    united,
+    unnumbered,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,21 +89,20 @@ def described(ends: pa.Table, topics: pa.Table) -> pa.Table:
         When the last sample but one was taken; null where there is none.
     """
     (of_end, of_topic), names = ranked(ends["topic"], topics["topic"])
-    keys = [numbered(code, longs(table["partition"])) for code, table in ((of_end, ends), (of_topic, topics))]
-    every, which = np.unique(np.concatenate(keys), return_inverse=True)
-    rows_of_ends, rows_of_topics = np.split(which, [len(of_end)])
+    log_of_end, log_of_topic = (
+        numbered(code, longs(table["partition"])) for code, table in ((of_end, ends), (of_topic, topics))
+    )
+    order = in_order(log_of_end)
+    log_of_end = log_of_end[order]
+    every = united(log_of_end[starts_of(log_of_end)[:-1]], log_of_topic)
     topic, partition = unnumbered(every)
     columns: dict[str, Any] = {"topic": names.take(pa.array(topic)), "partition": pa.array(partition, pa.int32())}
+    row = np.searchsorted(every, log_of_topic)
     rank = ranked(topics["topic_id"])[0][0]
-    columns["topic_id"] = topics["topic_id"].take(_last(rows_of_topics, rank, len(every), rank >= 0))
+    columns["topic_id"] = topics["topic_id"].take(_last(row, rank, len(every), rank >= 0))
     racked = there(topics["racks"])
-    columns["racks"] = topics["racks"].take(_last(rows_of_topics, -np.arange(len(racked)), len(every), racked))
-    at = longs(ends["at"].cast(pa.int64()))
-    newest = _last(rows_of_ends, at, len(every), there(ends["at"]))
-    for name in ("begin", "end", "last_stable"):
-        columns[name] = ends[name].take(newest)
-    columns["sampled_at"] = ends["at"].take(newest)
-    return pa.table(columns | _samples(ends, rows_of_ends, len(every)))
+    columns["racks"] = topics["racks"].take(_last(row, -np.arange(len(racked)), len(every), racked))
+    return pa.table(columns | _sampled(ends, order, log_of_end, every))
 
 
 def few_samples(ends: pa.Table) -> pa.Table:
@@ -100,7 +110,7 @@ def few_samples(ends: pa.Table) -> pa.Table:
     (topic,), _ = ranked(ends["topic"])
     log, end = numbered(topic, longs(ends["partition"])), longs(ends["end"])
     at = np.where(there(ends["at"]), longs(ends["at"].cast(pa.int64())), -(2**63))
-    order = np.lexsort((at, end, at // 1000, log))
+    order = in_order(log, at // 1000, end, at)
     log, at, end = log[order], at[order] // 1000, end[order]
     last = starts_of(log, at, end)[1:] - 1
     of_log = starts_of(log[last])
@@ -117,21 +127,37 @@ def _last(row: Ints, by: Longs, count: int, known: Any) -> pa.Array:
     return pa.array(best, mask=best < 0)
 
 
-def _samples(ends: pa.Table, row: Ints, count: int) -> dict[str, pa.Array]:
-    kept = there(ends["at"])
-    row, at, end = row[kept], millis(ends["at"])[kept], longs(ends["end"])[kept]
-    order = np.lexsort((end, at, row))
-    row, at, end = row[order], at[order], end[order]
-    first = starts_of(row, at, end)[:-1]
-    row, at, end = row[first], at[first], end[first]
-    counts = np.bincount(row, minlength=count)
+def _sampled(ends: pa.Table, order: Ints, log: Longs, every: Longs) -> dict[str, pa.Array]:
+    """The columns of ``described`` that come from samples.
+
+    order, log
+        (N,) the samples by partition, else in their order, and the number of the partition of each.
+    every
+        All such numbers, ascending.
+    """
+    timed = there(ends["at"])[order]
+    order, log = order[timed], log[timed]
+    at_us = longs(ends["at"].cast(pa.int64()))[order]
+    by_time = in_order(log, at_us)
+    order, log, at_us = order[by_time], log[by_time], at_us[by_time]
+    start = np.append(np.searchsorted(log, every), len(log))
+    newest = pa.array(np.append(order, -1)[start[1:] - 1], mask=np.diff(start) == 0)
+    columns = {name: ends[name].take(newest) for name in ("begin", "end", "last_stable")}
+    columns["sampled_at"] = ends["at"].take(newest)
+
+    row, at, end = np.repeat(np.arange(len(every)), np.diff(start)), at_us // 1000, longs(ends["end"])[order]
+    distinct = in_order(row, at, end)
+    row, at, end = row[distinct], at[distinct], end[distinct]
+    distinct = starts_of(row, at, end)[:-1]
+    row, at, end = row[distinct], at[distinct], end[distinct]
+    counts = np.bincount(row, minlength=len(every))
     behind = np.cumsum(counts)
     several = counts > 1
-    earlier = np.zeros(count, dtype=np.int64)
+    earlier = np.zeros(len(every), dtype=np.int64)
     earlier[several] = at[behind[several] - 2]
     chosen = behind[row] - np.arange(len(row)) <= SAMPLES_MAX
     row, at, end = row[chosen], at[chosen], end[chosen]
     last = starts_of(row, at)[1:] - 1
-    counts = np.bincount(row[last], minlength=count) if len(row) else np.zeros(count, dtype=np.int64)
+    counts = np.bincount(row[last], minlength=len(every))
     lists = {"sample_at": listed(counts, pa.array(at[last])), "sample_end": listed(counts, pa.array(end[last]))}
-    return {**lists, "earlier_ms": pa.array(earlier, mask=~several)}
+    return {**columns, **lists, "earlier_ms": pa.array(earlier, mask=~several)}

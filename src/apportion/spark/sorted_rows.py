@@ -107,6 +107,17 @@ def starts_of(*keys: Longs) -> Ints:
     return np.append(np.flatnonzero(new), n)
 
 
+def in_order(*keys: Longs) -> Ints:
+    """Rows by some keys, the first counts most, equal ones as they come; of those already in runs few steps are made."""
+    merged = np.argsort(keys[0], kind="stable")  # runs that are in order are merged
+    equal = np.ones(max(len(keys[0]) - 1, 0), dtype=np.bool_)
+    for key in (key[merged] for key in keys):
+        if (equal & (key[1:] < key[:-1])).any():
+            return np.lexsort(keys[::-1])
+        equal &= key[1:] == key[:-1]
+    return merged
+
+
 def spans(first: Ints, count: Ints) -> Ints:
     """The numbers from each first on, so many of them, one after the other."""
     ends = np.cumsum(count)
