@@ -25,8 +25,8 @@ from apportion.spark.session import ROWS_A_BATCH
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RECORDS_MAX: Final = 200_000
-BYTES_MAX: Final = 64 << 20
+RECORDS_MAX: Final = 1_000_000
+BYTES_MAX: Final = 256 << 20
 """More new records, or bytes of row groups that hold some, are Spark's."""
 
 _COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp")

@@ -36,7 +36,7 @@ from apportion.spark import (
     standing,
     whatif,
 )
-from apportion.spark.bundles import Bundled
+from apportion.spark.bundles import Bundled, is_here
 from apportion.spark.dump_sums import Ends, Records
 from apportion.spark.gold import tasks_of
 from apportion.spark.log_ends import since
@@ -71,6 +71,8 @@ NOT_COMPARED: Final = 2_000
 """Groups of which a plan may see something else: so many are planned sooner than compared with what they were."""
 
 Progress = Callable[[str], None]
+GoldAnew = Callable[[Mapping[str, "DataFrame"]], None]
+"""Makes the gold tables from silver's by their names."""
 Answer = TypeVar("Answer")
 
 
@@ -259,11 +261,22 @@ def _topics_sum(source: Dump, known: Mapping[str, int] | None) -> tuple[int, Map
 class Update:
     """One incremental build: what is new laid on the tables that are there."""
 
-    def __init__(self, sink: Sink, source: Dump, news: News, files: int, progress: Progress) -> None:
-        """Take what ``look`` found; files as in ``Sink.write``."""
+    def __init__(
+        self, sink: Sink, source: Dump, news: News, files: int, progress: Progress, gold_anew: GoldAnew | None = None
+    ) -> None:
+        """Take what ``look`` found.
+
+        files
+            As in ``Sink.write``.
+        gold_anew
+            Makes every gold table from silver's, where tables are plain files: if all of this machine's cores work at
+            it, that is done sooner than Spark has compared many groups with what they were.
+        """
         self.sink, self.source, self.news, self.files, self.progress = sink, source, news, files, progress
+        self._gold_anew = gold_anew
         self._tables: dict[str, DataFrame] = {}
-        self.touched_groups = self.planned_groups = 0
+        self.touched_groups: int | None = 0
+        self.planned_groups: int | None = 0
         self.written: list[str] = []
 
     @property
@@ -275,6 +288,20 @@ class Update:
         """Every table that changes, each in one commit."""
         self._silver()
         self._gold_by_spark(*self._touched(self._before["silver/topics"]), allowed_lag, assignors)
+
+    def _made_anew(self, touched: int | None) -> bool:
+        """Make every gold table anew, if that costs less than to follow what changed; whether it was done.
+
+        touched
+            Groups that have something new; None where they were not counted.
+        """
+        if self._gold_anew is None or not is_here(self.spark):
+            return False
+        self.touched_groups, self.planned_groups = touched, None
+        self.progress("every table of gold is made anew: too much is new")
+        self._gold_anew({name: self.table(name) for name in TABLES if name.startswith("silver/")})
+        self.written += [name for name in TABLES if name.startswith("gold/")]
+        return True
 
     def _gold_by_spark(
         self, recorded: DataFrame, committed: DataFrame, allowed_lag: int, assignors: Sequence[str] | None

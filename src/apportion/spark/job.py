@@ -208,9 +208,10 @@ def _told(captured: Captured, built: Built, seconds: float) -> str:
     if built.whole:
         return f"{captured.records} records captured; every table made anew in {seconds:.0f} s: {built.whole}"
     written = ", ".join(built.written) or "no table"
+    touched, planned = ("all" if count is None else count for count in (built.touched_groups, built.planned_groups))
     return (
-        f"{captured.records} records captured, {built.new_records} decoded; {built.touched_groups} groups touched, "
-        f"{built.planned_groups} planned; {written} written in {seconds:.0f} s"
+        f"{captured.records} records captured, {built.new_records} decoded; {touched} groups touched, "
+        f"{planned} planned; {written} written in {seconds:.0f} s"
     )
 
 
@@ -405,7 +406,7 @@ def _build(
     """Every table, or what is new of each, and what the next build must know."""
     from apportion.assignors import known
     from apportion.inputs import tables
-    from apportion.spark import few_update, incremental
+    from apportion.spark import few_update, incremental, sinks
     from apportion.spark.bundles import ROWS_A_TASK
     from apportion.spark.schemas import TABLES
 
@@ -433,7 +434,10 @@ def _build(
         built = Built(source.count, {}, [], why, source.count)
     else:
         progress(f"{news.new_records} new records")
-        update = few_update.FewUpdate(sink, source, news, 1 + source.count // ROWS_A_TASK, progress)
+        anew = partial(_make, pool, sink, source, _gold_steps(source, **rules), progress)
+        plain = source.files is not None and isinstance(sink, sinks.ParquetSink)
+        files = 1 + source.count // ROWS_A_TASK
+        update = few_update.FewUpdate(sink, source, news, files, progress, anew if plain else None)
         update.run(rules["allowed_lag"], rules.get("assignors"))
         touched = update.touched_groups, update.planned_groups, tuple(update.written)
         built = Built(source.count, {}, [], "", news.new_records, *touched)
@@ -466,14 +470,21 @@ def _at_once(beside: Callable[[], Look], here: Callable[[], Made]) -> tuple[Look
     return answer.result(), own
 
 
-def _make(pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress) -> None:
-    """Every table, round by round; those of a round at the same time, for small ones keep one core busy."""
+def _make(
+    pool: ThreadPoolExecutor, sink: Sink, source: Dump, steps: Mapping[str, Make], progress: Progress,
+    known: Mapping[str, DataFrame] | None = None,
+) -> None:  # fmt: skip
+    """The tables of some steps, round by round; those of a round at the same time, for small ones keep one core busy.
+
+    known
+        Tables that are there already, which steps may ask for.
+    """
     from apportion.spark import session
     from apportion.spark.bundles import ROWS_A_TASK
     from apportion.spark.schemas import TABLES
 
     files = 1 + source.count // ROWS_A_TASK
-    tables: dict[str, DataFrame] = {}
+    tables = dict(known or {})
     ours = session.Jobs(source.spark)
 
     def make_of_ours(name: str) -> None:
@@ -502,13 +513,21 @@ def _steps(
     source: Dump, allowed_lag: int, personal_days: int | None, personal: str, assignors: Sequence[str] | None = None
 ) -> dict[str, Make]:
     """Table -> how it is made from those before it."""
-    from apportion.spark import gold
     from apportion.spark.local_silver import local_silver
 
     # Only Spark's queries know how to drop what is personal, and which of two records of one place counts.
     here = local_silver(source.spark, source.files, source.count) if personal_days is None else None
     silver = _silver_by_spark(source, personal_days, personal) if here is None else _silver_here(here)
-    return {**silver, **gold.steps(allowed_lag, assignors, gold.tasks_of(source.count))}
+    return {**silver, **_gold_steps(source, allowed_lag=allowed_lag, assignors=assignors)}
+
+
+def _gold_steps(
+    source: Dump, *, allowed_lag: int, assignors: Sequence[str] | None = None, **_: object
+) -> Mapping[str, Make]:
+    """Those of the gold tables, from all that silver holds; other rules of a build are silver's."""
+    from apportion.spark import gold
+
+    return gold.steps(allowed_lag, assignors, gold.tasks_of(source.count))
 
 
 def _silver_here(silver: LocalSilver) -> dict[str, Make]:

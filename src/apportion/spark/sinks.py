@@ -224,7 +224,7 @@ class ParquetSink:
         """The published table, which stays in its place until ``publish``."""
         if self.reader is None or not any((self.root / name).glob("*.parquet")):
             return None
-        return read_table(self.reader(), self.root, name, TABLES[name])
+        return in_folder(read_table(self.reader(), self.root, name, TABLES[name]), self.root / name)
 
     def now(self, name: str) -> DataFrame | None:
         """The staged table, else the published one."""

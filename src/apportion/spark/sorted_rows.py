@@ -108,8 +108,8 @@ def starts_of(*keys: Longs) -> Ints:
 
 
 def in_order(*keys: Longs) -> Ints:
-    """Rows by some keys, the first counts most, equal ones as they come; of those already in runs few steps are made."""
-    merged = np.argsort(keys[0], kind="stable")  # runs that are in order are merged
+    """(N,) the rows by some keys, the first counts most, equal ones as they come; runs already in order are merged."""
+    merged = np.argsort(keys[0], kind="stable")
     equal = np.ones(max(len(keys[0]) - 1, 0), dtype=np.bool_)
     for key in (key[merged] for key in keys):
         if (equal & (key[1:] < key[:-1])).any():
