@@ -248,6 +248,10 @@ def test_rows_of_this_process_replace_those_of_some_groups_in_one_commit(
         some = sink.rows_with(name, "group", ["a", "b"], ["group", "committed"])
         assert some is not None
         assert sorted(zip(*some.to_pydict().values(), strict=True)) == [("a", 9), ("b", 3)], "what was written is read"
+        words = sink.rows_with(name, "", None, ["group", "committed"], words=True)
+        assert words is not None
+        assert pa.types.is_dictionary(words["group"].type)
+        assert sorted(zip(*words.to_pydict().values(), strict=True)) == [("a", 9), ("b", 3), ("d", 5)]
         sink.publish()
     with lake.opened(spark, place, "delta") as sink:
         sink.replace_groups(name, commits(), groups("nobody"), table, 1)

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from apportion.spark import files, schemas, sinks
+from apportion.spark.few_update import _Named
 from apportion.spark.other_groups import keep_others, rows_with
+from apportion.spark.sorted_rows import coded
 
 NAME, TABLE = "gold/verdicts", schemas.VERDICTS
 SCHEMA = schemas.arrow_schema(TABLE)
@@ -145,6 +148,44 @@ def test_a_file_shared_by_many_groups_keeps_the_rows_of_the_others_in_their_orde
     assert whole is not None
     assert whole.num_rows == 200
     assert rows_with([file], SCHEMA, "group", None, bytes_max=whole.nbytes // 2) is None
+    words = rows_with([file, file], SCHEMA, "group", None, words=True)
+    assert words is not None
+    assert pa.types.is_dictionary(words["group"].type)
+    assert words.equals(coded(words)), "in one piece, of one dictionary"
+    assert words.cast(SCHEMA).equals(pa.concat_tables([whole, whole]).combine_chunks())
+    empty = rows_with([], SCHEMA, "group", None, words=True)
+    assert empty is not None
+    assert empty.schema.equals(words.schema)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_by_name_are_those_of_the_asked_names_each_ones_as_they_come(seed: int) -> None:
+    """Whatever the words' order; unknown names have none, and rows without a name are nobody's."""
+    rng = random.Random(seed)
+    pairs: Pairs = [(rng.choice([None, *"hgfedcba"]), i) for i in range(200)]
+    for rows in (table_of(pairs), coded(table_of(pairs))):
+        named = _Named.of(rows, "group")
+        assert named.counted() == Counter(group for group, _ in pairs if group is not None)
+        for count in (0, 1, 4, 8):
+            some = rng.sample("abcdefgh", count)
+            expected = [pair for name in some for pair in pairs if pair[0] == name]
+            for asked in ({*some, "nobody"}, pa.array([*some, "nobody"], pa.string())):
+                taken = pairs_of(named.some(asked))
+                assert sorted(taken) == sorted(expected)
+                for name in some:
+                    assert [pair for pair in taken if pair[0] == name] == [pair for pair in pairs if pair[0] == name]
+
+
+def test_sorted_rows_in_large_pieces_stay_as_they_are_and_others_are_sorted() -> None:
+    """A piece that begins before the last one's end is seen."""
+    low: Pairs = [("a", i) for i in range(files.ROWS_A_GROUP + 1)]
+    high: Pairs = [("b", i) for _, i in low]
+    for order in ((low, high), (high, low)):
+        rows = pa.concat_tables([table_of(pairs) for pairs in order])
+        ordered = files.nulls_first(rows, ["group", "lag"])
+        assert pairs_of(ordered) == low + high
+    small = pa.concat_tables([table_of([("a", 1)]), table_of([]), table_of([("b", 2)])])
+    assert files.nulls_first(small, ["group", "lag"])["group"].num_chunks == 1
 
 
 @pytest.mark.spark

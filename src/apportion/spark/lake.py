@@ -37,6 +37,7 @@ from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.session import Asked, asked
 from apportion.spark.shelves import CatalogShelf, HadoopShelf
 from apportion.spark.sinks import as_frame, columns_of, frame_of, in_order, names_of, replaced
+from apportion.spark.sorted_rows import coded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -338,16 +339,17 @@ class LakeSink:
         values: Collection[Any] | None,
         columns: Sequence[str] | None = None,
         bytes_max: int | None = None,
+        words: bool = False,
     ) -> pa.Table | None:
         """By a query; of a table that this build wrote in its newest version."""
         table = TABLES[name]
         chosen = arrow_schema(table, columns)
         if name not in self.last.versions and name not in self.written:
-            return chosen.empty_table()
+            return coded(chosen.empty_table()) if words else chosen.empty_table()
         version = None if name in self.written else self.last.versions[name]
         copies = None if self.logs is None else self.logs.copies(name, version)
         if copies is not None:
-            return rows_with(copies, arrow_schema(table), column, values, columns, bytes_max)
+            return rows_with(copies, arrow_schema(table), column, values, columns, bytes_max, words)
         rows = self.tables.read(self.spark, name, version)
         if values is not None:
             only = StructType([table.schema[column]])
@@ -359,7 +361,8 @@ class LakeSink:
             size = sql.sum(sql.length(sql.to_json(sql.struct(*rows.columns)))).alias("size")
             if (rows.agg(size).collect()[0]["size"] or 0) > bytes_max:
                 return None
-        return rows.toArrow().cast(chosen)
+        whole = rows.toArrow().cast(chosen)
+        return coded(whole) if words else whole
 
     def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
         """One commit that replaces the table."""

@@ -78,6 +78,7 @@ def rows_with(
     values: Collection[Any] | None,
     columns: Sequence[str] | None = None,
     bytes_max: int | None = None,
+    words: bool = False,
 ) -> pa.Table | None:
     """The rows of some files that have one of some values in a column; all rows where the values are None.
 
@@ -85,14 +86,17 @@ def rows_with(
         Those that are wanted, in their order; all by default.
     bytes_max
         Where the rows are more than that, None.
+    words
+        Columns of texts are given as ``sorted_rows.coded`` gives them, and no text is made for a row.
     """
     chosen = pa.schema([schema.field(name) for name in columns or schema.names])
     wanted = None if values is None else pa.array(sorted(values), schema.field(column).type)
     pieces, size = [], 0
     # Of a few rows out of many, a column of words is read as numbers: most of them are never looked up.
-    texts = (
-        [] if wanted is None else [name for name in {column, *chosen.names} if schema.field(name).type == pa.string()]
-    )
+    asked = {*chosen.names} if wanted is None else {column, *chosen.names}
+    texts = [name for name in asked if schema.field(name).type == pa.string()] if words or wanted is not None else []
+    if words:
+        chosen = pa.schema([_as_words(one) for one in chosen])
     for file in files:
         with pq.ParquetFile(file, read_dictionary=texts) as parquet:
             for number in range(parquet.num_row_groups):
@@ -108,3 +112,7 @@ def rows_with(
                     if bytes_max is not None and size > bytes_max:
                         return None
     return pa.Table.from_batches(pieces, schema=chosen).combine_chunks()
+
+
+def _as_words(field: pa.Field) -> pa.Field:
+    return field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.type == pa.string() else field

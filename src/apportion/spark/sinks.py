@@ -74,6 +74,7 @@ class Sink(Protocol):
         values: Collection[Any] | None,
         columns: Sequence[str] | None = None,
         bytes_max: int | None = None,
+        words: bool = False,
     ) -> pa.Table | None:
         """Rows of a table, as it will be, with one of some values in a column: few, since they are kept in memory.
 
@@ -83,6 +84,8 @@ class Sink(Protocol):
             Where the rows are more than about that, None.
         columns
             Those that are wanted; all by default.
+        words
+            Columns of texts as ``sorted_rows.coded`` gives them.
         """
 
     def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
@@ -243,11 +246,12 @@ class ParquetSink:
         values: Collection[Any] | None,
         columns: Sequence[str] | None = None,
         bytes_max: int | None = None,
+        words: bool = False,
     ) -> pa.Table | None:
         """Out of the staged files, else the published ones, without Spark."""
         staged = self.staging / "new" / name
         files = sorted((staged if staged.is_dir() else self.root / name).glob("*.parquet"))
-        return rows_with(files, arrow_schema(TABLES[name]), column, values, columns, bytes_max)
+        return rows_with(files, arrow_schema(TABLES[name]), column, values, columns, bytes_max, words)
 
     def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
         """Stage a table of at most ``files`` files (a day)."""
