@@ -13,7 +13,8 @@ The command line ends with 2 on each of them and prints the sentence alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Final
 
@@ -38,6 +39,15 @@ class BadInput(ApportionError):
     def to_dict(self) -> dict[str, str]:
         """The error as it stands on a line of a batch."""
         return {"where": self.where, "found": self.found, "needed": self.needed}
+
+
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """Bad input in the block is told with the file, or whatever else, that it stands in."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{where}: {error.where}", error.found, error.needed) from None
 
 
 MOST_NAMES: Final = 20

@@ -158,3 +158,21 @@ def test_random_bytes_end_in_a_sentence(run: Runner) -> None:
         done = run("describe", "-", stdin=start + rng.randbytes(rng.randint(0, 200)))
         check(done, [])
         assert done.code == 2
+
+
+@pytest.mark.parametrize("command", ["plan", "describe", "compare", "what-if --leave pod-0", "report"])
+def test_what_is_wrong_inside_a_file_is_told_with_its_name(run: Runner, folder: Path, command: str) -> None:
+    """Of a group, of one of several, and of a saved plan; of standard input too."""
+    faults = {
+        "group.json": ({"members": {"a": {"topics": "t"}}, "topics": {}}, "members.a.topics"),
+        "groups.json": ({"groups": [{"members": {"a": {"topics": "t"}}}]}, "groups[0].members.a.topics"),
+        "plan.json": ({"version": 1, "assignor": "range", "assignment": 3}, "assignment"),
+    }
+    verb, *options = command.split()
+    for name, (content, where) in faults.items():
+        text = json.dumps(content)
+        (folder / name).write_text(text)
+        for path, shown in ((name, name), ("-", "standard input")):
+            done = run(verb, path, *options, stdin=text.encode())
+            assert done.code == 2
+            assert done.err.startswith(f"apportion: {shown}: {where}: found "), (verb, done.err)

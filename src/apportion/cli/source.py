@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Final
 from apportion.cli import progress
 from apportion.cli.output import tell
 from apportion.cli.parser import Parser, Usage
-from apportion.errors import BadInput, MissingExtra, Unavailable
+from apportion.errors import BadInput, MissingExtra, Unavailable, within
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
@@ -141,7 +141,8 @@ def _plan_in(content: bytes, name: str) -> SavedPlan | None:
     if content.lstrip()[:1] != b"{" or b'"assignment"' not in content:
         return None
     raw = read_json(content, name)
-    return read_plan(raw) if sniff.is_plan(raw) else None
+    with within(name):
+        return read_plan(raw) if sniff.is_plan(raw) else None
 
 
 def saved_plan(path: str) -> SavedPlan:

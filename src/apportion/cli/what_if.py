@@ -67,7 +67,7 @@ def add_arguments(parser: Parser) -> None:
     steps.add_argument("--scale", metavar="N", action=_Step, dest="steps", default=argparse.SUPPRESS,
                        help="to N members: the last ones go, or new ones come")  # fmt: skip
     rollout = parser.add_argument_group("rollout")
-    rollout.add_argument("--static", action="store_true", help="members come back under their instance ids")
+    rollout.add_argument("--static", action="store_true", help="members without an instance id have one too")
     rollout.add_argument(
         "--protocol", metavar="NAME", type=one_of(("eager", "cooperative", "consumer"), "protocol"), default=None,
         help="eager, cooperative or consumer (the broker's); -A is then Kafka's usual strategy for it",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from apportion.errors import ApportionError, BadInput, Unavailable
+from apportion.errors import ApportionError, BadInput, Unavailable, within
 from apportion.inputs.described_group import Observed
 
 NEEDED: Final = (
@@ -73,14 +73,15 @@ def _from_json(content: bytes, name: str) -> list[Observed]:
     from apportion.model.json_checks import read_json
 
     raw: Any = read_json(content.removeprefix(b"\xef\xbb\xbf"), name, finite=False)
-    if isinstance(raw, dict) and "groups" in raw and "members" not in raw:
-        return _many(raw)
-    if is_plan(raw):
-        from apportion.model.plan_json import read_plan
+    with within(name):
+        if isinstance(raw, dict) and "groups" in raw and "members" not in raw:
+            return _many(raw)
+        if is_plan(raw):
+            from apportion.model.plan_json import read_plan
 
-        saved = read_plan(raw)
-        return [Observed(saved.as_group(), protocol=saved.assignor, says=[FROM_PLAN])]
-    check_group(raw)
+            saved = read_plan(raw)
+            return [Observed(saved.as_group(), protocol=saved.assignor, says=[FROM_PLAN])]
+        check_group(raw)
     return [Observed(raw)]
 
 
