@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.history.made import epoch, joined
 
 import apportion
 from apportion.history.group_history import GroupHistories
@@ -49,6 +50,21 @@ def test_a_target_that_no_assignor_of_kafkas_gives_is_not_predicted() -> None:
     one = score(events, histories.world.names)
     assert one.epochs == 5
     assert one.predicted < 5
+
+
+@pytest.mark.parametrize("wants", [[["t"], ["t"]], [["t"], ["t", "u"]]], ids=["alike", "unlike"])
+def test_a_hostile_target_of_partitions_below_zero_ends_no_prediction(wants: list[list[str]]) -> None:
+    """No broker writes such ids, and the score of a cluster walks every group; the next target is computed as ever."""
+    topic_id = "AAAAAAAAAAEAAAAAAAAAAg"
+
+    def target(*ids: int) -> dict[str, Any]:
+        return {"topicPartitions": [{"topicId": topic_id, "partitions": list(ids)}]}
+
+    events = [epoch(n, 5, joined(topics), name) for n, (name, topics) in enumerate(zip("ab", wants, strict=True))]
+    events += [epoch(2, 3, {"epoch": 1}), epoch(3, 7, target(0, -1, -1_000_000), "a"), epoch(4, 7, target(1), "b")]
+    events += [epoch(5, 6, {"assignmentEpoch": 1, "assignmentTimestamp": 5}), epoch(6, 3, {"epoch": 2})]
+    events += [epoch(7, 7, target(0), "a"), epoch(8, 6, {"assignmentEpoch": 2, "assignmentTimestamp": 6})]
+    assert score(events, {topic_id: "t"}) == Score(2, 1)
 
 
 def test_a_table_of_members_is_walked_slot_by_slot_and_each_slot_backwards() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
+from statistics import median_low
 
 import pytest
 
@@ -51,6 +53,19 @@ def test_the_bounds_are_those_of_the_partition_in_the_middle() -> None:
     assert bounds(GENERATIONS, rows, COMMITS, {3}) == {"at_least": 1_000, "at_most": 11_000}
     assert bounds(GENERATIONS, rows, [], {2}) == {"at_least": 200}
     assert bounds(GENERATIONS, rows, COMMITS, ()) == {}
+
+
+def test_the_middle_of_any_times_is_that_of_their_list() -> None:
+    """Partitions are counted, not listed: a group of 100,000 with 1,000 rebalances would fill gigabytes."""
+    random = Random(1)
+    row = rebalances(GENERATIONS)[0]
+    for _ in range(300):
+        drawn = [(random.randint(0, 9), random.randint(0, 4)) for _ in range(random.randint(0, 6))]
+        rows = [replace(row, duration_ms=ms, kept=kept) for ms, kept in drawn]
+        listed = [ms for ms, kept in drawn for _ in range(kept)]
+        assert bounds(GENERATIONS, rows, [], {2}) == ({"at_least": median_low(listed)} if listed else {})
+    many = [replace(row, duration_ms=ms, kept=10**12) for ms in (7, 8, 9)]
+    assert bounds(GENERATIONS, many, [], {2}) == {"at_least": 8}
 
 
 def test_a_rebalance_that_may_hide_another_tells_no_upper_bound() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -105,6 +106,16 @@ class Folding:
         # Several stand only where the records between were lost; then the latest one is right.
         standing = [(touched, present) for touched, present in sides if present is not None]
         return max(standing, key=lambda side: side[0])[1] if standing else None
+
+
+def server_assignor(members: Iterable[Mapping[str, Any]]) -> str:
+    """The server's strategy that most KIP-848 members ask for, of equals the first by name; the default if none does.
+
+    members
+        Bodies of their key-5 records.
+    """
+    votes = Counter(name for body in members if (name := body.get("serverAssignor")))
+    return min(votes, key=lambda name: (-votes[name], name), default=DEFAULT_ASSIGNOR)
 
 
 def _of_broker(
@@ -244,11 +255,7 @@ class _Epochs:
         return generation
 
     def _assignor(self) -> str | None:
-        """The server's strategy that most members ask for; of equals the first by name."""
-        if not self.members:
-            return None
-        asked = [name for body in self.members.values() if (name := body.get("serverAssignor"))]
-        return min(asked, key=lambda name: (-asked.count(name), name)) if asked else DEFAULT_ASSIGNOR
+        return server_assignor(self.members.values()) if self.members else None
 
     def _members(self, table: Mapping[str, Mapping[str, Any]], lists: str) -> tuple[GenerationMember, ...]:
         held = {member: self._held(table.get(member, {}).get(lists) or ()) for member in self.members}

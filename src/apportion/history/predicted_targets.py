@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
+from apportion.history.fold import DEFAULT_ASSIGNOR, server_assignor
 from apportion.history.records import GroupRecord
 from apportion.server_side.java_hash import bin_order, copied_bins, string_hash, uuid_hash, uuid_words
 from apportion.server_side.timeline import Timeline
@@ -26,7 +27,7 @@ from apportion.server_side.uniform import Problem, uniform
 from apportion.wire.coordinator import EpochRecord
 
 _GROUP, _MEMBER, _TARGET, _TARGET_OF, _CURRENT = 3, 5, 6, 7, 8
-UNIFORM: Final = "uniform"
+UNIFORM: Final = DEFAULT_ASSIGNOR
 RANGE: Final = "range"
 Held = Mapping[str, Sequence[int]]
 """Topic id to partition ids, both in the order of the record."""
@@ -142,12 +143,6 @@ def _sets(held: Held) -> dict[str, set[int]]:
     return {topic: set(ids) for topic, ids in held.items() if ids}
 
 
-def _assignor(members: Iterable[Mapping[str, Any]]) -> str:
-    """The one that most members ask for; the broker's first where none does."""
-    wanted = [name for body in members if (name := body.get("serverAssignor"))]
-    return max(sorted(set(wanted)), key=wanted.count) if wanted else UNIFORM
-
-
 def _compute(
     order: Sequence[str],
     members: Mapping[str, Mapping[str, Any]],
@@ -156,7 +151,7 @@ def _compute(
     names: Mapping[str, str],
 ) -> dict[str, dict[str, set[int]]] | None:
     """The target that the broker's assignor gives; None for an assignor that is not Kafka's, or ids that are none."""
-    assignor = _assignor(members[member] for member in order)
+    assignor = server_assignor(members[member] for member in order)
     sizes: dict[str, int] = {}
     for held in recorded.values():
         for topic, ids in held.items():
@@ -222,7 +217,7 @@ class _World:
             for topic, ids in self.targets.get(member, {}).items():
                 if topic in self.index_of:
                     t = self.index_of[topic]
-                    previous[[int(self.start[t]) + p for p in ids if p < self.start[t + 1] - self.start[t]]] = m
+                    previous[[int(self.start[t]) + p for p in ids if 0 <= p < self.start[t + 1] - self.start[t]]] = m
         members = bin_order([string_hash(member) for member in self.order]).positions
         wants = self.wants(recorded)
         rank = list(range(len(self.topics)))
@@ -247,7 +242,7 @@ class _World:
             if topic in self.index_of:
                 t = self.index_of[topic]
                 ordered = bin_order(list(ids), copied_bins(len(ids))).positions
-                there = [ids[i] for i in ordered if ids[i] < self.start[t + 1] - self.start[t]]
+                there = [ids[i] for i in ordered if 0 <= ids[i] < self.start[t + 1] - self.start[t]]
                 held += [int(self.start[t]) + p for p in there]
         return np.array(held, dtype=np.int64)
 

@@ -23,7 +23,7 @@ from apportion.history.task_replay import TaskEpoch, replay_tasks, total
 
 NOW: Final = "(now)"
 MOST_PROCESSES: Final = 10_000
-"""Newcomers of one step, and of all."""
+"""Newcomers of one step."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def oddities(group: Group, state: str | None = None, kind: str | None = None) ->
 
 
 def _about_state(group: Group, state: str | None) -> Iterator[str]:
-    lag = int(group.lag.sum()) if group.P else 0
+    lag = sum(group.lag.tolist())  # as Python numbers, here and below: 64-bit lags may need more than 64 bits
     if not group.M and state in (None, "Empty"):
         unread = f", and {count(lag, 'message')} wait" if lag else ""
         yield f"Nobody reads: the group has no members{unread}."
@@ -69,7 +69,6 @@ def _about_owners(group: Group, balanced: bool = True) -> Iterator[str]:
 
 
 def _about_lag(group: Group) -> Iterator[str]:
-    # As Python numbers: a sum of 64-bit lags may need more than 64 bits.
     total = sum(group.lag.tolist())
     if total <= 0:
         return

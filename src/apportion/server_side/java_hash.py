@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -121,7 +122,8 @@ class BinOrder:
     shares
         Whether two entries are in one bin, so that the order of putting counts.
     trees
-        Whether a bin holds so many that Java makes a tree of it, whose order is not known here.
+        Whether a bin holds, or held before the table grew, so many that Java makes a tree of it: its order is not known
+        here, nor that of the bins that it was split into.
     """
 
     positions: tuple[int, ...]
@@ -145,33 +147,39 @@ def bin_order(hashes: Sequence[int], bins: int = INITIAL_BINS, *, backwards: boo
     if len(hashes) == 1:
         return BinOrder((0,), shares=False, trees=False)
     spread = [value ^ (value >> 16) for value in hashes]
-    bins = _grown(spread, bins)
+    bins, trees = _grown(spread, bins)
     by_bin: dict[int, list[int]] = {}
     for position, value in enumerate(spread):
         by_bin.setdefault(value & (bins - 1), []).append(position)
     fullest = max(map(len, by_bin.values()), default=0)
     step = -1 if backwards else 1
     positions = tuple(position for bin_ in sorted(by_bin) for position in by_bin[bin_][::step])
-    return BinOrder(positions, fullest > 1, fullest >= TREE_ENTRIES)
+    return BinOrder(positions, fullest > 1, trees or fullest >= TREE_ENTRIES)
 
 
-def _grown(spread: Sequence[int], bins: int) -> int:
-    """The table's size in the end."""
+def _grown(spread: Sequence[int], bins: int) -> tuple[int, bool]:
+    """The table's size in the end, and whether a bin may have been a tree before that."""
     in_bin: dict[int, int] = {}
     for count, value in enumerate(spread, 1):
         if bins >= TREE_BINS:  # from here on only the number of entries counts
             break
         here = value & (bins - 1)
         in_bin[here] = in_bin.get(here, 0) + 1
-        doublings = (in_bin[here] >= TREE_ENTRIES) + (count > bins * LOAD_FACTOR)
-        if doublings:
-            bins <<= doublings
+        before = bins
+        if in_bin[here] >= TREE_ENTRIES:
+            bins *= 2
+        if count > bins * LOAD_FACTOR:  # of the table that a full bin may just have doubled
+            bins *= 2
+        if bins > before:
             in_bin = {}
             for earlier in spread[:count]:
                 in_bin[earlier & (bins - 1)] = in_bin.get(earlier & (bins - 1), 0) + 1
+    trees = False
     while len(spread) > bins * LOAD_FACTOR:
+        in_bin = Counter([value & (bins - 1) for value in spread[: int(bins * LOAD_FACTOR) + 1]])
+        trees = trees or max(in_bin.values()) >= TREE_ENTRIES
         bins *= 2
-    return bins
+    return bins, trees
 
 
 def copied_bins(entries: int, *, since_19: bool = False) -> int:
