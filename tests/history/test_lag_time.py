@@ -25,7 +25,7 @@ from apportion.history.lag_time import (
     of_readers,
     rates,
 )
-from apportion.history.member_speeds import SpeedSamples, busy_rates
+from apportion.history.member_speeds import Speed, SpeedSamples, busy_rates
 from apportion.model.group_json import read_group
 from apportion.report import lag_times as lag_times_shown
 from apportion.report.lag_times import in_a_sentence
@@ -285,6 +285,13 @@ def test_compare_tells_who_is_faster_and_of_whom_too_little_is_known() -> None:
     assert faster.startswith("b was 2 times as fast as a")
     series["t", 1] = Series(waiting, [(0, 0), (20_000, 1000), (40_000, 5000)])
     assert "the spreads of" in lag_times_shown.speed_notes(measured.speeds(group, series, 0, 40_000), 40)[1]
+
+
+def test_a_member_that_read_nothing_while_it_had_lag_is_no_measure_of_the_others() -> None:
+    """Nothing is so and so many times as fast as nothing."""
+    speed_of = {"a": Speed(0.0, 0.0, 0.0, 40), "b": Speed(500.0, 400.0, 600.0, 40)}
+    (note,) = lag_times_shown.speed_notes(speed_of, 40)
+    assert note == "a mostly read nothing while it had lag, and b did: look what holds it up."
 
 
 def test_speeds_need_a_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,13 @@ def test_a_plan_and_a_group_are_tables_and_no_name_is_markup() -> None:
     assert "<script>" not in shown
 
 
+def test_a_name_that_would_turn_its_line_round_is_shown_as_it_is_written() -> None:
+    group = {"group": "g\u202e", "topics": {"t": 2}, "members": {"a\u202egpj.exe": {"topics": ["t"]}}}
+    for shown in (as_in_notebook(apportion.plan(group, "sticky")), as_in_notebook(apportion.read_group(group))):
+        assert "a\\u202egpj.exe" in shown
+        assert "\u202e" not in shown
+
+
 def test_a_long_group_is_cut_and_says_how_long_it_is() -> None:
     group = apportion.read_group({"topics": {}, "members": {f"m{i}": {"topics": []} for i in range(60)}})
     assert "and 10 more" in as_in_notebook(group)

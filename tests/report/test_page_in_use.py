@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.report.browser import Browser
@@ -99,6 +100,34 @@ def test_a_group_is_found_sorted_and_opened_by_keyboard_alone(browser: Browser, 
     browser.js("new Promise((done) => setTimeout(done, 50))")
     assert browser.js("document.activeElement.textContent") == "group-2"
     assert browser.js("document.querySelectorAll('#groups tr[aria-current]').length") == 1
+
+
+def test_names_that_a_screen_would_obey_or_hide_are_shown_as_they_are_written(browser: Browser, tmp_path: Path) -> None:
+    """A right-to-left override in a name turns round all that follows it in its line, our own words too."""
+    odd = ["a\u202egpj.exe", "b\x1b[2J", "c\u200b\U000e0041", "d \u00e9\u05d0 \U0001f6d2" + "\U0001f6d2" * 40]
+    raw = {"group": "g\u202ex", "topics": {"t\u2066": len(odd) + 1}, "members": {}}
+    raw["members"] = {name: {"topics": ["t\u2066"], "owned": {"t\u2066": [i]}} for i, name in enumerate(odd)}
+    group = read_group(raw)
+    drawn = group_data(group, [apportion.plan(group, "range")], facts={"why": ["One of g\u202ex is idle."]})
+    text = page.render([drawn, page_data("h")], title="T\u202e", source="s\u202e", at="2026-01-01T00:00:00Z")
+    path = tmp_path / "page.html"
+    path.write_text(text, encoding="utf-8")
+    browser.open(path, 1280, "#group=" + quote("g\u202ex"))
+    browser.js("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    browser.js("new Promise((done) => setTimeout(done, 200))")
+    shown = browser.js(
+        "document.body.innerText + [...document.querySelectorAll('svg')].map((s) => s.textContent).join()"
+    )
+    read = browser.js(
+        "[...document.querySelectorAll('[title], [aria-label]')].map((n) => n.title + n.ariaLabel).join()"
+    )
+    assert not set(shown + read + browser.js("document.title")) & set("\u202e\u2066\x1b\u200b\U000e0041\ufffd")
+    for name in ("a\\u202egpj.exe", "b\\x1b[2J", "c\\u200b\\U000e0041", "d \u00e9\u05d0 \U0001f6d2", "t\\u2066-0"):
+        assert name in shown, name
+    assert browser.js("document.getElementById('name').textContent") == "g\\u202ex"
+    assert browser.js("document.getElementById('title').textContent") == "T\\u202e"
+    assert "One of g\\u202ex is idle." in shown
+    assert browser.complaints() == []
 
 
 def test_every_control_and_picture_has_a_name(browser: Browser, tmp_path: Path) -> None:

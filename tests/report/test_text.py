@@ -35,6 +35,20 @@ def test_control_characters_and_lone_surrogates_are_shown_not_sent() -> None:
     assert printable("\x1b[2J\u202e\ud800é") == "\\x1b[2J\\u202e\\ud800é"
 
 
+def test_large_numbers_are_whole_and_small_ones_keep_their_digits() -> None:
+    """A lag of some hours in seconds is read as such, by people and by awk."""
+    cells = [12345.6, 999_999.9, 1234.5, 999.94, 0.25, -20_000.4, 3.0]
+    lines = render(Table(("SECONDS",), [(cell,) for cell in cells])).split()
+    assert lines == ["SECONDS", "12346", "1000000", "1234", "999.9", "0.25", "-20000", "3"]
+
+
+def test_a_table_of_hostile_names_fits_the_terminal_as_they_are_shown() -> None:
+    table = Table(("MEMBER", "LAG"), [("x\x1b\u202e" * 30, 5), ("b", 12)])
+    lines = render(fitted(table, 60)).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert "\\u202e" in lines[1]
+
+
 def test_runs_of_partitions_are_drawn_together() -> None:
     assert partitions_in_words({"t": [0, 1, 2, 5, 6, 9]}) == "t(0-2,5,6,9)"
     assert partitions_in_words({"t": [0, 1, 2]}, runs=False) == "t(0,1,2)"

@@ -27,6 +27,19 @@ def test_a_second_member_of_the_same_client_id_moves_nothing() -> None:
     assert "\npod-1111  #" in view.text()
 
 
+def test_names_that_a_terminal_would_obey_keep_the_columns_and_the_end_of_a_sentence() -> None:
+    view = View()
+    hostile = "b" * 30 + "\x1b[2J\u202e"
+    view.take(standing({hostile: {**member(hostile), "owned": {}}, "a": member("a", 0, 1, 2, 3)}), 0.0)
+    lines = view.text(width=140).splitlines()
+    bars = [line for line in lines if line.endswith((" 4 partitions", " 0 partitions"))]
+    assert len(bars) == 2
+    assert len({line.rindex(" partition") for line in bars}) == 1
+    lines = view.text(width=60).splitlines()
+    assert all(line.isprintable() and len(line) <= 60 for line in lines)
+    assert "b" * 30 + "\\x1b[2J\\u202e." in "".join(line.strip() for line in lines)
+
+
 def test_what_is_odd_is_told_to_the_end_however_narrow_the_terminal_is() -> None:
     view = View()
     view.take(standing({"a" * 30: member("a" * 30, 0, 1, 2, 3), "b" * 30: member("b" * 30)}), 0.0)

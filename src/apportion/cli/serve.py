@@ -10,6 +10,7 @@ from apportion.cli import source
 from apportion.cli.output import tell
 from apportion.cli.parser import Parser, whole
 from apportion.errors import MissingExtra
+from apportion.report.text import printable
 
 DETAILS = (
     "It asks the cluster on a schedule, reads the tail of __consumer_offsets where it may, and keeps a while\n"
@@ -109,5 +110,4 @@ class _OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The message with every control character escaped."""
-        text = super().format(record)
-        return "".join(c if c.isprintable() or c == " " else repr(c)[1:-1] for c in text)
+        return printable(super().format(record))

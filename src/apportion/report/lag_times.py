@@ -65,12 +65,13 @@ def speed_notes(speed_of: Mapping[str, Speed], window_s: float) -> list[str]:
     if len(known) > 1:
         slow, fast = (pick(known, key=lambda name: known[name].median or 0) for pick in (min, max))
         apart = (known[fast].low or 0) > (known[slow].high or 0)
-        ratio = f"{(known[fast].median or 0) / (known[slow].median or 1):.3g} times as fast as {slow}"
-        lines.append(
-            f"{fast} was {ratio}: set their capacities so, and strategies share by them."
-            if apart
-            else f"No member is surely faster than another: the spreads of {fast} and {slow} overlap."
-        )
+        if not apart:
+            lines.append(f"No member is surely faster than another: the spreads of {fast} and {slow} overlap.")
+        elif not known[slow].median:
+            lines.append(f"{slow} mostly read nothing while it had lag, and {fast} did: look what holds it up.")
+        else:
+            ratio = f"{(known[fast].median or 0) / (known[slow].median or 1):.3g} times as fast as {slow}"
+            lines.append(f"{fast} was {ratio}: set their capacities so, and strategies share by them.")
     return lines
 
 

@@ -17,6 +17,7 @@ from apportion.comparison import Comparison
 from apportion.model.group import Group
 from apportion.model.plan import Plan
 from apportion.report.comparing import comparison_table
+from apportion.report.text import printable
 
 MOST_ROWS: Final = 50
 MOST_NAMES: Final = 12
@@ -56,9 +57,13 @@ def _table(caption: str, head: Sequence[str], rows: Iterable[Iterable[str]], cou
         if i == MOST_ROWS:
             lines.append(f"<tr><td colspan='{len(head)}'>and {count - MOST_ROWS} more</td></tr>")
             break
-        lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>")
+        lines.append("<tr>" + "".join(f"<td>{_shown(cell)}</td>" for cell in row) + "</tr>")
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>{''.join(lines)}</table>"
+    return f"<table><caption>{_shown(caption)}</caption><thead><tr>{top}</tr></thead>{''.join(lines)}</table>"
+
+
+def _shown(text: str) -> str:
+    return escape(printable(text))
 
 
 def _some(names: Iterable[str]) -> str:

@@ -13,6 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from apportion.report.text import printable
+
 PACK_ABOVE: Final = 1_000_000
 """Characters of JSON from which on the page carries it packed."""
 SCRIPTS: Final = ("base.js", "present.js", "past.js", "switch.js", "live.js", "page.js")
@@ -39,7 +41,7 @@ def render(
     payload = embed(content if live is None else {**content, "live": live})
     packed = len(payload) > PACK_ABOVE
     parts = {
-        "TITLE": html.escape(title),
+        "TITLE": html.escape(printable(title)),
         "POLICY": policy(live is not None),
         "STYLE": _asset("page.css"),
         "TYPE": "application/gzip" if packed else "application/json",

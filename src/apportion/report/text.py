@@ -86,7 +86,9 @@ def to_csv(table: Table) -> str:
 def _shown(cell: Cell) -> str:
     if cell is None:
         return "-"
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    if isinstance(cell, float):
+        return f"{cell:.0f}" if abs(cell) >= 1000 else f"{cell:.4g}"  # 12346, not 1.235e+04
+    return str(cell)
 
 
 def _numeric(cells: Iterable[Cell]) -> bool:
@@ -119,7 +121,7 @@ def printable(text: str) -> str:
 
 def fitted(table: Table, places: int) -> Table:
     """The table with its longest texts cut until a line takes so many places; 14 of each stay."""
-    texts = [[_shown(row[i]) for row in table.rows] for i in range(len(table.columns))]
+    texts = [[printable(_shown(row[i])) for row in table.rows] for i in range(len(table.columns))]
     widths = [max([cell_width(name), *map(cell_width, each)]) for name, each in zip(table.columns, texts, strict=True)]
     least = [width if _numeric(row[i] for row in table.rows) else min(width, max(LEAST, cell_width(table.columns[i])))
              for i, width in enumerate(widths)]  # fmt: skip
@@ -134,7 +136,7 @@ def fitted(table: Table, places: int) -> Table:
     cut = [i for i in range(len(room)) if room[i] < widths[i]]
     # Names differ at either end; the last column mostly holds words, which begin with what matters.
     how = [_middle] * (len(room) - 1) + [shorten]
-    rows = [tuple(how[i](str(c), room[i]) if i in cut and c is not None else c for i, c in enumerate(row))
+    rows = [tuple(how[i](printable(_shown(c)), room[i]) if i in cut and c is not None else c for i, c in enumerate(row))
             for row in table.rows]  # fmt: skip
     return Table(table.columns, rows, table.title, table.extra)
 

@@ -43,7 +43,11 @@ class View:
         if self.standing is None:
             return ""
         lines = [f"{_clock(self.at)} UTC  {self.standing.heading}{self._trend()}", "", *bars(self.standing, width)]
-        odd = [line for sentence in self.standing.odd for line in wrap(f"! {sentence}", width, subsequent_indent="  ")]
+        odd = [
+            line
+            for sentence in self.standing.odd
+            for line in wrap(printable(f"! {sentence}"), width, subsequent_indent="  ")
+        ]
         lines += ["", *odd] if odd else []
         lines += ["", "Changes since the first look:", *(self.changes or ["none"])]
         if height is not None and len(lines) > height - 1:
@@ -64,7 +68,7 @@ def bars(standing: ShownGroup, width: int) -> list[str]:
         return []
     lag, held = lag_held(group, group.owner).tolist(), loads(group.owner, group.M).tolist()
     most = max(max(lag), 1)
-    names = member_labels(group)
+    names = [printable(label) for label in member_labels(group)]
     room = min(max(map(cell_width, names)), max(width - BAR - 32, 12))
     lines = []
     for m, name in enumerate(names):

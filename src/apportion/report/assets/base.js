@@ -7,8 +7,17 @@ const number = (n) => n === null || n === undefined ? "–" : grouped.format(n);
 const count = (n, thing, things = thing + "s") => `${number(n)} ${n === 1 ? thing : things}`;
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const clamp = (n, least, most) => Math.max(least, Math.min(most, n));
-// What tells one name from the next mostly stands at its end.
-const short = (text, most = 22) => text.length <= most ? text : text.slice(0, Math.max(1, Math.ceil(most / 2) - 1)) + "…" + text.slice(-Math.floor(most / 2));
+// What tells one name from the next mostly stands at its end. By letters: half of an emoji is none.
+function short(text, most = 22) {
+  if (text.length <= most) return text;
+  const letters = [...text];
+  return letters.length <= most ? text : letters.slice(0, Math.max(1, Math.ceil(most / 2) - 1)).join("") + "…" + letters.slice(-Math.floor(most / 2)).join("");
+}
+// Names are other people's words: what would turn a line round, or not be seen, is shown as its number, as the terminal has it.
+const visible = (text) => text.replace(/[\p{C}\p{Z}]/gu, (letter) => {
+  const code = letter.codePointAt(0), [mark, places] = code < 256 ? ["x", 2] : code < 65536 ? ["u", 4] : ["U", 8];
+  return letter === " " || letter === "\n" ? letter : "\\" + mark + code.toString(16).padStart(places, "0");
+});
 const LETTER = 7.1; // pixels that a letter of a picture takes on average
 const places = (text) => Math.ceil(text.length * LETTER);
 
@@ -30,16 +39,19 @@ const inkOn = (m) => { const [r, g, b] = shade(m); return .299 * r + .587 * g + 
 // A letter beside each colour, because colours alone do not reach everybody: A to Z, AA, AB, ...
 const letter = (m) => (m >= 26 ? letter(Math.floor(m / 26) - 1) : "") + String.fromCharCode(65 + m % 26);
 
+const READ = new Set(["title", "aria-label"]); // attributes that a person reads
+function dress(node, attributes) {
+  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== undefined) node.setAttribute(key, READ.has(key) ? visible(value) : value);
+  return node;
+}
 function element(name, attributes = {}, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== undefined) node.setAttribute(key, value);
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  const node = dress(document.createElement(name), attributes);
+  node.append(...children.filter((child) => child !== null && child !== undefined).map((child) => typeof child === "string" ? visible(child) : child));
   return node;
 }
 function svg(name, attributes = {}, text = null) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== undefined) node.setAttribute(key, value);
-  if (text !== null) node.textContent = text;
+  const node = dress(document.createElementNS("http://www.w3.org/2000/svg", name), attributes);
+  if (text !== null) node.textContent = visible(text);
   return node;
 }
 const canvas = (width, height, label) => svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
@@ -82,7 +94,7 @@ function figure({ id, title, says, draw, head, rows, tools = [], key = () => [],
   const numbers = () => { while (more.children.length > 1) more.lastChild.remove(); if (more.open) more.append(table(head(), rows(), title)); };
   more.addEventListener("toggle", numbers);
   box.refresh = () => {
-    told.textContent = says();
+    told.textContent = visible(says());
     colours.replaceChildren(...key().map(([label, ground, mark]) => {
       const dot = element("i", { "aria-hidden": "true" }, mark ?? ""); dot.style.background = ground;
       if (mark) dot.style.color = "#000";

@@ -155,8 +155,8 @@ function drawGroup(group) {
 
 (async () => {
   const data = JSON.parse(await unpacked($("data"))), started = performance.now();
-  $("title").textContent = data.title;
-  $("source").textContent = [data.source, data.at && `page made ${data.at.slice(0, 16).replace("T", " ")} UTC`].filter(Boolean).join(" · ");
+  $("title").textContent = visible(data.title);
+  $("source").textContent = [visible(data.source), data.at && `page made ${data.at.slice(0, 16).replace("T", " ")} UTC`].filter(Boolean).join(" · ");
   $("theme").addEventListener("click", () => {
     const root = document.documentElement.dataset, dark = root.theme ? root.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.theme = dark ? "light" : "dark";
