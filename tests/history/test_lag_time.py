@@ -5,6 +5,9 @@ from __future__ import annotations
 from itertools import accumulate
 from math import inf
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +29,8 @@ from apportion.history.lag_time import (
     rates,
 )
 from apportion.history.member_speeds import Speed, SpeedSamples, busy_rates
+from apportion.inputs import series as inputs_series
+from apportion.model.build import build
 from apportion.model.group_json import read_group
 from apportion.report import lag_times as lag_times_shown
 from apportion.report.lag_times import in_a_sentence
@@ -253,6 +258,61 @@ def test_the_command_line_tells_lag_in_time_and_measures_weights(
     shown = capsys.readouterr().out
     assert "by what was written to their logs" in shown
     assert "ads-range: 200 by weight" in shown
+
+
+def test_lag_in_time_of_all_groups_reads_a_folder_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each group's table is the one that it has alone; a dump of a thousand groups is not read a thousand times."""
+    from apportion.cli import main
+    from apportion.inputs import dump as reader
+
+    folder = str(sampled_dump(tmp_path))
+    alone = []
+    for name in ("ads-range", "feed-cooperative"):
+        assert main(["describe", folder, "--group", name, "--time"]) == 0
+        alone.append(capsys.readouterr().out)
+    reads: list[str] = []
+    for name in ("load_histories", "every_commit", "end_samples"):
+        read = getattr(reader, name)
+
+        def counted(path: str, name: str = name, read: Any = read) -> Any:
+            reads.append(name)
+            return read(path)
+
+        monkeypatch.setattr(reader, name, counted)
+    assert main(["describe", folder, "--time"]) == 0
+    shown = capsys.readouterr().out
+    assert all(one in shown for one in alone)
+    assert sorted(reads) == ["end_samples", "every_commit", "load_histories", "load_histories"]  # the groups, then time
+
+
+def test_the_window_keeps_what_rates_and_ages_need_of_longer_series(tmp_path: Path) -> None:
+    """With a window all is as with every commit and sample, and other topics' samples are not kept."""
+    random = Random(3)
+    topics = {"t": 3, "u": 1}
+    commits = [
+        ("g", ("t", random.randrange(3)), 1_000 * random.randint(0, 900), random.randint(0, 500)) for _ in range(300)
+    ]
+    ends = [((t, p), 1_000 * s, s + p) for t, n in topics.items() for p in range(n) for s in range(0, 900, 30)]
+    source = SimpleNamespace(every_commit=lambda path: iter(commits), end_samples=lambda path: iter(ends))
+    group = build({"group": "g", "topics": {"t": 3}, "members": {"a": {"topics": ["t"], "owned": {"t": [0, 2]}}}})
+
+    def over(window_s: float) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inputs_series, "_source", lambda path: source)
+            recorded = inputs_series.FolderSeries("", {"g": ["t"]}, window_s)
+            return recorded, recorded.of(group)
+
+    (short, some), (_, every) = over(120), over(10**6)
+    assert {where[0] for where in short._ends} == {"t"}
+    assert sum(len(one.commits) for one in some.values()) < sum(len(one.commits) for one in every.values())
+    times = [measured.group_time(group, series, 120, now_ms=short.now_ms) for series in (some, every)]
+    assert times[0].whole == times[1].whole
+    assert times[0].speeds == times[1].speeds
+    for name in ("seconds", "at_least", "at_most", "written", "read", "catch_up_s"):
+        columns = [getattr(one.partitions, name) for one in times]
+        np.testing.assert_array_equal(*columns)
 
 
 def test_a_file_tells_of_one_moment_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,12 +79,12 @@ def _speeds(args: argparse.Namespace, observed: Observed) -> tuple[dict[str, Any
     from apportion.history import measured
     from apportion.report import lag_times
 
-    over_time = source.series(args, observed.name, args.window)
+    over_time = source.over_time(args, [observed], args.window)
     if over_time is None:
         raise Usage("apportion compare", "--speeds needs a history: a dump, the pipeline's tables or a live cluster")
-    series, window_s, held_since_ms = over_time
-    now = measured.newest(series)
-    since = max(round(now - window_s * 1000), held_since_ms or 0)
-    speed_of = measured.speeds(observed.group, series, since, now)
+    known = next(over_time)
+    now = measured.newest(known.series) if known.now_ms is None else known.now_ms
+    since = max(round(now - known.window_s * 1000), known.held_since_ms or 0)
+    speed_of = measured.speeds(observed.group, known.series, since, now)
     fields = {name: asdict(speed) for name, speed in speed_of.items()}
-    return fields, lag_times.speeds(observed.group, speed_of), lag_times.speed_notes(speed_of, window_s)
+    return fields, lag_times.speeds(observed.group, speed_of), lag_times.speed_notes(speed_of, known.window_s)

@@ -85,18 +85,19 @@ def _time(groups: list[Observed], args: argparse.Namespace) -> None:
     from apportion.model.build import build
     from apportion.report import lag_times
 
-    for observed in groups:
-        over_time = source.series(args, observed.name, args.window)
-        if over_time is None:
-            raise Usage("apportion describe", "--time needs a dump, the pipeline's tables or a live cluster: "
-                        "a file tells of one moment only")  # fmt: skip
-        series, window_s, held_since_ms = over_time
-        group = measured.as_of_last_look(build(observed.raw), series) if args.file is None else build(observed.raw)
-        times = measured.group_time(group, series, window_s, held_since_ms)
+    over_time = source.over_time(args, groups, args.window)
+    if over_time is None:
+        raise Usage("apportion describe", "--time needs a dump, the pipeline's tables or a live cluster: "
+                    "a file tells of one moment only")  # fmt: skip
+    for observed, known in zip(groups, over_time, strict=True):
+        group = build(observed.raw)
+        if args.file is None:
+            group = measured.as_of_last_look(group, known.series)
+        times = measured.group_time(group, known.series, known.window_s, known.held_since_ms, known.now_ms)
         tables = [lag_times.partitions(group, times)]
         if group.M and args.output not in ("csv", "ndjson"):
             tables.insert(0, lag_times.members(group, times))
-        emit_tables(tables, args.output, lag_times.notes(times, window_s))
+        emit_tables(tables, args.output, lag_times.notes(times, known.window_s))
 
 
 def standing(observed: Observed) -> ShownGroup:

@@ -103,7 +103,7 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
     if not chosen:
         raise BadInput(path, "no group", "records of at least one group")
     with progress.slow(f"reading the commits of {path}"):
-        over_time = FolderSeries(path, {group.name for group in chosen}, WINDOW_S)
+        over_time = FolderSeries(path, {group.name: group.raw["topics"] for group in chosen}, WINDOW_S)
         score = scored(memory) if switched else None
     shown = []
     with progress.slow("", len(chosen)) as begin:

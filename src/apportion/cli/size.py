@@ -95,18 +95,19 @@ def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, floa
     weights = args.by == "weight" or (args.by is None and group.weight is None)
     if not (weights and group.weight is None) and args.capacity != "learned":
         return group, args.capacity, []
-    recorded = source.series(args, observed.name, args.window)
-    if recorded is None:
+    over_time = source.over_time(args, [observed], args.window)
+    if over_time is None:
         if args.capacity == "learned":
             raise Usage("apportion size", "--capacity learned needs a history: a dump, or the pipeline's tables")
         return group, args.capacity, []
-    series, window_s, held_since_ms = recorded
+    known = next(over_time)
+    series, window_s = known.series, known.window_s
     if weights and group.weight is None:
         rates = measured.rates(group, series, window_s)
         group, how = replace(group, weight=rates.weight), rates.how
     if args.capacity != "learned":
         return group, args.capacity, how
-    speeds = measured.group_time(group, series, window_s, held_since_ms).speeds
+    speeds = measured.group_time(group, series, window_s, known.held_since_ms, known.now_ms).speeds
     takes, sentence = measured.learned_capacity(speeds)
     if takes is None:
         raise Usage("apportion size", f"--capacity learned: too little to tell, {sentence}; give a number")

@@ -9,8 +9,9 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -93,25 +94,57 @@ def history(args: argparse.Namespace, group: str) -> GroupHistory | None:
         return load_histories(path).group(group)
 
 
-def series(args: argparse.Namespace, group: str, window_s: float | None) -> tuple[AllSeries, float, int | None] | None:
-    """A group's commits and log ends over time, the window, and since when members have held what they hold.
+@dataclass(frozen=True)
+class OverTime:
+    """What is known of one group over time.
 
-    None where the input is a file or a text, which tells of one moment only.
+    window_s
+        Over which rates are taken.
+    held_since_ms
+        Since when members have held what they hold; None unknown.
+    now_ms
+        When log ends were last sampled; None: the group's own series tell.
     """
-    from apportion.history.lag_time import WINDOW_S
-    from apportion.inputs import series as over_time
 
+    series: AllSeries
+    window_s: float
+    held_since_ms: int | None = None
+    now_ms: int | None = None
+
+
+def over_time(
+    args: argparse.Namespace, groups: Sequence[Observed], window_s: float | None
+) -> Iterator[OverTime] | None:
+    """Each group's commits and log ends over time; None for a file or a text, which tells of one moment only."""
     if args.file is None and _live_is_meant(args):
-        window_s = window_s or 10
-        tell(f"looking at the group for {window_s:g} s")
-        return over_time.of_cluster(connection(args), group, window_s), window_s, None
+        return _watched(args, groups, window_s or 10)
     path = folder(args)
-    if path is None:
-        return None
-    past = history(args, group)
-    generations = past.folded.generations if past else ()
-    held_since_ms = generations[-1].at if generations else None
-    return over_time.of_folder(path, group), window_s or WINDOW_S, held_since_ms
+    return None if path is None else _recorded(path, groups, window_s)
+
+
+def _watched(args: argparse.Namespace, groups: Sequence[Observed], window_s: float) -> Iterator[OverTime]:
+    from apportion.inputs import series
+
+    for observed in groups:
+        tell(f"looking at the group for {window_s:g} s")
+        yield OverTime(series.of_cluster(connection(args), observed.name, window_s), window_s)
+
+
+def _recorded(path: str, groups: Sequence[Observed], window_s: float | None) -> Iterator[OverTime]:
+    """Of a dump or of tables, which are read once for all groups."""
+    from apportion.history.lag_time import WINDOW_S
+    from apportion.inputs.load_history import load_histories
+    from apportion.inputs.series import FolderSeries
+    from apportion.model.build import build
+
+    window_s = window_s or WINDOW_S
+    with progress.slow(f"reading {path}"):
+        memory = load_histories(path)
+        series = FolderSeries(path, {one.name: one.raw["topics"] for one in groups}, window_s)
+    for observed in groups:
+        generations = memory.group(observed.name).folded.generations
+        held_since_ms = generations[-1].at if generations else None
+        yield OverTime(series.of(build(observed.raw)), window_s, held_since_ms, series.now_ms or None)
 
 
 def plan_or_group(args: argparse.Namespace) -> SavedPlan | Observed:

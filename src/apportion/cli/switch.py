@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, add_output
-from apportion.errors import ApportionError, BadInput, Unavailable
+from apportion.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
     from apportion.history.predicted_targets import Score
     from apportion.history.switch_measures import Switch
     from apportion.inputs.described_group import Observed
+    from apportion.inputs.series import FolderSeries
     from apportion.model.group import Group
 
     Looked = tuple[Switch, Observed, GroupHistory | None]
@@ -107,35 +108,35 @@ def _of_folder(path: str, names: list[str]) -> list[Looked]:
     from apportion.history.switching import switch
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
+    from apportion.inputs.series import FolderSeries
     from apportion.model.build import build
 
     with progress.slow(f"reading {path}"):
         histories = load_histories(path)
         chosen = [histories.group(name) for name in names] or histories.living
         score = scored(histories)
+        topics = {group.name: group.raw["topics"] for group in chosen}
+        # For groups that are named alone: of all, the commits of a whole cluster would be read once more.
+        recorded = FolderSeries(path, topics, RATES_S) if names else None
     looked: list[Looked] = []
     with progress.slow("", len(chosen)) as begin:
         for group in chosen:
             begin(group.name)
             if concerns(group):
                 arrays = build(group.raw)
-                if names:  # of each named group all commits are read once more
-                    arrays = with_rates(path, arrays)
+                if recorded is not None:
+                    arrays = with_rates(recorded, arrays)
                 looked.append((switch(arrays, facts_of(group), group, score), observed(group), group))
     return _at_least_one(looked, path)
 
 
-def with_rates(path: str, group: Group) -> Group:
+def with_rates(recorded: FolderSeries, group: Group) -> Group:
     """The group with messages a second as weights, where commits or log ends of a dump or of tables tell them."""
     import numpy as np
 
     from apportion.history.measured import rates
-    from apportion.inputs import series
 
-    try:
-        weight = rates(group, series.of_folder(path, group.name), RATES_S).weight
-    except ApportionError:
-        return group
+    weight = rates(group, recorded.of(group), RATES_S).weight
     return replace(group, weight=weight) if np.isfinite(weight).any() else group
 
 

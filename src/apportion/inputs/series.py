@@ -1,9 +1,10 @@
-"""Commits and log ends over time, of one group: from a dump, from tables, or from a live cluster looked at twice."""
+"""Commits and log ends over time, of some groups: from a dump, from tables, or from a live cluster looked at twice."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from apportion.history.commits import TopicPartition
@@ -13,50 +14,59 @@ from apportion.inputs.config import Connection
 from apportion.model.group import Group
 
 AllSeries = Mapping[TopicPartition, Series]
-
-
-def of_folder(path: str, group: str) -> AllSeries:
-    """(topic, partition) to what is known of it over time."""
-    source = _source(path)
-    commits = ((partition, at, offset) for name, partition, at, offset in source.every_commit(path) if name == group)
-    return _joined(commits, source.end_samples(path))
+Samples = dict[TopicPartition, dict[int, int]]
+"""Partition to offsets by time (ms)."""
 
 
 class FolderSeries:
     """Commits and log ends of some groups of a dump or of tables, read in one pass, as far as a window needs them.
 
+    groups
+        Each with the topics that count.
     known
-        Whether some log's end was sampled more than once: else nothing can be told of time.
+        Whether some log's end was sampled more than once: else little can be told of time.
+    now_ms
+        When any log's end was last sampled; 0 where none was.
     """
 
-    def __init__(self, path: str, groups: Collection[str], window_s: float) -> None:
-        source = _source(path)
-        self._ends = _ordered(_sampled(source.end_samples(path)))
+    def __init__(self, path: str, groups: Mapping[str, Collection[str]], window_s: float) -> None:
+        self._source, self._path, self._groups = _source(path), path, frozenset(groups)
+        self.now_ms = 0
+        self._ends = _ordered(_sampled(self._ends_of({topic for topics in groups.values() for topic in topics})))
         self.known = any(len(samples) > 1 for samples in self._ends.values())
-        self.now_ms = max((samples[-1][0] for samples in self._ends.values()), default=0)
-        self._commits: dict[str, dict[TopicPartition, dict[int, int]]] = {}
-        self._before: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
-        if self.known:
-            self._read(source.every_commit(path), set(groups), round(self.now_ms - window_s * 1000))
+        self._since_ms = round(self.now_ms - window_s * 1000)
 
-    def _read(self, commits: Iterable[tuple[str, TopicPartition, int, int]], groups: set[str], since_ms: int) -> None:
-        """Those in the window, and of each partition the last before it."""
-        for group, where, at, offset in commits:
-            if group not in groups:
+    def _ends_of(self, topics: Collection[str]) -> Iterator[tuple[TopicPartition, int, int]]:
+        for where, at, end in self._source.end_samples(self._path):
+            self.now_ms = max(self.now_ms, at)
+            if where[0] in topics:
+                yield where, at, end
+
+    @cached_property
+    def _commits(self) -> Mapping[str, Samples]:
+        """Those in the window, and of each partition the last before it; read when they are asked for."""
+        commits: dict[str, Samples] = {group: {} for group in self._groups}
+        before: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+        for group, where, at, offset in self._source.every_commit(self._path):
+            if group not in commits:
                 continue
-            if at < since_ms:
-                self._before[group, where] = max(self._before.get((group, where), (at, offset)), (at, offset))
-                continue
-            samples = self._commits.setdefault(group, {}).setdefault(where, {})
-            samples[at] = max(samples.get(at, offset), offset)
-        for (group, where), (at, offset) in self._before.items():
-            self._commits.setdefault(group, {}).setdefault(where, {})[at] = offset
+            if at < self._since_ms:
+                before[group, where] = max(before.get((group, where), (at, offset)), (at, offset))
+            else:
+                _add(commits[group], where, at, offset)
+        for (group, where), (at, offset) in before.items():
+            commits[group].setdefault(where, {})[at] = offset
+        return commits
 
     def of(self, group: Group) -> AllSeries:
-        """(topic, partition) to what is known over time of a group's partitions."""
+        """(topic, partition) to what is known over time, of those partitions of a group of which something is."""
         commits = _ordered(self._commits.get(group.name, {}))
         places = [group.name_of(p) for p in range(group.P)]
-        return {where: Series(self._ends.get(where, ()), commits.get(where, ())) for where in places}
+        return {
+            where: Series(self._ends.get(where, ()), commits.get(where, ()))
+            for where in places
+            if where in self._ends or where in commits
+        }
 
 
 def _source(path: str) -> Any:
@@ -100,15 +110,20 @@ def _joined(
     return {where: Series(by_side[0].get(where, ()), by_side[1].get(where, ())) for where in places}
 
 
-def _sampled(rows: Iterable[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, dict[int, int]]:
-    side: dict[TopicPartition, dict[int, int]] = {}
+def _sampled(rows: Iterable[tuple[TopicPartition, int, int]]) -> Samples:
+    side: Samples = {}
     for where, at, offset in rows:
-        samples = side.setdefault(where, {})
-        samples[at] = max(samples.get(at, offset), offset)
-        if len(samples) > 2 * SAMPLES_MAX:
-            side[where] = dict(sorted(samples.items())[-SAMPLES_MAX:])
+        _add(side, where, at, offset)
     return side
 
 
-def _ordered(side: Mapping[TopicPartition, Mapping[int, int]]) -> dict[TopicPartition, list[tuple[int, int]]]:
+def _add(side: Samples, where: TopicPartition, at: int, offset: int) -> None:
+    """One more sample of a partition, of which the newest alone are kept."""
+    samples = side.setdefault(where, {})
+    samples[at] = max(samples.get(at, offset), offset)
+    if len(samples) > 2 * SAMPLES_MAX:
+        side[where] = dict(sorted(samples.items())[-SAMPLES_MAX:])
+
+
+def _ordered(side: Samples) -> dict[TopicPartition, list[tuple[int, int]]]:
     return {where: sorted(samples.items())[-SAMPLES_MAX:] for where, samples in side.items()}
