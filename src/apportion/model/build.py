@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
@@ -34,6 +35,8 @@ Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
 _partition_of: Final = itemgetter("partition")
 _ALONE: Final = np.ones(1, dtype=np.int64)
+_LISTS_KEPT_TOPICS: Final = 4_096
+"""Topics in lists up to which what they come to is kept for the next group."""
 PACKED_MAX: Final = 1 << 17
 """Numbers up to which a tuple of them beside is no matter of memory."""
 
@@ -172,10 +175,9 @@ def build_columns(
     """
     order = member_order(members.ids, members.instance_ids)
     rank = ints(order)
-    topics, described_of = _topics(described, members.lists)
+    wishes = _numbered(members.lists, described)
+    topics, index, described_of = wishes.topics, wishes.index, wishes.described(described)
     start, number, entries = _partitions(described, topics)
-    index = {topic: t for t, topic in enumerate(topics)}
-    subscriptions, list_to_subscription = _distinct_subscriptions(members.lists, index)
     group = Group(
         name=name,
         topics=topics,
@@ -184,8 +186,8 @@ def build_columns(
         described=described_of,
         members=tuple([members.ids[m] for m in order]),
         instance_ids=tuple([members.instance_ids[m] for m in order]),
-        subscriptions=subscriptions,
-        subscription_of=list_to_subscription[members.list_of[rank]],
+        subscriptions=wishes.subscriptions,
+        subscription_of=wishes.subscription_of_list[members.list_of[rank]],
         generation=members.generation[rank],
         claims=_claims_of_columns(members.claims(index), rank, topics, start, number, entries is _NO_ENTRIES),
         priority=members.priority[rank],
@@ -208,6 +210,45 @@ def member_order(ids: Sequence[str], instance_ids: Sequence[str | None]) -> list
         static = sorted((m for m in order if instance_ids[m]), key=lambda m: java_order(str(instance_ids[m])))
         order = static + [m for m in order if not instance_ids[m]]
     return order
+
+
+class _NumberedLists:
+    """Lists of topics in numbers.
+
+    topics, index
+        (T,) in Java's order, others beside those of the lists among them; and each one's place.
+    subscriptions, subscription_of_list
+        The distinct sets of topics, each ascending, and which one each list is.
+    """
+
+    def __init__(self, lists: Sequence[Sequence[str]], others: Iterable[str]) -> None:
+        self.topics = topic_order(set(others).union(*lists))
+        self.index: Mapping[str, int] = {topic: t for t, topic in enumerate(self.topics)}
+        self.subscriptions, self.subscription_of_list = _distinct_subscriptions(lists, self.index)
+
+    def described(self, described: Raw) -> Bools:
+        """(T,) whether each topic is described; others than these are not."""
+        if len(described) == len(self.topics):
+            return np.ones(len(self.topics), dtype=np.bool_)
+        return np.array([topic in described for topic in self.topics], dtype=np.bool_)
+
+
+def _numbered(lists: Sequence[Sequence[str]], described: Raw) -> _NumberedLists:
+    """Lists of topics and described topics in numbers."""
+    if isinstance(lists, tuple) and sum(map(len, lists)) <= _LISTS_KEPT_TOPICS:
+        kept = _kept_lists(lists)
+        if described.keys() <= kept.index.keys():
+            return kept
+    return _NumberedLists(lists, described)
+
+
+@lru_cache(maxsize=2)
+def _kept_lists(lists: tuple[tuple[str, ...], ...]) -> _NumberedLists:
+    """These lists and no other topics: most groups want what they wanted the last time."""
+    numbered = _NumberedLists(lists, ())
+    for array in (*numbered.subscriptions, numbered.subscription_of_list):
+        array.flags.writeable = False
+    return numbered
 
 
 def _distinct_subscriptions(lists: Sequence[Sequence[str]], index: Mapping[str, int]) -> tuple[tuple[Ints, ...], Ints]:

@@ -17,12 +17,15 @@ sent in the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
 
+RADIX_MAX: Final = 1 << 15
+"""Keys below this are sorted by radix."""
 HandOut = Callable[[Ints, Ints], Ints]
 """Gives (P,) owners from those that are fixed and the partitions (F,) to hand out."""
 
@@ -140,9 +143,35 @@ def _exchange_topics(topic: Ints, member: Ints, column: Ints, held: Ints) -> Non
 
 def stable_order(key: Ints) -> Ints:
     """Positions in ascending order of small keys, equal ones as they come; short keys are sorted by radix."""
-    if len(key) and int(key.max()) < 1 << 15:
+    if len(key) and int(key.max()) < RADIX_MAX:
         key = key.astype(np.int16)
     return np.argsort(key, kind="stable")
+
+
+def order_by_keys(keys: Sequence[Ints]) -> Ints:
+    """Positions in ascending order of several keys, none below 0, the most important last; equal ones as they come.
+
+    Keys are small, so one sort after the other by radix is faster than ``np.lexsort``; keys that fit into 15 bits
+    together are one. A key that tells nothing apart is left out.
+
+    >>> order_by_keys([np.array([1, 0, 0, 1]), np.array([7, 7, 7, 7]), np.array([1, 1, 0, 0])])
+    array([2, 3, 1, 0])
+    """
+    order: Ints | None = None
+    joint, size = np.zeros(len(keys[0]), dtype=np.int64), 1
+    for key in keys:
+        if not len(key) or (most := int(key.max())) == int(key.min()):
+            continue
+        if size > 1 and size * (most + 1) > RADIX_MAX:
+            order = _then(order, joint)
+            size = 1
+        joint, size = (key * size + joint, size * (most + 1)) if size > 1 else (key, most + 1)
+    return _then(order, joint)
+
+
+def _then(order: Ints | None, key: Ints) -> Ints:
+    """An order, and within it by a key."""
+    return stable_order(key) if order is None else order[stable_order(key[order])]
 
 
 def interleave(amounts: Ints) -> Ints:

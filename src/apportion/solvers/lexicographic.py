@@ -90,14 +90,19 @@ def _keepable(problem: Problem, column: Ints, eligible: Bools) -> Ints:
 
 def _fairest(problem: Problem, supply: Ints, load: Ints) -> OptimalFace:
     """What all plans have in common that share ``supply`` (I,) most fairly when every member has its ``load`` (M,)."""
-    kinds, column = distinct_kinds(problem.column * (int(load.max(initial=0)) + 1) + load)
-    first = np.empty(len(kinds), dtype=np.int64)
-    first[column] = np.arange(len(column))  # any member of a kind will do
-    of, unit = problem.column[first], None if problem.equal else problem.unit[first]
-    fair = fair_loads(supply, problem.eligible[:, of], np.bincount(column), load[first], unit)
-    cost = None if problem.miss is None else problem.miss[:, of]
-    if cost is not None and not (cost & fair.eligible).any():
-        cost = None
+    column, cost = problem.column, None
+    size = np.bincount(column, minlength=problem.eligible.shape[1])
+    if problem.equal and problem.miss is None and size.all() and not load.any():  # the problem's columns are the kinds
+        fair = fair_loads(supply, problem.eligible, size, np.zeros_like(size))
+    else:
+        kinds, column = distinct_kinds(column * (int(load.max(initial=0)) + 1) + load)
+        first = np.empty(len(kinds), dtype=np.int64)
+        first[column] = np.arange(len(column))  # any member of a kind will do
+        of, unit = problem.column[first], None if problem.equal else problem.unit[first]
+        fair = fair_loads(supply, problem.eligible[:, of], np.bincount(column), load[first], unit)
+        cost = None if problem.miss is None else problem.miss[:, of]
+        if cost is not None and not (cost & fair.eligible).any():
+            cost = None
     return replace(fair, column=column, low=fair.low[column], high=fair.high[column], cost=cost)
 
 
@@ -126,8 +131,10 @@ def _keep(problem: Problem, face: OptimalFace) -> Ints:
     # Rows give way first that could fill most of the places that lack a partition.
     lack = np.bincount(column, np.maximum(face.low - own, 0), face.eligible.shape[1])
     worth_of_row, worth = (face.eligible @ lack).astype(np.int64), np.zeros(len(column), dtype=np.int64)
-    asked = ((own > face.low) & (face.high > face.low))[member].nonzero()[0]
-    np.maximum.at(worth, member[asked], worth_of_row[problem.row[claims[asked]]])
+    eager = (own > face.low) & (face.high > face.low)
+    if eager.any():
+        asked = eager[member].nonzero()[0]
+        np.maximum.at(worth, member[asked], worth_of_row[problem.row[claims[asked]]])
     spare = face.total - np.bincount(face.part[column], face.low)[: len(face.total)].astype(np.int64)
     cap = capped(own, face.low, face.high, face.part[column], spare, worth)
 

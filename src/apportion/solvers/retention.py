@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from apportion.arrays import Bools, Ints
-from apportion.solvers.dealing import stable_order
+from apportion.solvers.dealing import order_by_keys
 
 
 def capped(own: Ints, low: Ints, high: Ints, part: Ints, spare: Ints, worth: Ints) -> Ints:
@@ -65,15 +65,14 @@ def first_ones(kind: Ints, cap: Ints, order: tuple[Ints, ...]) -> Bools:
     kind
         (C,) the kind of each claim: its member, for example. cap (kinds,) how many stay.
     order
-        Keys (C,), the most important last as in ``np.lexsort``; equal ones as they come.
+        Keys (C,), none below 0, the most important last as in ``np.lexsort``; equal ones as they come.
 
     Only kinds that must give something up are looked at.
     """
     stays = np.ones(len(kind), dtype=np.bool_)
     pressed = np.flatnonzero((np.bincount(kind, minlength=len(cap)) > cap)[kind])
     if len(pressed):
-        for key in (*order, kind):  # keys are small, so one sort after the other by radix is faster than np.lexsort
-            pressed = pressed[stable_order(key[pressed])]
+        pressed = pressed[order_by_keys([key[pressed] for key in (*order, kind)])]
         which = kind[pressed]
         count = np.bincount(which)
         rank = np.arange(len(which)) - (count.cumsum() - count)[which]

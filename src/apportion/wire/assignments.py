@@ -6,7 +6,8 @@ step. The bytes are those of ``assignment.write_assignment``, which is the refer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,8 @@ from apportion.wire.partitions import held
 from apportion.wire.primitives import MAX_STRING
 
 _ONE = ints([1])
+_NAMES_KEPT_MAX = 2_048
+"""Topics up to which their names are kept for the next group."""
 _HEAD = 6
 """Bytes before a member's topics: the version and their number."""
 
@@ -42,7 +45,7 @@ def write_assignments(
     tail = _tail(user_data)
     first, part_end = _parts(topic, held)
     of_topic = topic if len(first) == len(topic) else topic[first]
-    names = _Names(topics, of_topic)
+    names = _Names.of(topics, of_topic)
     size = names.size[of_topic]
     ids = _ONE
     if len(first) < len(topic):
@@ -125,36 +128,57 @@ def _parts(topic: Ints, held: Ints) -> tuple[Ints, Ints]:
 
 
 class _Names:
-    """The names that are written, with their int16 lengths before them."""
+    """The names of topics with their int16 lengths before them, all of one size together; ``of`` has those of before.
 
-    def __init__(self, topics: Sequence[str], of_topic: Ints) -> None:
-        every = range(len(topics))
-        used = every if len(topics) <= len(of_topic) else np.bincount(of_topic).nonzero()[0].tolist()
-        self.alike: dict[int, list[bytes]] = {}
+    size, rank
+        (T,) bytes of each name, and its place among the names of its size.
+    alike
+        Size to the names of that size, as one array; none where it is too large to be written.
+    """
+
+    def __init__(self, topics: Sequence[str], used: Iterable[int]) -> None:
+        alike: dict[int, list[bytes]] = {}
         sizes, ranks = [0] * len(topics), [0] * len(topics)
         for t in used:
             name = topics[t].encode()
             size = sizes[t] = len(name)
-            alike = self.alike.get(size)
-            if alike is None:
-                alike = self.alike[size] = []
-            ranks[t] = len(alike)
-            alike.append(name)
+            same = alike.get(size)
+            if same is None:
+                same = alike[size] = []
+            ranks[t] = len(same)
+            same.append(name)
         self.size = ints(sizes)
         self.rank = ints(ranks)
-        """Each topic's place among the names of its size."""
+        self.alike = {n: _with_length(n, names) for n, names in alike.items() if n <= MAX_STRING}
+
+    @classmethod
+    def of(cls, topics: Sequence[str], of_topic: Ints) -> _Names:
+        """The names that are written."""
+        if len(topics) <= _NAMES_KEPT_MAX:
+            return _all_names(tuple(topics))
+        every = range(len(topics))
+        return cls(topics, every if len(topics) <= len(of_topic) else np.bincount(of_topic).nonzero()[0].tolist())
 
     def write(self, out: NDArray[np.uint8], at: Ints, of_topic: Ints, size: Ints) -> None:
         """Put each part's name to its place, all names of one size together."""
         if int(size.max(initial=0)) > MAX_STRING:
             raise _too_long(int(size.max()))
         position = self.rank[of_topic]
-        for n, alike in self.alike.items():
+        for n, names in self.alike.items():
             which: Any = slice(None) if len(self.alike) == 1 else (size == n).nonzero()[0]
-            if n <= MAX_STRING:
-                length = n.to_bytes(2, "big")
-                names = np.frombuffer(length + length.join(alike), dtype=f"V{n + 2}")
-                _window(out, f"V{n + 2}", n + 2)[at[which]] = names[position[which]]
+            _window(out, f"V{n + 2}", n + 2)[at[which]] = names[position[which]]
+
+
+def _with_length(size: int, names: Sequence[bytes]) -> NDArray[Any]:
+    """Names of one size, each with its length before it."""
+    length = size.to_bytes(2, "big")
+    return np.frombuffer(length + length.join(names), dtype=f"V{size + 2}")
+
+
+@lru_cache(maxsize=2)
+def _all_names(topics: tuple[str, ...]) -> _Names:
+    """Every topic's name: most groups have the topics that they had the last time."""
+    return _Names(topics, range(len(topics)))
 
 
 def _window(out: NDArray[np.uint8], kind: str, size: int) -> NDArray[Any]:

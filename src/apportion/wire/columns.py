@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +37,9 @@ _MIX: Final = tuple(
     np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 )
 """Odd multipliers that spread names over a table, one for each try."""
+_TABLE_KEPT_NAMES: Final = 4_096
+_TABLE_KEPT_BYTES: Final = 1 << 17
+"""Names, and bytes if all were as long as the longest, up to which their table is kept."""
 _FIRST_BYTES: Final = np.array([(1 << 8 * n) - 1 for n in range(9)], dtype=np.uint64)
 """What leaves the first n bytes of a word."""
 
@@ -161,13 +166,16 @@ def _sought(buffer: Buffer, begin: Ints, end: Ints, first: Ints, names: Collecti
 def _beginnings(buffer: Buffer, names: Collection[bytes]) -> Ints:
     """Every place where the length of one of the names stands, and after it how one of them begins, ascending."""
     raw, size = np.frombuffer(buffer.raw, np.uint8), buffer.size
-    sizes, starts = set(map(len, names)), {name[:2] for name in names}
+    sizes = set(map(len, names))
+    # Where a name has less than two bytes, any will do behind it.
+    firsts, seconds = (set(map(itemgetter(n), names)) if min(sizes) > n else None for n in (0, 1))
     there = raw[:size] == 0  # longer names than of 255 bytes are read in steps
     there &= _is_one_of(raw[1 : size + 1], {n for n in sizes if 0 < n < 1 << 8})
-    there &= _is_one_of(raw[2 : size + 2], {start[0] for start in starts if start})
+    if firsts is not None:
+        there &= _is_one_of(raw[2 : size + 2], firsts)
     at = there.nonzero()[0]
     # A byte of a number may look like all that; a second letter behind it is never there by chance.
-    beginnings: Ints = at[_is_one_of(raw[at + 3], {start[1] if len(start) > 1 else 0 for start in starts})]
+    beginnings: Ints = at if seconds is None else at[_is_one_of(raw[at + 3], seconds)]
     return beginnings
 
 
@@ -335,37 +343,60 @@ def _of_known(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int]) 
     numbers = np.full(len(at), NOBODY, dtype=np.int64)
     if not known:
         return numbers
-    names = Buffer(known)
+    is_small = len(known) <= _TABLE_KEPT_NAMES and len(known) * max(map(len, known)) <= _TABLE_KEPT_BYTES
+    names = _table_of(tuple(known)) if is_small else _NameTable(tuple(known))
     of_name = np.fromiter(known.values(), np.int64, len(known))
-    known_size = np.fromiter(map(len, known), np.int64, len(known))
-    known_at = known_size.cumsum() - known_size
-    most = int(known_size.max())
-    words, known_words = _words(buffer, at, size, most), _words(names, known_at, known_size, most)
-    bits = max(6, min(16, 2 * len(known).bit_length()), (4 * len(known)).bit_length())
-    open_names, open_at = np.arange(len(known)), np.arange(len(at))
-    for mix in _MIX:
-        table = np.zeros(1 << bits, dtype=np.int64)
-        slots = _slots([word[open_names] for word in known_words], known_size[open_names], mix, bits)
-        table[slots] = open_names
+    open_at = np.arange(len(at))
+    words = _words(buffer, at, size, names.most)
+    for mix, table in names.tables:
         all_open = len(open_at) == len(at)
         some, its_size = (words, size) if all_open else ([word[open_at] for word in words], size[open_at])
-        candidate = table[_slots(some, its_size, mix, bits)]
-        same = known_size[candidate] == its_size
-        for word, of_known in zip(some, known_words, strict=True):
+        candidate = table[_slots(some, its_size, mix, names.bits)]
+        same = names.size[candidate] == its_size
+        for word, of_known in zip(some, names.words, strict=True):
             same &= of_known[candidate] == word
         if all_open and same.all():
             return of_name[candidate]
         numbers[open_at[same]] = of_name[candidate[same]]
-        open_at, open_names = open_at[~same], open_names[table[slots] != open_names]
-        if not len(open_names):
-            return numbers
-    lost = list(known)
-    rest = {lost[n]: known[lost[n]] for n in open_names.tolist()}
-    numbers[open_at] = [
-        rest.get(buffer.raw[a : a + n], NOBODY)
-        for a, n in zip(at[open_at].tolist(), size[open_at].tolist(), strict=True)
-    ]
+        open_at = open_at[~same]
+    if names.lost:
+        numbers[open_at] = [
+            NOBODY if (number := names.lost.get(buffer.raw[a : a + n])) is None else int(of_name[number])
+            for a, n in zip(at[open_at].tolist(), size[open_at].tolist(), strict=True)
+        ]
     return numbers
+
+
+class _NameTable:
+    """Names by hash: a table of their numbers, another one for those that lost their place in it, and so on.
+
+    tables
+        Each with the multiplier by which its names were spread.
+    lost
+        Names without a place in any.
+    """
+
+    def __init__(self, names: tuple[bytes, ...]) -> None:
+        buffer = Buffer(names)
+        self.size = np.fromiter(map(len, names), np.int64, len(names))
+        self.most = int(self.size.max())
+        self.words = _words(buffer, self.size.cumsum() - self.size, self.size, self.most)
+        self.bits = max(6, min(16, 2 * len(names).bit_length()), (4 * len(names)).bit_length())
+        self.tables: list[tuple[np.uint64, Ints]] = []
+        number = np.arange(len(names))
+        for mix in _MIX:
+            table = np.zeros(1 << self.bits, dtype=np.int64)
+            slots = _slots([word[number] for word in self.words], self.size[number], mix, self.bits)
+            table[slots] = number
+            self.tables.append((mix, table))
+            number = number[table[slots] != number]
+            if not len(number):
+                break
+        self.lost = {names[n]: n for n in number.tolist()}
+
+
+_table_of: Final = lru_cache(maxsize=2)(_NameTable)
+"""Most groups want the topics that they wanted the last time."""
 
 
 def _words(buffer: Buffer, at: Ints, size: Ints, most: int) -> list[NDArray[np.uint64]]:

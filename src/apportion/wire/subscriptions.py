@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from operator import methodcaller
 from typing import Final, NamedTuple, cast
 
@@ -29,6 +28,8 @@ _SHORT: Final = 64
 """Bytes behind the topics up to which members are likely to say the same."""
 _FEW_KINDS: Final = 24
 """Different rests that are read sooner one by one."""
+_RECENT_BYTES: Final = 1 << 17
+"""Bytes of heads that are remembered from one group to the next, four heads of the largest at least."""
 _NOTHING: Final = np.zeros(0, dtype=np.int64)
 _SAME_PREFIX_MAX: Final = 8
 """Heads that are tried for one prefix; where members have lists of their own, reading is quicker than comparing."""
@@ -93,6 +94,59 @@ class Subscriptions:
 _NO_HEAD: Final = (b"", 0)
 
 
+class _SplitHead(NamedTuple):
+    """The version and topics of a subscription, and the topics by themselves: their bytes, and each name's text."""
+
+    head: bytes
+    topics: bytes
+    names: Mapping[bytes, str]
+    texts: tuple[str, ...]
+
+
+class _RecentHeads:
+    """Heads that were looked at lately, by their prefix: members want the same at each rebalance.
+
+    What is taken from here is what the bytes say: a head tells its own length, so who begins with it has it. A prefix
+    that leads to another head is read anew.
+    """
+
+    def __init__(self) -> None:
+        self.by_prefix: dict[bytes, _SplitHead] = {}
+        self.size = 0
+
+    def split(self, sent: bytes) -> _SplitHead:
+        """The head of a subscription.
+
+        Raises
+            UnreadableBytes where it is none.
+        """
+        known = self.by_prefix.get(sent[:_PREFIX])
+        if known is not None and sent.startswith(known.head):
+            return known
+        fresh = _split_head(sent)
+        size = len(fresh.head)
+        if size <= _RECENT_BYTES // 4:
+            if self.size + size > _RECENT_BYTES:
+                self.by_prefix, self.size = {}, 0
+            self.by_prefix[sent[:_PREFIX]] = fresh
+            self.size += size  # what is written over counts until all is forgotten
+        return fresh
+
+
+def _split_head(sent: bytes) -> _SplitHead:
+    """The head of a subscription, read; ``UnreadableBytes`` where it is none."""
+    names = _names(sent)
+    head = sent[: 6 + 2 * len(names) + sum(map(len, names))]
+    try:
+        texts = tuple(map(bytes.decode, names))
+    except UnicodeDecodeError:
+        texts = tuple(map(text, names))
+    return _SplitHead(head, head[2:], dict(zip(names, texts, strict=True)), texts)
+
+
+_recent: Final = _RecentHeads()
+
+
 class _Heads:
     """Versions and lists of topics, each looked at once."""
 
@@ -139,26 +193,16 @@ class _Heads:
         for same in known:
             if sent.startswith(same[0]):
                 return same
-        names = _names(sent)
-        head = sent[: 6 + 2 * len(names) + sum(map(len, names))]
-        topics = head[2:]
+        head, topics, names, texts = _recent.split(sent)
         which = self.by_topics.get(topics)
         if which is None:
             which = self.by_topics[topics] = len(self.lists)
-            self._read_names([name for name in names if name not in self.names])
-            self.lists.append(tuple(map(self.names.__getitem__, names)))
+            self.names.update(names)
+            self.lists.append(texts)
         self.heads.append((int.from_bytes(head[:2], "big"), which))
         if len(known) < _SAME_PREFIX_MAX:
             known.append((head, len(self.heads) - 1))
         return head, len(self.heads) - 1
-
-    def _read_names(self, names: list[bytes]) -> None:
-        """Note the texts of names."""
-        try:
-            texts = list(map(bytes.decode, names))
-        except UnicodeDecodeError:
-            texts = list(map(text, names))
-        self.names.update(zip(names, texts, strict=True))
 
 
 def _names(sent: bytes) -> list[bytes]:
@@ -183,9 +227,9 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
     """Read what every member sent, any version; nothing here raises, whatever the bytes."""
     heads = _Heads()
     head_of, rests = heads.split(sent)
-    ends = list(accumulate(map(len, rests)))
-    buffer, end = Buffer(rests), ints(ends)
-    begin = ints([0, *ends[:-1]]) if ends else end
+    buffer, size = Buffer(rests), ints(list(map(len, rests)))
+    end = size.cumsum()
+    begin = end - size
     rest: _Rest | None = None
     if all(head_of):
         versions = {version for version, _ in heads.heads[1:]}
