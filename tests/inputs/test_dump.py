@@ -54,12 +54,12 @@ def whole_numbers_for_times(folder: Path) -> None:
     pq.write_table(table.set_column(5, "at", table["at"].cast(pa.int64())), folder / "ends.parquet")
 
 
-def put_first(folder: Path, name: str, value: object, kind: pa.DataType) -> None:
-    """The first row's value of a column, changed."""
+def put_first(folder: Path, name: str, value: object, kind: pa.DataType, told: bool = True) -> None:
+    """The first row's value of a column, changed; ``told``: the footer says what values there are."""
     table = pq.read_table(records(folder))
     place = table.column_names.index(name)
     changed = pa.array([value, *table[name].to_pylist()[1:]], kind)
-    pq.write_table(table.set_column(place, name, changed), records(folder))
+    pq.write_table(table.set_column(place, name, changed), records(folder), write_statistics=told)
 
 
 def racks_as_text(folder: Path) -> None:
@@ -86,6 +86,19 @@ def racks_as_text(folder: Path) -> None:
         (lambda folder: put_first(folder, "offset", None, pa.int64()), "column offset: found null in 1 rows"),
         (lambda folder: put_first(folder, "partition", 2**40, pa.int64()), "column partition: found 1099511627776"),
         (lambda folder: put_first(folder, "offset", 2**63, pa.uint64()), "column offset: found 9223372036854775808"),
+        (lambda folder: put_first(folder, "offset", None, pa.int64(), False), "column offset: found null in 1 rows"),
+        (
+            lambda folder: put_first(folder, "timestamp", None, pa.timestamp("ms"), False),
+            "column timestamp: found null in 1 rows",
+        ),
+        (
+            lambda folder: put_first(folder, "partition", 2**40, pa.int64(), False),
+            "column partition: found Integer",
+        ),
+        (
+            lambda folder: put_first(folder, "offset", 2**63, pa.uint64(), False),
+            "column offset: found Integer",
+        ),
         (racks_as_text, "column racks: found type string; needed array<string>"),
     ],
 )

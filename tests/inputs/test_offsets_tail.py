@@ -7,7 +7,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -86,3 +88,70 @@ def test_a_transaction_that_is_left_open_holds_up_no_record_behind_it(broker: Br
     with broker.admin() as admin:
         (topic,) = admin.describe_topics([OFFSETS])
     assert {r.partition for r in taken(object)} == {partition_of_group(group, len(topic["partitions"]))}
+
+
+class NewTopic:
+    """As much of a consumer as ``_assign`` asks: a topic that is not there at first, and has records when it is."""
+
+    def __init__(self) -> None:
+        self.there = False
+        self.at: dict[int, int] = {}
+        self.asked_ms: list[int] = []
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        return {0, 1, 2} if self.there else None
+
+    def assign(self, places: Sequence[Any]) -> None:
+        self.at = dict.fromkeys((place.partition for place in places), -1)
+
+    def beginning_offsets(self, places: Sequence[Any]) -> dict[Any, int]:
+        return dict.fromkeys(places, 0)
+
+    def end_offsets(self, places: Sequence[Any]) -> dict[Any, int]:
+        return dict.fromkeys(places, 10)
+
+    def offsets_for_times(self, moments: Mapping[Any, int]) -> dict[Any, Any]:
+        self.asked_ms += moments.values()
+        return {place: SimpleNamespace(offset=place.partition) if place.partition < 2 else None for place in moments}
+
+    def seek(self, place: Any, offset: int) -> None:
+        self.at[place.partition] = offset
+
+
+def test_what_is_written_while_the_tail_waits_for_the_topic_is_read() -> None:
+    """Between two looks for a topic that is not there the first groups write their first records."""
+    consumer = NewTopic()
+    tail = OffsetsTail("", Properties(), lambda batch: None)
+    before = time.time()
+    assert not tail._assign(consumer)
+    consumer.there = True
+    assert tail._assign(consumer)
+    assert consumer.at == {0: 0, 1: 1, 2: 10}
+    assert 1000 * (before - 120) < min(consumer.asked_ms) <= max(consumer.asked_ms) < 1000 * time.time()
+    late = OffsetsTail("", Properties(), lambda batch: None, {1: 7})
+    assert late._assign(consumer)
+    assert consumer.at == {0: 10, 1: 7, 2: 10}
+
+
+@pytest.mark.broker
+def test_the_first_record_of_a_new_cluster_is_read(jars: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first member makes ``__consumer_offsets``; until the tail looks for it again, all is written already."""
+    import confluent_kafka as confluent
+
+    monkeypatch.setattr(offsets_tail, "RETRY_S", 8.0)
+    records: list[TailRecord] = []
+    with Broker() as broker:
+        broker.create_topic("t", 1)
+        tail = OffsetsTail(broker.bootstrap, Properties(), records.extend)
+        tail.start()
+        assert tail.ready.wait(60)
+        assert "no __consumer_offsets yet" in tail.trouble
+        consumer = confluent.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first"})
+        try:
+            consumer.subscribe(["t"])
+            until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()))
+        finally:
+            consumer.close()
+        assert not records
+        until(lambda: any(isinstance(decode(r.key, r.value), GroupGeneration) for r in records))
+        tail.close()

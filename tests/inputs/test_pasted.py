@@ -189,7 +189,7 @@ def test_letters_beyond_the_basic_plane_do_not_shift_the_columns() -> None:
 def test_a_cut_row_is_an_error_that_names_the_line() -> None:
     text = (HERE / "offsets.txt").read_text().splitlines()
     text[3] = text[3][:45]
-    with pytest.raises(BadInput, match="line 4"):
+    with pytest.raises(BadInput, match=r"^text, line 4: found"):
         read("\n".join(text))
 
 

@@ -19,7 +19,7 @@ from apportion.history.group_history import GroupHistories, GroupHistory, TopicM
 from apportion.history.records import GroupRecord
 from apportion.inputs import dump_files, parquet
 from apportion.inputs.described_group import Observed
-from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS
+from apportion.inputs.dump_files import ENDS, FILLED, RECORDS, TOPICS
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
 
 
@@ -49,7 +49,7 @@ def next_offsets(path: str | Path) -> dict[int, int]:
     """Partition of the topic to the offset behind its last record."""
     following: dict[int, int] = {}
     for file in dump_files.find(path).records:
-        table = parquet.read(file, RECORDS).group_by("partition").aggregate([("offset", "max")])
+        table = parquet.read(file, RECORDS, FILLED).group_by("partition").aggregate([("offset", "max")])
         for partition, offset in zip(table["partition"].to_pylist(), table["offset_max"].to_pylist(), strict=True):
             following[partition] = max(following.get(partition, 0), offset + 1)
     return following
@@ -141,7 +141,7 @@ def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: set[tuple[str, str
 
 def _records(files: Iterable[Path]) -> Iterator[_Raw]:
     """All records by partition and offset, each offset once."""
-    tables = [parquet.read(file, RECORDS) for file in files]
+    tables = [parquet.read(file, RECORDS, FILLED) for file in files]
     wide, number = pa.large_binary(), pa.int64()
     fields = {"key": wide, "value": wide, "partition": pa.int32(), "offset": number, "timestamp": number}
     plain = pa.schema(list(fields.items()))

@@ -186,18 +186,23 @@ async def _describe_consumers(admin: Any, names: Sequence[str]) -> dict[str, dic
 
 def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     """What ConsumerGroupDescribe tells of a KIP-848 group."""
-    members = {}
+    members: dict[str, dict[str, Any]] = {}
+    # An expression is resolved by the broker; what all that subscribe by it are given is what we can know of it.
+    resolved: dict[str, set[str]] = {}
+    for member in group["members"]:
+        if member["subscribed_topic_regex"]:
+            lists = [*member["assignment"]["topic_partitions"], *member["target_assignment"]["topic_partitions"]]
+            names = {entry["topic_name"] for entry in lists if entry["partitions"]}
+            resolved.setdefault(member["subscribed_topic_regex"], set()).update(names)
     for member in group["members"]:
         owned = _by_topic((p["topic_name"], p["partitions"]) for p in member["assignment"]["topic_partitions"])
-        due = _by_topic((p["topic_name"], p["partitions"]) for p in member["target_assignment"]["topic_partitions"])
-        # A subscription by expression is resolved by the broker; what the member is given is what we can know of it.
-        resolved = {*owned, *due} if member["subscribed_topic_regex"] else set()
+        by_expression = resolved.get(member["subscribed_topic_regex"] or "", set())
         members[member["member_id"]] = {
             "instance_id": member["instance_id"],
             "client_id": member["client_id"],
             "host": member["client_host"],
             "rack": member["rack_id"],
-            "topics": sorted({*member["subscribed_topic_names"], *resolved}),
+            "topics": sorted({*member["subscribed_topic_names"], *by_expression}),
             "owned": owned,
         }
     facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer"}
@@ -287,16 +292,19 @@ def observed_group(
     ids
         Topic to its id, where the cluster told it.
     """
+    commits: dict[str, dict[int, int]] = {}
+    for (topic, p), offset in committed.items():
+        commits.setdefault(topic, {})[p] = offset
     topics: dict[str, list[dict[str, Any]]] = {}
-    for topic in sorted({*description["wanted"], *(topic for topic, _ in committed)}):
-        known = entries.get(topic, {})
-        numbers = {p for t, p in committed if t == topic} | (set(known) if topic in description["wanted"] else set())
+    for topic in sorted({*description["wanted"], *commits}):
+        known, mine = entries.get(topic, {}), commits.get(topic, {})
+        numbers = mine.keys() | (known.keys() if topic in description["wanted"] else set())
         if not numbers:
             continue  # wanted, but not there
         topics[topic] = [
             {
                 **known.get(p, {"partition": p}),
-                **({"committed": at} if (at := committed.get((topic, p))) is not None else {}),
+                **({"committed": mine[p]} if p in mine else {}),
             }
             for p in sorted(numbers)
         ]

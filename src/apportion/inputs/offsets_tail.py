@@ -17,6 +17,8 @@ from apportion.inputs.cluster import OFFSETS, opened, sentences
 from apportion.inputs.properties import Properties
 
 RETRY_S: Final = 5.0
+CLOCKS_APART_S: Final = 60.0
+"""By how much a broker's clock, which stamps the records, may be behind ours."""
 AT_ONCE: Final = 5_000
 """Records of one poll."""
 
@@ -38,7 +40,8 @@ class OffsetsTail:
     take
         Gets each batch, in the order of each partition; what it raises ends the thread's batch, not the thread.
     start
-        Partition to the first offset to read; partitions that are not there begin at their end.
+        Partition to the first offset to read; partitions that are not there begin at their end, or, of a topic that
+        was waited for, with what was written since it was looked for in vain.
     trouble, since
         Why nothing is read just now, "" while all is well; and since when (seconds since 1970) it has been so.
     """
@@ -54,6 +57,7 @@ class OffsetsTail:
         self.records = 0
         self._bootstrap, self._properties, self._take = bootstrap, properties, take
         self._next: dict[int, int] = dict(start or {})
+        self._missed_at: float | None = None
         self._over = threading.Event()
         self.ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tail of __consumer_offsets", daemon=True)
@@ -119,12 +123,18 @@ class OffsetsTail:
 
         numbers = consumer.partitions_for_topic(OFFSETS)
         if not numbers:
+            self._missed_at = time.time()
             return False
         places = [TopicPartition(OFFSETS, number) for number in sorted(numbers)]
         consumer.assign(places)
         begins, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
+        first = ends
+        if self._missed_at is not None:
+            since = round((self._missed_at - CLOCKS_APART_S) * 1000)
+            written = consumer.offsets_for_times(dict.fromkeys(places, since))
+            first = {place: ends[place] if written.get(place) is None else written[place].offset for place in places}
         for topic_partition in places:
-            known = self._next.get(topic_partition.partition, ends[topic_partition])
+            known = self._next.get(topic_partition.partition, first[topic_partition])
             # Of a topic that was made anew the old offsets mean nothing.
             at = max(known, begins[topic_partition]) if known <= ends[topic_partition] else begins[topic_partition]
             self._next[topic_partition.partition] = at

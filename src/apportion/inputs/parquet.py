@@ -108,9 +108,14 @@ def _form(file: Path, schema: Any, name: str, needed: str, fits: Callable[[Any],
     return str(plain)
 
 
-def read(file: Path, columns: Mapping[str, Check]) -> pa.Table:
-    """These columns of one file, times as whole milliseconds; the file is checked first."""
-    check(file, columns)
+def read(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ()) -> pa.Table:
+    """These columns of one file, times as whole milliseconds; the file is checked first, and each value where it says
+    nothing of them.
+
+    filled
+        Columns that must have a value in each row.
+    """
+    check(file, columns, filled)
     try:
         table = pq.ParquetFile(file).read(columns=list(columns))
     except Exception as error:
@@ -121,6 +126,15 @@ def read(file: Path, columns: Mapping[str, Check]) -> pa.Table:
             column = column.cast(column.type.value_type)
         if kind.is_timestamp(column.type):
             column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+        where = f"{file}, column {name}"
+        if name in filled and column.null_count:
+            raise BadInput(where, f"null in {column.null_count} rows", "a value in each row")
+        whole = {INT[0]: pa.int32(), BIGINT[0]: pa.int64()}.get(columns[name][0])
+        if whole is not None and column.type != whole:
+            try:
+                column = column.cast(whole)
+            except pa.ArrowInvalid as error:
+                raise BadInput(where, _why(error), f"numbers of {whole.bit_width} bits") from None
         table = table.set_column(i, name, column)
     return table.select(list(columns))
 
@@ -132,5 +146,8 @@ def _plain(type_: Any) -> Any:
 def _broken(file: Path, error: Exception) -> BadInput | Unavailable:
     if isinstance(error, FileNotFoundError | PermissionError):
         return Unavailable(f"cannot read {str(file)!r}: {error.strerror}.")
-    why = " ".join(str(error).split())[:120]
-    return BadInput(str(file), f"no whole Parquet file ({why})", "one that was written to its end")
+    return BadInput(str(file), f"no whole Parquet file ({_why(error)})", "one that was written to its end")
+
+
+def _why(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]

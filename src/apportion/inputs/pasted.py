@@ -81,7 +81,7 @@ def groups_in(content: bytes, name: str = "text") -> list[Observed]:
     """
     seen: dict[str, _Seen] = {}
     unnamed = ""
-    for number, columns, row in rows(decoded(content, name)):
+    for number, columns, row in rows(decoded(content, name), name):
         where = f"{name}, line {number}"
         if columns is None:
             unnamed = row["GROUP"]

@@ -29,8 +29,12 @@ _NEVER_BLANK: Final = ("TOPIC", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONS
 Fields = Mapping[str, str]
 
 
-def rows(text: str) -> Iterator[tuple[int, list[str] | None, Fields]]:
-    """Each row with its line's number and columns; a sentence that names a group has columns None."""
+def rows(text: str, name: str) -> Iterator[tuple[int, list[str] | None, Fields]]:
+    """Each row with its line's number and columns; a sentence that names a group has columns None.
+
+    name
+        How errors call the input.
+    """
     columns: list[tuple[str, int]] | None = None
     for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip("\r")
@@ -48,7 +52,7 @@ def rows(text: str) -> Iterator[tuple[int, list[str] | None, Fields]]:
                 yield number, [name for name, _ in columns], row
             elif _is_cut(row, line, columns):
                 needed = f"{len(columns)} columns: " + " ".join(name for name, _ in columns)
-                raise BadInput(f"line {number}", ascii(line[:60]), needed)
+                raise BadInput(f"{name}, line {number}", ascii(line[:60]), needed)
             else:
                 columns = None  # a prompt or a sentence: the table is over
 
