@@ -32,10 +32,15 @@ Result = TypeVar("Result")
 
 
 class Hub:
-    """Wakes everybody who watches when a round has ended."""
+    """Wakes everybody who watches when a round has ended.
+
+    rounds
+        How many have ended since the server began.
+    """
 
     def __init__(self) -> None:
         self.viewers = 0
+        self.rounds = 0
         self.closed = False
         self._woken = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -57,11 +62,14 @@ class Hub:
         self._ring()
 
     def _ring(self) -> None:
+        self.rounds += 1
         woken, self._woken = self._woken, asyncio.Event()
         woken.set()
 
-    async def wait(self, patience_s: float) -> bool:
-        """Until the next round; False where it did not come in time."""
+    async def wait(self, rounds: int, patience_s: float) -> bool:
+        """Until more than so many rounds have ended; False where that took too long."""
+        if self.rounds > rounds:  # one ended while a slow reader took the last
+            return True
         woken = self._woken
         try:
             await asyncio.wait_for(woken.wait(), patience_s)
@@ -141,6 +149,7 @@ class Server:
         self.hub.viewers += 1
         try:
             yield b"retry: 3000\n\n"
+            rounds = self.hub.rounds
             event, before = await self._event(None)
             if whole:
                 for start in range(0, len(event), PIECE):
@@ -150,10 +159,11 @@ class Server:
                     pictures = await self._in_thread(lambda: self.answers.group_event(group))
                     for start in range(0, len(pictures or b""), PIECE):
                         yield (pictures or b"")[start : start + PIECE]
-                while not await self.hub.wait(HEARTBEAT_S):
+                while not await self.hub.wait(rounds, HEARTBEAT_S):
                     yield b": still here\n\n"
                 if self.hub.closed:
                     return
+                rounds = self.hub.rounds
                 event, before = await self._event(before)
                 for start in range(0, len(event), PIECE):
                     yield event[start : start + PIECE]
