@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from apportion.errors import UnknownName
 from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
-from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog, partition_of_group
+from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog, _Look, partition_of_group
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
@@ -443,9 +445,28 @@ def test_a_round_that_cannot_be_shown_ends_neither_the_rounds_nor_what_others_he
 
 def test_where_the_cluster_is_not_reached_its_tail_is_not_said_to_be_read() -> None:
     answers = Answers(Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties())))
-    for trouble, tail_trouble, up in (("", "", b"1.0"), ("", "no", b"0.0"), ("nobody answers", "", b"0.0")):
-        answers.snapshot = Snapshot(1, time.time(), trouble=trouble, tail_trouble=tail_trouble)
+    for trouble, tail_trouble, leaderless, up in (
+        ("", "", 0, b"1.0"), ("", "no", 0, b"0.0"), ("nobody answers", "", 0, b"0.0"), ("", "", 1, b"0.0"),
+    ):  # fmt: skip
+        answers.snapshot = Snapshot(1, time.time(), trouble=trouble, tail_trouble=tail_trouble, leaderless=leaderless)
         assert b"apportion_tail_up " + up in answers.own.text()
+
+
+def test_partitions_whose_leader_does_not_answer_are_counted_and_those_of_one_that_refuses_are_not() -> None:
+    """Who may not list groups may still read the topic."""
+    from kafka import errors
+
+    async def send(request: Any, node_id: int) -> Any:
+        if node_id == 2:
+            raise errors.NodeNotReadyError("2")
+        return SimpleNamespace(error_code=31 * (node_id == 1), groups=[])
+
+    look = _Look(SimpleNamespace(_manager=SimpleNamespace(send=send)))
+    look.address = {node: f"kafka-{node}:9092" for node in (1, 2, 3)}
+    asyncio.run(look._lists())
+    assert (look.round.silent, look.round.away) == ({1, 2}, {2})
+    look.round.leaders = {0: (1, 5), 1: (2, 5), 2: (3, 5), 3: (2, 6), 4: (-1, 0)}
+    assert look.round.leaderless == 3
 
 
 def test_of_deleted_topics_the_newest_names_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def many(args: argparse.Namespace) -> list[Observed]:
     path = _path(args)
     with _reading(path):
         groups = sniff.groups_in_folder(path) if _is_folder(path) else sniff.groups_in(_content(path), called(path))
-    return sniff.chosen(groups, args.groups, called(path))
+    return sniff.chosen(groups, args.groups)
 
 
 def one(args: argparse.Namespace) -> Observed:
@@ -161,7 +161,7 @@ def plan_or_group(args: argparse.Namespace) -> SavedPlan | Observed:
         saved = _plan_in(content, called(path))
         if saved is not None:
             return saved
-        groups = sniff.chosen(sniff.groups_in(content, called(path)), args.groups, called(path))
+        groups = sniff.chosen(sniff.groups_in(content, called(path)), args.groups)
     return sniff.the_one(groups, called(path))
 
 

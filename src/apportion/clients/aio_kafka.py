@@ -162,16 +162,7 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
         return await strategy.lead(c, response)
 
     def snapshot(view: ClientMetadata | None = None) -> dict[str, Any]:
-        c: Any = self()
-        view = view or ClientMetadata(c._cluster, REPLICAS)
-        # As the client counts them, but without a set of all ids of each topic.
-        sizes: dict[str, Any] = {topic: len(view.partitions(topic) or ()) for topic in c._group_subscription}
-        if not ranked:
-            return sizes
-        for topic in sizes:
-            view.rack_numbers(topic)
-        racks = view.seen_racks()
-        return {topic: (size, racks[topic]) for topic, size in sizes.items()}
+        return _snapshot(self(), view, ranked)
 
     async def send_req(request: Any) -> Any:
         c: Any = self()
@@ -202,6 +193,19 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
     coordinator._send_req = send_req
     coordinator._do_rejoin_group = do_rejoin_group
     _watch_for_the_broker(coordinator, ours)
+
+
+def _snapshot(c: Any, view: ClientMetadata | None, ranked: bool) -> dict[str, Any]:
+    """What a leader watches of each topic: how many partitions it has, and where racks count, where they are."""
+    view = view or ClientMetadata(c._cluster, REPLICAS)
+    # As the client counts them, but without a set of all ids of each topic.
+    sizes: dict[str, Any] = {topic: len(view.partitions(topic) or ()) for topic in c._group_subscription}
+    if not ranked:
+        return sizes
+    for topic in sizes:
+        view.rack_numbers(topic)
+    racks = view.seen_racks()
+    return {topic: (size, racks[topic]) for topic, size in sizes.items()}
 
 
 def _watch_for_the_broker(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:

@@ -77,8 +77,8 @@ class Round:
         Groups that are there, but could not be looked at, with the reason as a sentence.
     troubles
         What a whole broker did not tell, a sentence each; groups of a broker that listed none may be there or not.
-    silent
-        Ids of the brokers that did not list their groups.
+    silent, away
+        Ids of the brokers that did not list their groups, and those of them that did not answer at all.
     leaders
         Of each partition of ``__consumer_offsets`` its leader, which coordinates the partition's groups, and the epoch
         of its leadership; leader -1: there is none. Empty where this user may not see the topic.
@@ -95,6 +95,7 @@ class Round:
     unknown: dict[str, str] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     silent: frozenset[int] = frozenset()
+    away: frozenset[int] = frozenset()
     leaders: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     requests: int = 0
 
@@ -102,6 +103,11 @@ class Round:
     def listed_all(self) -> bool:
         """Whether every broker listed its groups."""
         return not self.silent
+
+    @property
+    def leaderless(self) -> int:
+        """Partitions of ``__consumer_offsets`` that nobody can read now: no leader, or one that does not answer."""
+        return sum(leader < 0 or leader in self.away for leader, _ in self.leaders.values())
 
     def listed(self, group: str) -> bool:
         """Whether whoever coordinates a group of this name listed its groups: one that is not among them is gone."""
@@ -174,6 +180,7 @@ class _Look:
             wrong = self._wrong(answer.error_code) if answer is not None else None
             if answer is None or wrong:
                 self.round.silent |= {node}
+                self.round.away |= {node} if answer is None else set()
                 if wrong:
                     self.round.troubles.append(f"broker {self._at(node)} does not list its groups: {wrong}.")
                 continue

@@ -128,11 +128,11 @@ class OffsetsTail:
         places = [TopicPartition(OFFSETS, number) for number in sorted(numbers)]
         consumer.assign(places)
         begins, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
-        first = ends
+        first = dict(ends)
         if self._missed_at is not None:
             since = round((self._missed_at - CLOCKS_APART_S) * 1000)
             written = consumer.offsets_for_times(dict.fromkeys(places, since))
-            first = {place: ends[place] if written.get(place) is None else written[place].offset for place in places}
+            first |= {partition: record.offset for partition, record in written.items() if record is not None}
         for topic_partition in places:
             known = self._next.get(topic_partition.partition, first[topic_partition])
             # Of a topic that was made anew the old offsets mean nothing.

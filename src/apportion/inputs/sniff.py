@@ -107,7 +107,7 @@ def _many(raw: dict[str, Any]) -> list[Observed]:
     return [Observed(group) for group in raw["groups"]]
 
 
-def chosen(groups: list[Observed], names: list[str], where: str) -> list[Observed]:
+def chosen(groups: list[Observed], names: list[str]) -> list[Observed]:
     """The groups of these names, in the order of the names; all where no name is given."""
     if not names:
         return groups

@@ -137,6 +137,7 @@ class Collector:
                 troubles=tuple(seen.troubles),
                 tail_trouble=tail.trouble if tail is not None else "it was not asked for (--no-tail)",
                 tail_since=tail.since if tail is not None else began,
+                leaderless=seen.leaderless,
                 round_s=time.time() - began,
                 asked_s=seen.ended - began,
                 requests=seen.requests,

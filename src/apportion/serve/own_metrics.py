@@ -42,8 +42,8 @@ class OwnMetrics:
             ("apportion_up", "1 where the last round reached the cluster", 0 if state.trouble else 1),
             (
                 "apportion_tail_up",
-                "1 where the tail of __consumer_offsets is read",
-                0 if state.tail_trouble or state.trouble else 1,
+                "1 where the tail of __consumer_offsets is read, of every partition",
+                0 if state.tail_trouble or state.trouble or state.leaderless else 1,
             ),
             ("apportion_scrape_round_duration_seconds", "How long the last good round took", state.round_s),
             ("apportion_scrape_asked_duration_seconds", "How long the cluster took of it", state.asked_s),

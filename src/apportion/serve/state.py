@@ -162,6 +162,8 @@ class Snapshot:
         What single brokers did not tell.
     tail_trouble, tail_since
         Why the tail of ``__consumer_offsets`` is not read, and since when.
+    leaderless
+        Partitions of ``__consumer_offsets`` of which nothing can be read: no leader, or one that did not answer.
     """
 
     number: int = 0
@@ -175,6 +177,7 @@ class Snapshot:
     troubles: tuple[str, ...] = ()
     tail_trouble: str = ""
     tail_since: float = 0.0
+    leaderless: int = 0
     round_s: float = 0.0
     asked_s: float = 0.0
     requests: int = 0
