@@ -77,6 +77,17 @@ def test_a_static_replacement_is_no_generation_of_its_own() -> None:
     assert len(walked("range", before, swap)["generations"]) == 1  # type: ignore[arg-type]
 
 
+def test_the_last_generation_has_its_lag_though_a_static_member_came_back_in_it() -> None:
+    """Its record stands again, of the same generation; a member that left since takes the lag with it."""
+    topics = {"t": [{"partition": p, "begin": 0, "end": 10 * (p + 1), "committed": 0} for p in range(2)]}
+    before = classic(1, 5, member("x-1", {"t": [0]}, instance="x"), member("y", {"t": [1]}))
+    swaps = [classic(n, 5, member(f"x-{n}", {"t": [0]}, instance="x"), member("y", {"t": [1]})) for n in (2, 3)]
+    (only,) = replay("g", fold([before, *swaps]).generations, "range", topics)
+    assert (only.measures["lag_max"], only.then["lag_max"]) == (20, 20)
+    gone_since = replay("g", fold([before, *swaps, classic(4, 6)]).generations, "range", topics)
+    assert ["lag_max" in one.measures for one in gone_since] == [False]
+
+
 def test_a_cooperative_move_counts_when_it_ends() -> None:
     done = walked(
         "cooperative-sticky", classic(1, 1, ONE), classic(2, 2, A, member("b", topics=["t"])), classic(3, 3, A, B)

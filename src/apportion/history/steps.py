@@ -53,24 +53,31 @@ def steps(
 
     topics
         Partitions as they are today, for their racks; how many there were is told by ``counts_after``. Offsets count
-        for the last generation alone: those of earlier times are not known.
+        for the last generation alone, static members that came back in it or not: those of earlier times are not known.
     ids
         Topic to its id, which counts for what the broker gives.
     """
     ordered = list(generations)
     described: Described = {}
     counts = counts_after(ordered, {topic: len(entries) for topic, entries in (topics or {}).items()})
+    last = len(ordered) - 1
+    while last > 0 and _repeats(ordered, last):
+        last -= 1
     walk = []
     follows = False
     for i, generation in enumerate(ordered):
         if generation.fresh or not generation.members:
             follows = False
-        repeats = i > 0 and not generation.fresh and generation.number == ordered[i - 1].number
-        if generation.members and generation.readable and not repeats:
-            one = step(name, generation, counts[i], topics, i == len(ordered) - 1, ids, described)
+        if generation.members and generation.readable and not _repeats(ordered, i):
+            one = step(name, generation, counts[i], topics, i == last, ids, described)
             walk.append(replace(one, follows=follows))
             follows = True
     return walk
+
+
+def _repeats(generations: Sequence[Generation], i: int) -> bool:
+    """Whether it is the generation before once more: a static member came back under another id."""
+    return i > 0 and not generations[i].fresh and generations[i].number == generations[i - 1].number
 
 
 def step(
