@@ -1,4 +1,4 @@
-"""What follows from members' lists of topics is kept from one group to the next, and no answer depends on it."""
+"""What follows from members' lists of topics and from sizes is kept for the next group; no answer depends on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from apportion.clients.bridge import Bridge, Settings
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.topic_metadata import ClientMetadata
-from apportion.model.build import _kept_lists
+from apportion.model.build import _kept_lists, _kept_places
 from apportion.solvers.partition_classes import _kept_kinds
 from apportion.wire import subscriptions
 from apportion.wire.assignment import read_assignment
@@ -29,7 +29,7 @@ Asked = tuple[list[str], list[bytes], Cluster]
 def forget() -> None:
     """As in a fresh process."""
     subscriptions._recent.by_prefix.clear()
-    for kept in (_kept_lists, _kept_kinds, _all_names, _table_of):
+    for kept in (_kept_lists, _kept_places, _kept_kinds, _all_names, _table_of):
         kept.cache_clear()
 
 

@@ -116,8 +116,10 @@ def record(plan: Plan, withheld: Bools, generation: int | None, why: str, ms: fl
         changed = past != NOBODY
         moved = int(np.count_nonzero(changed & (now != NOBODY)))
         given = int(np.count_nonzero(now != NOBODY)) - moved
-        kept = int(np.count_nonzero(group.owner != NOBODY)) - int(np.count_nonzero(changed))
-        fell += int(np.count_nonzero(group.verdict.code != STANDS))
+        # Where every claim stands there is an owner for each.
+        stand = len(group.claims.member) if group.verdict.undisputed else int(np.count_nonzero(group.owner != NOBODY))
+        kept = stand - int(np.count_nonzero(changed))
+        fell += 0 if group.verdict.undisputed else int(np.count_nonzero(group.verdict.code != STANDS))
     held_back = int(np.count_nonzero(withheld))
     return PlannedRebalance(
         group=group.name,
@@ -215,6 +217,8 @@ def _changed(before: SeenGroup, now: SeenGroup, before_label: tuple[str, ...], l
     if before.subscriptions is now.subscriptions is None and before.topics == now.topics:
         return []
     (old_lists, old_of), (new_lists, new_of) = before.wishes(), now.wishes()
+    if old_lists is new_lists and before.topics == now.topics and before_label == label:
+        return [label[m] for m in (old_of != new_of).nonzero()[0].tolist()]
     number: dict[bytes, int] = {}
     index = None if before.topics == now.topics else {topic: t for t, topic in enumerate(now.topics)}
     # Subscriptions of then in the numbers of now; a topic that is gone has the number of its name, beyond all others.

@@ -93,12 +93,11 @@ def describe_topics(
     cluster: ClusterMetadata, topics: Iterable[str], *, racks: bool
 ) -> tuple[dict[str, Topic], ReplicaRacks | None]:
     """The topics that are known: how many partitions, or entries; and the racks, where they are asked for apart."""
-    ids_of: Callable[[str], Collection[int] | None] = (
-        cluster.tables()[0].get
-        if isinstance(cluster, ClientMetadata)
-        else lambda topic: None if (ids := cluster.partitions(topic)) is None else list(ids)
-    )
-    known = {topic: ids for topic in topics if (ids := ids_of(topic)) is not None}
+    if isinstance(cluster, ClientMetadata):
+        tables: Mapping[str, Collection[int]] = cluster.tables()[0]
+        known = {topic: tables[topic] for topic in topics if topic in tables}
+    else:
+        known = {topic: list(ids) for topic in topics if (ids := cluster.partitions(topic)) is not None}
     counts, sums = list(map(len, known.values())), list(map(sum, known.values()))
     counted: dict[str, Topic] = dict(zip(known, counts, strict=True))
     # Different ids, none below 0: there is no smaller sum than that of 0 and so on, and no other way to it.

@@ -37,6 +37,8 @@ _partition_of: Final = itemgetter("partition")
 _ALONE: Final = np.ones(1, dtype=np.int64)
 _LISTS_KEPT_TOPICS: Final = 4_096
 """Topics in lists up to which what they come to is kept for the next group."""
+_SIZES_KEPT_TOPICS: Final = 4_096
+"""Topics up to which their places are kept for the next group, if they have no more than ``PACKED_MAX`` partitions."""
 PACKED_MAX: Final = 1 << 17
 """Numbers up to which a tuple of them beside is no matter of memory."""
 
@@ -397,13 +399,10 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _E
     """Where each topic's partitions begin (T + 1,), all ids (P,), and what was told of them."""
     descriptions = [described.get(topic, 0) for topic in topics]
     counted = set(map(type, descriptions)) <= {int}
-    sizes = ints(descriptions if counted else [one if isinstance(one, int) else len(one) for one in descriptions])
-    start = np.zeros(len(topics) + 1, dtype=np.int64)
-    sizes.cumsum(out=start[1:])
-    number = np.arange(start[-1])
-    number -= start[:-1].repeat(sizes)
     if counted:
-        return start, number, _NO_ENTRIES
+        kept = len(topics) <= _SIZES_KEPT_TOPICS and sum(descriptions) <= PACKED_MAX
+        return *(_kept_places(tuple(descriptions)) if kept else _places(descriptions)), _NO_ENTRIES
+    start, number = _places([one if isinstance(one, int) else len(one) for one in descriptions])
     if all(isinstance(one, int | TopicColumns) for one in descriptions):
         return start, number, _in_columns(descriptions, start, number)
     rows: list[Raw] = []
@@ -417,6 +416,24 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _E
             rows += description
             at.append(np.arange(first, first + len(ids)))
     return start, number, _Entries.of(np.concatenate(at), rows) if rows else _NO_ENTRIES
+
+
+def _places(sizes: Sequence[int]) -> tuple[Ints, Ints]:
+    """Where the partitions of topics of these sizes begin (T + 1,), and their ids (P,), which are 0 and so on."""
+    start = np.zeros(len(sizes) + 1, dtype=np.int64)
+    of_topic = ints(sizes)
+    of_topic.cumsum(out=start[1:])
+    number = np.arange(start[-1])
+    number -= start[:-1].repeat(of_topic)
+    return start, number
+
+
+@lru_cache(maxsize=2)
+def _kept_places(sizes: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """``_places``: most topics have as many partitions as they had the last time."""
+    start, number = _places(sizes)
+    start.flags.writeable = number.flags.writeable = False
+    return start, number
 
 
 def _in_columns(descriptions: Sequence[int | TopicColumns], start: Ints, number: Ints) -> _Columns:

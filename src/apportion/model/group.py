@@ -324,6 +324,8 @@ class Group:
         Of members that still want the topic; of claims of one generation the first in member order counts; -1 nobody.
         """
         home = np.full(self.P, NOBODY, dtype=np.int64)
+        if not len(self.verdict.newest):  # no claim is contested, so none is stale
+            return home
         stale = (self.verdict.code == STALE).nonzero()[0]
         if len(stale):
             stale = stale[self.may_own(self.claims.member[stale], self.claims.partition[stale])]

@@ -123,38 +123,47 @@ def _keep(problem: Problem, face: OptimalFace) -> Ints:
     Nearly always few members must give something up, so their claims alone are looked at one by one.
     """
     column, owner = face.column, _keepable(problem, face.column, face.eligible)
-    claims = (owner != NOBODY).nonzero()[0]
-    if not len(claims):
+    own = loads(owner, len(column))
+    if not own.any():
         return owner
-    member = owner[claims]
-    own = np.bincount(member, minlength=len(column))
     # Rows give way first that could fill most of the places that lack a partition.
     lack = np.bincount(column, np.maximum(face.low - own, 0), face.eligible.shape[1])
     worth_of_row, worth = (face.eligible @ lack).astype(np.int64), np.zeros(len(column), dtype=np.int64)
     eager = (own > face.low) & (face.high > face.low)
     if eager.any():
-        asked = eager[member].nonzero()[0]
-        np.maximum.at(worth, member[asked], worth_of_row[problem.row[claims[asked]]])
+        asked = _claims_of(eager, owner)
+        np.maximum.at(worth, owner[asked], worth_of_row[problem.row[asked]])
     spare = face.total - np.bincount(face.part[column], face.low)[: len(face.total)].astype(np.int64)
     cap = capped(own, face.low, face.high, face.part[column], spare, worth)
 
-    def keys(at: Ints | slice) -> tuple[Ints, ...]:
+    def keys(claims: Ints, member: Ints) -> tuple[Ints, ...]:
         """What decides which of these claims stay: they come by topic, and stay so where all else is equal."""
-        number, worths = problem.number[claims[at]], worth_of_row[problem.row[claims[at]]]
+        number, worths = problem.number[claims], worth_of_row[problem.row[claims]]
         if not problem.spread:
             return number, worths
-        return number, given_up_in_turn(member[at], cap, problem.topic[claims[at]], worths), worths
+        return number, given_up_in_turn(member, cap, problem.topic[claims], worths), worths
 
-    given_up = (own > cap)[member].nonzero()[0]
-    if len(given_up):
-        given_up = given_up[~first_ones(member[given_up], cap, keys(given_up))]
-        owner[claims[given_up]] = NOBODY
+    pressed = _claims_of(own > cap, owner)
+    given_up = pressed
+    if len(pressed):
+        member = owner[pressed]
+        given_up = pressed[~first_ones(member, cap, keys(pressed, member))]
+        owner[given_up] = NOBODY
     rest = np.bincount(problem.row[(owner == NOBODY).nonzero()[0]] + 1, minlength=len(face.eligible) + 1)[1:]
     fits = feasible_flow(rest, *_sums(face, np.minimum(own, cap)), face.eligible) is not None
     if not fits or (face.cost is not None and len(given_up)):
-        stays = _keep_by_flow(problem, face, claims, member, keys(slice(None)))
+        owner = _keepable(problem, face.column, face.eligible)
+        claims = (owner != NOBODY).nonzero()[0]
+        member = owner[claims]
+        stays = _keep_by_flow(problem, face, claims, member, keys(claims, member))
         owner[claims] = np.where(stays, member, NOBODY)
     return owner
+
+
+def _claims_of(members: Bools, owner: Ints) -> Ints:
+    """The partitions that are some of these members' (M,), ascending; ``owner`` (P,) whose each is."""
+    chosen: Ints = np.append(members, np.False_)[owner].nonzero()[0]
+    return chosen
 
 
 def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, member: Ints, order: tuple[Ints, ...]) -> Bools:

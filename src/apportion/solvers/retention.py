@@ -72,7 +72,11 @@ def first_ones(kind: Ints, cap: Ints, order: tuple[Ints, ...]) -> Bools:
     stays = np.ones(len(kind), dtype=np.bool_)
     pressed = np.flatnonzero((np.bincount(kind, minlength=len(cap)) > cap)[kind])
     if len(pressed):
-        pressed = pressed[order_by_keys([key[pressed] for key in (*order, kind)])]
+        keys = (*order, kind)
+        if len(pressed) == len(kind):
+            pressed = order_by_keys(keys)
+        else:
+            pressed = pressed[order_by_keys([key[pressed] for key in keys])]
         which = kind[pressed]
         count = np.bincount(which)
         rank = np.arange(len(which)) - (count.cumsum() - count)[which]

@@ -233,7 +233,7 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
     rest: _Rest | None = None
     if all(head_of):
         versions = {version for version, _ in heads.heads[1:]}
-        if len(versions) == 1 and max(map(len, rests)) <= _SHORT:
+        if len(versions) == 1 and int(size.max()) <= _SHORT:
             rest = _few_kinds(begin, max(versions), rests)
         if rest is None and min(versions, default=0) >= 3:
             rest = _all_fitting(buffer, begin, end, heads.names)
@@ -246,7 +246,7 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
         list_of = np.zeros(len(sent), dtype=np.int64)
     else:
         of_head = [which - 1 for _, which in heads.heads]
-        list_of = ints([of_head[number] for number in head_of])
+        list_of = ints(list(map(of_head.__getitem__, head_of)))
     if len(lost):
         lists, list_of, names = _without_lost(lists, list_of, names, lost)
     return Subscriptions(
