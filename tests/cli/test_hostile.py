@@ -67,7 +67,7 @@ def test_random_command_lines_end_in_a_result_or_a_sentence(run: Runner, folder:
     for _ in range(TRIES):
         words = nearly_right(rng) if rng.random() < 0.6 else nonsense(rng)
         # What would be written goes nowhere but into the test's own folder.
-        if any(word in ("/", "/dev/null", "../x", ".") for word in words) and {"--save", "-o", "--output"} & set(words):
+        if any(word in ("/", "../x", ".") for word in words) and {"--save", "-o", "--output"} & set(words):
             continue
         done = run(*words, stdin=json.dumps(ADS).encode())
         check(done, words)

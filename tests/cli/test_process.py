@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -117,11 +118,41 @@ def test_a_saved_plan_is_the_printed_plan(run: Runner, folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".apportion")) == []
 
 
-def test_a_full_disk_is_a_sentence() -> None:
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_plan_is_saved_into_a_pipe_through_a_link_and_with_the_rights_that_were_there(
+    run: Runner, folder: Path
+) -> None:
+    """A device or a pipe is no file to be put in another's place: root would put one in place of /dev/null."""
+    os.mkfifo(folder / "pipe")
+    (folder / "private.json").touch(mode=0o600)
+    (folder / "link.json").symlink_to("private.json")
+    with subprocess.Popen(["cat", folder / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        saved = run("plan", "group.json", "--save", "pipe", "-o", "json").out
+        assert reader.communicate(timeout=60)[0] == saved
+    assert stat.S_ISFIFO((folder / "pipe").stat().st_mode)
+    assert run("plan", "group.json", "--save", "link.json").code == 0
+    assert (folder / "link.json").is_symlink()
+    assert (folder / "private.json").read_text() == saved
+    assert stat.S_IMODE((folder / "private.json").stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes a file by its number in a shell")
+@pytest.mark.parametrize("words", ["assignors", "assignors -o json", "--version", "plan --help", "completion bash"])
+def test_a_closed_standard_output_is_a_sentence(words: str) -> None:
+    shell = f"{sys.executable} -m apportion {words} >&-"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=200, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("apportion: standard output is closed")
+    silent = subprocess.run(["sh", "-c", f"{shell} 2>&-"], capture_output=True, text=True, timeout=200, check=False)
+    assert (silent.returncode, silent.stdout, silent.stderr) == (2, "", "")
+
+
+@pytest.mark.parametrize("words", [["assignors"], ["plan", "--help"]])
+def test_a_full_disk_is_a_sentence(words: list[str]) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "apportion", "assignors"]
+        command = [sys.executable, "-m", "apportion", *words]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=200, check=False)
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr

@@ -168,6 +168,13 @@ def test_what_looks_odd_but_is_allowed_is_planned(given: dict[str, Any]) -> None
     assert apportion.plan(given).to_dict()["version"] == 1
 
 
+def test_a_topic_id_of_null_is_an_unknown_one() -> None:
+    known = apportion.read_group(
+        group(topics={"t": 1, "u": 1, "v": 1}, topic_ids={"t": None, "u": "x" * 22, "v": None})
+    )
+    assert known.topic_ids == {"u": "x" * 22}
+
+
 def test_a_claim_said_twice_counts_once() -> None:
     once, twice = claims({"t": [0, 7]}), claims({"t": [0, 7, 0, 7]})
     assert apportion.plan(once).to_json() == apportion.plan(twice).to_json()

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _run(arguments)
-        sys.stdout.flush()
+        _flush()
         return code
     except SystemExit as end:
         return _end(end)
@@ -50,16 +50,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name; bare ``apportion`` shows the help."""
     from apportion.cli.commands import COMMANDS, command, parser_of, top_help
+    from apportion.cli.output import emit
 
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         if len(arguments) > 1 and not arguments[1].startswith("-"):
             return _run([arguments[1], "--help"])
-        sys.stdout.write(top_help())
+        emit(top_help())
         return 0
     if arguments[0] in ("-V", "--version", "version"):
         from apportion import __version__
 
-        sys.stdout.write(f"apportion {__version__}\n")
+        emit(f"apportion {__version__}\n")
         return 0
     if arguments[0].startswith("-"):
         raise UnknownName("option", arguments[0], ["--help", "--version", *COMMANDS])
@@ -91,19 +92,24 @@ def complain(error: Exception) -> int:
 
 
 def _say(sentence: str, code: int) -> int:
-    from apportion.report.text import printable
+    from apportion.cli.output import tell
 
-    print(f"apportion: {printable(sentence)}", file=sys.stderr)
+    tell(f"apportion: {sentence}")
     return code
 
 
 def _end(end: SystemExit) -> int:
     try:
-        sys.stdout.flush()
+        _flush()
     except BrokenPipeError:
         _let_go_of_stdout()
         return BROKEN_PIPE
     return end.code if isinstance(end.code, int) else WRONG if end.code else OK
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _let_go_of_stdout() -> None:

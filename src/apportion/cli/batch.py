@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import IO, Any, Final
 
 from apportion.cli import progress
-from apportion.cli.output import emit
+from apportion.cli.output import emit, on_terminal
 from apportion.cli.source import MOST_BYTES
 from apportion.errors import ApportionError, BadInput
 
@@ -41,7 +40,7 @@ def answer_lines(lines: IO[bytes], assignor: str, settings: Mapping[str, str]) -
 
 def _counting() -> AbstractContextManager[progress.Step]:
     """A bar with the number of the line; none where the plans themselves run over the terminal."""
-    shown = sys.stdout is not None and sys.stdout.isatty()
+    shown = on_terminal()
     return nullcontext(lambda piece: None) if shown else progress.slow("planning")
 
 

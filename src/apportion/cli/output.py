@@ -8,11 +8,14 @@ from collections.abc import Iterable, Sequence
 from shutil import get_terminal_size
 from typing import Any
 
+from apportion.errors import Unavailable
 from apportion.report.text import Table, fitted, fold, printable, records_to_ndjson, render, to_csv, wants_style
 
 
 def emit(text: str) -> None:
     """Write a piece of the result, as UTF-8 whatever the locale says."""
+    if sys.stdout is None:
+        raise Unavailable("standard output is closed, and the result goes there: send it to a file or to /dev/null.")
     buffer = getattr(sys.stdout, "buffer", None)
     if buffer is None:
         sys.stdout.write(text)
@@ -35,9 +38,9 @@ def emit_tables(tables: Sequence[Table], form: str, notes: Iterable[str] = ()) -
     elif form == "ndjson":
         emit(records_to_ndjson(tables[0].records()))
     else:
-        bold = wants_style(sys.stdout)
+        bold = on_terminal() and wants_style(sys.stdout)
         # A terminal breaks lines anywhere; in a pipe names stay whole, and each sentence is one line.
-        width = get_terminal_size().columns if sys.stdout.isatty() else 10**9
+        width = get_terminal_size().columns if on_terminal() else 10**9
         shown = [render(table if form == "wide" else fitted(table.narrow(), width), bold) for table in tables]
         folded = "".join(fold(printable(note), width) + "\n" for note in notes)
         emit("\n".join([*shown, folded] if folded else shown))
@@ -45,7 +48,13 @@ def emit_tables(tables: Sequence[Table], form: str, notes: Iterable[str] = ()) -
 
 def tell(sentence: str) -> None:
     """A hint or a step of progress, on standard error; in one piece, since several threads may tell at once."""
-    print(printable(sentence) + "\n", end="", file=sys.stderr, flush=True)
+    if sys.stderr is not None:  # print would take standard output in its place
+        print(printable(sentence) + "\n", end="", file=sys.stderr, flush=True)
+
+
+def on_terminal() -> bool:
+    """Whether the result goes to a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def emit_page(groups: list[dict[str, Any]], name: str) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
+from apportion.cli.output import emit
 from apportion.errors import ApportionError, UnknownName
 
 
@@ -34,6 +35,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise ``Usage`` with argparse's sentence."""
         raise Usage(self.prog, message.removeprefix("argument "))
+
+    def print_help(self, file: Any = None) -> None:
+        """The help as a command's result; argparse says nothing where it cannot be written."""
+        emit(self.format_help())
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The arguments' values; an unknown option is named with the nearest one that exists."""

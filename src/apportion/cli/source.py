@@ -7,6 +7,7 @@ import atexit
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -285,15 +286,24 @@ def open_bytes(path: str) -> AbstractContextManager[IO[bytes]]:
 
 
 def write_whole(path: str, text: str) -> None:
-    """Write a file so that it is there in full or not at all."""
-    folder = os.path.dirname(path) or "."
+    """Write a file so that it is there in full or not at all, with the rights that it had; a link is followed.
+
+    What is no file, as a device or a pipe, is written into.
+    """
+    content = text.encode("utf-8", "backslashreplace")
     try:
-        handle, draft = tempfile.mkstemp(prefix=".apportion-", dir=folder)
+        mode = os.stat(path).st_mode if os.path.exists(path) else None
+        if mode is not None and not stat.S_ISREG(mode):
+            with open(path, "wb") as out:
+                out.write(content)
+            return
+        target = os.path.realpath(path)
+        handle, draft = tempfile.mkstemp(prefix=".apportion-", dir=os.path.dirname(target))
         try:
             with os.fdopen(handle, "wb") as out:
-                out.write(text.encode("utf-8", "backslashreplace"))
-            os.chmod(draft, 0o666 & ~_umask())
-            os.replace(draft, path)
+                out.write(content)
+            os.chmod(draft, 0o666 & ~_umask() if mode is None else stat.S_IMODE(mode))
+            os.replace(draft, target)
         except BaseException:
             os.unlink(draft)
             raise

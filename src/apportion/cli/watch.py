@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, NoReturn
 
 from apportion.cli import source
-from apportion.cli.output import emit
+from apportion.cli.output import emit, on_terminal
 from apportion.cli.parser import Parser, Usage, whole
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(connection.bootstrap, connection.properties) as cluster:
         view = View()
         _look(cluster, args.groups[0], view)
-        if args.once or not sys.stdout.isatty():
+        if args.once or not on_terminal():
             return _print(cluster, args, view)
         return _live(cluster, args, view)
 
@@ -57,7 +57,7 @@ def _look(cluster: Cluster, name: str, view: View) -> None:
 
 def _print(cluster: Cluster, args: argparse.Namespace, view: View) -> int:
     """Pictures one below the other, for a pipe; or just one."""
-    width = get_terminal_size().columns if sys.stdout.isatty() else 100
+    width = get_terminal_size().columns if on_terminal() else 100
     emit(view.text(width))
     while not args.once:
         time.sleep(args.interval)

@@ -106,7 +106,7 @@ def build(raw: Raw, *, reuse_lists: bool = False, owned: OwnedLists | None = Non
             client_ids=tuple(_column(rows, fields, "client_id")),
             hosts=tuple(_column(rows, fields, "host")),
             weight=_weights(entries, len(number)),
-            topic_ids=dict(raw.get("topic_ids") or {}),
+            topic_ids={topic: id_ for topic, id_ in (raw.get("topic_ids") or {}).items() if id_ is not None},
         )
 
 

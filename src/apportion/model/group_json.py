@@ -121,16 +121,18 @@ def _topic_ids(where: str, value: Any) -> None:
     for topic, topic_id in value.items():
         at = f"{where}.{topic}"
         check_text(at, topic)
+        if topic_id is None:
+            continue
         check_text(at, topic_id)
         if not _TOPIC_ID.fullmatch(topic_id):
             raise BadInput(at, one_line(topic_id), "an id as Kafka prints it: 22 of A-Z, a-z, 0-9, - and _")
 
 
-def _distinct_ids(topic_ids: dict[str, str]) -> None:
+def _distinct_ids(topic_ids: dict[str, str | None]) -> None:
     """No topic id stands for two topics."""
     topic_of: dict[str, str] = {}
     for topic, topic_id in topic_ids.items():
-        if topic_of.setdefault(topic_id, topic) != topic:
+        if topic_id is not None and topic_of.setdefault(topic_id, topic) != topic:
             taken = f"{one_line(topic_id)}, which {topic_of[topic_id]} has too"
             raise BadInput(f"topic_ids.{topic}", taken, "an id of one topic")
 
