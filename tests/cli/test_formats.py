@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter
 from pathlib import Path
@@ -119,6 +120,23 @@ def test_gate_judges_a_saved_plan_as_it_judges_the_group(run: Runner, folder: Pa
 def test_gate_says_where_one_member_is_swamped(run: Runner, folder: Path) -> None:
     done = run("gate", "group.json", "--now", "--max-lag-share", "0.1", "-o", "json")
     assert (done.code, done.json["breached"][0]["found"]) == (3, round(10000 / 70000, 4))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("\ufeffGROUP TOPIC\n".encode("utf-16-le"), "found UTF-16, as PowerShell's > writes; needed UTF-8: "),
+        ("\ufeffGROUP TOPIC\n".encode("utf-16-be"), "found UTF-16; needed UTF-8: "),
+        (gzip.compress(PAIR.encode()), "found a gzip file; needed what is in it: gunzip -c "),
+        (b"PAR1" + bytes(50), "found a Parquet file; needed the folder of the dump"),
+    ],
+)
+def test_what_people_give_by_mistake_is_named(run: Runner, content: bytes, says: str) -> None:
+    for command in ("describe", "plan", "compare", "gate"):
+        limit = ["--max-moves", "1"] if command == "gate" else []
+        done = run(command, "-", *limit, stdin=content)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith(f"apportion: standard input: {says}"), done.err
 
 
 def test_gate_without_a_limit_or_with_what_the_plan_does_not_tell_is_wrong_usage(run: Runner, folder: Path) -> None:

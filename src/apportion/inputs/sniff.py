@@ -14,6 +14,15 @@ NEEDED: Final = (
 )
 
 
+_AS_UTF_8: Final = "UTF-8: in PowerShell, pipe it through Out-File -Encoding utf8"
+_OTHERS: Final = (
+    (b"PAR1", "a Parquet file", "the folder of the dump or of the tables that it belongs to"),
+    (b"\xff\xfe", "UTF-16, as PowerShell's > writes", _AS_UTF_8),
+    (b"\xfe\xff", "UTF-16", _AS_UTF_8),
+    (b"\x1f\x8b", "a gzip file", "what is in it: gunzip -c FILE | apportion ..."),
+)
+"""What people give by mistake: how it begins, what it is, and what was needed."""
+
 FROM_PLAN: Final = "This is a saved plan: its owners are planned, and each member wants what it is to hold."
 
 
@@ -28,8 +37,9 @@ def groups_in(content: bytes, name: str) -> list[Observed]:
         raise BadInput(name, "nothing", NEEDED)
     if start[:1] in (b"{", b"["):
         return _from_json(content, name)
-    if start[:4] == b"PAR1":
-        raise BadInput(name, "a Parquet file", "the folder of the dump or of the tables that it belongs to")
+    for beginning, kind, needed in _OTHERS:
+        if content.startswith(beginning):
+            raise BadInput(name, kind, needed)
     from apportion.inputs import pasted
 
     if pasted.looks_pasted(content):
