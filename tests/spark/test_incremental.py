@@ -23,6 +23,7 @@ from apportion.spark import (
     few_update,
     incremental,
     job,
+    kept_ends,
     log_ends,
     logs,
     packages,
@@ -126,6 +127,8 @@ def test_random_cuts_give_the_rows_of_a_full_build(
     """Made in this process where few; where many, gold is made anew, or what changed by Spark on other machines."""
     if size == "few":
         monkeypatch.setattr(few_update, "COMMITS_AT_ONCE", 5)
+        monkeypatch.setattr(kept_ends, "FEW_ROWS", 0)
+        monkeypatch.setattr(kept_ends, "FEW", 0)
     else:
         monkeypatch.setattr(few_update, "WHOLE_MAX", 0)
         monkeypatch.setattr(
@@ -232,6 +235,8 @@ def test_log_ends_that_went_back_new_partitions_and_topics_that_are_gone(
 ) -> None:
     """A group's rows follow its topics' logs, whatever became of them; few groups at a time give the rows of all."""
     monkeypatch.setattr(few_update, "COMMITS_AT_ONCE", 5)
+    monkeypatch.setattr(kept_ends, "FEW_ROWS", 0)
+    monkeypatch.setattr(kept_ends, "FEW", 0)
     growing = Growing(traps.write(tmp_path / "traps"), tmp_path / "dump", 5)
     growing.grow(0.6)
     out = tmp_path / "out"

@@ -8,7 +8,7 @@ of millions of rows of which it needs thousands. The passes are those of a full 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -161,11 +161,15 @@ def last_heard(generations: pa.Table, epoch_rows: pa.Table, standing: pa.Table) 
     return pa.table({"group": names, "heard_ms": ends_then.last_heard(len(names), *records)})
 
 
-def as_planned(state: pa.Table, heard: pa.Table, ends: pa.Table, topics: pa.Table) -> pa.Table:
+def as_planned(
+    state: pa.Table, heard: pa.Table, ends: pa.Table, topics: pa.Table, every: Callable[[set[str]], pa.Table]
+) -> pa.Table:
     """The state of some groups with the log ends that plans are made with: see ``planned_ends.as_planned``.
 
     ends, topics
-        Rows of the silver tables, of all topics that the groups name.
+        Rows of the silver tables, of all topics that the groups name: of ``silver/ends`` at least the two newest.
+    every
+        All rows of ``silver/ends`` of some topics.
     """
     known = facts.earlier(logs.described(ends, topics))
     earlier = dict(zip(known["topic"].to_pylist(), known["earlier_ms"].to_pylist(), strict=True))
@@ -180,7 +184,7 @@ def as_planned(state: pa.Table, heard: pa.Table, ends: pa.Table, topics: pa.Tabl
         return state
     rows = [row for batch in state.combine_chunks().to_batches() for row in rows_of(batch)]
     asked = [row for row in rows if row["group"] in older]
-    samples = _samples_of(ends, {topic["topic"] for row in asked for topic in row["topics"]})
+    samples = _samples_of(every({topic["topic"] for row in asked for topic in row["topics"]}))
     for row in asked:
         for topic in row["topics"]:
             then = samples.then({topic["topic"]: topic["partitions"]}, heard_ms[row["group"]])
@@ -188,9 +192,8 @@ def as_planned(state: pa.Table, heard: pa.Table, ends: pa.Table, topics: pa.Tabl
     return pa.Table.from_pylist(rows, schema=state.schema)
 
 
-def _samples_of(ends: pa.Table, topics: set[str]) -> EndSamples:
-    """Every sample with a time of some topics."""
-    ends = ends.filter(pc.is_in(ends["topic"], pa.array(sorted(topics), pa.string())))
+def _samples_of(ends: pa.Table) -> EndSamples:
+    """Every sample with a time."""
     ends = ends.filter(ends["at"].is_valid())
     ends = with_columns(ends, at_ms=millis_or_null(ends["at"]))
     ends = nulls_first(ends, ("topic", "partition", "at", "begin", "end"))

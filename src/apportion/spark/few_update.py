@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from apportion.arrays import Ints
-from apportion.spark import by_group, dump_sums, few_records, groups, incremental, log_ends, logs, standing
+from apportion.spark import by_group, dump_sums, few_records, groups, incremental, kept_ends, log_ends, logs, standing
 from apportion.spark import few_groups as few
 from apportion.spark.dump_sums import BROKEN, behind
 from apportion.spark.files import nulls_first
+from apportion.spark.kept_ends import KeptEnds
 from apportion.spark.log_ends import since
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.sinks import as_frame, frame_of
@@ -47,10 +49,11 @@ _WHOLE: Final = {
     "silver/commits": standing.ASKED,
     "silver/generations": ("group", "members", "at"),
     "silver/epochs": ("group", "key_type", "body", "at"),
-    "silver/ends": None,
     "silver/topics": None,
 }
-"""Columns that the tables of log ends are made from; None: all."""
+"""Columns that the tables of log ends are made from, beside the log ends themselves; None: all."""
+KEPT: Final = "ends.kept.parquet"
+"""The samples of log ends that are kept for the next builds."""
 
 Known = tuple[few.Silver, Mapping[str, pa.Table]]
 """What the silver tables hold of some groups, and what ``few_groups.left`` makes of it."""
@@ -61,6 +64,8 @@ class FewUpdate(incremental.Update):
 
     fresh: dict[str, pa.Table] | None = None
     """New rows of the silver tables, where they are few."""
+    ends: KeptEnds | None = None
+    """The samples that the tables of log ends were made from."""
 
     def run(self, allowed_lag: int, assignors: Sequence[str] | None) -> None:
         """Every table that changes, each in one commit."""
@@ -212,7 +217,8 @@ class FewUpdate(incremental.Update):
         whole = self._whole()
         if whole is None:
             return None
-        commits, generations, epochs, ends, topics = whole
+        commits, generations, epochs, topics = whole
+        ends, is_due = self._ends_asked(topics.num_rows)
         before = self._all("gold/group_state", groups.PRESENT)
         stayed = before.filter(pc.invert(pc.is_in(before["group"], pa.array(touched, pa.string()))))
         present = nulls_first(pa.concat_tables([stayed, living.cast(stayed.schema)]), ["group"])
@@ -221,21 +227,49 @@ class FewUpdate(incremental.Update):
             "present": present, "commits": commits, "generations": generations, "epochs": epochs, "names": names
         }  # fmt: skip
         of_group = {name: _Named.of(rows, "group") for name, rows in tables.items()}
-        of_topic = [_Named.of(rows, "topic") for rows in (ends, topics)]
+        of_topics = _Named.of(topics, "topic")
         pieces: dict[str, list[pa.Table]] = {name: [] for name in few.FOLLOW}
         moved: set[str] = set()
+        asked_of_ends: list[pa.Table] = []
         counts = of_group["commits"].counted()
-        for some in few.chunks({*present["group"].to_pylist(), *counts}, counts, COMMITS_AT_ONCE):
-            mine = {name: rows.some(some) for name, rows in of_group.items()}
-            places = standing.places(standing.sorted_commits(mine["commits"]), since(self.now_ms))
-            named = by_group.named_topics(mine["generations"], mine["names"], mine["present"], places)
-            known = logs.described(*[rows.some(named["topic"].unique()) for rows in of_topic])
-            asked = {"places": places, "present": mine["present"], "named": named, "logs": known}
-            followed = few.follow(asked, self.now_ms, allowed_lag)
-            for name in few.FOLLOW:
-                pieces[name].append(followed[name])
-            heard = few.last_heard(mine["generations"], mine["epochs"], standing.newest(places))
-            moved |= few.unsettled(followed["group_state"], heard, known, self.news.before.ends_at // 1000)
+
+        def follow(every: Collection[str], certain: bool) -> tuple[set[str], set[str]]:
+            """The rows of some groups; the groups whose rows other samples may change, and the topics of these."""
+            late, doubtful = set(), set()
+            of_ends = _Named.of(ends.counted() if isinstance(ends, KeptEnds) else ends, "topic")
+            for some in few.chunks(every, counts, COMMITS_AT_ONCE):
+                mine = {name: rows.some(some) for name, rows in of_group.items()}
+                places = standing.places(standing.sorted_commits(mine["commits"]), since(self.now_ms))
+                asked_now = places.filter(places["standing"]).select(kept_ends.ASKED)
+                again = ends.uncertain(asked_now) if isinstance(ends, KeptEnds) and not certain else set()
+                if again:
+                    doubtful |= again
+                    others = _with(places, "topic", again)["group"].unique()
+                    late |= set(others.to_pylist())
+                    places = places.filter(pc.invert(pc.is_in(places["group"], others)))
+                    mine = {name: rows.filter(pc.invert(pc.is_in(rows["group"], others)))
+                            for name, rows in mine.items()}  # fmt: skip
+                    asked_now = places.filter(places["standing"]).select(kept_ends.ASKED)
+                if is_due:
+                    asked_of_ends.append(asked_now)
+                named = by_group.named_topics(mine["generations"], mine["names"], mine["present"], places)
+                known = logs.described(*[rows.some(named["topic"].unique()) for rows in (of_ends, of_topics)])
+                asked = {"places": places, "present": mine["present"], "named": named, "logs": known}
+                followed = few.follow(asked, self.now_ms, allowed_lag)
+                for name in few.FOLLOW:
+                    pieces[name].append(followed[name])
+                heard = few.last_heard(mine["generations"], mine["epochs"], standing.newest(places))
+                moved.update(few.unsettled(followed["group_state"], heard, known, self.news.before.ends_at // 1000))
+            return late, doubtful
+
+        late, doubtful = follow({*present["group"].to_pylist(), *counts}, not self.kept)
+        if isinstance(ends, KeptEnds):
+            if late:
+                ends = ends.with_every(doubtful, self._rows("silver/ends", "topic", doubtful))
+                follow(late, True)
+            if is_due:
+                self._keep_ends(ends.few(pa.concat_tables(asked_of_ends), since(self.now_ms)))
+            self.ends = ends
         for name, some_rows in pieces.items():
             empty = arrow_schema(TABLES[f"gold/{name}"]).empty_table()
             self._write(f"gold/{name}", pa.concat_tables([empty, *(rows.cast(empty.schema) for rows in some_rows)]))
@@ -246,7 +280,32 @@ class FewUpdate(incremental.Update):
 
     def _are_too_many(self) -> bool:
         """Whether log ends moved, and one process is not enough for the tables that follow them."""
-        return (self.news.ends or self.news.topics) and max(self.source.count, self.news.now.ends) > WHOLE_MAX
+        samples = self.news.now.ends - self.kept["of"] + self.kept["rows"] if self.kept else self.news.now.ends
+        return (self.news.ends or self.news.topics) and max(self.source.count, samples) > WHOLE_MAX
+
+    def _ends_asked(self, logs: int) -> tuple[KeptEnds | pa.Table, bool]:
+        """The samples of log ends that were kept, and the newer ones; all of ``silver/ends`` where none were.
+
+        Whether they are so many that those to be kept should be chosen anew.
+
+        logs
+            How many logs there are, about.
+        """
+        known = self.sink.kept_rows(KEPT) if self.kept else None
+        if known is not None and known.num_rows == self.kept["rows"]:
+            ends = KeptEnds.of(known, self.sink.rows_after("silver/ends", "at", self.kept["at"]))
+            return ends, ends.rows.num_rows > 2 * known.num_rows
+        self.kept = {}
+        every = self.sink.rows_with("silver/ends", "", None, words=True)
+        assert every is not None  # noqa: S101 - no limit was given
+        if not self.sink.keeps_rows or every.num_rows <= max(kept_ends.FEW_ROWS, kept_ends.FEW * logs):
+            return every, False
+        return KeptEnds.of(kept_ends.columns().empty_table(), every), True
+
+    def _keep_ends(self, ends: pa.Table) -> None:
+        """Keep some samples for the next builds."""
+        self.sink.keep_rows(KEPT, ends)
+        self.kept = {"at": self.news.now.ends_at, "rows": ends.num_rows, "of": self.news.now.ends}
 
     def _whole(self) -> list[pa.Table] | None:
         """The columns that the tables of log ends are made from, of all groups; None where they are too many."""
@@ -290,7 +349,7 @@ class FewUpdate(incremental.Update):
                 return
             every.append((silver, few.left(silver, self.now_ms)))
         state = self._rows("gold/group_state", "group", names)
-        ends, topics = self._logs_of(flattened(state, "topics", "topic")["topic"])
+        ends, topics = self._logs_of(flattened(state, "topics", "topic")["topic"], self.ends)
         self._few_plans(every, state, ends, topics, sorted(names), assignors)
 
     def _few_plans(
@@ -305,13 +364,19 @@ class FewUpdate(incremental.Update):
             few.last_heard(silver.generations, silver.epochs, standing.newest(left["places"])) for silver, left in known
         ])  # fmt: skip
         histories = _of(pa.concat_tables([left["histories"] for _, left in known]), some)
-        planned = few.as_planned(state, heard, ends, topics)
+        every_end = partial(self._rows, "silver/ends", "topic")
+        planned = few.as_planned(state, heard, ends, topics, every_end)
         self._swap("gold/whatif", few.gold_whatif(planned, histories, assignors), some)
 
-    def _logs_of(self, topics: pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
-        """Rows of ``silver/ends`` and ``silver/topics`` of some topics."""
+    def _logs_of(self, topics: pa.ChunkedArray, kept: KeptEnds | None = None) -> tuple[pa.Table, pa.Table]:
+        """Rows of ``silver/ends`` and ``silver/topics`` of some topics.
+
+        kept
+            Where given, of the samples only those here.
+        """
         names = topics.drop_null().unique().to_pylist()
-        return self._rows("silver/ends", "topic", names), self._rows("silver/topics", "topic", names)
+        ends = self._rows("silver/ends", "topic", names) if kept is None else kept.of_topics(names)
+        return ends, self._rows("silver/topics", "topic", names)
 
     def _swap(self, name: str, rows: pa.Table, some: Collection[str]) -> None:
         """Replace the rows of some groups, if there are any."""
@@ -387,7 +452,12 @@ class _Named:
 
 def _of(rows: pa.Table, some: Collection[str]) -> pa.Table:
     """Rows of some groups."""
-    return rows.filter(pc.is_in(rows["group"], value_set=pa.array(sorted(some), pa.string()))).combine_chunks()
+    return _with(rows, "group", some)
+
+
+def _with(rows: pa.Table, column: str, some: Collection[str]) -> pa.Table:
+    """Rows with one of some names in a column."""
+    return rows.filter(pc.is_in(rows[column], value_set=pa.array(sorted(some), pa.string()))).combine_chunks()
 
 
 def kept_samples(update: FewUpdate) -> DataFrame:

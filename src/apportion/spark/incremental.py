@@ -93,6 +93,9 @@ class State:
         The same of the samples of log ends, and of the topics; ``ends_at`` is the newest sample's time in microseconds.
     seen
         What ``dump_sums`` tells of plain files, so that it need not read them again.
+    kept
+        Of the samples that are kept beside the tables (``kept_ends``) the newest one's time in microseconds, ``at``,
+        how many there are, ``rows``, and how many samples there were then, ``of``; nothing where none are kept.
     """
 
     version: str
@@ -106,6 +109,7 @@ class State:
     ends_at: int = NO_TIME
     topics_sum: int = 0
     seen: Mapping[str, Any] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
 
     def to_text(self) -> str:
         """As JSON."""
@@ -278,6 +282,8 @@ class Update:
         self.touched_groups: int | None = 0
         self.planned_groups: int | None = 0
         self.written: list[str] = []
+        self.kept: Mapping[str, int] = news.before.kept if news.appended or not news.ends else {}
+        """As in ``State``, for the next build."""
 
     @property
     def spark(self) -> SparkSession:

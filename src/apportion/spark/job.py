@@ -441,6 +441,7 @@ def _build(
         update.run(rules["allowed_lag"], rules.get("assignors"))
         touched = update.touched_groups, update.planned_groups, tuple(update.written)
         built = Built(source.count, {}, [], "", news.new_records, *touched)
+        state = replace(state, kept=update.kept)
     if state != before or why:
         sink.keep(incremental.STATE, state.to_text())
         sink.keep(tables.SOURCE, dump_json)

@@ -116,3 +116,29 @@ def rows_with(
 
 def _as_words(field: pa.Field) -> pa.Field:
     return field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.type == pa.string() else field
+
+
+def rows_after(files: Iterable[Path], schema: pa.Schema, column: str, moment_us: int) -> pa.Table:
+    """The rows of some files whose time is later, texts as words; a row group of which none is, is not read.
+
+    moment_us
+        Microseconds. A row without a time is not later.
+    """
+    chosen = pa.schema([_as_words(field) for field in schema])
+    moment = pa.scalar(moment_us).cast(schema.field(column).type)
+    pieces: list[pa.RecordBatch] = []
+    for file in files:
+        with pq.ParquetFile(file, read_dictionary=[field.name for field in schema if field.type == pa.string()]) as one:
+            place = one.schema_arrow.get_field_index(column)
+            for number in range(one.num_row_groups):
+                known = one.metadata.row_group(number).column(place).statistics
+                if (
+                    known is not None
+                    and known.has_min_max
+                    and pa.scalar(known.max).cast(moment.type).value <= moment_us
+                ):
+                    continue
+                times = one.read_row_group(number, columns=[column])[column]
+                mask = pc.fill_null(pc.greater(times, moment), False).combine_chunks()
+                pieces += _rows_of(one, number, mask, chosen)
+    return pa.Table.from_batches(pieces, schema=chosen).combine_chunks()

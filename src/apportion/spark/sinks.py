@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType, StructField, StructType
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark.bundles import Bundled, in_folder
-from apportion.spark.files import MADE, link, nulls_first, sync, write_empty, writing
-from apportion.spark.other_groups import keep_others, rows_with
+from apportion.spark.files import MADE, ROWS_A_GROUP, dictionaries, link, nulls_first, sync, write_empty, writing
+from apportion.spark.other_groups import keep_others, rows_after, rows_with
 from apportion.spark.schemas import TABLES, TableSchema, arrow_schema
 from apportion.spark.session import AS_IT_STANDS
 from apportion.spark.shelves import is_connect
@@ -108,6 +109,19 @@ class Sink(Protocol):
 
     def keep(self, name: str, text: str) -> None:
         """Keep a small text (some MB at most) beside the tables, from ``publish`` on; others that were kept stay."""
+
+    def kept_rows(self, name: str) -> pa.Table | None:
+        """Rows that the last whole build kept beside its tables; None where it kept none."""
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether ``keep_rows`` keeps any."""
+
+    def keep_rows(self, name: str, rows: pa.Table) -> None:
+        """Keep rows beside the tables, from ``publish`` on."""
+
+    def rows_after(self, name: str, column: str, moment_us: int) -> pa.Table:
+        """Rows of a table, as it will be, with a later time in a column, texts as ``sorted_rows.coded`` gives them."""
 
     def publish(self) -> None:
         """Let everybody see all that was written and kept since the last time."""
@@ -212,6 +226,8 @@ def recover(root: Path) -> None:
 class ParquetSink:
     """Tables as folders of Parquet files below ``root``; see ``parquet``."""
 
+    keeps_rows = True
+
     def __init__(self, root: Path, staging: Path) -> None:
         self.root, self.staging = root, staging
         self.written: list[str] = []
@@ -249,9 +265,16 @@ class ParquetSink:
         words: bool = False,
     ) -> pa.Table | None:
         """Out of the staged files, else the published ones, without Spark."""
+        return rows_with(self._files(name), arrow_schema(TABLES[name]), column, values, columns, bytes_max, words)
+
+    def rows_after(self, name: str, column: str, moment_us: int) -> pa.Table:
+        """Out of the same files, by the statistics of their row groups."""
+        return rows_after(self._files(name), arrow_schema(TABLES[name]), column, moment_us)
+
+    def _files(self, name: str) -> list[Path]:
+        """The staged files, else the published ones."""
         staged = self.staging / "new" / name
-        files = sorted((staged if staged.is_dir() else self.root / name).glob("*.parquet"))
-        return rows_with(files, arrow_schema(TABLES[name]), column, values, columns, bytes_max, words)
+        return sorted((staged if staged.is_dir() else self.root / name).glob("*.parquet"))
 
     def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
         """Stage a table of at most ``files`` files (a day)."""
@@ -312,6 +335,21 @@ class ParquetSink:
         (self.staging / "new").mkdir(exist_ok=True)
         (self.staging / "new" / name).write_text(text, encoding="utf-8")
         sync(self.staging / "new" / name)
+        self.written.append(name)
+
+    def kept_rows(self, name: str) -> pa.Table | None:
+        """A published file."""
+        try:
+            return pq.read_table(self.root / name, read_dictionary=["topic"], partitioning=None)
+        except (OSError, pa.ArrowException):
+            return None
+
+    def keep_rows(self, name: str, rows: pa.Table) -> None:
+        """Stage a file of rows."""
+        file = self.staging / "new" / name
+        file.parent.mkdir(exist_ok=True)
+        pq.write_table(rows, file, row_group_size=ROWS_A_GROUP, use_dictionary=dictionaries(rows.schema))
+        sync(file)
         self.written.append(name)
 
     def publish(self) -> None:
