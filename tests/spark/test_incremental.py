@@ -237,6 +237,14 @@ def test_log_ends_that_went_back_new_partitions_and_topics_that_are_gone(
     monkeypatch.setattr(few_update, "COMMITS_AT_ONCE", 5)
     monkeypatch.setattr(kept_ends, "FEW_ROWS", 0)
     monkeypatch.setattr(kept_ends, "FEW", 0)
+    certain, doubted = kept_ends.KeptEnds.uncertain, set[str]()
+
+    def of_every_other_more(kept: kept_ends.KeptEnds, asked: pa.Table) -> set[str]:
+        names = set(asked["topic"].unique().to_pylist()[::2])
+        doubted.update(names)
+        return certain(kept, asked) | names
+
+    monkeypatch.setattr(kept_ends.KeptEnds, "uncertain", of_every_other_more)
     growing = Growing(traps.write(tmp_path / "traps"), tmp_path / "dump", 5)
     growing.grow(0.6)
     out = tmp_path / "out"
@@ -244,6 +252,9 @@ def test_log_ends_that_went_back_new_partitions_and_topics_that_are_gone(
     read = {row["topic"] for row in rows(out, "gold/lag") if row["status"] == "ok"}
     back, gone = sorted(read)[:2]
 
+    growing.describe(5)
+    assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""
+    assert not doubted, "none are kept yet"
     growing.grow(0.2)
     growing.describe(7)
     ends = pq.read_table(growing.folder / "ends.parquet")
@@ -258,9 +269,11 @@ def test_log_ends_that_went_back_new_partitions_and_topics_that_are_gone(
     assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""
     job.build(growing.folder, tmp_path / "sampled", spark=spark, **SETTINGS)
     same(out, tmp_path / "sampled")
+    assert len(doubted) > 1
     assert any(row["lost"] or row["status"] != "ok" for row in rows(out, "gold/lag") if row["topic"] == back)
 
-    (growing.folder / "samples" / "ends-00000.parquet").unlink()  # now nothing tells of the topic
+    for moved in (0, 5):  # now nothing tells of the topic
+        (growing.folder / "samples" / f"ends-{moved:05d}.parquet").unlink()
     topics = pq.read_table(growing.folder / "topics.parquet")
     pq.write_table(topics.filter(pc.field("topic") != gone), growing.folder / "topics.parquet")
     assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == ""

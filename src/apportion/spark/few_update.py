@@ -244,11 +244,10 @@ class FewUpdate(incremental.Update):
                 again = ends.uncertain(asked_now) if isinstance(ends, KeptEnds) and not certain else set()
                 if again:
                     doubtful |= again
-                    others = _with(places, "topic", again)["group"].unique()
-                    late |= set(others.to_pylist())
-                    places = places.filter(pc.invert(pc.is_in(places["group"], others)))
-                    mine = {name: rows.filter(pc.invert(pc.is_in(rows["group"], others)))
-                            for name, rows in mine.items()}  # fmt: skip
+                    others = set(_with(places, "topic", again)["group"].unique().to_pylist())
+                    late |= others
+                    places = _with(places, "group", others, no=True)
+                    mine = {name: _with(rows, "group", others, no=True) for name, rows in mine.items()}
                     asked_now = places.filter(places["standing"]).select(kept_ends.ASKED)
                 if is_due:
                     asked_of_ends.append(asked_now)
@@ -455,9 +454,10 @@ def _of(rows: pa.Table, some: Collection[str]) -> pa.Table:
     return _with(rows, "group", some)
 
 
-def _with(rows: pa.Table, column: str, some: Collection[str]) -> pa.Table:
-    """Rows with one of some names in a column."""
-    return rows.filter(pc.is_in(rows[column], value_set=pa.array(sorted(some), pa.string()))).combine_chunks()
+def _with(rows: pa.Table, column: str, some: Collection[str], no: bool = False) -> pa.Table:
+    """Rows with one of some names in a column; with no one of them, if that is wanted."""
+    is_one = pc.is_in(one(rows[column]).cast(pa.string()), value_set=pa.array(sorted(some), pa.string()))
+    return rows.filter(pc.invert(is_one) if no else is_one).combine_chunks()
 
 
 def kept_samples(update: FewUpdate) -> DataFrame:
