@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -227,52 +227,22 @@ class FewUpdate(incremental.Update):
             "present": present, "commits": commits, "generations": generations, "epochs": epochs, "names": names
         }  # fmt: skip
         of_group = {name: _Named.of(rows, "group") for name, rows in tables.items()}
-        of_topics = _Named.of(topics, "topic")
-        pieces: dict[str, list[pa.Table]] = {name: [] for name in few.FOLLOW}
-        moved: set[str] = set()
-        asked_of_ends: list[pa.Table] = []
-        counts = of_group["commits"].counted()
-
-        def follow(every: Collection[str], certain: bool) -> tuple[set[str], set[str]]:
-            """The rows of some groups; the groups whose rows other samples may change, and the topics of these."""
-            late, doubtful = set(), set()
-            of_ends = _Named.of(ends.counted() if isinstance(ends, KeptEnds) else ends, "topic")
-            for some in few.chunks(every, counts, COMMITS_AT_ONCE):
-                mine = {name: rows.some(some) for name, rows in of_group.items()}
-                places = standing.places(standing.sorted_commits(mine["commits"]), since(self.now_ms))
-                asked_now = places.filter(places["standing"]).select(kept_ends.ASKED)
-                again = ends.uncertain(asked_now) if isinstance(ends, KeptEnds) and not certain else set()
-                if again:
-                    doubtful |= again
-                    others = set(_with(places, "topic", again)["group"].unique().to_pylist())
-                    late |= others
-                    places = _with(places, "group", others, no=True)
-                    mine = {name: _with(rows, "group", others, no=True) for name, rows in mine.items()}
-                    asked_now = places.filter(places["standing"]).select(kept_ends.ASKED)
-                if is_due:
-                    asked_of_ends.append(asked_now)
-                named = by_group.named_topics(mine["generations"], mine["names"], mine["present"], places)
-                known = logs.described(*[rows.some(named["topic"].unique()) for rows in (of_ends, of_topics)])
-                asked = {"places": places, "present": mine["present"], "named": named, "logs": known}
-                followed = few.follow(asked, self.now_ms, allowed_lag)
-                for name in few.FOLLOW:
-                    pieces[name].append(followed[name])
-                heard = few.last_heard(mine["generations"], mine["epochs"], standing.newest(places))
-                moved.update(few.unsettled(followed["group_state"], heard, known, self.news.before.ends_at // 1000))
-            return late, doubtful
-
-        late, doubtful = follow({*present["group"].to_pylist(), *counts}, not self.kept)
+        followed = _Followed(
+            of_group, _Named.of(topics, "topic"), self.now_ms, allowed_lag, self.news.before.ends_at // 1000, is_due
+        )
+        every = {*present["group"].to_pylist(), *followed.counts}
+        late, doubtful = followed.make(every, ends, ends if self.kept and isinstance(ends, KeptEnds) else None)
         if isinstance(ends, KeptEnds):
             if late:
                 ends = ends.with_every(doubtful, self._rows("silver/ends", "topic", doubtful))
-                follow(late, True)
+                followed.make(late, ends, None)
             if is_due:
-                self._keep_ends(ends.few(pa.concat_tables(asked_of_ends), since(self.now_ms)))
+                self._keep_ends(ends.few(pa.concat_tables(followed.asked), since(self.now_ms)))
             self.ends = ends
-        for name, some_rows in pieces.items():
+        for name, pieces in followed.pieces.items():
             empty = arrow_schema(TABLES[f"gold/{name}"]).empty_table()
-            self._write(f"gold/{name}", pa.concat_tables([empty, *(rows.cast(empty.schema) for rows in some_rows)]))
-        planned = recorded | moved | set(touched)
+            self._write(f"gold/{name}", pa.concat_tables([empty, *(rows.cast(empty.schema) for rows in pieces)]))
+        planned = recorded | followed.moved | set(touched)
         if self.news.topics or not self.news.appended or len(planned) > incremental.NOT_COMPARED:
             return self._planned(self._frame(recorded), self._frame(touched), kept_samples(self))
         return planned
@@ -447,6 +417,78 @@ class _Named:
     def counted(self) -> dict[str, int]:
         """Each name, and how many rows have it."""
         return dict(zip(self.names.to_pylist(), np.diff(self.start).tolist(), strict=True))
+
+
+@dataclass(eq=False)
+class _Followed:
+    """The tables that follow the log ends, made some groups at a time.
+
+    of_group
+        Rows of groups, by what they tell.
+    of_topics
+        Rows of ``silver/topics``.
+    sampled_ms
+        When log ends were sampled last before this build.
+    remembers
+        Whether what is asked of the log ends is kept in ``asked``, from which samples are chosen.
+    moved
+        Groups that must be planned again, since the log ends that plans are made with are others now.
+    """
+
+    of_group: Mapping[str, _Named]
+    of_topics: _Named
+    now_ms: int
+    allowed_lag: int
+    sampled_ms: int
+    remembers: bool
+    pieces: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in few.FOLLOW})
+    moved: set[str] = field(default_factory=set)
+    asked: list[pa.Table] = field(default_factory=list)
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Groups with commits, and how many each has."""
+        return self.of_group["commits"].counted()
+
+    def make(
+        self, every: Collection[str], ends: KeptEnds | pa.Table, doubted: KeptEnds | None
+    ) -> tuple[set[str], set[str]]:
+        """The rows of some groups from samples of log ends.
+
+        doubted
+            The samples, if some were left out where a row may ask for them.
+        Returns
+            Groups that were left out, since their rows may need other samples, and the topics that these are of.
+        """
+        late: set[str] = set()
+        doubtful: set[str] = set()
+        of_ends = _Named.of(ends.counted() if isinstance(ends, KeptEnds) else ends, "topic")
+        for some in few.chunks(every, self.counts, COMMITS_AT_ONCE):
+            mine = {name: rows.some(some) for name, rows in self.of_group.items()}
+            places = standing.places(standing.sorted_commits(mine["commits"]), since(self.now_ms))
+            again = doubted.uncertain(_asked(places)) if doubted is not None else set()
+            if again:
+                doubtful |= again
+                others = set(_with(places, "topic", again)["group"].unique().to_pylist())
+                late |= others
+                places = _with(places, "group", others, no=True)
+                mine = {name: _with(rows, "group", others, no=True) for name, rows in mine.items()}
+            if self.remembers:
+                self.asked.append(_asked(places))
+            named = by_group.named_topics(mine["generations"], mine["names"], mine["present"], places)
+            known = logs.described(*[rows.some(named["topic"].unique()) for rows in (of_ends, self.of_topics)])
+            asked = {"places": places, "present": mine["present"], "named": named, "logs": known}
+            followed = few.follow(asked, self.now_ms, self.allowed_lag)
+            for name in few.FOLLOW:
+                self.pieces[name].append(followed[name])
+            heard = few.last_heard(mine["generations"], mine["epochs"], standing.newest(places))
+            self.moved |= few.unsettled(followed["group_state"], heard, known, self.sampled_ms)
+        return late, doubtful
+
+
+def _asked(places: pa.Table) -> pa.Table:
+    """What rows ask of the samples of log ends, as ``KeptEnds`` takes it."""
+    return places.filter(places["standing"]).select(kept_ends.ASKED)
 
 
 def _of(rows: pa.Table, some: Collection[str]) -> pa.Table:
