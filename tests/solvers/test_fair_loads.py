@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
+import math
 import random
 
 import numpy as np
 import pytest
 
-from apportion.solvers.fair_loads import fair_loads, water_level
+from apportion.solvers.fair_loads import dealt_cheapest, fair_loads, water_level
 from apportion.solvers.max_flow import Transport, feasible_flow
 
 
@@ -104,3 +106,30 @@ def test_units_are_given_up_only_where_a_path_needs_their_place() -> None:
     assert placed is not None
     assert np.minimum(before, placed).tolist() == [[0, 0], [1, 0]]
     assert placed.tolist() == [[0, 1], [2, 0]]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_units_are_dealt_cheapest_first_whatever_the_capacities(seed: int) -> None:
+    """Against a queue of next prices: who has the dearest unit that was dealt may as well not have it."""
+    rng = random.Random(seed)
+    columns = rng.choice([1, 2, 5, 40])
+    size = np.array([rng.choice([1, 1, 3]) for _ in range(columns)])
+    base = np.array([rng.choice([0, 0, 1, 9]) for _ in range(columns)])
+    capacity = [rng.choice([1, 2, 3, 7, rng.randint(1, 1_000_000)]) for _ in range(columns)]
+    together = math.lcm(*capacity)
+    unit = np.array([together // one for one in capacity], dtype=np.int64 if together < 2**40 else object)
+    total = rng.choice([0, 1, 5, 200])
+    queue = [(int(unit[j]) * (2 * int(base[j]) + 1), j) for j in range(columns) for _ in range(size[j])]
+    heapq.heapify(queue)
+    price = -1
+    levels = set()
+    for _ in range(total):
+        price, j = heapq.heappop(queue)
+        levels.add((price, j))
+        heapq.heappush(queue, (price + 2 * int(unit[j]), j))
+    most = np.array([sum(1 for (_, at) in levels if at == j) for j in range(columns)])
+    dearest = np.array([int((price, j) in levels) for j in range(columns)])
+    least, at_most = dealt_cheapest(total, size, base, unit)
+    assert least.tolist() == (most - dearest).tolist()
+    tied = [int(int(unit[j]) * (2 * int(base[j] + least[j]) + 1) == price) for j in range(columns)]
+    assert (at_most - least).tolist() == (tied if total else [0] * columns)

@@ -11,7 +11,7 @@ from apportion.arrays import NOBODY, Ints
 from apportion.assignors import known, settings_of
 from apportion.model.measures import lag_held, loads
 from apportion.model.plan import Plan
-from apportion.model.to_names import partitions_to_names
+from apportion.model.to_names import owners_to_names, partitions_to_names
 from apportion.report.text import Table
 from apportion.wording import count, partitions_in_words, proof_in_words, shorten
 
@@ -145,14 +145,11 @@ def diff_to_dict(plan: Plan, past: Ints) -> dict[str, Any]:
         (P,) the owners to compare with, -1 nobody: those that stand, or another plan's.
     """
     group, owner = plan.group, plan.owner
-    result: dict[str, Any] = {}
-    for m in np.unique(np.concatenate([past[past != owner], owner[past != owner]])).tolist():
-        if m != NOBODY:
-            result[group.members[m]] = {
-                "gains": partitions_to_names(group, (owner == m) & (past != m)),
-                "loses": partitions_to_names(group, (past == m) & (owner != m)),
-            }
-    return result
+    changed = owner != past
+    gains = owners_to_names(group, np.where(changed, owner, NOBODY))
+    loses = owners_to_names(group, np.where(changed, past, NOBODY))
+    members = (group.members[m] for m in np.unique(np.concatenate([past[changed], owner[changed]])) if m != NOBODY)
+    return {member: {"gains": gains[member], "loses": loses[member]} for member in members}
 
 
 def diff(plan: Plan, past: Ints, called: str) -> Table:

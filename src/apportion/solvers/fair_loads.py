@@ -64,8 +64,9 @@ def dealt_cheapest(total: int, size: Ints, base: Ints, unit: Numbers | None = No
     """(J,) units that a member of each column gets, at least and at most, when ``total`` are dealt cheapest first.
 
     The k-th unit of a member costs ``unit`` (2k - 1); the last one that is dealt sets the price, the least at which
-    enough units are to be had: found by bisection. Whoever takes a unit at that price may as well not, so ``most`` is
-    ``least`` or one more.
+    enough units are to be had. Bisection leaves about one unit a column, and the price is one of theirs: with many
+    capacities prices have thousands of digits, and to bisect down to the last of them would take as many steps.
+    Whoever takes a unit at that price may as well not, so ``most`` is ``least`` or one more.
 
     >>> dealt_cheapest(7, np.array([1, 2]), np.array([4, 1]))
     (array([0, 3]), array([1, 4]))
@@ -82,10 +83,23 @@ def dealt_cheapest(total: int, size: Ints, base: Ints, unit: Numbers | None = No
         return units
 
     low, high = 0, 2 * int(unit.max()) * (total + int(base.max(initial=0)))
-    while low < high:
+    least, most = np.zeros_like(size), dealt(high)
+    while int((most - least).sum()) > len(size):
         price = (low + high) // 2
-        low, high = (low, price) if int((size * dealt(price)).sum()) >= total else (price + 1, high)
-    return dealt(low - 1), dealt(low)
+        units = dealt(price)
+        low, high, least, most = (
+            (low, price, least, units) if int((size * units).sum()) >= total else (price + 1, high, units, most)
+        )
+    left = total - int((size * least).sum())
+    if left <= 0:
+        return least, least
+    count = most - least
+    column = np.repeat(np.arange(len(size)), count)
+    held = (base + least + count - count.cumsum())[column] + np.arange(len(column))  # before the unit
+    prices = unit[column] * (2 * held + 1)
+    order = np.argsort(prices, kind="stable")
+    price = int(prices[order[np.searchsorted(np.cumsum(size[column[order]]), left)]])
+    return dealt(price - 1), dealt(price)
 
 
 def pour(total: int, base: Ints, unit: Numbers | None = None) -> Ints:
