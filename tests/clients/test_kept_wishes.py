@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import random
 
+import numpy as np
 import pytest
 
 from apportion.clients.bridge import Bridge, Settings
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.topic_metadata import ClientMetadata
-from apportion.model.build import _kept_lists, _kept_places
+from apportion.model.build import _kept_lists, _kept_places, _numbered
 from apportion.solvers.partition_classes import _kept_kinds
 from apportion.wire import subscriptions
 from apportion.wire.assignment import read_assignment
-from apportion.wire.assignments import _all_names
+from apportion.wire.assignments import _all_names, _Names
 from apportion.wire.columns import _table_of
 from apportion.wire.partitions import Held
+from apportion.wire.primitives import MAX_TOPIC
 from apportion.wire.subscription import Subscription, write_subscription
 from apportion.wire.subscriptions import _RECENT_BYTES, _RecentHeads, read_subscriptions
 from apportion.wire.userdata import write_cooperative, write_sticky
@@ -100,6 +102,16 @@ def test_heads_that_begin_alike_are_told_apart() -> None:
         read = read_subscriptions([write_subscription(Subscription(wish))])
         assert read.lists == (wish,)
         assert list(read.names.values()) == list(wish)
+
+
+def test_names_that_no_topic_can_have_are_not_kept() -> None:
+    """A hostile member's names of 32 KB would stay in the leader's memory until two other groups were led."""
+    for length, kept in ((MAX_TOPIC, 1), (MAX_TOPIC + 1, 0)):
+        forget()
+        name = "x" * length
+        assert _numbered(((name,),), {}).topics == (name,)
+        _Names.of([name], np.zeros(1, dtype=np.int64))
+        assert (_kept_lists.cache_info().currsize, _all_names.cache_info().currsize) == (kept, kept)
 
 
 def test_heads_are_kept_up_to_a_bound_and_large_ones_not_at_all() -> None:

@@ -30,6 +30,7 @@ from apportion.model.group import (
 )
 from apportion.model.to_names import collector_paused
 from apportion.model.topic_columns import FIELDS, TopicColumns
+from apportion.wire.primitives import MAX_TOPIC
 
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
@@ -237,7 +238,11 @@ class _NumberedLists:
 
 def _numbered(lists: Sequence[Sequence[str]], described: Raw) -> _NumberedLists:
     """Lists of topics and described topics in numbers."""
-    if isinstance(lists, tuple) and sum(map(len, lists)) <= _LISTS_KEPT_TOPICS:
+    if (
+        isinstance(lists, tuple)
+        and sum(map(len, lists)) <= _LISTS_KEPT_TOPICS
+        and max(map(len, chain.from_iterable(lists)), default=0) <= MAX_TOPIC
+    ):
         kept = _kept_lists(lists)
         if described.keys() <= kept.index.keys():
             return kept

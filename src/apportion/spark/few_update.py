@@ -260,20 +260,23 @@ class FewUpdate(incremental.Update):
         logs
             How many logs there are, about.
         """
-        known = self.sink.kept_rows(KEPT) if self.kept else None
-        if known is not None and known.num_rows == self.kept["rows"]:
-            ends = KeptEnds.of(known, self.sink.rows_after("silver/ends", "at", self.kept["at"]))
+        keeper = self.sink.keeper
+        known = keeper.kept_rows(KEPT) if keeper is not None and self.kept else None
+        if keeper is not None and known is not None and known.num_rows == self.kept["rows"]:
+            ends = KeptEnds.of(known, keeper.rows_after("silver/ends", "at", self.kept["at"]))
             return ends, ends.rows.num_rows > 2 * known.num_rows
         self.kept = {}
         every = self.sink.rows_with("silver/ends", "", None, words=True)
         assert every is not None  # noqa: S101 - no limit was given
-        if not self.sink.keeps_rows or every.num_rows <= max(kept_ends.FEW_ROWS, kept_ends.FEW * logs):
+        if keeper is None or every.num_rows <= max(kept_ends.FEW_ROWS, kept_ends.FEW * logs):
             return every, False
         return KeptEnds.of(kept_ends.columns().empty_table(), every), True
 
     def _keep_ends(self, ends: pa.Table) -> None:
         """Keep some samples for the next builds."""
-        self.sink.keep_rows(KEPT, ends)
+        keeper = self.sink.keeper
+        assert keeper is not None  # noqa: S101 - else nothing is due to be kept
+        keeper.keep_rows(KEPT, ends)
         self.kept = {"at": self.news.now.ends_at, "rows": ends.num_rows, "of": self.news.now.ends}
 
     def _whole(self) -> list[pa.Table] | None:

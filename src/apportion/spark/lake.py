@@ -300,7 +300,7 @@ def shelf_of(
 class LakeSink:
     """Tables committed one by one, and a manifest that says which versions belong together; see the file's head."""
 
-    keeps_rows = False
+    keeper = None
 
     def __init__(self, session: Asked, tables: Tables, mine: lock.Held, store: Store | None = None) -> None:
         self._session, self.tables, self._lock, self._store = session, tables, mine, store
@@ -456,19 +456,6 @@ class LakeSink:
     def keep(self, name: str, text: str) -> None:
         """Keep a text, from ``publish`` on."""
         self._kept[name] = text
-
-    def kept_rows(self, name: str) -> pa.Table | None:
-        """None are kept here."""
-        return None
-
-    def keep_rows(self, name: str, rows: pa.Table) -> None:
-        """Not done here: a build reads all rows."""
-
-    def rows_after(self, name: str, column: str, moment_us: int) -> pa.Table:
-        """Of all rows."""
-        rows = self.rows_with(name, "", None, words=True)
-        assert rows is not None  # noqa: S101 - no limit was given
-        return rows.filter(pc.fill_null(pc.greater(rows[column].cast(pa.int64()), moment_us), False))
 
     def publish(self) -> None:
         """Say which versions belong together now: the one commit that our own readers go by."""

@@ -129,9 +129,9 @@ def rows_after(files: Iterable[Path], schema: pa.Schema, column: str, moment_us:
     pieces: list[pa.RecordBatch] = []
     for file in files:
         with pq.ParquetFile(file, read_dictionary=[field.name for field in schema if field.type == pa.string()]) as one:
-            place = one.schema_arrow.get_field_index(column)
+            index = one.schema_arrow.get_field_index(column)
             for number in range(one.num_row_groups):
-                known = one.metadata.row_group(number).column(place).statistics
+                known = one.metadata.row_group(number).column(index).statistics
                 if (
                     known is not None
                     and known.has_min_max

@@ -45,6 +45,19 @@ PIECES: Final = 20
 """Added to so many times, a table is written anew, for many small files are slow to read."""
 
 
+class RowKeeper(Protocol):
+    """Keeps rows beside the tables for the next build, and tells which rows came after them."""
+
+    def kept_rows(self, name: str) -> pa.Table | None:
+        """Rows that the last whole build kept; None where it kept none."""
+
+    def keep_rows(self, name: str, rows: pa.Table) -> None:
+        """Keep rows, from ``publish`` on."""
+
+    def rows_after(self, name: str, column: str, moment_us: int) -> pa.Table:
+        """Rows of a table, as it will be, with a later time in a column, texts as ``sorted_rows.coded`` gives them."""
+
+
 class Sink(Protocol):
     """How the tables of a build are kept; nothing else knows that, and a sink knows nothing of how rows are made.
 
@@ -110,18 +123,9 @@ class Sink(Protocol):
     def keep(self, name: str, text: str) -> None:
         """Keep a small text (some MB at most) beside the tables, from ``publish`` on; others that were kept stay."""
 
-    def kept_rows(self, name: str) -> pa.Table | None:
-        """Rows that the last whole build kept beside its tables; None where it kept none."""
-
     @property
-    def keeps_rows(self) -> bool:
-        """Whether ``keep_rows`` keeps any."""
-
-    def keep_rows(self, name: str, rows: pa.Table) -> None:
-        """Keep rows beside the tables, from ``publish`` on."""
-
-    def rows_after(self, name: str, column: str, moment_us: int) -> pa.Table:
-        """Rows of a table, as it will be, with a later time in a column, texts as ``sorted_rows.coded`` gives them."""
+    def keeper(self) -> RowKeeper | None:
+        """Who keeps rows beside the tables; None where that is not done, and a build reads all rows."""
 
     def publish(self) -> None:
         """Let everybody see all that was written and kept since the last time."""
@@ -225,8 +229,6 @@ def recover(root: Path) -> None:
 
 class ParquetSink:
     """Tables as folders of Parquet files below ``root``; see ``parquet``."""
-
-    keeps_rows = True
 
     def __init__(self, root: Path, staging: Path) -> None:
         self.root, self.staging = root, staging
@@ -336,6 +338,11 @@ class ParquetSink:
         (self.staging / "new" / name).write_text(text, encoding="utf-8")
         sync(self.staging / "new" / name)
         self.written.append(name)
+
+    @property
+    def keeper(self) -> RowKeeper:
+        """Files beside the tables."""
+        return self
 
     def kept_rows(self, name: str) -> pa.Table | None:
         """A published file."""

@@ -18,7 +18,7 @@ from apportion.arrays import Ints, ints
 from apportion.wire.assignment import NEWEST, Assignment, write_assignment
 from apportion.wire.columns import Buffer, HeldLists
 from apportion.wire.partitions import held
-from apportion.wire.primitives import MAX_STRING
+from apportion.wire.primitives import MAX_STRING, MAX_TOPIC
 
 _ONE = ints([1])
 _NAMES_KEPT_MAX = 2_048
@@ -154,7 +154,7 @@ class _Names:
     @classmethod
     def of(cls, topics: Sequence[str], of_topic: Ints) -> _Names:
         """The names that are written."""
-        if len(topics) <= _NAMES_KEPT_MAX:
+        if len(topics) <= _NAMES_KEPT_MAX and max(map(len, topics), default=0) <= MAX_TOPIC:
             return _all_names(tuple(topics))
         every = range(len(topics))
         return cls(topics, every if len(topics) <= len(of_topic) else np.bincount(of_topic).nonzero()[0].tolist())

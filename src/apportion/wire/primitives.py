@@ -28,6 +28,8 @@ Bytes = bytes | bytearray | memoryview
 
 MAX_STRING: Final = 0x7FFF
 """The longest string, in bytes, in the compact form too."""
+MAX_TOPIC: Final = 249
+"""Letters of a topic's name in Kafka (``Topic.MAX_NAME_LENGTH``); what is longer is no topic's, and not remembered."""
 
 _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
