@@ -166,7 +166,9 @@ def replays(remembered: Past, replays_of: Mapping[str, Mapping[str, Any]]) -> li
 
 
 def moment(at_ms: int) -> str:
-    """Milliseconds as ISO 8601 in UTC; "" for what no calendar holds."""
+    """Milliseconds as ISO 8601 in UTC; "" for what no calendar holds, and for -1, Kafka's "no timestamp"."""
+    if at_ms < 0:
+        return ""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):

@@ -44,8 +44,8 @@ def notes(document: Mapping[str, Any]) -> list[str]:
 
 
 def moment(at_ms: int | None) -> str | None:
-    """Milliseconds as a time in UTC; None for what no calendar holds."""
-    if at_ms is None:
+    """Milliseconds as a time in UTC; None for what no calendar holds, and for -1, Kafka's "no timestamp"."""
+    if at_ms is None or at_ms < 0:
         return None
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -78,10 +78,10 @@ const resized = new ResizeObserver((entries) => entries.forEach((entry) => drawn
 // What it shows, the picture, its key, and the same numbers as a table for who cannot see or wants to copy.
 // draw(width) gives the picture; says, key, head and rows are asked again whenever something is chosen.
 function figure({ id, title, says, draw, head, rows, tools = [], key = () => [], wide = false }) {
-  const picture = element("div", { class: "picture" }), told = element("p"), colours = element("ul", { class: "key" });
+  const picture = element("div", { class: "picture" }), caption = element("p"), colours = element("ul", { class: "key" });
   const more = element("details", {}, element("summary", {}, "The numbers"));
   const box = element("figure", { class: wide ? "wide" : null, id: "picture-" + id, "aria-labelledby": "title-" + id },
-    element("figcaption", {}, element("h3", { id: "title-" + id }, title), told),
+    element("figcaption", {}, element("h3", { id: "title-" + id }, title), caption),
     tools.length ? element("p", { class: "tools" }, ...tools) : null, picture, colours, more);
   let width = 0;
   const paint = () => {
@@ -94,7 +94,7 @@ function figure({ id, title, says, draw, head, rows, tools = [], key = () => [],
   const numbers = () => { while (more.children.length > 1) more.lastChild.remove(); if (more.open) more.append(table(head(), rows(), title)); };
   more.addEventListener("toggle", numbers);
   box.refresh = () => {
-    told.textContent = visible(says());
+    caption.textContent = visible(says());
     colours.replaceChildren(...key().map(([label, ground, mark]) => {
       const dot = element("i", { "aria-hidden": "true" }, mark ?? ""); dot.style.background = ground;
       if (mark) dot.style.color = "#000";

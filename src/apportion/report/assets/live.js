@@ -12,11 +12,11 @@ function rowFor(group) {
 
 // What a reader opened, chose and scrolled stays when a picture is drawn anew.
 function keepingPlace(box, draw) {
-  const place = document.activeElement, held = new Map(), at = scrollY;
+  const active = document.activeElement, held = new Map(), at = scrollY;
   const key = (node) => [node.closest("figure")?.id, node.tagName, [...(node.closest("figure") ?? box).querySelectorAll(node.tagName)].indexOf(node)].join(" ");
   const all = () => [...box.querySelectorAll("details, select, .scroll, .picture")];
   for (const node of all()) held.set(key(node), { open: node.open, value: node.selectedOptions?.[0]?.textContent, left: node.scrollLeft, top: node.scrollTop });
-  const focused = box.contains(place) ? (place.id ? "#" + CSS.escape(place.id) : null) ?? key(place) : null;
+  const focused = box.contains(active) ? (active.id ? "#" + CSS.escape(active.id) : null) ?? key(active) : null;
   draw();
   for (const node of all()) {
     const was = held.get(key(node));

@@ -48,15 +48,15 @@ function cluster(data) {
   function draw() {
     const wanted = $("find").value.trim().toLowerCase(), c = order.column, sign = order.down ? -1 : 1;
     const weight = (v) => c === 1 ? RANK[v] ?? 1 : v;
-    const found = shown.filter((entry) => entry.text.includes(wanted)).sort((a, b) => {
+    const matches = shown.filter((entry) => entry.text.includes(wanted)).sort((a, b) => {
       const x = weight(a.values[c]), y = weight(b.values[c]);
       if (x === null || y === null) return (x === null) - (y === null) || a.i - b.i;
       return (x < y ? -1 : x > y ? 1 : 0) * sign || (c === 1 ? (b.values[6] ?? -1) - (a.values[6] ?? -1) : 0) || a.i - b.i;
     });
-    const rows = all ? found : found.slice(0, MOST_GROUPS);
+    const rows = all ? matches : matches.slice(0, MOST_GROUPS);
     $("groups").tBodies[0].replaceChildren(...rows.map(rowOf));
-    $("count").textContent = `${number(found.length)} of ${count(shown.length, "group")}` + (rows.length < found.length ? `, the first ${MOST_GROUPS} shown` : "");
-    $("all").hidden = rows.length === found.length;
+    $("count").textContent = `${number(matches.length)} of ${count(shown.length, "group")}` + (rows.length < matches.length ? `, the first ${MOST_GROUPS} shown` : "");
+    $("all").hidden = rows.length === matches.length;
     [...$("groups").tHead.rows[0].cells].forEach((cell, i) => {
       cell.setAttribute("aria-sort", i === c ? (order.down ? "descending" : "ascending") : "none");
       cell.querySelector("span").textContent = i === c ? (order.down ? " ▾" : " ▴") : "";
@@ -76,7 +76,7 @@ function cluster(data) {
   const mark = (name) => { current = name; for (const entry of shown) if (entry.row) { if (entry.group.group === name) entry.row.setAttribute("aria-current", "true"); else entry.row.removeAttribute("aria-current"); } };
   // Rows that stayed as they were are kept, with the reader's focus on them.
   const update = (groups) => {
-    const known = new Map(shown.map((entry) => [entry.group.group, entry])), place = document.activeElement, held = $("groups").contains(place) ? place.getAttribute("href") : null;
+    const known = new Map(shown.map((entry) => [entry.group.group, entry])), active = document.activeElement, held = $("groups").contains(active) ? active.getAttribute("href") : null;
     shown = groups.map((group, i) => { const was = known.get(group.group); if (was?.group === group) { was.i = i; return was; } return entryOf(group, i); });
     draw();
     if (held) [...$("groups").tBodies[0].querySelectorAll("a")].find((link) => link.getAttribute("href") === held)?.focus({ preventScroll: true });
@@ -111,9 +111,9 @@ function overview(groups) {
 }
 
 // A table among the pictures: what members of a streams or share group run or share, or how old their lag is.
-function inTable(name, told) {
+function inTable(name, content) {
   return element("figure", { class: "wide", id: `picture-${name}`, "aria-labelledby": `title-${name}` },
-    element("figcaption", {}, element("h3", { id: `title-${name}` }, told.title)), table(told.head, told.rows, told.title));
+    element("figcaption", {}, element("h3", { id: `title-${name}` }, content.title)), table(content.head, content.rows, content.title));
 }
 
 // Seconds until all is read; null where the lag does not shrink.

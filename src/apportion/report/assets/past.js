@@ -53,14 +53,14 @@ function timeline(group) {
 
 // One partition's owners as runs of generations; before is who last had it.
 function stays(owners, from) {
-  const found = [];
+  const runs = [];
   let before = NOBODY;
   owners.forEach((m, g) => {
-    const open = found.at(-1);
-    if (open && open.m === m) open.last = g; else found.push({ m, before, first: g, last: g });
+    const open = runs.at(-1);
+    if (open && open.m === m) open.last = g; else runs.push({ m, before, first: g, last: g });
     if (m !== NOBODY) before = m;
   });
-  return found.filter((stay) => stay.last >= from);
+  return runs.filter((stay) => stay.last >= from);
 }
 function heatMap(group) {
   const { rows, owners, labels, rebalances, left_out } = group.history, from = Math.max(0, rebalances.length - MOST_REBALANCES);
@@ -100,9 +100,9 @@ function heatMap(group) {
 const MOST_SIDES = 30;
 // Owner before and after, and how many partitions; beyond thirty members only what moved most.
 function flows(group, g) {
-  const { owners, rebalances } = group.history, found = new Map();
-  owners.forEach((row) => { const pair = row[g - 1] + ">" + row[g]; found.set(pair, (found.get(pair) ?? 0) + 1); });
-  const all = [...found].map(([pair, n]) => [...pair.split(">").map(Number), n]).filter(([a, b]) => a !== NOBODY || b !== NOBODY);
+  const { owners, rebalances } = group.history, counts = new Map();
+  owners.forEach((row) => { const pair = row[g - 1] + ">" + row[g]; counts.set(pair, (counts.get(pair) ?? 0) + 1); });
+  const all = [...counts].map(([pair, n]) => [...pair.split(">").map(Number), n]).filter(([a, b]) => a !== NOBODY || b !== NOBODY);
   const members = new Set(all.flatMap(([a, b]) => [a, b]));
   const links = members.size <= MOST_SIDES ? all : all.filter(([a, b]) => a !== b).sort((a, b) => b[2] - a[2]).slice(0, MOST_SIDES);
   return { all, links: links.sort((a, b) => a[0] - b[0] || a[1] - b[1]), cut: members.size > MOST_SIDES, cause: rebalances[g].cause };
@@ -120,7 +120,7 @@ function handOver(group) {
     const label = clamp(Math.max(...links.flatMap(([a, b]) => [places(name(a)), places(name(b))]), 40) + 40, 70, width * .34);
     const picture = canvas(width, tall + 28, "Partitions from old owner (left) to new owner (right); the table below has the numbers");
     picture.append(words(label, 12, "before", { "text-anchor": "end", class: "soft small" }), words(width - label, 12, "after", { class: "soft small" }));
-    const place = sides.map((side, s) => {
+    const tops = sides.map((side, s) => {
       let y = 22; const at = new Map();
       for (const m of side) {
         const n = sum(links.filter((link) => link[s] === m).map((link) => link[2])), text = short(name(m), Math.floor((label - 40) / LETTER));
@@ -132,10 +132,10 @@ function handOver(group) {
       return at;
     });
     for (const [a, b, n] of links) {
-      const from = place[0].get(a), to = place[1].get(b), h = Math.max(n * unit, 1), x1 = label + 10, x2 = width - label - 10, middle = (x1 + x2) / 2;
+      const from = tops[0].get(a), to = tops[1].get(b), h = Math.max(n * unit, 1), x1 = label + 10, x2 = width - label - 10, middle = (x1 + x2) / 2;
       const d = `M${x1},${from} C${middle},${from} ${middle},${to} ${x2},${to} V${to + h} C${middle},${to + h} ${middle},${from + h} ${x1},${from + h} Z`;
       picture.append(hint(svg("path", { d, fill: b === NOBODY ? "var(--soft)" : colour(b), "fill-opacity": a === b ? .25 : .75 }), `${count(n, "partition")} from ${name(a)} to ${name(b)}`));
-      place[0].set(a, from + n * unit); place[1].set(b, to + n * unit);
+      tops[0].set(a, from + n * unit); tops[1].set(b, to + n * unit);
     }
     return picture;
   }

@@ -76,10 +76,10 @@ function lagBars(group) {
     });
     return picture;
   }
-  const what = lag ? "Messages still to read; each piece of a bar is a partition." : "Partitions held (no lag is known, or none is left).";
+  const meaning = lag ? "Messages still to read; each piece of a bar is a partition." : "Partitions held (no lag is known, or none is left).";
   const box = figure({
     id: "lag", title: lag ? "Lag per member" : "Partitions per member", draw,
-    says: () => what + (many ? ` The ${MOST_MEMBERS} heaviest of ${number(group.members.length)} members.` : ""),
+    says: () => meaning + (many ? ` The ${MOST_MEMBERS} heaviest of ${number(group.members.length)} members.` : ""),
     key: () => [["now", colour(0)], ...(chosen >= 0 ? [[`as planned by ${group.plans[chosen].assignor}`, colour(1)]] : [])],
     tools: group.plans.length ? [selection("Planned by", group.plans.map((plan, i) => [i, plan.assignor]), chosen, (i) => { chosen = i; box.refresh(); })] : [],
     head: () => ["Member", "now", ...group.plans.map((plan) => plan.assignor)],
@@ -90,20 +90,20 @@ function lagBars(group) {
 
 // Points that fall together share one label; labels take the first of four sides that is free.
 function spots(points, X, Y) {
-  const found = [];
+  const merged = [];
   for (const p of points) {
-    const x = X(p.x), y = Y(p.y), near = found.find((spot) => Math.hypot(spot.x - x, spot.y - y) < 7);
-    if (near) near.points.push(p); else found.push({ x, y, points: [p] });
+    const x = X(p.x), y = Y(p.y), near = merged.find((spot) => Math.hypot(spot.x - x, spot.y - y) < 7);
+    if (near) near.points.push(p); else merged.push({ x, y, points: [p] });
   }
-  return found;
+  return merged;
 }
 function lines(names, most) {
-  const found = [""];
+  const rows = [""];
   for (const [i, name] of names.entries()) {
     const part = name + (i < names.length - 1 ? ", " : "");
-    if (found.at(-1) && (found.at(-1) + part).length > most) found.push(part); else found[found.length - 1] += part;
+    if (rows.at(-1) && (rows.at(-1) + part).length > most) rows.push(part); else rows[rows.length - 1] += part;
   }
-  return found.map((line) => line.trimEnd());
+  return rows.map((line) => line.trimEnd());
 }
 function labelled(picture, spot, taken, width, bottom) {
   const text = lines(spot.points.map((p) => p.name), 30), w = Math.max(...text.map(places)), h = text.length * 14;
@@ -112,9 +112,9 @@ function labelled(picture, spot, taken, width, bottom) {
   const first = spot.points.some((p) => p.best) ? [[.5, -.8], [1, 0]] : [[1, 0], [.5, -.8]];
   const sides = [...first, [-1, 0], [.5, .8], [-.5, -.8], [-.5, .8]];
   const tried = [11, 28, 46, 66].flatMap((d) => sides.map(([dx, dy]) => [spot.x + dx * d - (dx < 0 ? w : 0), spot.y + dy * (d + h / 2) - h / 2]));
-  const place = tried.find(free) ?? [clamp(spot.x + 11, 0, width - w), clamp(spot.y + 9, 0, bottom - h)], [x, y] = place;
+  const corner = tried.find(free) ?? [clamp(spot.x + 11, 0, width - w), clamp(spot.y + 9, 0, bottom - h)], [x, y] = corner;
   taken.push({ x, y, w, h });
-  if (tried.indexOf(place) >= sides.length) {
+  if (tried.indexOf(corner) >= sides.length) {
     picture.append(svg("line", { x1: spot.x, y1: spot.y, x2: clamp(spot.x, x, x + w), y2: clamp(spot.y, y, y + h), stroke: "var(--soft)", "stroke-width": .8 }));
   }
   text.forEach((line, i) => picture.append(words(x, y + 11 + i * 14, line, { class: "halo" })));
@@ -143,15 +143,15 @@ function tradeOff(group) {
     picture.append(words((left + width - right) / 2, tall - 6, "partitions moved", { "text-anchor": "middle", class: "soft" }));
     const steps = best.map((p, i) => i ? `H${X(p.x)} V${Y(p.y)}` : `M${X(p.x)} ${Y(p.y)}`).join(" ");
     if (best.length > 1) picture.append(svg("path", { d: steps, fill: "none", stroke: "var(--accent)", "stroke-dasharray": "4 4" }));
-    const found = spots([...points].sort((a, b) => best.includes(b) - best.includes(a)), X, Y);
-    const taken = found.map((spot) => ({ x: spot.x - 6, y: spot.y - 6, w: 12, h: 12 }));
-    for (const spot of found) {
+    const merged = spots([...points].sort((a, b) => best.includes(b) - best.includes(a)), X, Y);
+    const taken = merged.map((spot) => ({ x: spot.x - 6, y: spot.y - 6, w: 12, h: 12 }));
+    for (const spot of merged) {
       const good = spot.points.some((p) => best.includes(p)), now = spot.points.some((p) => p.now);
       if (now) picture.append(svg("circle", { cx: spot.x, cy: spot.y, r: 9, fill: "none", stroke: "var(--ink)" }));
       const look = good ? { fill: "var(--accent)" } : { fill: "var(--panel)", stroke: "var(--soft)", "stroke-width": 2 };
       picture.append(hint(svg("circle", { cx: spot.x, cy: spot.y, r: 5.5, ...look }), spot.points.map((p) => `${p.name}: ${number(p.x)} moved, ${number(p.y)} between heaviest and lightest`).join("\n")));
     }
-    for (const spot of found) labelled(picture, spot, taken, width, bottom);
+    for (const spot of merged) labelled(picture, spot, taken, width, bottom);
     return picture;
   }
   return figure({

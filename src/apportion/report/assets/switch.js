@@ -50,21 +50,21 @@ function switchShares(group) {
 }
 
 function switchMoves(group) {
-  const told = group.switch.history, bars = [["as it was", told.recorded], ["uniform", told["broker-uniform"]], ["range (broker)", told["broker-range"]], ["sticky", told.sticky]];
+  const past = group.switch.history, bars = [["as it was", past.recorded], ["uniform", past["broker-uniform"]], ["range (broker)", past["broker-range"]], ["sticky", past.sticky]];
   return figure({
     id: "switch-moves", title: "Moves in its history under the broker's assignors",
-    says: () => `Partitions that went, or would have gone, from one member that stays to another in ${count(told.generations, "recorded generation")}.`
-      + (told.stopped ? ` Besides, eager members gave up ${count(told.stopped, "partition")} only to get them again.` : ""),
+    says: () => `Partitions that went, or would have gone, from one member that stays to another in ${count(past.generations, "recorded generation")}.`
+      + (past.stopped ? ` Besides, eager members gave up ${count(past.stopped, "partition")} only to get them again.` : ""),
     draw: (width) => rowsOfBars(width, bars.map(([name, n]) => [name, n, `${number(n)} moved`]), "Partitions moved in the recorded history: as it was, and under each assignor", (i) => i ? colour(0) : "var(--then)"),
     head: () => ["Assignor", "Moved"], rows: () => bars,
   });
 }
 
 function switchFigures(group) {
-  const told = group.switch;
+  const comparison = group.switch;
   const text = element("figure", { class: "wide", id: "picture-switch", "aria-labelledby": "title-switch" },
     element("figcaption", {}, element("h3", { id: "title-switch" }, "Should it switch to the broker's protocol?"),
-      ...told.advice.map((sentence, i) => element("p", { class: i ? null : "advice" }, sentence)),
-      ...(told.traps.length ? [element("ul", { class: "odd" }, ...told.traps.map((sentence) => element("li", {}, sentence)))] : [])));
-  return [text, switchShares(group), ...(told.history ? [switchMoves(group)] : [])];
+      ...comparison.advice.map((sentence, i) => element("p", { class: i ? null : "advice" }, sentence)),
+      ...(comparison.traps.length ? [element("ul", { class: "odd" }, ...comparison.traps.map((sentence) => element("li", {}, sentence)))] : [])));
+  return [text, switchShares(group), ...(comparison.history ? [switchMoves(group)] : [])];
 }
