@@ -42,7 +42,9 @@ def test_every_example_of_the_pipeline_works_one_after_the_other(broker: Broker,
     "words", [["build"], ["build", "--to", "t"], ["status"], ["status", "--to", "nowhere"], ["fly", "--to", "t"],
               ["build", "--from", "nowhere", "--to", "t"], ["capture", "--to", "d"],
               ["capture", "--to", "d", "--bootstrap-server", "127.0.0.1:1", "--source", "magic"],
-              ["build", "--from", "nowhere", "--to", "t", "-A", "rang"]],
+              ["build", "--from", "nowhere", "--to", "t", "-A", "rang"],
+              ["build", "--from", "nowhere", "--to", "t", "--personal-days", "100001"], ["status", "--to", ""],
+              ["build", "--from", "", "--to", "t"], ["build", "--from", "https://x/y", "--to", "t"]],
 )  # fmt: skip
 def test_what_is_missing_is_a_sentence(run: Runner, folder: Path, words: list[str]) -> None:
     done = run("pipeline", *words)

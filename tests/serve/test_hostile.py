@@ -179,6 +179,8 @@ def test_a_login_is_asked_for_over_tls_and_its_secrets_are_told_to_nobody(tmp_pa
         (["--tls-cert", "crt.pem"], "TLS: found one of two files; needed both --tls-cert and --tls-key."),
         (["--tls-cert", "/no", "--tls-key", "/no"], "TLS: /no and /no cannot be used: "),
         (["--from", "/no/such"], "/no/such: found no such folder; needed a folder"),
+        (["--otlp-endpoint", "localhost:4318"], "--otlp-endpoint: found no URL of HTTP; needed one such as http://"),
+        (["--otlp-endpoint", "ftp://ann:secret@host/v1"], "--otlp-endpoint: found no URL of HTTP"),
     ],
 )
 def test_what_cannot_be_served_is_a_sentence(
@@ -188,6 +190,7 @@ def test_what_cannot_be_served_is_a_sentence(
     told = capsys.readouterr().err
     assert sentence in told
     assert "Traceback" not in told
+    assert "secret" not in told
 
 
 def test_a_port_that_is_taken_is_a_sentence(server: Serving) -> None:
@@ -206,7 +209,10 @@ def test_whoever_asks_for_less_is_told_what_is_missing(tmp_path: Path) -> None:
 
 def test_secrets_that_can_be_guessed_are_refused_without_being_repeated(tmp_path: Path) -> None:
     file = tmp_path / "secrets"
-    for text, token in (("hunter2\n", True), ("ann:short\n", False), ("no-colon-at-all\n", False), ("\n# no\n", True)):
+    for text, token in (
+        ("hunter2\n", True), ("ann:short\n", False), ("no-colon-at-all\n", False), ("\n# no\n", True),
+        ("two words in a line\n", True), ("\u0437\u0430\u043a\u0430\u0437\u044b-and-more\n", True),
+    ):  # fmt: skip
         file.write_text(text)
         with pytest.raises(Exception, match=str(file)) as refused:
             read_access(str(file) if token else None, None if token else str(file))

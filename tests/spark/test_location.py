@@ -36,8 +36,14 @@ def test_a_place_is_a_folder_a_uri_or_a_catalogs_schema(tmp_path: Path, monkeypa
     ):
         place = locate(given)
         assert (place.kind, place.root) == (kind, root), given
-    with pytest.raises(BadInput, match="a bucket alone"):
-        locate("s3a://lake")
+    for given, what in (
+        ("s3a://lake", "a bucket alone"),
+        ("", "found ''"),
+        ("  ", "'  '"),
+        ("https://x/y", "web address"),
+    ):
+        with pytest.raises(BadInput, match=what):
+            locate(given)
 
 
 def test_each_place_has_its_forms() -> None:

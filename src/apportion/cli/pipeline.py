@@ -24,6 +24,7 @@ _OF: Final = {
 }
 """Options that only some actions have; beside another one they would be passed over without a word."""
 INTERVAL_S: Final = 60
+PERSONAL_DAYS_MAX: Final = 100_000
 _SAID: Final = {"dump": "from", "assignors": "assignor", "form": "format"}
 SOURCES = ("auto", "connector", "python")
 DETAILS = (
@@ -81,7 +82,10 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--allowed-lag", metavar="N", type=whole(), help="build: messages that count as none")
     parser.add_argument(
-        "--personal-days", metavar="N", type=whole(), help="build: client ids and hosts older than this are dropped"
+        "--personal-days",
+        metavar="N",
+        type=whole(high=PERSONAL_DAYS_MAX),
+        help="build: client ids and hosts older than this are dropped",
     )
     parser.add_argument("--hash-personal", action="store_true", help="build: hash them instead")
     parser.add_argument(

@@ -72,12 +72,15 @@ def run(args: argparse.Namespace) -> int:
         raise MissingExtra("apportion serve", "serve") from error
     from apportion.serve import metrics
     from apportion.serve.access import check_exposure, read_access
+    from apportion.serve.otlp import check_endpoint
     from apportion.serve.settings import Settings
 
     listen = server.read_listen(args.listen, args.tls_cert, args.tls_key)
     access, notes = read_access(args.token_file, args.basic_auth_file)
     missing = check_exposure(listen.host, listen.tls_cert is not None, access, args.insecure)
     metrics.chosen(args.names)
+    otlp_endpoint = args.otlp_endpoint or os.environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+    check_endpoint(otlp_endpoint)
     connection = source.connection(args)
     _log()
     for note in (*notes, *(f"--insecure: without {safeguard}" for safeguard in missing)):
@@ -86,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         interval_s=float(args.interval), tail=not args.no_tail, past=args.past, personal=args.personal,
         names=args.names, most_series=args.max_series, cluster_name=args.cluster_name,
         capacity=None if args.capacity is None else float(args.capacity),
-        otlp_endpoint=args.otlp_endpoint or os.environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"),
+        otlp_endpoint=otlp_endpoint,
     )  # fmt: skip
 
     def started(port: int) -> None:

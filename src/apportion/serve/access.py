@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import hmac
 import os
+import re
 import stat
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from apportion.errors import ApportionError, BadInput, Unavailable
 
 LEAST_SECRET: Final = 12
 """Letters of a token or password: less can be guessed over the network."""
+_TOKEN: Final = re.compile(rb"[!-~]+")
 SECRETS_BYTES: Final = 1 << 20
 """That a file of secrets may have."""
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
@@ -88,6 +90,8 @@ def read_access(token_file: str | None, login_file: str | None) -> tuple[Access,
     for line in tokens:
         if len(line) < LEAST_SECRET:
             raise BadInput(str(token_file), "a token that is too short", f"at least {LEAST_SECRET} letters")
+        if not _TOKEN.fullmatch(line):
+            raise BadInput(str(token_file), "a token that no header can carry", "ASCII letters, digits and signs")
     for line in logins:
         name, colon, password = line.partition(b":")
         if not (name and colon and len(password) >= LEAST_SECRET):

@@ -7,18 +7,20 @@ command line.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from apportion.arrays import UNKNOWN
-from apportion.errors import MissingExtra
+from apportion.errors import BadInput, MissingExtra
 from apportion.serve.collector import Collector
 from apportion.serve.settings import Settings
 from apportion.serve.state import GroupState
 
 Attributes = dict[str, str | int]
 Point = tuple[float, Attributes]
+_HTTP: Final = re.compile(r"https?://[^/\s][!-~]*", re.ASCII)
 NAMES: Final = {
     "kafka.consumer_group.lag": ("1", "Messages still to read of a partition"),
     "kafka.consumer_group.lag_sum": ("1", "Messages still to read of a topic"),
@@ -33,6 +35,16 @@ NAMES: Final = {
     "apportion.group.topic_concentration": ("1", "Greatest share of one topic's partitions on one member"),
 }
 """Each metric with its unit and what it says."""
+
+
+def check_endpoint(url: str | None) -> None:
+    """Refuse what the SDK would fail at in every export; a URL may hold a password and is not repeated.
+
+    Raises
+        BadInput: no URL of HTTP.
+    """
+    if url and not _HTTP.fullmatch(url):
+        raise BadInput("--otlp-endpoint", "no URL of HTTP", "one such as http://localhost:4318/v1/metrics")
 
 
 class Exporter:

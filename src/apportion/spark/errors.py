@@ -139,7 +139,7 @@ def sentence(error: BaseException, where: Path | str) -> str:
             named = file[1] if file else f"a Parquet file of {where}"
             return words.format(where=where, scratch=tempfile.gettempdir(), file=named)
     who = "Spark" if type(error).__module__.startswith(("pyspark", "py4j")) else f"what reads and writes {where}"
-    return f"{who} gave up: {_innermost(text)}"
+    return f"{who} gave up: {_innermost(text) or type(error).__name__}"
 
 
 def _of_system(error: OSError, where: Path | str) -> ApportionError:
@@ -159,4 +159,4 @@ def _innermost(text: str) -> str:
     text = re.sub(r"(?s)<(\?xml|Error|html)\b.*", "", text)  # a store's answer may repeat what it was sent, tokens too
     causes = re.findall(r"(?:Caused by|Exception): (.+)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return str(causes[-1] if causes else (lines[0] if lines else "it did not say why"))[:400]
+    return str(causes[-1] if causes else (lines[0] if lines else ""))[:400]

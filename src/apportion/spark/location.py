@@ -62,9 +62,17 @@ def locate(given: str | Path) -> Location:
 
     >>> locate("s3a://lake/kafka/").root, locate("main.kafka").kind
     ('s3a://lake/kafka', 'catalog')
+
+    Raises
+        BadInput: nothing, as an unset variable gives; a bucket alone; a web address.
     """
     if isinstance(given, Path):
         return Location("folder", str(given.absolute()))
+    if not given.strip():
+        raise BadInput("place", repr(given), "a folder, a URI such as s3a://bucket/prefix, or catalog.schema")
+    if given.lower().startswith(("http://", "https://")):
+        raise BadInput(given, "a web address", "a folder, a URI that Spark has a driver for (s3a://, hdfs://), or "
+                       "catalog.schema")  # fmt: skip
     if given.startswith("file:"):
         return Location("folder", os.path.abspath(unquote(urlsplit(given).path)))
     if _URI.match(given):
