@@ -43,3 +43,22 @@ def test_a_plan_that_leaves_partitions_unowned_is_judged(run: Runner, tmp_path: 
     assert run(*ask, "2").code == 0
     done = run(*ask, "1")
     assert (done.code, done.json["breached"]) == (3, [{"policy": "max-unowned", "limit": 1, "found": 2}])
+
+
+@pytest.mark.parametrize(
+    "option", [["--assignor", "sticky"], ["-A", "cooperative-sticky"], ["--set", "order=moves,balance,racks"]]
+)
+def test_a_strategy_is_asked_for_what_is_planned_alone(run: Runner, tmp_path: Path, option: list[str]) -> None:
+    """A saved plan has its own, and present owners have none."""
+    (tmp_path / "group.json").write_text(json.dumps(GROUP))
+    saved = run("plan", str(tmp_path / "group.json"), "-o", "json")
+    (tmp_path / "plan.json").write_text(saved.out)
+    asked = "--set" if option[0] == "--set" else "--assignor"
+    done = run("gate", str(tmp_path / "plan.json"), "--max-moves", "100", *option)
+    assert (done.code, done.out) == (2, "")
+    assert f"{asked} asks for a group, this is a plan" in done.err
+    done = run("gate", str(tmp_path / "group.json"), "--now", "--max-moves", "100", *option)
+    assert (done.code, done.out) == (2, "")
+    assert f"{asked} asks for a plan, --now for the present owners" in done.err
+    done = run("gate", str(tmp_path / "group.json"), "--max-moves", "100", *option)
+    assert done.code == 0

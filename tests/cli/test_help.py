@@ -31,6 +31,7 @@ def test_the_help_of_every_command_has_its_options_and_examples(run: Runner, nam
     assert done.out.startswith(f"usage: apportion {name}")
     assert "examples:\n  # " in done.out
     assert run("help", name).out == done.out
+    assert "?." not in done.out
 
 
 @pytest.mark.parametrize(("name", "line"), HERE, ids=[line for _, line in HERE])

@@ -70,6 +70,28 @@ def test_a_file_or_folder_beside_an_option_for_a_live_cluster_is_refused(
         assert f"{given!r} and {option[0]} were given" in done.err
 
 
+@pytest.mark.parametrize("command", ["describe", "plan", "gate --max-moves 1", "switch"])
+@pytest.mark.parametrize(
+    ("option", "answer"),
+    [
+        (["--bootstrap-server", ""], "bootstrap server: found ''; needed HOST:PORT"),
+        (["--bootstrap-server", "localhost:9", "--command-config", ""], "command config: found ''"),
+        (["--context", ""], "''"),
+        (["--command-config", "client.properties"], "which cluster? give --bootstrap-server"),
+    ],
+)
+def test_a_way_to_a_cluster_that_leads_nowhere_never_means_standard_input(
+    run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch, command: str, option: list[str], answer: str
+) -> None:
+    """A script's variable that was not set, or a login without a server."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+    monkeypatch.delenv("APPORTION_BOOTSTRAP_SERVER", raising=False)
+    done = run(*command.split(), "--group", "g", *option, stdin=(folder / "group.json").read_bytes())
+    assert (done.code, done.out) == (2, "")
+    assert answer in done.err
+    assert "standard input" not in done.err
+
+
 def test_one_group_and_all_groups_is_a_contradiction(run: Runner, folder: Path) -> None:
     done = run("describe", "--bootstrap-server", "localhost:9", "--all-groups", "--group", "g")
     assert (done.code, done.out) == (2, "")

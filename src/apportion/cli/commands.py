@@ -49,7 +49,9 @@ def command(name: str) -> ModuleType:
 def parser_of(name: str) -> Parser:
     """The parser of one command, made by its module."""
     module = command(name)
-    description = f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}.\n\n{getattr(module, 'DETAILS', '')}".rstrip()
+    purpose = COMMANDS[name][0].upper() + COMMANDS[name][1:]
+    sentence = purpose if purpose.endswith("?") else f"{purpose}."
+    description = f"{sentence}\n\n{getattr(module, 'DETAILS', '')}".rstrip()
     parser = Parser(f"apportion {name}", description, module.EXAMPLES)
     module.add_arguments(parser)
     return parser

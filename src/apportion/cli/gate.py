@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from apportion.cli import BREACHED, OK, progress, source
 from apportion.cli.output import emit_json, emit_tables
-from apportion.cli.parser import Parser, Usage, add_assignor, add_output, settings_of, whole
+from apportion.cli.parser import DEFAULT_ASSIGNOR, Parser, Usage, add_assignor, add_output, settings_of, whole
 
 if TYPE_CHECKING:
     from apportion.policies import Limits
@@ -39,6 +39,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--now", action="store_true", help="judge the present owners, not a plan")
     source.add_group_choice(parser)
     add_assignor(parser)
+    parser.set_defaults(assignor=None)  # whether one was named must be known: a plan has its own
     add_output(parser)
 
 
@@ -76,16 +77,20 @@ def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     from apportion.model.plan_json import SavedPlan
     from apportion.planning import plan
 
+    named = "--assignor" if args.assignor else "--set" if args.settings else None
+    if args.now and named:
+        raise Usage("apportion gate", f"{named} asks for a plan, --now for the present owners: choose one")
     given = source.plan_or_group(args)
     if isinstance(given, SavedPlan):
-        if args.now:
-            raise Usage("apportion gate", "--now asks for a group, this is a plan")
+        if args.now or named:
+            raise Usage("apportion gate", f"{named or '--now'} asks for a group, this is a plan")
         return f"the plan of {given.assignor}", policies.facts_of_saved(given)
     group = given.group
     if args.now:
         return "the present owners", policies.facts_of_owners(group)
-    with progress.slow(f"planning with {args.assignor}"):
-        planned = plan(group, args.assignor, settings_of(args))
+    assignor = args.assignor or DEFAULT_ASSIGNOR
+    with progress.slow(f"planning with {assignor}"):
+        planned = plan(group, assignor, settings_of(args))
     return f"the plan of {planned.assignor}", policies.facts_of_plan(planned)
 
 

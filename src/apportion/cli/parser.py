@@ -89,7 +89,10 @@ def setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-def add_assignor(parser: Parser, default: str | None = "cooperative-sticky") -> None:
+DEFAULT_ASSIGNOR: Final = "cooperative-sticky"
+
+
+def add_assignor(parser: Parser, default: str | None = DEFAULT_ASSIGNOR) -> None:
     """``--assignor`` and ``--set``; names are checked by the strategies' own register, which is slow to import."""
     says = f" (default: {default})" if default else ""
     parser.add_argument("-A", "--assignor", metavar="NAME", default=default, help=f"the strategy{says}; see assignors")

@@ -229,7 +229,7 @@ def _is_far(path: str) -> bool:
 def choose(args: argparse.Namespace) -> None:
     """Refuse a file beside an option for a live cluster, which would mean nothing."""
     for name in ("bootstrap_server", "command_config", "context", "all_groups"):
-        if args.file is not None and getattr(args, name, None):
+        if args.file is not None and getattr(args, name, None) not in (None, False):
             option = "--" + name.replace("_", "-")
             raise Usage("apportion", f"{args.file!r} and {option} were given: choose a file or a live cluster")
 
@@ -325,8 +325,12 @@ def _standard_input() -> str:
 
 
 def _live_is_meant(args: argparse.Namespace) -> bool:
-    """A server is named, or a group is and the environment or the config file name the server."""
-    if args.bootstrap_server or args.context or getattr(args, "all_groups", False):
+    """A way to a server is given, or a group is and the environment or the config file name the server.
+
+    Also an empty one: where a script's variable was not set, standard input was not meant.
+    """
+    given = (args.bootstrap_server, args.command_config, args.context)
+    if any(one is not None for one in given) or getattr(args, "all_groups", False):
         return True
     from apportion.inputs import config
 

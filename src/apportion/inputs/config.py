@@ -44,15 +44,21 @@ def connection(bootstrap: str | None, command_config: str | None, context: str |
         BadInput where the config file is wrong; ApportionError where nothing names a server.
     """
     chosen = _context(context)
-    server = bootstrap or os.environ.get("APPORTION_BOOTSTRAP_SERVER") or chosen.get("bootstrap-server")
-    if not server:
+    server = os.environ.get("APPORTION_BOOTSTRAP_SERVER") or chosen.get("bootstrap-server")
+    if bootstrap is not None:
+        server = bootstrap
+    if server is None:
         raise ApportionError(
             "which cluster? give --bootstrap-server HOST:PORT, set APPORTION_BOOTSTRAP_SERVER, "
             f"or add a context to {config_path()}."
         )
     _check_server(server)
-    file = command_config or os.environ.get("APPORTION_COMMAND_CONFIG")
-    if not file and chosen.get("command-config"):
+    file = os.environ.get("APPORTION_COMMAND_CONFIG") or None
+    if command_config is not None:
+        file = command_config
+        if not file.strip():
+            raise BadInput("command config", repr(file), "a properties file of Kafka's tools")
+    if file is None and chosen.get("command-config"):
         file = str(config_path().parent / Path(chosen["command-config"]).expanduser())
     read = read_properties(file)
     own = chosen.get("properties", {})
@@ -77,7 +83,8 @@ def _context(name: str | None) -> dict[str, Any]:
     """The context that is meant, checked; empty where none is."""
     path = config_path()
     raw = _read(path)
-    name = name or os.environ.get("APPORTION_CONTEXT") or raw.get("context")
+    if name is None:
+        name = os.environ.get("APPORTION_CONTEXT") or raw.get("context")
     if name is None:
         return {}
     contexts = raw.get("contexts", {})
