@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from apportion.sizing.frontier import Candidate, frontier
-from apportion.sizing.problem import Problem
+from apportion.sizing.problem import SizingProblem
 
 CAPACITY: Final = 100
 START, END = "<!-- autoscaling -->", "<!-- end of autoscaling -->"
@@ -161,11 +161,11 @@ def run_ours(rows: list[list[int]], most: list[int], swing: float, fewest: bool 
     return score
 
 
-def _problem(speed: list[int], owner: list[int]) -> tuple[Problem, list[int]]:
+def _problem(speed: list[int], owner: list[int]) -> tuple[SizingProblem, list[int]]:
     """The interval's question, consumers that are there numbered from 0; and the present owners by those numbers."""
     number = {c: i for i, c in enumerate(sorted({c for c in owner if c >= 0}))}
     before = [number.get(c, -1) for c in owner]
-    return Problem(speed, [CAPACITY] * len(number), CAPACITY, before), before
+    return SizingProblem(speed, [CAPACITY] * len(number), CAPACITY, before), before
 
 
 def cell(partitions: int, delta: int, intervals: int, seed: int, fewest_intervals: int) -> str:

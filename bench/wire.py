@@ -13,7 +13,7 @@ import numpy as np
 
 from apportion.testing.records import commit_key, commit_value, group_key, group_value
 from apportion.wire.assignment import Assignment, read_assignment, write_assignment
-from apportion.wire.commits import Column, decode_commits
+from apportion.wire.commits import BytesColumn, decode_commits
 from apportion.wire.coordinator import GroupGeneration, Member, decode
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 
@@ -30,11 +30,11 @@ def best(work: Callable[[], object], items: int) -> float:
     return min(spent) / items * 1e9
 
 
-def column(rows: list[bytes]) -> Column:
+def column(rows: list[bytes]) -> BytesColumn:
     """Byte strings as Arrow lays them out."""
     offsets = np.zeros(len(rows) + 1, np.int32)
     offsets[1:] = np.cumsum([len(row) for row in rows])
-    return Column(np.frombuffer(b"".join(rows), np.uint8), offsets)
+    return BytesColumn(np.frombuffer(b"".join(rows), np.uint8), offsets)
 
 
 def commits(n: int, version: int) -> tuple[list[bytes], list[bytes]]:

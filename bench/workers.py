@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from apportion.spark import job
-from apportion.testing.cluster import Cluster
+from apportion.testing.cluster import SparkCluster
 from apportion.testing.s3 import S3Server
 from bench.made_log import Size, write_dump, write_more
 from bench.meter import Cost, Meter
@@ -61,7 +61,7 @@ def measured(place: str, size: Size) -> dict[str, Cost]:
             s3.upload(dump, "dump")
             source, out = "s3a://lake/dump", "s3a://lake/out"
         if place.startswith("two workers"):
-            cluster = stack.enter_context(Cluster(2, memory="3g"))
+            cluster = stack.enter_context(SparkCluster(2, memory="3g"))
             chosen = {"spark.executor.memory": "2g", "spark.executor.extraJavaOptions": "-XX:+UseSerialGC"}
             stack.enter_context(environment(cluster.environment(**chosen)))
         for turn, stage in enumerate(STAGES):

@@ -51,7 +51,7 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Change:
+class MembershipChange:
     """What happens to a group at once.
 
     leave
@@ -184,7 +184,7 @@ def with_instance_ids(group: Group) -> Group:
     return build(raw)
 
 
-def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[Change]:
+def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[MembershipChange]:
     """All members restart, n at a time in member order; those with an instance id come back under it.
 
     static
@@ -201,33 +201,35 @@ def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[Change
         silent = () if back_in_time else named
         loud = tuple(m for m in batch if m not in named)
         if back_in_time:
-            yield Change(f"{which}: {_names(back_in_time)} back in {times.restart_s:g} s", restart=back_in_time)
+            yield MembershipChange(
+                f"{which}: {_names(back_in_time)} back in {times.restart_s:g} s", restart=back_in_time
+            )
         if loud:
-            yield Change(f"{which}: {_names(loud)} gone", leave=loud)
+            yield MembershipChange(f"{which}: {_names(loud)} gone", leave=loud)
         if silent:
-            yield Change(f"{which}: {_names(silent)} gone", leave=silent, silent=True)
+            yield MembershipChange(f"{which}: {_names(silent)} gone", leave=silent, silent=True)
         comers = {m if m in silent else _reborn(group, m, i): _bare(fields[m]) for m in batch if m not in back_in_time}
         if comers:
-            yield Change(f"{which}: {_names([m for m in batch if m not in back_in_time])} back", join=comers)
+            yield MembershipChange(f"{which}: {_names([m for m in batch if m not in back_in_time])} back", join=comers)
 
 
-def scale(group: Group, n: int, static: bool) -> Change:
+def scale(group: Group, n: int, static: bool) -> MembershipChange:
     """The group comes to n members: the last ones in member order go, or new ones come."""
     if not 1 <= n <= whatif.MOST_MEMBERS or n == group.M:
         raise BadInput("scale", str(n), f"another number of members than the {group.M} there are, at least 1")
     if n < group.M:
         gone = tuple(group.members[n:])
         named = [m for m, instance in zip(group.members, group.instance_ids, strict=True) if static or instance]
-        return Change(f"scale to {n}", leave=gone, silent=set(gone) <= set(named))
+        return MembershipChange(f"scale to {n}", leave=gone, silent=set(gone) <= set(named))
     grown = group_to_dict(whatif.join(group, n - group.M))["members"]
     joined = {m: fields for m, fields in grown.items() if m not in group.members}
     if static:
         joined = {m: {**fields, "instance_id": m} for m, fields in joined.items()}
-    return Change(f"scale to {n}", join=joined)
+    return MembershipChange(f"scale to {n}", join=joined)
 
 
 def follow(
-    group: Group, changes: Iterable[Change], strategy: Assignor, protocol: Protocol, times: Times
+    group: Group, changes: Iterable[MembershipChange], strategy: Assignor, protocol: Protocol, times: Times
 ) -> Iterator[Stage]:
     """A stage for each change, each on what the one before came to; one that leaves nobody comes with the next."""
     emptied_s: float | None = None
@@ -249,7 +251,7 @@ def follow(
         group = whatif.settled(stage.plan)
 
 
-def _returned(change: Change, group: Group, strategy: Assignor, times: Times) -> Stage:
+def _returned(change: MembershipChange, group: Group, strategy: Assignor, times: Times) -> Stage:
     """Static members are back in time: no generation, and only their own partitions stood still."""
     away = {group.members.index(m) for m in change.restart}
     idle = int(np.isin(group.owner, list(away)).sum())

@@ -1,9 +1,11 @@
-"""What ARCHITECTURE.md says of packages is so: each is in its map, and its stairs are those that are checked."""
+"""ARCHITECTURE.md is right on packages and stairs, and a class name means one thing."""
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -33,3 +35,17 @@ def test_the_stairs_are_those_that_are_checked() -> None:
     [layers] = [one["layers"] for one in contracts if one["type"] == "layers"]
     [stairs] = re.findall(r"```\n(.*?)```", part("The stairs"), re.DOTALL)
     assert stairs.splitlines() == [layer.replace("apportion.", "") for layer in layers]
+
+
+IN_EACH_CLIENT = {"NotAsked", "Watch"}
+"""What kafka-python and aiokafka each have in their own terms, under one name because it is one thing."""
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    files: dict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                files[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: where for name, where in files.items() if len(where) > 1 and name not in IN_EACH_CLIENT} == {}
+    assert all(len(files[name]) == 2 for name in IN_EACH_CLIENT)

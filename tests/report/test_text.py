@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 
-from apportion.report.text import Table, fitted, fold, printable, render, to_csv
+from apportion.report.text import TextTable, fitted, fold, printable, render, to_csv
 from apportion.wording import partitions_in_words, shorten
 
-TABLE = Table(("NAME", "LAG", "NOTE"), [("a", 5, None), ("日本", 1200, "x\ny"), ("e\u0301", None, "z")])
+TABLE = TextTable(("NAME", "LAG", "NOTE"), [("a", 5, None), ("日本", 1200, "x\ny"), ("e\u0301", None, "z")])
 
 
 def test_numbers_stand_to_the_right_and_names_to_the_left() -> None:
@@ -22,11 +22,11 @@ def test_csv_is_read_back_as_it_was() -> None:
 
 
 def test_a_number_with_a_mark_still_stands_to_the_right() -> None:
-    assert render(Table(("N",), [("12 *",), (7,)])) == "   N\n12 *\n   7\n"
+    assert render(TextTable(("N",), [("12 *",), (7,)])) == "   N\n12 *\n   7\n"
 
 
 def test_extra_columns_show_in_the_wide_form_alone() -> None:
-    table = Table(("A", "B"), [(1, 2)], extra=frozenset({"B"}))
+    table = TextTable(("A", "B"), [(1, 2)], extra=frozenset({"B"}))
     assert render(table.narrow()) == "A\n1\n"
     assert table.records() == [{"a": 1, "b": 2}]
 
@@ -38,12 +38,12 @@ def test_control_characters_and_lone_surrogates_are_shown_not_sent() -> None:
 def test_large_numbers_are_whole_and_small_ones_keep_their_digits() -> None:
     """A lag of some hours in seconds is read as such, by people and by awk."""
     cells = [12345.6, 999_999.9, 1234.5, 999.94, 0.25, -20_000.4, 3.0]
-    lines = render(Table(("SECONDS",), [(cell,) for cell in cells])).split()
+    lines = render(TextTable(("SECONDS",), [(cell,) for cell in cells])).split()
     assert lines == ["SECONDS", "12346", "1000000", "1234", "999.9", "0.25", "-20000", "3"]
 
 
 def test_a_table_of_hostile_names_fits_the_terminal_as_they_are_shown() -> None:
-    table = Table(("MEMBER", "LAG"), [("x\x1b\u202e" * 30, 5), ("b", 12)])
+    table = TextTable(("MEMBER", "LAG"), [("x\x1b\u202e" * 30, 5), ("b", 12)])
     lines = render(fitted(table, 60)).splitlines()
     assert max(map(len, lines)) <= 60
     assert "\\u202e" in lines[1]
@@ -68,7 +68,7 @@ def test_a_long_sentence_breaks_between_words_and_a_name_never() -> None:
 
 def test_a_table_fits_a_narrow_terminal_by_cutting_long_names_alone() -> None:
     name = "orders-service-0-a7fc7ff8-7ed3-40d8-9381-a8a5b7bde3ff"
-    table = Table(("CONSUMER-ID", "LAG", "NOTE"), [(name, 123456789, "short"), (None, 1, "-")])
+    table = TextTable(("CONSUMER-ID", "LAG", "NOTE"), [(name, 123456789, "short"), (None, 1, "-")])
     told = render(fitted(table, 40))
     assert all(len(line) <= 40 for line in told.splitlines())
     assert "orders-servic...bde3ff  123456789  short" in told

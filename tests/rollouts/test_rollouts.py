@@ -17,20 +17,20 @@ from apportion.history.steps import Step, steps
 from apportion.inputs.load_history import load_histories
 from apportion.model.group import Group
 from apportion.model.group_json import group_to_dict, read_group
-from apportion.rollouts import Change, Times
+from apportion.rollouts import MembershipChange, Times
 
 RECORDED = ("ads-range", "billing-roundrobin", "search-sticky", "fraud-storm", "feed-cooperative", "prices-crash",
             "mails-aiokafka", "reports-kafka-python", "profiles-kip848")  # fmt: skip
 
 
-def change_between(before: Generation, now: Generation) -> Change:
+def change_between(before: Generation, now: Generation) -> MembershipChange:
     """Who left and who came between two recorded generations."""
     were, are = ({member.member_id: member for member in generation.members} for generation in (before, now))
     joined = {
         name: {"topics": list(member.topics), "instance_id": member.instance_id, "client_id": member.client_id}
         for name, member in are.items() if name not in were
     }  # fmt: skip
-    return Change(f"generation {now.number}", tuple(sorted(were.keys() - are.keys())), joined)
+    return MembershipChange(f"generation {now.number}", tuple(sorted(were.keys() - are.keys())), joined)
 
 
 def real_owners(step: Step) -> dict[tuple[str, int], str]:

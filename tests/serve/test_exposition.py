@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apportion.inputs.cluster_round import SeenGroup, TopicLog
+from apportion.inputs.cluster_round import DescribedGroup, TopicLog
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
 from apportion.serve.answers import Answers, summary
@@ -23,7 +23,7 @@ from apportion.serve.end_times import AllEnds, Commits
 from apportion.serve.exposition import EMPTY, PIECE, Block, Rendered, block, joined_crc
 from apportion.serve.metrics import Renderer
 from apportion.serve.past import GroupPast
-from apportion.serve.settings import Settings
+from apportion.serve.settings import ServerSettings
 from apportion.serve.state import GroupState, Snapshot
 from apportion.serve.states import entries_of, group_state, group_with_offsets, lag_times_of
 
@@ -54,7 +54,7 @@ def test_the_checksum_of_two_texts_follows_from_theirs(size: int) -> None:
     assert joined_crc(zlib.crc32(one), zlib.crc32(other[:size]), size) == zlib.crc32(one + other[:size])
 
 
-def groups(rng: random.Random) -> list[SeenGroup]:
+def groups(rng: random.Random) -> list[DescribedGroup]:
     """Some of all groups: commits, owners and partitions differ from draw to draw, and often do not."""
     return [
         seen(name, {"clicks": [p for p in range(4) if rng.random() < 0.8]},
@@ -72,7 +72,7 @@ def _short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     ("bound", "personal"), [(500_000, False), (500_000, True), (900, False), (300, True), (7, False)]
 )
 def test_what_is_written_from_kept_blocks_is_what_would_be_written_anew(bound: int, personal: bool) -> None:
-    settings = Settings(most_series=bound, personal=personal)
+    settings = ServerSettings(most_series=bound, personal=personal)
     rng, kept, now = random.Random(bound), Renderer(settings), time.time()
     for turn in range(3):
         shown = snapshot(*groups(rng), settings=settings, at=now + turn)
@@ -85,7 +85,7 @@ def test_what_is_written_from_kept_blocks_is_what_would_be_written_anew(bound: i
 
 
 def test_of_groups_that_stay_nothing_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings()
+    settings = ServerSettings()
     rng, renderer, now = random.Random(1), Renderer(settings), time.time()
     drawn = groups(rng)
     shown = snapshot(*drawn, settings=settings, at=now)
@@ -110,7 +110,7 @@ def _with(one: Snapshot, other: Snapshot, name: str) -> Snapshot:
 
 
 def test_what_is_kept_of_a_group_from_round_to_round_is_what_would_be_worked_out_anew() -> None:
-    settings, rng, logs = Settings(), random.Random(3), dict(TOPICS)
+    settings, rng, logs = ServerSettings(), random.Random(3), dict(TOPICS)
     answers = Answers(Collector(replace(settings, tail=False), Connection("127.0.0.1:1", Properties())))
     past, old, kept = GroupPast("g", {}), None, 0
     one = seen("g", {"clicks": [0, 1]}, {("clicks", p): 7 for p in range(4)})
@@ -135,7 +135,12 @@ def test_what_is_kept_of_a_group_from_round_to_round_is_what_would_be_worked_out
 
 
 def _state(
-    one: SeenGroup, logs: Mapping[str, TopicLog], at: float, past: GroupPast, old: GroupState | None, settings: Settings
+    one: DescribedGroup,
+    logs: Mapping[str, TopicLog],
+    at: float,
+    past: GroupPast,
+    old: GroupState | None,
+    settings: ServerSettings,
 ) -> GroupState:
     """One group at a round."""
     group, key, ids = group_with_offsets(one, entries_of(logs), old)

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from apportion.errors import UnknownName
 from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
-from apportion.inputs.cluster_round import Round, SeenGroup, TopicLog, _Look, partition_of_group
+from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog, _Look, partition_of_group
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
@@ -33,7 +33,7 @@ from apportion.serve.exposition import EMPTY
 from apportion.serve.metrics import BY_NAME, CAUSES, Renderer, chosen
 from apportion.serve.names import shown_ids
 from apportion.serve.past import GroupPast
-from apportion.serve.settings import Settings
+from apportion.serve.settings import ServerSettings
 from apportion.serve.state import Snapshot
 from apportion.serve.states import advised, commits_then, entries_of, group_state, group_with_offsets, lag_times_of
 from apportion.serve.switched import Switches, switch_of
@@ -47,15 +47,15 @@ TOPICS = {
 }
 
 
-def seen(name: str, owned: Mapping[str, list[int]], committed: Mapping[tuple[str, int], int]) -> SeenGroup:
+def seen(name: str, owned: Mapping[str, list[int]], committed: Mapping[tuple[str, int], int]) -> DescribedGroup:
     """A group whose first member holds what is owned, and whose second holds nothing."""
     fields = {"instance_id": None, "client_id": "cli", "host": "/10.0.0.1", "rack": None, "topics": ["clicks"]}
     members = {"cli-1": {**fields, "owned": owned}, "cli-2": {**fields, "owned": {}}}
     told = {"state": "Stable", "protocol": "range", "kind": "classic", "generation": None, "says": []}
-    return SeenGroup(name, "b:1 (1)", {**told, "members": members, "wanted": {"clicks"}}, committed)
+    return DescribedGroup(name, "b:1 (1)", {**told, "members": members, "wanted": {"clicks"}}, committed)
 
 
-def snapshot(*groups: SeenGroup, settings: Settings, at: float | None = None) -> Snapshot:
+def snapshot(*groups: DescribedGroup, settings: ServerSettings, at: float | None = None) -> Snapshot:
     """Two rounds that saw these groups as they are, the second just now."""
     now = time.time() if at is None else at
     entries, states = entries_of(TOPICS), {}
@@ -80,7 +80,7 @@ def offsets_of(group: Group) -> Offsets:
 
 
 def samples(
-    settings: Settings, one: Snapshot, now: float | None = None
+    settings: ServerSettings, one: Snapshot, now: float | None = None
 ) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Name to labels and values, read by the official client's parser."""
     rendered = Renderer(settings).render(one, time.time() if now is None else now)
@@ -93,7 +93,7 @@ def samples(
 
 
 def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
-    settings = Settings(cluster_name='c"1')
+    settings = ServerSettings(cluster_name='c"1')
     one = seen(NAME, {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 10, ("clicks", 1): 4, ("clicks", 3): 1, (NAME, 0): 1})
     found = samples(settings, snapshot(one, settings=settings))
     assert set(found) == set(BY_NAME) - {"apportion_group_advised_members"}
@@ -119,9 +119,9 @@ def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
 
 
 def test_an_empty_cluster_has_brokers() -> None:
-    found = samples(Settings(), Snapshot(1, time.time(), brokers=3, trouble=""))
+    found = samples(ServerSettings(), Snapshot(1, time.time(), brokers=3, trouble=""))
     assert found["kafka_brokers"] == [({}, 3.0)]
-    assert "kafka_brokers" not in samples(Settings(), Snapshot(1, time.time() - 100, brokers=3, trouble=""))
+    assert "kafka_brokers" not in samples(ServerSettings(), Snapshot(1, time.time() - 100, brokers=3, trouble=""))
 
 
 def test_families_are_chosen_by_whose_they_are_and_by_name() -> None:
@@ -132,7 +132,7 @@ def test_families_are_chosen_by_whose_they_are_and_by_name() -> None:
     assert "kafka_brokers" not in {family.name for family in chosen("kafka_exporter,-kafka_brokers")}
     with pytest.raises(UnknownName, match="no family of metrics is named 'burrow'"):
         chosen("burrow")
-    settings = Settings(names="apportion,-apportion_group_rebalances_total")
+    settings = ServerSettings(names="apportion,-apportion_group_rebalances_total")
     found = samples(settings, snapshot(seen("g", {"clicks": [0, 1, 2, 3]}, {}), settings=settings))
     assert found
     assert all(name.startswith("apportion_group_") for name in found)
@@ -140,9 +140,9 @@ def test_families_are_chosen_by_whose_they_are_and_by_name() -> None:
 
 def test_beyond_the_bound_partitions_are_left_out_before_groups_and_how_many_is_told() -> None:
     groups = [seen(f"g-{n:02}", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 1 for p in range(4)}) for n in range(20)]
-    settings = Settings(most_series=600)
+    settings = ServerSettings(most_series=600)
     one = snapshot(*groups, settings=settings)
-    whole = Renderer(Settings()).render(one, time.time())
+    whole = Renderer(ServerSettings()).render(one, time.time())
     bounded = Renderer(settings).render(one, time.time())
     assert bounded.series == 600
     assert bounded.left_out == whole.series - 600
@@ -155,7 +155,7 @@ def test_beyond_the_bound_partitions_are_left_out_before_groups_and_how_many_is_
 
 
 def test_what_is_too_old_is_not_told_as_if_it_were_now() -> None:
-    settings = Settings(interval_s=10)
+    settings = ServerSettings(interval_s=10)
     one = snapshot(seen("g", {"clicks": [0]}, {("clicks", 0): 1}), settings=settings)
     assert samples(settings, one, one.at + 59)
     assert not samples(settings, one, one.at + 61)
@@ -177,7 +177,7 @@ def test_lag_in_time_is_how_long_ago_the_log_passed_the_commit() -> None:
 
 
 def test_an_older_commit_than_the_table_has_is_at_least_as_old_as_the_table() -> None:
-    settings = Settings()
+    settings = ServerSettings()
     shown = snapshot(seen("g", {}, {("clicks", 0): 3}), settings=settings, at=1000.0)
     (state,) = shown.groups.values()
     (p,) = [p for p in range(state.group.P) if state.group.name_of(p) == ("clicks", 0)]
@@ -243,7 +243,7 @@ def test_otlp_sends_what_a_receiver_reads_under_the_collectors_names() -> None:
 
     receiver = HTTPServer(("127.0.0.1", 0), Receiver)
     Thread(target=receiver.serve_forever, daemon=True).start()
-    settings = Settings(cluster_name="c", otlp_endpoint=f"http://127.0.0.1:{receiver.server_port}/v1/metrics")
+    settings = ServerSettings(cluster_name="c", otlp_endpoint=f"http://127.0.0.1:{receiver.server_port}/v1/metrics")
 
     class Collected:
         pass
@@ -285,7 +285,7 @@ def test_the_time_to_catch_up_is_that_of_the_slowest_member_at_the_pace_of_the_l
 
 
 def test_the_advised_number_of_members_follows_the_work_that_comes_in() -> None:
-    settings = Settings(capacity=100)
+    settings = ServerSettings(capacity=100)
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
     state = snapshot(one, settings=settings, at=1000.0).groups["g"]
     ends = {"clicks": EndTimes("id", np.arange(4))}
@@ -297,10 +297,10 @@ def test_the_advised_number_of_members_follows_the_work_that_comes_in() -> None:
 
 
 def test_a_group_is_gone_when_it_stays_away_and_not_when_a_broker_has_just_come_back() -> None:
-    collector = Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties()))
+    collector = Collector(ServerSettings(tail=False), Connection("127.0.0.1:1", Properties()))
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 1})
 
-    def after(at: float, *groups: SeenGroup, all_listed: bool = True) -> tuple[bool, float | None]:
+    def after(at: float, *groups: DescribedGroup, all_listed: bool = True) -> tuple[bool, float | None]:
         found = Round(at=at, ended=at, topics=dict(TOPICS), silent=frozenset() if all_listed else frozenset({1}))
         found.groups = {group.name: group for group in groups}
         collector._publish(Snapshot(1, at, groups=collector._groups(found), topics=TOPICS, trouble=""))
@@ -319,7 +319,7 @@ def test_a_group_is_gone_when_it_stays_away_and_not_when_a_broker_has_just_come_
 def test_what_a_switch_would_do_is_worked_out_with_the_members_own_ids_and_told_under_those_that_may_be_shown() -> None:
     """Its history is what the server has seen; with the group unchanged it is not worked out again."""
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 7})
-    (state,) = snapshot(one, settings=Settings()).groups.values()
+    (state,) = snapshot(one, settings=ServerSettings()).groups.values()
     for at, held in ((1_000, ([0, 1, 2, 3], [])), (2_000, ([0, 1], [2, 3]))):
         owned = dict(zip(MEMBERS, held, strict=True))
         members = {m: {**one.description["members"][m], "owned": {"clicks": owned[m]}} for m in MEMBERS}
@@ -344,10 +344,10 @@ def test_what_a_switch_would_do_is_worked_out_with_the_members_own_ids_and_told_
 
 
 def test_a_group_that_a_broker_does_not_list_after_its_return_is_unknown_until_it_had_time_to_load() -> None:
-    collector = Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties()))
+    collector = Collector(ServerSettings(tail=False), Connection("127.0.0.1:1", Properties()))
     one = seen("g", {"clicks": [0]}, {("clicks", 0): 7})
 
-    def look(at: float, *groups: SeenGroup, listed_all: bool = True) -> Any:
+    def look(at: float, *groups: DescribedGroup, listed_all: bool = True) -> Any:
         listed = {group.name: group for group in groups}
         silent = frozenset() if listed_all else frozenset({1})
         collector.snapshot = Snapshot(
@@ -370,10 +370,10 @@ def test_a_group_that_a_broker_does_not_list_after_its_return_is_unknown_until_i
 
 def test_a_group_whose_coordinator_has_changed_is_unknown_until_the_new_one_had_time_to_load() -> None:
     """A broker that stops in good order is not in the next answer: no request fails, and no list is missing."""
-    collector = Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties()))
+    collector = Collector(ServerSettings(tail=False), Connection("127.0.0.1:1", Properties()))
     one = seen("g", {"clicks": [0]}, {("clicks", 0): 7})
 
-    def gone(at: float, leader: tuple[int, int], *groups: SeenGroup) -> bool:
+    def gone(at: float, leader: tuple[int, int], *groups: DescribedGroup) -> bool:
         listed = {group.name: group for group in groups}
         found = Round(at=at, groups=listed, topics=TOPICS, leaders={0: leader})
         collector.snapshot = Snapshot(at=at, groups=collector._groups(found))
@@ -393,7 +393,7 @@ def test_a_group_whose_coordinator_has_changed_is_unknown_until_the_new_one_had_
 
 def test_groups_that_come_and_go_beside_a_broker_that_cannot_be_reached_are_not_kept_for_ever() -> None:
     """Only what the silent broker coordinates may still be there."""
-    collector = Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties()))
+    collector = Collector(ServerSettings(tail=False), Connection("127.0.0.1:1", Properties()))
     leaders = {0: (1, 0), 1: (2, 0)}  # of two partitions, broker 2 does not answer
     names = [f"g-{n}" for n in range(40)]
     theirs = {name for name in names if partition_of_group(name, 2) == 1}
@@ -412,12 +412,12 @@ def test_groups_that_come_and_go_beside_a_broker_that_cannot_be_reached_are_not_
 
 
 def test_while_a_round_takes_long_what_was_known_grows_too_old_to_be_scraped(monkeypatch: pytest.MonkeyPatch) -> None:
-    collector = Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties()))
+    collector = Collector(ServerSettings(tail=False), Connection("127.0.0.1:1", Properties()))
     answers = Answers(collector)
-    collector._publish(snapshot(seen("g", {"clicks": [0]}, {("clicks", 0): 7}), settings=Settings()))
+    collector._publish(snapshot(seen("g", {"clicks": [0]}, {("clicks", 0): 7}), settings=ServerSettings()))
     assert answers.scraped.series > 50
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + Settings().stale_s + 1)
+    monkeypatch.setattr(time, "time", lambda: now + ServerSettings().stale_s + 1)
     assert answers.scraped is EMPTY
     own = answers.own.text()
     assert b"apportion_scrape_series 0.0" in own
@@ -427,7 +427,7 @@ def test_while_a_round_takes_long_what_was_known_grows_too_old_to_be_scraped(mon
 def test_a_round_that_cannot_be_shown_ends_neither_the_rounds_nor_what_others_hear_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    collector = Collector(Settings(tail=False, interval_s=0.01), Connection("127.0.0.1:1", Properties()))
+    collector = Collector(ServerSettings(tail=False, interval_s=0.01), Connection("127.0.0.1:1", Properties()))
     rounds: list[int] = []
 
     def broken(_: Snapshot) -> None:
@@ -444,7 +444,7 @@ def test_a_round_that_cannot_be_shown_ends_neither_the_rounds_nor_what_others_he
 
 
 def test_where_the_cluster_is_not_reached_its_tail_is_not_said_to_be_read() -> None:
-    answers = Answers(Collector(Settings(tail=False), Connection("127.0.0.1:1", Properties())))
+    answers = Answers(Collector(ServerSettings(tail=False), Connection("127.0.0.1:1", Properties())))
     for trouble, tail_trouble, leaderless, up in (
         ("", "", 0, b"1.0"), ("", "no", 0, b"0.0"), ("nobody answers", "", 0, b"0.0"), ("", "", 1, b"0.0"),
     ):  # fmt: skip

@@ -14,7 +14,7 @@ from apportion.inputs.config import Connection
 from apportion.inputs.load_history import load_histories, next_offsets
 from apportion.inputs.properties import Properties
 from apportion.serve.collector import Collector
-from apportion.serve.settings import Settings
+from apportion.serve.settings import ServerSettings
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 
@@ -109,7 +109,7 @@ def notes(server: Serving) -> str:
 
 def test_a_past_that_somebody_kept_is_there_at_once_and_is_read_on_from_where_it_ends() -> None:
     histories = load_histories(dump())
-    collector = Collector(Settings(past=str(dump())), Connection("127.0.0.1:1", Properties()))
+    collector = Collector(ServerSettings(past=str(dump())), Connection("127.0.0.1:1", Properties()))
     compared = 0
     for name, history in histories.groups.items():
         past = collector._pasts[name].frozen()

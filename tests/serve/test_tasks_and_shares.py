@@ -18,7 +18,7 @@ from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.inputs.properties import Properties
 from apportion.serve.collector import Collector
-from apportion.serve.settings import Settings
+from apportion.serve.settings import ServerSettings
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 from tools.record_task_groups import PROPERTIES, TOPICS, Sharer, StreamsApp, fill, set_group, until
@@ -146,7 +146,9 @@ def test_a_server_shows_both_and_follows_their_epochs_by_record(cluster: Broker)
         JavaMember(cluster.bootstrap, NEW, ["jobs"], {"group.protocol": "consumer", "client.id": "n1"}),
     ):
         until(lambda: first.tasks == 16, "the application runs", 90)
-        collector = Collector(Settings(interval_s=0.5, personal=True), Connection(cluster.bootstrap, Properties()))
+        collector = Collector(
+            ServerSettings(interval_s=0.5, personal=True), Connection(cluster.bootstrap, Properties())
+        )
         collector.start()
         try:
             until(lambda: {STREAMS, SHARE, NEW, "later"} <= set(collector.snapshot.groups), "all are seen", 60)

@@ -13,7 +13,7 @@ import apportion
 from apportion.errors import BadInput
 from apportion.sizing.bounds import least_members, lightest_set
 from apportion.sizing.packing import Packing
-from apportion.sizing.problem import Problem, in_units
+from apportion.sizing.problem import SizingProblem, in_units
 from apportion.sizing.size import Sizing
 
 
@@ -228,8 +228,8 @@ def test_the_lightest_set_is_the_lightest_of_all_sets(weights: list[int], need: 
 
 
 def test_partitions_that_do_not_fit_beside_each_other_count_one_by_one() -> None:
-    assert least_members(Problem([51] * 4 + [10] * 4, [100], 100, [0] * 8)) == 4
-    assert least_members(Problem([34] * 6, [100], 100, [0] * 6)) == 3
+    assert least_members(SizingProblem([51] * 4 + [10] * 4, [100], 100, [0] * 8)) == 4
+    assert least_members(SizingProblem([34] * 6, [100], 100, [0] * 6)) == 3
 
 
 @pytest.mark.parametrize(

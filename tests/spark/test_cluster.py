@@ -21,7 +21,7 @@ from tests.spark.stores import copied, reach, rows_in, store
 from apportion.spark import job, lake, packages, schemas, sinks, sources
 from apportion.spark.location import locate
 from apportion.testing import processes
-from apportion.testing.cluster import Cluster, missing_right
+from apportion.testing.cluster import SparkCluster, missing_right
 from apportion.testing.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -136,7 +136,7 @@ def test_workers_that_share_nothing_make_the_same_rows_though_one_is_killed(
     """
     needs_cluster()
     words = "s3a://lake/dump", "s3a://lake/few", str(tmp_path / "x"), *FEW
-    with Cluster() as cluster:
+    with SparkCluster() as cluster:
         child = start(FEW_TABLES, {**s3.environment, **cluster.environment()}, *words)
         lines = lines_until(child, f"making {FEW[1]}")
         time.sleep(random.Random().uniform(0, 3))
@@ -165,7 +165,7 @@ def test_a_cluster_builds_every_table_though_a_worker_is_killed(
     """kill -9 of one of two in the middle of gold: the build ends, and ends right."""
     needs_cluster()
     place = f"by-cluster-{killed}"
-    with Cluster() as cluster:
+    with SparkCluster() as cluster:
         child = start(BUILD, {**s3.environment, **cluster.environment()}, "s3a://lake/dump", f"s3a://lake/{place}")
         lines = lines_until(child, "making gold/groups" if killed else "built")
         if killed:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from apportion.spark import files, schemas, sinks
-from apportion.spark.few_update import _Named
+from apportion.spark.few_update import _RowsByName
 from apportion.spark.other_groups import keep_others, rows_with
 from apportion.spark.sorted_rows import coded
 
@@ -164,7 +164,7 @@ def test_rows_by_name_are_those_of_the_asked_names_each_ones_as_they_come(seed: 
     rng = random.Random(seed)
     pairs: Pairs = [(rng.choice([None, *"hgfedcba"]), i) for i in range(200)]
     for rows in (table_of(pairs), coded(table_of(pairs))):
-        named = _Named.of(rows, "group")
+        named = _RowsByName.of(rows, "group")
         assert named.counted() == Counter(group for group, _ in pairs if group is not None)
         for count in (0, 1, 4, 8):
             some = rng.sample("abcdefgh", count)

@@ -235,11 +235,11 @@ def test_the_lock_is_one_for_builds_with_spark_and_without(spark: Any, s3: S3Ser
     assert not ours.copy("nothing", tmp_path / "nothing")
 
 
-def here(place: stores.Store, name: str = "t") -> commits.Table:
+def here(place: stores.StoreAddress, name: str = "t") -> commits.TableVersion:
     """A table as it is now."""
     version = place.logs().newest(name)
     assert version is not None
-    return commits.Table(place, name, version)
+    return commits.TableVersion(place, name, version)
 
 
 def numbers(*groups: str, n: int) -> pa.Table:
@@ -247,7 +247,7 @@ def numbers(*groups: str, n: int) -> pa.Table:
     return pa.table({"group": pa.array(groups, pa.string()), "n": pa.array([n] * len(groups), pa.int64())})
 
 
-def opened(place: stores.Store) -> Any:
+def opened(place: stores.StoreAddress) -> Any:
     """The table as deltalake reads it."""
     return deltalake.DeltaTable(place.table("t"), storage_options=place.options)
 
@@ -415,7 +415,7 @@ def test_what_a_store_repeats_of_a_token_is_not_printed(
     assert token not in str(refused.value)
 
 
-def _reached(where: str | Location) -> stores.Store:
+def _reached(where: str | Location) -> stores.StoreAddress:
     place = stores.reached(where if isinstance(where, Location) else locate(where))
     assert place is not None
     return place

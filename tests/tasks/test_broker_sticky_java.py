@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from apportion.server_side.java_hash import string_hash
-from apportion.server_side.sticky_tasks import MemberTasks, Subtopology, TaskMember, sticky_tasks
+from apportion.server_side.sticky_tasks import CoordinatorSubtopology, MemberTasks, TaskMember, sticky_tasks
 from apportion.server_side.timeline import Timeline
 from apportion.testing import jars
 from apportion.testing.plugin import needs_java
@@ -28,7 +28,9 @@ NAMES = ("0", "1", "2", "10", "a", "Größe", chr(0xFF5E), chr(0x1F6D2))
 Json = dict[str, Any]
 
 
-def hinges_on_bins(members: Sequence[TaskMember], subtopologies: Sequence[Subtopology], standbys: int = 0) -> bool:
+def hinges_on_bins(
+    members: Sequence[TaskMember], subtopologies: Sequence[CoordinatorSubtopology], standbys: int = 0
+) -> bool:
     """Whether another order inside the hash bins gives another answer: then the ids alone do not determine it.
 
     Asked with the members the other way round, and with their halves exchanged.
@@ -173,8 +175,8 @@ def task_members(group: Json, order: list[str]) -> list[TaskMember]:
     ]
 
 
-def topology(group: Json) -> list[Subtopology]:
-    return [Subtopology(one["name"], one["tasks"], one["stateful"]) for one in group["subtopologies"]]
+def topology(group: Json) -> list[CoordinatorSubtopology]:
+    return [CoordinatorSubtopology(one["name"], one["tasks"], one["stateful"]) for one in group["subtopologies"]]
 
 
 def random_groups(seed: int, count: int) -> list[Json]:
@@ -219,11 +221,11 @@ def test_where_the_model_says_that_bins_do_not_matter_kafka_gives_one_answer_in_
 def test_ids_of_one_hash_code_are_told_apart_by_the_order_of_joining_alone() -> None:
     assert string_hash("AaAa") == string_hash("BBBB")
     line = [TaskMember("AaAa", "p"), TaskMember("BBBB", "p")]
-    assert sticky_tasks(line, [Subtopology("0", 1, True)])["AaAa"].active == {("0", 0)}
-    assert sticky_tasks(line[::-1], [Subtopology("0", 1, True)])["BBBB"].active == {("0", 0)}
-    assert hinges_on_bins(line, [Subtopology("0", 1, True)])
+    assert sticky_tasks(line, [CoordinatorSubtopology("0", 1, True)])["AaAa"].active == {("0", 0)}
+    assert sticky_tasks(line[::-1], [CoordinatorSubtopology("0", 1, True)])["BBBB"].active == {("0", 0)}
+    assert hinges_on_bins(line, [CoordinatorSubtopology("0", 1, True)])
 
 
 def test_a_group_without_members_gives_nothing_and_one_without_tasks_nothing_to_each() -> None:
-    assert sticky_tasks([], [Subtopology("0", 3, True)]) == {}
+    assert sticky_tasks([], [CoordinatorSubtopology("0", 3, True)]) == {}
     assert sticky_tasks([TaskMember("a", "p")], []) == {"a": MemberTasks()}

@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 
 from apportion.testing.records import commit_key, commit_value
-from apportion.wire.commits import Column, CommitColumns, decode_commits, packed, topic_id_texts
+from apportion.wire.commits import BytesColumn, CommitColumns, decode_commits, packed, topic_id_texts
 from apportion.wire.coordinator import Commit, decode
 
 from . import samples
 from .samples import Pair
 
 
-def column(rows: Sequence[bytes | None], junk: bytes = b"", wide: bool = False) -> Column:
+def column(rows: Sequence[bytes | None], junk: bytes = b"", wide: bool = False) -> BytesColumn:
     """Rows as Arrow holds them, ``junk`` lying before the first and under every null."""
     whole = [junk if row is None else row for row in rows]
     offsets = np.zeros(len(rows) + 1, np.int64 if wide else np.int32)
     offsets[0] = len(junk)
     offsets[1:] = len(junk) + np.cumsum([len(row) for row in whole])
     valid = None if all(row is not None for row in rows) else np.array([row is not None for row in rows])
-    return Column(np.frombuffer(junk + b"".join(whole), np.uint8), offsets, valid)
+    return BytesColumn(np.frombuffer(junk + b"".join(whole), np.uint8), offsets, valid)
 
 
-def record(keys: Column, values: Column, found: CommitColumns, row: int) -> Commit:
+def record(keys: BytesColumn, values: BytesColumn, found: CommitColumns, row: int) -> Commit:
     """A row of the fast decoder in the plain one's words."""
 
     def piece(data: np.ndarray, at: np.ndarray, size: np.ndarray) -> str:

@@ -34,11 +34,11 @@ class BrokerRange:
             span = group.partitions(topic)
             owner[span] = _runs(group.subscribers(topic), span.stop - span.start)
         proof = dict.fromkeys(self.goals, "optimal")
-        return Answer(owner, proof, extra={"prediction": "exact"}, certificate=_Certificate())
+        return Answer(owner, proof, extra={"prediction": "exact"}, certificate=_SurePrediction())
 
 
 @dataclass(frozen=True)
-class _Certificate:
+class _SurePrediction:
     """Why nothing that the group does not tell could change the plan."""
 
     def explain(self, group: Group) -> list[str]:

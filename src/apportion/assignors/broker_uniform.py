@@ -22,7 +22,7 @@ from apportion.server_side.java_hash import (
     uuid_hash,
     uuid_words,
 )
-from apportion.server_side.uniform import Problem, uniform
+from apportion.server_side.uniform import UniformProblem, uniform
 
 EXACT: Final = "exact"
 LIKELY: Final = "likely"
@@ -50,7 +50,7 @@ class BrokerUniform:
         tables = _Tables(group)
         answer = self._answer(tables)
         prediction = _prediction(tables, answer.owner)
-        certificate = _Certificate(tables.equal, prediction, tables.unknown)
+        certificate = _Prediction(tables.equal, prediction, tables.unknown)
         return replace(answer, extra={"prediction": prediction}, certificate=certificate)
 
     def unjudged(self, group: Group) -> Answer:
@@ -195,7 +195,7 @@ class _Tables:
         names = self._names(filling)
         return tuple(names[position] for position in self._order_of_ids(names, filling).positions)
 
-    def problem(self, filling: _Filling) -> Problem:
+    def problem(self, filling: _Filling) -> UniformProblem:
         """The group for the coordinator's assignor."""
         group = self.group
         there = [topics[group.described[topics]] for topics in group.subscriptions]
@@ -206,7 +206,7 @@ class _Tables:
             rank[topic] = position
         wants = [there[k] for k in group.subscription_of.tolist()]
         held = _Held(self, topics, filling).of
-        return Problem(group.start, wants, self.previous, self.equal, members, topics, rank, held)
+        return UniformProblem(group.start, wants, self.previous, self.equal, members, topics, rank, held)
 
     @cached_property
     def held_by(self) -> Mapping[int, Ints]:
@@ -264,7 +264,7 @@ def _words(group: Group, topic: int) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True)
-class _Certificate:
+class _Prediction:
     """What is known of the plan, and how well."""
 
     equal: bool

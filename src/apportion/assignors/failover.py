@@ -59,11 +59,11 @@ class Failover:
         first = _first_subscriber(group, rank)
         winner = np.where(first < group.M, by_rank[np.minimum(first, group.M - 1)], NOBODY)
         if self.preempt:
-            return Answer(winner[group.topic_of], {"priority": "optimal"}, certificate=_Certificate(winner, NOTHING))
+            return Answer(winner[group.topic_of], {"priority": "optimal"}, certificate=_Winners(winner, NOTHING))
         topic, incumbent = _incumbents(group, rank)
         winner[topic] = incumbent
         proof = {"incumbent": "optimal", "priority": "optimal"}
-        return Answer(winner[group.topic_of], proof, certificate=_Certificate(winner, topic))
+        return Answer(winner[group.topic_of], proof, certificate=_Winners(winner, topic))
 
 
 NOTHING: Final = np.empty(0, dtype=np.int64)
@@ -71,7 +71,7 @@ MOST_EXPLAINED: Final = 20
 
 
 @dataclass(frozen=True, eq=False)
-class _Certificate:
+class _Winners:
     """Why each topic goes where it goes: (T,) winners, and the topics that stay with a living owner."""
 
     winner: Ints

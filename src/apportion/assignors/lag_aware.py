@@ -91,7 +91,7 @@ class LagAware:
         np.add.at(held, owner[owner != NOBODY], work.amount[owner != NOBODY])
         heaviest = int(held.max())
         measures = work.measures(group, heaviest, shared.bound)
-        return Answer(owner, proof, measures, certificate=_Certificate(heaviest, shared, self, work))
+        return Answer(owner, proof, measures, certificate=_LagBound(heaviest, shared, self, work))
 
     def _by_topic(self, group: Group, work: _Work, everything: _Part) -> Answer:
         owner = np.full(group.P, NOBODY, dtype=np.int64)
@@ -249,7 +249,7 @@ def _kinds(group: Group, topics: Ints) -> tuple[Ints, Bools]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Certificate:
+class _LagBound:
     """Why the heaviest member cannot be much lighter."""
 
     heaviest: int

@@ -37,11 +37,11 @@ class Range:
                 deal_rest(near[topic])
             else:
                 _runs(group, topic, owner[group.partitions(topic)])
-        return Answer(owner, dict.fromkeys(self.goals, "optimal"), certificate=_Certificate())
+        return Answer(owner, dict.fromkeys(self.goals, "optimal"), certificate=_AlignedRanges())
 
 
 @dataclass(frozen=True)
-class _Certificate:
+class _AlignedRanges:
     """Why ranges cannot be shared better."""
 
     def explain(self, group: Group) -> list[str]:

@@ -74,11 +74,11 @@ class StickyStreamJoin:
         past = _past_owner(group, joined, numbers, joins)
         holder = _share(past, joins)
         _spread(group, joined, numbers, holder, owner)
-        return Answer(owner, proof, extra=extra, certificate=_Certificate(past, holder, np.flatnonzero(joins)))
+        return Answer(owner, proof, extra=extra, certificate=_SharedNumbers(past, holder, np.flatnonzero(joins)))
 
 
 @dataclass(frozen=True, eq=False)
-class _Certificate:
+class _SharedNumbers:
     """Why the numbers cannot be shared better: (N,) past and new owners, and the members that join."""
 
     past: Ints

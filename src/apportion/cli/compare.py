@@ -11,7 +11,7 @@ from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
-    from apportion.report.text import Table
+    from apportion.report.text import TextTable
 
 DETAILS = (
     "A * marks the best of a column; in CSV and NDJSON a column names those. A strategy that cannot plan the group\n"
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _speeds(args: argparse.Namespace, observed: Observed) -> tuple[dict[str, Any], Table, list[str]]:
+def _speeds(args: argparse.Namespace, observed: Observed) -> tuple[dict[str, Any], TextTable, list[str]]:
     """Each member's speed as fields, as a table, and in sentences."""
     from dataclasses import asdict
 

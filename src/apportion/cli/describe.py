@@ -112,15 +112,15 @@ def standing(observed: Observed) -> ShownGroup:
 def _views(standings: list[ShownGroup], args: argparse.Namespace) -> None:
     """Kafka's own views; as CSV and NDJSON the first that was asked for."""
     from apportion.report import describing
-    from apportion.report.text import Table
+    from apportion.report.text import TextTable
 
-    tables: list[Table] = []
+    tables: list[TextTable] = []
     if args.state:
         tables.append(describing.states(standings))
     if args.members:
         each = [describing.members(s, wide=True) for s in standings]
         rows = [row for table in each for row in table.rows]
-        tables.append(Table(each[0].columns, rows))
+        tables.append(TextTable(each[0].columns, rows))
     if args.offsets or not tables:
         tables.append(describing.partitions(standings))
     emit_tables(tables, args.output)
@@ -142,11 +142,11 @@ def _whole(standing: ShownGroup, args: argparse.Namespace) -> None:
     """One group: a line about it, its members, its partitions where they are few, and what is odd."""
     from apportion.report import describing
     from apportion.report.roles import roles_table
-    from apportion.report.text import Table
+    from apportion.report.text import TextTable
     from apportion.wording import count
 
     wide = args.verbose or args.output == "wide"
-    shown: list[Table] = []
+    shown: list[TextTable] = []
     if standing.group.M:
         shown.append(describing.members(standing, wide))
     tasks = roles_table(standing.facts.get("kind"), standing.members, wide)
@@ -155,9 +155,9 @@ def _whole(standing: ShownGroup, args: argparse.Namespace) -> None:
     few = standing.group.P <= describing.MOST_ROWS
     if standing.group.P and (wide or few):
         listed = describing.partitions([standing])
-        shown.append(Table(listed.columns, listed.rows, extra=frozenset({"GROUP"})))
+        shown.append(TextTable(listed.columns, listed.rows, extra=frozenset({"GROUP"})))
     if shown:
-        shown[0] = Table(shown[0].columns, shown[0].rows, standing.heading + "\n", shown[0].extra)
+        shown[0] = TextTable(shown[0].columns, shown[0].rows, standing.heading + "\n", shown[0].extra)
     notes = [] if shown else [standing.heading]
     notes += [f"! {sentence}" for sentence in standing.odd] or ["Nothing odd: every partition has its owner."]
     if standing.group.P and not (wide or few):

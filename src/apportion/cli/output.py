@@ -9,7 +9,7 @@ from shutil import get_terminal_size
 from typing import Any
 
 from apportion.errors import Unavailable
-from apportion.report.text import Table, fitted, fold, printable, records_to_ndjson, render, to_csv, wants_style
+from apportion.report.text import TextTable, fitted, fold, printable, records_to_ndjson, render, to_csv, wants_style
 
 
 def emit(text: str) -> None:
@@ -31,7 +31,7 @@ def emit_json(document: Any) -> None:
     emit(json.dumps(document, ensure_ascii=False) + "\n")
 
 
-def emit_tables(tables: Sequence[Table], form: str, notes: Iterable[str] = ()) -> None:
+def emit_tables(tables: Sequence[TextTable], form: str, notes: Iterable[str] = ()) -> None:
     """Write tables with sentences below; as CSV or NDJSON the first table alone."""
     if form == "csv":
         emit(to_csv(tables[0]))

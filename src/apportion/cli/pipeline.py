@@ -174,7 +174,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, states: list[TableStatus]) -> None:
-    from apportion.report.text import Table
+    from apportion.report.text import TextTable
 
     names = ("name", "rows", "files", "size_bytes", "newest", "written")
     rows = [tuple(_plain(getattr(state, name)) for name in names) for state in states]
@@ -182,7 +182,7 @@ def _show(args: argparse.Namespace, states: list[TableStatus]) -> None:
         emit_json({"version": 1, "tables": [dict(zip(names, row, strict=True)) for row in rows]})
     else:
         columns = ("TABLE", "ROWS", "FILES", "BYTES", "NEWEST", "WRITTEN")
-        emit_tables([Table(columns, rows)], args.output)
+        emit_tables([TextTable(columns, rows)], args.output)
 
 
 def _plain(value: object) -> str | int | None:

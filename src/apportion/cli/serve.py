@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     from apportion.serve import metrics
     from apportion.serve.access import check_exposure, read_access
     from apportion.serve.otlp import check_endpoint
-    from apportion.serve.settings import Settings
+    from apportion.serve.settings import ServerSettings
 
     listen = server.read_listen(args.listen, args.tls_cert, args.tls_key)
     access, notes = read_access(args.token_file, args.basic_auth_file)
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     _log()
     for note in (*notes, *(f"--insecure: without {safeguard}" for safeguard in missing)):
         tell(note)
-    settings = Settings(
+    settings = ServerSettings(
         interval_s=float(args.interval), tail=not args.no_tail, past=args.past, personal=args.personal,
         names=args.names, most_series=args.max_series, cluster_name=args.cluster_name,
         capacity=None if args.capacity is None else float(args.capacity),

@@ -14,8 +14,8 @@ from apportion.history.streams_groups import roles_of
 from apportion.server_side.java_hash import string_hash, timeline_rank
 from apportion.server_side.sticky_tasks import (
     STANDBYS_SETTING,
+    CoordinatorSubtopology,
     MemberTasks,
-    Subtopology,
     TaskId,
     TaskMember,
     sticky_tasks,
@@ -57,7 +57,9 @@ class BrokerSticky:
             The same of the epoch before.
         """
         stateless = set(generation.facts.get("stateless") or ())
-        subtopologies = [Subtopology(name, tasks, name not in stateless) for name, tasks in sorted(counts.items())]
+        subtopologies = [
+            CoordinatorSubtopology(name, tasks, name not in stateless) for name, tasks in sorted(counts.items())
+        ]
         # As a coordinator that has just read its log hands them on.
         line = sorted(generation.members, key=lambda member: timeline_rank(string_hash(member.member_id)))
         nothing = MemberTasks()
@@ -196,7 +198,9 @@ class _Log:
         if sum(sizes.values()) > 2 * len(tasks):
             return None  # a hostile number; the broker's targets have no gaps
         stateful = {one["subtopologyId"]: bool(one["stateChangelogTopics"]) for one in self.subtopologies}
-        subtopologies = [Subtopology(name, count, stateful.get(name, True)) for name, count in sorted(sizes.items())]
+        subtopologies = [
+            CoordinatorSubtopology(name, count, stateful.get(name, True)) for name, count in sorted(sizes.items())
+        ]
         nothing = MemberTasks()
         members = [
             TaskMember(member, self.members[member].get("processId") or member, had.active, had.standby)

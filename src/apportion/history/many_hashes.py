@@ -41,7 +41,7 @@ class ManyHashes:
         assert row.group is not None  # noqa: S101 - rows without one were left out
         self.row = row
         groups = [step.group for step in row.walk] if row.walk else [row.group]
-        self._steps = [_Step(group, members, topics) for group in groups]
+        self._steps = [_HashedGroup(group, members, topics) for group in groups]
         self.planned: dict[bytes, tuple[dict[str, Any], Heaviest | None]] = {}
 
     @staticmethod
@@ -63,7 +63,7 @@ class ManyHashes:
         return np.stack(codes, axis=1), np.logical_or.reduce(shared)
 
 
-class _Step:
+class _HashedGroup:
     """One group whose maps' orders are asked for."""
 
     def __init__(self, group: Group, members: Mapping[str, int], topics: Mapping[str, int]) -> None:

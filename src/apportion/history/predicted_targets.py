@@ -23,7 +23,7 @@ from apportion.history.fold import DEFAULT_ASSIGNOR, server_assignor
 from apportion.history.records import GroupRecord
 from apportion.server_side.java_hash import bin_order, copied_bins, string_hash, uuid_hash, uuid_words
 from apportion.server_side.timeline import Timeline
-from apportion.server_side.uniform import Problem, uniform
+from apportion.server_side.uniform import UniformProblem, uniform
 from apportion.wire.coordinator import EpochRecord
 
 _GROUP, _MEMBER, _TARGET, _TARGET_OF, _CURRENT = 3, 5, 6, 7, 8
@@ -209,7 +209,7 @@ class _World:
         there = [sorted(self.by_name[name] for name in names if name in self.by_name) for names in named]
         return [np.array(topics, dtype=np.int64) for topics in there]
 
-    def problem(self, recorded: Mapping[str, Mapping[str, set[int]]]) -> Problem:
+    def problem(self, recorded: Mapping[str, Mapping[str, set[int]]]) -> UniformProblem:
         """What ``uniform`` is asked: its topics, who wants them, and the previous owners."""
         named = [self.names_of(member, recorded) for member in self.order]
         previous = np.full(int(self.start[-1]), NOBODY, dtype=np.int64)
@@ -221,7 +221,7 @@ class _World:
         members = bin_order([string_hash(member) for member in self.order]).positions
         wants = self.wants(recorded)
         rank = list(range(len(self.topics)))
-        return Problem(
+        return UniformProblem(
             self.start, wants, previous, len(set(named)) == 1, members, self._set(named[0]), rank, self._held
         )
 

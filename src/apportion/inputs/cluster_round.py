@@ -48,7 +48,7 @@ class TopicLog:
 
 
 @dataclass(frozen=True)
-class SeenGroup:
+class DescribedGroup:
     """One group as its coordinator described it.
 
     description
@@ -90,7 +90,7 @@ class Round:
     ended: float = 0.0
     cluster_id: str | None = None
     brokers: int = 0
-    groups: dict[str, SeenGroup] = field(default_factory=dict)
+    groups: dict[str, DescribedGroup] = field(default_factory=dict)
     topics: dict[str, TopicLog] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
@@ -161,7 +161,7 @@ class _Look:
         committed |= {name: {} for name in described if listed[name][1] == SHARE}  # theirs stand elsewhere
         for name, facts in described.items():
             if name in committed:
-                seen.groups[name] = SeenGroup(name, self._at(listed[name][0]), facts, committed[name])
+                seen.groups[name] = DescribedGroup(name, self._at(listed[name][0]), facts, committed[name])
         seen.at = time.time()
         await self._logs(metadata.topics, racks)
         seen.ended = time.time()

@@ -21,7 +21,7 @@ _INT64: Final = 2**63 - 1
 
 
 @dataclass
-class _Member:
+class _PastedMember:
     client_id: str | None = None
     host: str | None = None
     instance_id: str | None = None
@@ -35,7 +35,7 @@ class _Seen:
     name: str
     partitions: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
     listed: dict[tuple[str, int], Any] = field(default_factory=dict)
-    members: dict[str, _Member] = field(default_factory=dict)
+    members: dict[str, _PastedMember] = field(default_factory=dict)
     state: str | None = None
     protocol: str | None = None
     coordinator: str | None = None
@@ -44,12 +44,12 @@ class _Seen:
     kind: str | None = None
     says: list[str] = field(default_factory=list)
 
-    def member(self, row: Fields) -> _Member | None:
+    def member(self, row: Fields) -> _PastedMember | None:
         """The member that the row names, known from now on."""
         member_id = _known(row.get("CONSUMER-ID") or row.get("OWNER"))
         if member_id is None or ("OWNER" in row and member_id == "none"):
             return None
-        member = self.members.setdefault(member_id, _Member())
+        member = self.members.setdefault(member_id, _PastedMember())
         if "OWNER" in row:
             client, _, host = member_id.rpartition("_/")
             member.client_id, member.host = (client, "/" + host) if client else (None, None)
@@ -113,7 +113,7 @@ def _take(group: _Seen, row: Fields, where: str) -> None:
         _take_assignment(group, member, row, where)
 
 
-def _take_partition(group: _Seen, member: _Member | None, row: Fields, where: str) -> None:
+def _take_partition(group: _Seen, member: _PastedMember | None, row: Fields, where: str) -> None:
     topic = _known(row["TOPIC"])
     if topic is None:  # a member without a partition (KIP-175)
         return
@@ -134,7 +134,7 @@ def _take_partition(group: _Seen, member: _Member | None, row: Fields, where: st
         member.owned.setdefault(topic, set()).add(number)
 
 
-def _take_assignment(group: _Seen, member: _Member, row: Fields, where: str) -> None:
+def _take_assignment(group: _Seen, member: _PastedMember, row: Fields, where: str) -> None:
     """``clicks(0,1), orders(0)`` as until 3.9, or ``clicks:0,1;orders:0`` as since 4.0."""
     text = _known(row.get("CURRENT-ASSIGNMENT") or row.get("ASSIGNMENT"))
     if _known(row.get("CURRENT-EPOCH")) is not None:

@@ -13,7 +13,7 @@ from apportion.comparison import JUDGED, Comparison, racks_known
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.wording import count, proof_in_words
 
 SHOWN: Final = {
@@ -26,7 +26,7 @@ SHOWN: Final = {
 """The column that shows each judged measure."""
 
 
-def comparison_table(comparison: Comparison, *, marks: bool = True) -> Table:
+def comparison_table(comparison: Comparison, *, marks: bool = True) -> TextTable:
     """A row a strategy below one for the present owners.
 
     marks
@@ -56,7 +56,7 @@ def comparison_table(comparison: Comparison, *, marks: bool = True) -> Table:
     extra |= {"UNOWNED"} if not any(row[7] for row in rows) else set()
     if not marks:
         columns.append("BEST")
-    return Table(tuple(columns), rows, extra=frozenset(extra))
+    return TextTable(tuple(columns), rows, extra=frozenset(extra))
 
 
 def _row(
@@ -76,7 +76,7 @@ def _row(
     )  # fmt: skip
 
 
-def steps(group: Group, planned: Sequence[tuple[str, Plan]]) -> Table:
+def steps(group: Group, planned: Sequence[tuple[str, Plan]]) -> TextTable:
     """A row a step below one for the group as it was."""
     rows = [("(now)", *_state(group, group.owner, measure(group, group.owner)))]
     rows += [(step, *_state(p.group, p.owner, p.measures)) for step, p in planned]
@@ -85,7 +85,7 @@ def steps(group: Group, planned: Sequence[tuple[str, Plan]]) -> Table:
     extra = {"LAG-MAX"} if not any(row[6] for row in rows) else set()
     extra |= {"CROSS-RACK"} if not racks else set()
     extra |= {"UNOWNED"} if not any(row[8] for row in rows) else set()
-    return Table(columns, rows, extra=frozenset(extra))
+    return TextTable(columns, rows, extra=frozenset(extra))
 
 
 def _state(group: Group, owner: Ints, m: dict[str, int]) -> tuple[Cell, ...]:

@@ -16,7 +16,7 @@ from apportion.model.measures import lag_held, loads
 from apportion.model.to_names import owners_to_names
 from apportion.report.oddities import oddities
 from apportion.report.roles import sentences
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.wording import count, partitions_in_words, shorten
 
 MOST_ROWS: Final = 60
@@ -82,7 +82,7 @@ class ShownGroup:
         return f"{group.name or '(unnamed group)'}: {', '.join(parts)}"
 
 
-def groups(standings: Sequence[ShownGroup]) -> Table:
+def groups(standings: Sequence[ShownGroup]) -> TextTable:
     """A row a group."""
     columns = ("GROUP", "STATE", "ASSIGNMENT-STRATEGY", "#MEMBERS", "#PARTITIONS", "LAG", "ODD")
     rows: list[tuple[Cell, ...]] = [
@@ -92,10 +92,10 @@ def groups(standings: Sequence[ShownGroup]) -> Table:
         )
         for s in standings
     ]  # fmt: skip
-    return Table(columns, rows)
+    return TextTable(columns, rows)
 
 
-def members(standing: ShownGroup, wide: bool = False) -> Table:
+def members(standing: ShownGroup, wide: bool = False) -> TextTable:
     """A row a member: where it is, what it holds, how far behind that is."""
     group = standing.group
     held, lag, owned = loads(group.owner, group.M), lag_held(group, group.owner), owners_to_names(group, group.owner)
@@ -121,10 +121,10 @@ def members(standing: ShownGroup, wide: bool = False) -> Table:
         "ASSIGNMENT",
     )
     empty = {name for i, name in enumerate(columns) if i in (2, 3, 4, 5, 6) and not any(row[i] for row in rows)}
-    return Table(columns, rows, extra=frozenset({"GROUP"} | empty))
+    return TextTable(columns, rows, extra=frozenset({"GROUP"} | empty))
 
 
-def partitions(standings: Sequence[ShownGroup]) -> Table:
+def partitions(standings: Sequence[ShownGroup]) -> TextTable:
     """A row a partition, as ``kafka-consumer-groups --describe`` prints it."""
     rows: list[tuple[Cell, ...]] = []
     for standing in standings:
@@ -152,17 +152,17 @@ def partitions(standings: Sequence[ShownGroup]) -> Table:
         "HOST",
         "CLIENT-ID",
     )
-    return Table(columns, rows)
+    return TextTable(columns, rows)
 
 
-def states(standings: Sequence[ShownGroup]) -> Table:
+def states(standings: Sequence[ShownGroup]) -> TextTable:
     """A row a group, as ``kafka-consumer-groups --describe --state`` prints it."""
     columns = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "GENERATION", "#MEMBERS")
     rows: list[tuple[Cell, ...]] = [
         (s.group.name, *(s.facts.get(name) for name in ("coordinator", "protocol", "state", "generation")), s.group.M)
         for s in standings
     ]
-    return Table(columns, rows)
+    return TextTable(columns, rows)
 
 
 def _known(value: int) -> int | None:

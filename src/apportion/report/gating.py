@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from apportion.report.text import Table
+from apportion.report.text import TextTable
 
 
-def table(breached: list[dict[str, Any]]) -> Table:
+def table(breached: list[dict[str, Any]]) -> TextTable:
     """A row a breach."""
-    return Table(("POLICY", "LIMIT", "FOUND"), [(b["policy"], b["limit"], b["found"]) for b in breached])
+    return TextTable(("POLICY", "LIMIT", "FOUND"), [(b["policy"], b["limit"], b["found"]) for b in breached])
 
 
 def reasons(breached: list[dict[str, Any]], content: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from apportion.report.describing import ShownGroup, members
 from apportion.report.replaying import moment
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.wording import count
 
 LAST: Final = 3
@@ -15,7 +15,7 @@ LAST: Final = 3
 SKEW: Final = "skew: partitions of the fullest member less those of the emptiest"
 
 
-def tables(standing: ShownGroup, rebalances: Sequence[Any]) -> list[Table]:
+def tables(standing: ShownGroup, rebalances: Sequence[Any]) -> list[TextTable]:
     """Members as they stand, and the last rebalances; a group without either has no table for it."""
     shown = []
     if standing.group.M:
@@ -25,7 +25,7 @@ def tables(standing: ShownGroup, rebalances: Sequence[Any]) -> list[Table]:
     return shown
 
 
-def last(rebalances: Sequence[Any]) -> Table:
+def last(rebalances: Sequence[Any]) -> TextTable:
     """A row for each of the last rebalances: when, why, and what became of the partitions."""
     rows: list[tuple[Cell, ...]] = [
         (
@@ -36,7 +36,7 @@ def last(rebalances: Sequence[Any]) -> Table:
     ]  # fmt: skip
     more = len(rebalances) - len(rows)
     title = "Last rebalances, UTC" + (f" ({count(more, 'earlier one', 'earlier ones')}):" if more else ":")
-    return Table(("GENERATION", "AT", "CAUSE", "#MEMBERS", "MOVED", "NEEDLESS", "KEPT", "GIVEN"), rows, title)
+    return TextTable(("GENERATION", "AT", "CAUSE", "#MEMBERS", "MOVED", "NEEDLESS", "KEPT", "GIVEN"), rows, title)
 
 
 def notes(standing: ShownGroup, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -54,7 +54,7 @@ def notes(standing: ShownGroup, replayed: Mapping[str, Mapping[str, Any]]) -> li
     return sentences
 
 
-def totals(stories: Sequence[Mapping[str, Mapping[str, Any]]]) -> Table:
+def totals(stories: Sequence[Mapping[str, Mapping[str, Any]]]) -> TextTable:
     """A row a strategy: what it would have moved in all groups together, and how uneven it would have been."""
     names = sorted({name for story in stories for name in story})
     really = sum(next(iter(story.values()))["moves_then"] for story in stories if story)
@@ -63,7 +63,7 @@ def totals(stories: Sequence[Mapping[str, Mapping[str, Any]]]) -> Table:
     for name in names:
         mine = [story[name] for story in stories if name in story]
         rows.append((name, len(mine), sum(t["moves"] for t in mine), max(t["skew_max"] for t in mine)))
-    return Table(
+    return TextTable(
         ("ASSIGNOR", "GROUPS", "MOVES", "WIDEST-SKEW"),
         rows,
         "All groups under each strategy (skew: partitions of the fullest member less those of the emptiest):",

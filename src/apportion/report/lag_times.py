@@ -11,13 +11,13 @@ from apportion.history.lag_time import SHRINKING, Age, LagTime, LagTimes
 from apportion.history.measured import GroupTime
 from apportion.history.member_speeds import ENOUGH, Speed
 from apportion.model.group import Group
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.wording import count
 
 _TIME = ("LAG", "SECONDS", "TREND", "IN-WORDS", "CATCH-UP-S")
 
 
-def partitions(group: Group, times: GroupTime) -> Table:
+def partitions(group: Group, times: GroupTime) -> TextTable:
     """A row a partition of which anything is known over time."""
     rows: list[tuple[Cell, ...]] = []
     for p in range(group.P):
@@ -28,11 +28,11 @@ def partitions(group: Group, times: GroupTime) -> Table:
             rows.append(
                 (group.name, *group.name_of(p), *_time(one), *rates, None if owner == NOBODY else group.members[owner])
             )
-    return Table(("GROUP", "TOPIC", "PARTITION", *_TIME, "WRITTEN", "READ", "CONSUMER-ID"), rows,
+    return TextTable(("GROUP", "TOPIC", "PARTITION", *_TIME, "WRITTEN", "READ", "CONSUMER-ID"), rows,
                  extra=frozenset({"GROUP"}))  # fmt: skip
 
 
-def members(group: Group, times: GroupTime) -> Table:
+def members(group: Group, times: GroupTime) -> TextTable:
     """A row a member: its lag in time, and how fast it was while it had lag."""
     rows: list[tuple[Cell, ...]] = []
     for m, name in enumerate(group.members):
@@ -40,17 +40,17 @@ def members(group: Group, times: GroupTime) -> Table:
         spread = None if speed.low is None else f"{_rounded(speed.low)}-{_rounded(speed.high)}"
         rows.append((group.name, name, *_time(times.members.row(m)), _rounded(speed.median), spread, speed.intervals))
     columns = ("GROUP", "CONSUMER-ID", *_TIME, "SPEED", "SPEED-QUARTILES", "INTERVALS")
-    return Table(columns, rows, f"{group.name or 'group'}: lag in time\n", frozenset({"GROUP"}))
+    return TextTable(columns, rows, f"{group.name or 'group'}: lag in time\n", frozenset({"GROUP"}))
 
 
-def speeds(group: Group, speed_of: Mapping[str, Speed]) -> Table:
+def speeds(group: Group, speed_of: Mapping[str, Speed]) -> TextTable:
     """A row a member: how fast it was while it had something to read, with its spread."""
     rows: list[tuple[Cell, ...]] = []
     for name in group.members:
         one = speed_of[name]
         rows.append((name, _rounded(one.median), _rounded(one.low), _rounded(one.high), one.intervals))
     title = "Speed of members, messages a second while they had lag\n"
-    return Table(("CONSUMER-ID", "SPEED", "LOW-QUARTILE", "HIGH-QUARTILE", "INTERVALS"), rows, title)
+    return TextTable(("CONSUMER-ID", "SPEED", "LOW-QUARTILE", "HIGH-QUARTILE", "INTERVALS"), rows, title)
 
 
 def speed_notes(speed_of: Mapping[str, Speed], window_s: float) -> list[str]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.wording import count
 
 
-def generations(document: Mapping[str, Any]) -> Table:
+def generations(document: Mapping[str, Any]) -> TextTable:
     """A row a generation: what the strategy would have done beside what happened."""
     rows: list[tuple[Cell, ...]] = [
         (
@@ -22,7 +22,7 @@ def generations(document: Mapping[str, Any]) -> Table:
     columns = ("GENERATION", "AT", "#MEMBERS", "#PARTITIONS", "MOVES-THEN", "MOVES", "LOAD-THEN", "LOAD",
                "CROSS-RACK-THEN", "CROSS-RACK")  # fmt: skip
     racks = any(row[8] or row[9] for row in rows)
-    return Table(columns, rows, extra=frozenset() if racks else frozenset({"CROSS-RACK-THEN", "CROSS-RACK"}))
+    return TextTable(columns, rows, extra=frozenset() if racks else frozenset({"CROSS-RACK-THEN", "CROSS-RACK"}))
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from apportion.report.replaying import moment
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.wording import count
 
 
-def generations(document: Mapping[str, Any]) -> Table:
+def generations(document: Mapping[str, Any]) -> TextTable:
     """A row an epoch: what the broker's assignor did beside what this one would have done."""
     names = ("moves", "cold", "restored")
     rows: list[tuple[Cell, ...]] = [
@@ -23,7 +23,7 @@ def generations(document: Mapping[str, Any]) -> Table:
     ]  # fmt: skip
     columns = ("EPOCH", "AT", "#MEMBERS", "#TASKS", "MOVES-THEN", "MOVES", "COLD-THEN", "COLD", "RESTORED-THEN",
                "RESTORED", "LOAD-THEN", "LOAD", "ROUNDS")  # fmt: skip
-    return Table(columns, rows)
+    return TextTable(columns, rows)
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from apportion.history.records import SHARE, STREAMS, GenerationMember
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.wording import partitions_in_words, shorten
 
 NARROW: Final = 40
@@ -16,7 +16,7 @@ PROGRESS: Final = (
 )
 
 
-def roles_table(kind: str | None, members: Sequence[GenerationMember], wide: bool = False) -> Table | None:
+def roles_table(kind: str | None, members: Sequence[GenerationMember], wide: bool = False) -> TextTable | None:
     """A row a member: what it runs, keeps and warms up, or what it shares; None for groups of other kinds."""
     names = {STREAMS: ("active", "standby", "warmup"), SHARE: ("shared", "target")}.get(kind or "")
     if names is None or not members:
@@ -29,7 +29,7 @@ def roles_table(kind: str | None, members: Sequence[GenerationMember], wide: boo
         held = [(text if wide else shorten(text, NARROW)) or None for text in texts]
         rows.append((member.process_id, member.member_id, member.client_id, *held))
     columns = ("PROCESS", "CONSUMER-ID", "CLIENT-ID", *(name.upper() for name in names))
-    return Table(columns, rows, extra=frozenset({"PROCESS"} if kind == SHARE else ()))
+    return TextTable(columns, rows, extra=frozenset({"PROCESS"} if kind == SHARE else ()))
 
 
 def roles_data(kind: str | None, members: Sequence[GenerationMember]) -> Mapping[str, Any] | None:

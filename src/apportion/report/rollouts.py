@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from apportion.arrays import NOBODY, ints
 from apportion.model.group import Group
 from apportion.report.data import group_data, summary
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.rollouts import Stage, identities, owners, total_sentence
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
 
 
-def table(stages: Sequence[Stage]) -> Table:
+def table(stages: Sequence[Stage]) -> TextTable:
     """A row a stage: its generations, what it takes from whom, and how long partitions stand still."""
     rows: list[tuple[Cell, ...]] = [
         (
@@ -25,7 +25,7 @@ def table(stages: Sequence[Stage]) -> Table:
         for stage in stages
     ]  # fmt: skip
     columns = ("STEP", "#MEMBERS", "GENERATIONS", "REVOKED", "TAKEN", "MOVED", "READ-ANEW", "STANDSTILL-S", "LONGEST-S")
-    return Table(columns, rows)
+    return TextTable(columns, rows)
 
 
 def notes(stages: Sequence[Stage], protocol: str) -> list[str]:

@@ -9,7 +9,7 @@ from apportion.arrays import NOBODY, ints
 from apportion.model.build import build
 from apportion.model.group_json import group_to_dict
 from apportion.report.data import group_data, summary
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.sizing.size import Sizing
 from apportion.sizing.sized import number
 from apportion.wording import count
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
 
 
-def table(sizing: Sizing, *, marks: bool = True) -> Table:
+def table(sizing: Sizing, *, marks: bool = True) -> TextTable:
     """A row for each plan of the frontier, the advised one with a ``*``, or in a column of its own for programs."""
     rows: list[tuple[Cell, ...]] = []
     for i, sized in enumerate(sizing.frontier):
@@ -36,7 +36,7 @@ def table(sizing: Sizing, *, marks: bool = True) -> Table:
     if not marks:
         columns.append("CHOSEN")
     title = f"{sizing.group.name or 'group'}: {_short(sizing.total)} by {sizing.work.by}, "
-    return Table(tuple(columns), rows, title + f"{_short(sizing.capacity)} a member", frozenset(extra))
+    return TextTable(tuple(columns), rows, title + f"{_short(sizing.capacity)} a member", frozenset(extra))
 
 
 def page_data(observed: Observed, sizing: Sizing, how: Sequence[str] = ()) -> dict[str, Any]:

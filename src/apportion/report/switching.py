@@ -8,11 +8,11 @@ from apportion.arrays import Ints
 from apportion.history.records import CONSUMER
 from apportion.history.switch_measures import Switch
 from apportion.model.measures import loads
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.wording import percent
 
 
-def group_table(switch: Switch) -> Table:
+def group_table(switch: Switch) -> TextTable:
     """A row a figure: now, after an online upgrade, and in a group that starts anew."""
     owners = (switch.group.owner, switch.online.owner, switch.fresh.owner)
     measures = (switch.now, switch.online.measures, switch.fresh.measures)
@@ -35,7 +35,7 @@ def group_table(switch: Switch) -> Table:
     rows.append(("prediction", None, *(plan.answer.extra["prediction"] for plan in (switch.online, switch.fresh))))
     kind, strategy = switch.facts.kind or "unknown protocol", switch.facts.strategy
     title = f"{switch.group.name}: {kind}{f', {strategy}' if strategy else ''}, {_upgrade(switch)}\n"
-    return Table(("FIGURE", "NOW", "ONLINE", "ANEW"), rows, title)
+    return TextTable(("FIGURE", "NOW", "ONLINE", "ANEW"), rows, title)
 
 
 def _load(owner: Ints, members: int) -> str:
@@ -58,7 +58,7 @@ def sentences(switch: Switch) -> list[str]:
     return [f"Advice: {switch.advice[0]}", *switch.advice[1:], *(["", "Traps:", *traps] if traps else [])]
 
 
-def overview(switches: Sequence[Switch]) -> Table:
+def overview(switches: Sequence[Switch]) -> TextTable:
     """A row a group."""
     rows: list[tuple[Cell, ...]] = []
     for one in switches:
@@ -72,4 +72,4 @@ def overview(switches: Sequence[Switch]) -> Table:
         ))  # fmt: skip
     columns = ("GROUP", "PROTOCOL", "ASSIGNOR", "UPGRADABLE", "TOPIC-NOW", "TOPIC-ONLINE", "TOPIC-ANEW", "TOPIC-EVEN",
                "MOVES-THEN", "MOVES-UNIFORM", "MOVES-RANGE", "ADVICE")  # fmt: skip
-    return Table(columns, rows, extra=frozenset({"ASSIGNOR", "TOPIC-EVEN"}))
+    return TextTable(columns, rows, extra=frozenset({"ASSIGNOR", "TOPIC-EVEN"}))

@@ -12,7 +12,7 @@ from apportion.assignors import known, settings_of
 from apportion.model.measures import lag_held, loads
 from apportion.model.plan import Plan
 from apportion.model.to_names import owners_to_names, partitions_to_names
-from apportion.report.text import Table
+from apportion.report.text import TextTable
 from apportion.wording import count, partitions_in_words, proof_in_words, shorten
 
 NARROW: Final = 60
@@ -21,14 +21,14 @@ MOST_MEMBERS: Final = 40
 """Rows of members that the narrow form shows."""
 
 
-def strategies(narrow: bool = False) -> Table:
+def strategies(narrow: bool = False) -> TextTable:
     """Every known strategy with its goals, settings (cut where narrow) and the first line of its documentation."""
     rows = []
     for row in strategies_to_dict()["assignors"]:
         settings = ", ".join(row["settings"])
         cell = shorten(settings, NARROW) if narrow else settings
         rows.append((row["name"], " > ".join(row["goals"]) or None, cell or None, row["what"]))
-    return Table(("NAME", "GOALS", "SETTINGS", "WHAT"), rows)
+    return TextTable(("NAME", "GOALS", "SETTINGS", "WHAT"), rows)
 
 
 def strategies_to_dict() -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _value(value: Any) -> str:
     )
 
 
-def plan_members(plan: Plan, wide: bool = False) -> Table:
+def plan_members(plan: Plan, wide: bool = False) -> TextTable:
     """A row a member: how much it holds, what that changes, and what it holds in this round."""
     group = plan.group
     held, lag = loads(plan.owner, group.M), lag_held(group, plan.owner)
@@ -89,7 +89,7 @@ def plan_members(plan: Plan, wide: bool = False) -> Table:
     unused = {"INSTANCE-ID"} if not any(group.instance_ids) else set()
     unused |= set() if lag_known else {"LAG"}
     columns = ("MEMBER", "INSTANCE-ID", "#PARTITIONS", "LAG", "GAINS", "LOSES", "ASSIGNMENT")
-    return Table(columns, rows, title, frozenset(unused))
+    return TextTable(columns, rows, title, frozenset(unused))
 
 
 def plan_notes(plan: Plan) -> list[str]:
@@ -124,7 +124,7 @@ def _span(m: dict[str, int]) -> str:
     return f"{m['load_min']:,}" if m["load_min"] == m["load_max"] else f"{m['load_min']:,} to {m['load_max']:,}"
 
 
-def plan_rows(plan: Plan) -> Table:
+def plan_rows(plan: Plan) -> TextTable:
     """A row a partition: its owner now, before, and whether it is withheld; for CSV and NDJSON."""
     group = plan.group
     name = [*group.members, None]
@@ -135,7 +135,7 @@ def plan_rows(plan: Plan) -> Table:
             plan.owner.tolist(), strict=True,
         )
     ]  # fmt: skip
-    return Table(("TOPIC", "PARTITION", "MEMBER", "MEMBER-BEFORE", "MEMBER-TARGET"), rows)
+    return TextTable(("TOPIC", "PARTITION", "MEMBER", "MEMBER-BEFORE", "MEMBER-TARGET"), rows)
 
 
 def diff_to_dict(plan: Plan, past: Ints) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def diff_to_dict(plan: Plan, past: Ints) -> dict[str, Any]:
     return {member: {"gains": gains[member], "loses": loses[member]} for member in members}
 
 
-def diff(plan: Plan, past: Ints, called: str) -> Table:
+def diff(plan: Plan, past: Ints, called: str) -> TextTable:
     """Member by member what the plan changes against those owners; members that keep what they hold are left out."""
     rows = [
         (member, sign, partitions_in_words(change[kind]))
@@ -160,4 +160,4 @@ def diff(plan: Plan, past: Ints, called: str) -> Table:
         for sign, kind in (("-", "loses"), ("+", "gains"))
         if change[kind]
     ]
-    return Table(("MEMBER", "", "PARTITIONS"), rows, f"Against {called}:")
+    return TextTable(("MEMBER", "", "PARTITIONS"), rows, f"Against {called}:")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apportion.history.task_what_if import TaskStage
-from apportion.report.text import Cell, Table
+from apportion.report.text import Cell, TextTable
 from apportion.wording import count
 
 
-def table(stages: Sequence[TaskStage]) -> Table:
+def table(stages: Sequence[TaskStage]) -> TextTable:
     """A row for what stands now, and one for each step of each assignor."""
     rows: list[tuple[Cell, ...]] = []
     for stage in stages:
@@ -18,7 +18,7 @@ def table(stages: Sequence[TaskStage]) -> Table:
         counts = [stage.measures[name] for name in ("moves", "cold", "restored", "standbys")]
         rows.append((stage.assignor, stage.step, stage.members, stage.tasks, load, *counts, stage.rounds))
     columns = ("ASSIGNOR", "STEP", "#MEMBERS", "#TASKS", "LOAD", "MOVES", "COLD", "RESTORED", "STANDBYS", "ROUNDS")
-    return Table(columns, rows)
+    return TextTable(columns, rows)
 
 
 def notes(stages: Sequence[TaskStage]) -> list[str]:

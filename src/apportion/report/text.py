@@ -23,7 +23,7 @@ LEAST: Final = 14
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Rows under named columns.
 
     columns
@@ -37,11 +37,11 @@ class Table:
     title: str = ""
     extra: frozenset[str] = field(default_factory=frozenset)
 
-    def narrow(self) -> Table:
+    def narrow(self) -> TextTable:
         """The table without its extra columns."""
         keep = [i for i, name in enumerate(self.columns) if name not in self.extra]
         rows = [tuple(row[i] for i in keep) for row in self.rows]
-        return Table(tuple(self.columns[i] for i in keep), rows, self.title)
+        return TextTable(tuple(self.columns[i] for i in keep), rows, self.title)
 
     def records(self) -> list[dict[str, Cell]]:
         """The rows as objects, for NDJSON: names as in the columns, in small letters."""
@@ -54,7 +54,7 @@ def field_name(column: str) -> str:
     return column.lstrip("#").lower().replace("-", "_").replace(" ", "_")
 
 
-def render(table: Table, bold: bool = False) -> str:
+def render(table: TextTable, bold: bool = False) -> str:
     """The table as aligned text, numbers to the right; ends with a newline."""
     cells = [[printable(_shown(cell)) for cell in row] for row in table.rows]
     numeric = [_numeric(row[i] for row in table.rows) for i in range(len(table.columns))]
@@ -74,7 +74,7 @@ def render(table: Table, bold: bool = False) -> str:
     return title + "".join(text + "\n" for text in lines)
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: TextTable) -> str:
     """The table as CSV with a header; unknown is an empty field."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -119,7 +119,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text)
 
 
-def fitted(table: Table, places: int) -> Table:
+def fitted(table: TextTable, places: int) -> TextTable:
     """The table with its longest texts cut until a line takes so many places; 14 of each stay."""
     texts = [[printable(_shown(row[i])) for row in table.rows] for i in range(len(table.columns))]
     widths = [max([cell_width(name), *map(cell_width, each)]) for name, each in zip(table.columns, texts, strict=True)]
@@ -138,7 +138,7 @@ def fitted(table: Table, places: int) -> Table:
     how = [_middle] * (len(room) - 1) + [shorten]
     rows = [tuple(how[i](printable(_shown(c)), room[i]) if i in cut and c is not None else c for i, c in enumerate(row))
             for row in table.rows]  # fmt: skip
-    return Table(table.columns, rows, table.title, table.extra)
+    return TextTable(table.columns, rows, table.title, table.extra)
 
 
 def _middle(text: str, places: int) -> str:

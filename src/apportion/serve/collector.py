@@ -21,7 +21,7 @@ from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
 from apportion.model.to_names import collector_paused
 from apportion.serve.end_times import AllEnds, EndTimes
 from apportion.serve.past import GroupPast
-from apportion.serve.settings import Settings
+from apportion.serve.settings import ServerSettings
 from apportion.serve.state import GroupState, Snapshot
 from apportion.serve.states import (
     Entries,
@@ -62,7 +62,7 @@ class Collector:
         Called with each new snapshot, in the collector's thread.
     """
 
-    def __init__(self, settings: Settings, connection: Connection) -> None:
+    def __init__(self, settings: ServerSettings, connection: Connection) -> None:
         self.settings, self.connection = settings, connection
         self.snapshot = Snapshot(trouble_since=time.time())
         self.listeners: list[Callable[[Snapshot], None]] = []

@@ -20,7 +20,7 @@ from apportion.errors import UnknownName
 from apportion.history import cause
 from apportion.model.group import Group
 from apportion.serve.exposition import Block, Rendered, block
-from apportion.serve.settings import Settings
+from apportion.serve.settings import ServerSettings
 from apportion.serve.state import GroupState, Snapshot
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -182,7 +182,7 @@ class Renderer:
     written anew.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self.families = chosen(settings.names)
         self._settings = settings
         self._labels: dict[str, Labels] = {}

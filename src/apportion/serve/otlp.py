@@ -15,7 +15,7 @@ from typing import Any, Final
 from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput, MissingExtra
 from apportion.serve.collector import Collector
-from apportion.serve.settings import Settings
+from apportion.serve.settings import ServerSettings
 from apportion.serve.state import GroupState
 
 Attributes = dict[str, str | int]
@@ -50,7 +50,7 @@ def check_endpoint(url: str | None) -> None:
 class Exporter:
     """Sends until it is closed; a receiver that is away costs a line in the SDK's log and nothing else."""
 
-    def __init__(self, settings: Settings, collector: Collector) -> None:
+    def __init__(self, settings: ServerSettings, collector: Collector) -> None:
         try:
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
             from opentelemetry.sdk.metrics import MeterProvider

@@ -17,7 +17,7 @@ from apportion.serve.answers import Answers
 from apportion.serve.app import Server
 from apportion.serve.collector import Collector
 from apportion.serve.protocol import HEAD_BYTES, BoundedProtocol
-from apportion.serve.settings import Settings
+from apportion.serve.settings import ServerSettings
 
 KEEP_ALIVE_S: Final = 20
 HANDSHAKE_S: Final = 5.0
@@ -93,7 +93,7 @@ class _Uvicorn(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def run(settings: Settings, connection: Connection, listen: Listen, access: Access, on_start: Any) -> None:
+def run(settings: ServerSettings, connection: Connection, listen: Listen, access: Access, on_start: Any) -> None:
     """Serve until SIGINT or SIGTERM.
 
     on_start
@@ -136,7 +136,7 @@ def run(settings: Settings, connection: Connection, listen: Listen, access: Acce
             exporter.close()
 
 
-def _exporter(settings: Settings, answers: Answers) -> Any:
+def _exporter(settings: ServerSettings, answers: Answers) -> Any:
     if settings.otlp_endpoint is None:
         return None
     from apportion.serve.otlp import Exporter

@@ -10,7 +10,7 @@ MOST_SERIES: Final = 500_000
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """How one server behaves; everything has a default but the cluster.
 
     interval_s

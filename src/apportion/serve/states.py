@@ -20,7 +20,7 @@ from apportion.history.lag_time import WINDOW_S, LagTime, LagTimes, Samples, lag
 from apportion.history.measured import unread_of
 from apportion.history.rebalances import fairest
 from apportion.inputs import live
-from apportion.inputs.cluster_round import SeenGroup, TopicLog
+from apportion.inputs.cluster_round import DescribedGroup, TopicLog
 from apportion.model.build import build
 from apportion.model.group import Group, Offsets
 from apportion.model.measures import loads, measure
@@ -28,7 +28,7 @@ from apportion.report.describing import ShownGroup
 from apportion.serve.end_times import AllEnds, Commits
 from apportion.serve.names import nameless, nameless_seats, nameless_text, shown_ids
 from apportion.serve.past import GroupPast
-from apportion.serve.settings import Settings
+from apportion.serve.settings import ServerSettings
 from apportion.serve.state import Distance, GroupState
 from apportion.sizing.size import size
 
@@ -65,7 +65,7 @@ def entries_of(logs: Mapping[str, TopicLog]) -> Entries:
 
 
 def group_with_offsets(
-    one: SeenGroup, entries: Entries, old: GroupState | None
+    one: DescribedGroup, entries: Entries, old: GroupState | None
 ) -> tuple[Group, Any, Mapping[str, str]]:
     """The group as arrays, what it was made of, and its members' shown ids.
 
@@ -100,7 +100,7 @@ def _offsets(group: Group, committed: Mapping[tuple[str, int], int], logs: Mappi
 
 
 def group_state(
-    one: SeenGroup,
+    one: DescribedGroup,
     group: Group,
     key: Any,
     ids: Mapping[str, str],
@@ -109,7 +109,7 @@ def group_state(
     old: GroupState | None,
     times: tuple[LagTimes, LagTime],
     commits: Commits,
-    settings: Settings,
+    settings: ServerSettings,
     says: tuple[str, ...],
 ) -> GroupState:
     """One group as it was just seen."""
@@ -145,7 +145,7 @@ def group_state(
     )
 
 
-def _shown_group(group: Group, ids: Mapping[str, str], same: GroupState | None, settings: Settings) -> Group:
+def _shown_group(group: Group, ids: Mapping[str, str], same: GroupState | None, settings: ServerSettings) -> Group:
     """The group as it may be shown.
 
     same

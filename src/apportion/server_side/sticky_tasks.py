@@ -31,7 +31,7 @@ STANDBYS_SETTING: Final = "num.standby.replicas"
 
 
 @dataclass(frozen=True)
-class Subtopology:
+class CoordinatorSubtopology:
     """A sub-topology as the coordinator sees it: its id, how many tasks it has, and whether they have state."""
 
     name: str
@@ -58,7 +58,7 @@ class MemberTasks:
 
 
 def sticky_tasks(
-    members: Sequence[TaskMember], subtopologies: Iterable[Subtopology], standbys: int = 0
+    members: Sequence[TaskMember], subtopologies: Iterable[CoordinatorSubtopology], standbys: int = 0
 ) -> dict[str, MemberTasks]:
     """Member to tasks, by the order of ids.
 
@@ -188,7 +188,9 @@ def _ceiling(tasks: int, members: int) -> int:
 class _Sharing:
     """One call of the assignor."""
 
-    def __init__(self, members: Sequence[TaskMember], subtopologies: Sequence[Subtopology], standbys: int) -> None:
+    def __init__(
+        self, members: Sequence[TaskMember], subtopologies: Sequence[CoordinatorSubtopology], standbys: int
+    ) -> None:
         order = bin_order([string_hash(member.member_id) for member in members])
         self.members = [members[position] for position in order.positions]
         self.subtopologies, self.standbys = subtopologies, standbys

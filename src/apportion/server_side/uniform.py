@@ -32,7 +32,7 @@ ROUNDS: Final = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class UniformProblem:
     """What the coordinator's assignor sees.
 
     start
@@ -63,12 +63,12 @@ class Problem:
     held: Callable[[int], Ints]
 
 
-def uniform(problem: Problem) -> Ints:
+def uniform(problem: UniformProblem) -> Ints:
     """(P,) the member that each partition goes to; -1 where nobody wants the topic."""
     return _share_equally(problem) if problem.equal else _Unequal(problem).solve()
 
 
-def _share_equally(problem: Problem) -> Ints:
+def _share_equally(problem: UniformProblem) -> Ints:
     """All members want the same topics."""
     start, previous = problem.start, problem.previous
     owner = np.full(len(previous), NOBODY, dtype=np.int64)
@@ -104,7 +104,7 @@ def _share_equally(problem: Problem) -> Ints:
 class _Unequal:
     """The members' subscriptions differ; members go by their place in the members' map."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: UniformProblem) -> None:
         self.problem = problem
         self.bounds: list[int] = problem.start.tolist()
         self.subscribers: dict[int, list[int]] = {}

@@ -13,13 +13,13 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import Final
 
-from apportion.sizing.problem import Problem
+from apportion.sizing.problem import SizingProblem
 
 SUMS_MAX: Final = 20_000
 """Subset sums that are looked at for one member; beyond, the set let go is good, not the lightest."""
 
 
-def least_members(problem: Problem) -> int:
+def least_members(problem: SizingProblem) -> int:
     """Members that every plan needs, at least 1."""
     over = problem.oversize
     rest = [w for p, w in enumerate(problem.weight) if p not in over and w > 0]
@@ -102,7 +102,7 @@ def _greedy_set(weights: list[int], order: list[int], need: int) -> tuple[int, l
     return sum(weights[i] for i in places), places, sum(weights[i] for i in places) == need
 
 
-def least_moved(problem: Problem) -> list[int]:
+def least_moved(problem: SizingProblem) -> list[int]:
     """Weight that every plan moves which closes k processes, for k from 0 to all but one.
 
     Entry k counts, of members that stay, the lightest set each must let go, and of the k cheapest processes all.

@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from apportion.sizing.problem import Problem
+from apportion.sizing.problem import SizingProblem
 
 PARTITIONS_MAX: Final = 40
 STEPS_MAX: Final = 4_000
 
 
 @dataclass
-class Outcome:
+class SearchResult:
     """owner: (P,) the best plan, None where there is none; finished: whether that is proved."""
 
     owner: list[int] | None
@@ -27,7 +27,7 @@ class Outcome:
     finished: bool
 
 
-def applies(problem: Problem) -> bool:
+def applies(problem: SizingProblem) -> bool:
     """Whether the group is small and plain enough: one member a process, nobody too small for anything."""
     return (
         len(problem.weight) <= PARTITIONS_MAX
@@ -37,17 +37,17 @@ def applies(problem: Problem) -> bool:
     )
 
 
-def least_moved_plan(problem: Problem, most_members: int, known: tuple[int, list[int]] | None) -> Outcome:
+def least_moved_plan(problem: SizingProblem, most_members: int, known: tuple[int, list[int]] | None) -> SearchResult:
     """The plan of least moved weight on at most so many members; ``known`` is one to beat."""
     search = _Search(problem, most_members, known)
     search.place(0, 0)
-    return Outcome(search.best_owner, search.best, search.steps <= STEPS_MAX)
+    return SearchResult(search.best_owner, search.best, search.steps <= STEPS_MAX)
 
 
 class _Search:
     """One search; members 0 to M - 1, then the newcomers."""
 
-    def __init__(self, problem: Problem, most_members: int, known: tuple[int, list[int]] | None) -> None:
+    def __init__(self, problem: SizingProblem, most_members: int, known: tuple[int, list[int]] | None) -> None:
         self.problem, self.most = problem, most_members
         self.best: int = known[0] if known else sum(problem.weight) + 1
         self.best_owner: list[int] | None = list(known[1]) if known else None

@@ -8,7 +8,7 @@ from typing import Final
 from apportion.sizing import exact, repair
 from apportion.sizing.bounds import least_members, least_moved
 from apportion.sizing.packing import Packing
-from apportion.sizing.problem import Problem
+from apportion.sizing.problem import SizingProblem
 
 STEPS_MAX: Final = 40
 """Plans that are looked for at most; where more numbers of members are possible, several members go at once."""
@@ -45,7 +45,7 @@ class Frontier:
     bound: int
 
 
-def frontier(problem: Problem, low: int, high: int, swing: float) -> Frontier:
+def frontier(problem: SizingProblem, low: int, high: int, swing: float) -> Frontier:
     """All plans worth showing on low to high members; no candidate where nothing was found that fits.
 
     swing
@@ -74,7 +74,7 @@ def _in_processes(members: int, threads: int) -> int:
     return -(-members // threads) * threads
 
 
-def _plans(problem: Problem, fewest: int, high: int, swing: float) -> list[Candidate]:
+def _plans(problem: SizingProblem, fewest: int, high: int, swing: float) -> list[Candidate]:
     """Plans from the one that moves least down to ``fewest`` members, or to the fewest that the search finds."""
     most = max(high // problem.threads, 1)
     first = repair.start(problem, swing, most)
@@ -96,7 +96,7 @@ def _plans(problem: Problem, fewest: int, high: int, swing: float) -> list[Candi
     return plans + _afresh(problem, min(high, plans[-1].members - problem.threads), swing)
 
 
-def _afresh(problem: Problem, high: int, swing: float) -> list[Candidate]:
+def _afresh(problem: SizingProblem, high: int, swing: float) -> list[Candidate]:
     """A plan that forgets the past: fewer members than repair finds, or any where repair finds none."""
     if high < 1:
         return []
@@ -112,7 +112,7 @@ def _afresh(problem: Problem, high: int, swing: float) -> list[Candidate]:
     return [replace(candidate, owner=owner, moved=moved)]
 
 
-def _at_home(problem: Problem, owner: list[int]) -> list[int]:
+def _at_home(problem: SizingProblem, owner: list[int]) -> list[int]:
     """The same sharing, its parts given to those members of equal size and rights that had most of them."""
     shared: dict[tuple[int, int], int] = {}
     for p, m in enumerate(owner):
@@ -158,7 +158,9 @@ def _padded(plan: Candidate, low: int, threads: int) -> Candidate:
     return replace(plan, members=plan.members + lacking, idle=plan.idle + lacking)
 
 
-def _closed(problem: Problem, plans: list[Candidate], bound: int, low: int, high: int) -> tuple[list[Candidate], int]:
+def _closed(
+    problem: SizingProblem, plans: list[Candidate], bound: int, low: int, high: int
+) -> tuple[list[Candidate], int]:
     """The best plans of a small group, by branch and bound, and the least members that it proves.
 
     Numbers below ``low`` are looked at for the least members alone: their plans are made up to ``low``, where others

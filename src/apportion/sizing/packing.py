@@ -16,7 +16,7 @@ from math import sqrt
 from statistics import NormalDist
 from typing import Final
 
-from apportion.sizing.problem import Problem
+from apportion.sizing.problem import SizingProblem
 
 QUANTILES: Final = tuple(NormalDist().inv_cdf(1 - (i + 0.5) / 16) for i in range(8))
 """Growths, in standard deviations, that stand for the upper half of all, a sixteenth of all cases each."""
@@ -32,7 +32,7 @@ partition that must go somewhere needs its room in one piece."""
 class Packing:
     """Owners of all partitions, on members 0 to M - 1 and newcomers from M on, of which some are open."""
 
-    def __init__(self, problem: Problem, swing: float) -> None:
+    def __init__(self, problem: SizingProblem, swing: float) -> None:
         self.problem = problem
         self.weight = problem.weight
         self.owner = [-1] * len(problem.weight)

@@ -17,7 +17,7 @@ from functools import cached_property
 
 
 @dataclass(frozen=True)
-class Problem:
+class SizingProblem:
     """Partitions, members that are there, and what a newcomer takes.
 
     weight

@@ -15,7 +15,7 @@ from typing import Final
 
 from apportion.sizing.bounds import lightest_set
 from apportion.sizing.packing import Packing
-from apportion.sizing.problem import Problem
+from apportion.sizing.problem import SizingProblem
 
 MEMBERS_LOOKED_AT: Final = 128
 """Members that one partition is tried on; of more, the tightest and the loosest."""
@@ -30,7 +30,7 @@ _NOISE: Final = 1e-9
 """Differences of expected losses that are rounding, not gain, as a share of a newcomer's capacity."""
 
 
-def start(problem: Problem, swing: float, most_processes: int, scarce: bool = False) -> Packing | None:
+def start(problem: SizingProblem, swing: float, most_processes: int, scarce: bool = False) -> Packing | None:
     """The repaired packing on at most so many processes; None where the search finds no place for something.
 
     scarce
@@ -55,7 +55,7 @@ def start(problem: Problem, swing: float, most_processes: int, scarce: bool = Fa
     return packing if settle(packing, free, most_processes) else None
 
 
-def _largest(problem: Problem, most_processes: int) -> list[int]:
+def _largest(problem: SizingProblem, most_processes: int) -> list[int]:
     """Members of the processes that take most, of those that take no less than newcomers."""
     takes: dict[int, int] = {}
     for m in range(problem.M):
@@ -121,7 +121,7 @@ def _cheapest_processes(packing: Packing, spared: set[int], n: int) -> list[int]
     return [m for u in sorted(able, key=given_up)[:n] for m in mine[u]] if able else []
 
 
-def process_key(problem: Problem, m: int) -> int:
+def process_key(problem: SizingProblem, m: int) -> int:
     """The number of a member's process; newcomers' are above all others."""
     return problem.process_of[m] if m < problem.M else problem.M + (m - problem.M) // problem.threads
 

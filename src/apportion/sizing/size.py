@@ -16,7 +16,7 @@ from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.sizing import advice
 from apportion.sizing.frontier import Candidate, frontier
-from apportion.sizing.problem import Problem, in_units
+from apportion.sizing.problem import SizingProblem, in_units
 from apportion.sizing.sized import Sized, busiest, number
 from apportion.sizing.work import Work, work_of
 from apportion.whatif import MOST_MEMBERS, member_named
@@ -172,7 +172,7 @@ class _Asked:
         # Decimals as written, so that a member of capacity 3 takes three times 0.1, and not a little more.
         takes = [capacity, *(capacity * c for c in group.capacity.tolist())]
         weights, units, self.scale = in_units(work.work[self.wanted].tolist(), takes)
-        self.problem = Problem(
+        self.problem = SizingProblem(
             weight=weights,
             capacity=[units[0] * c for c in group.capacity.tolist()],
             new_capacity=units[0],

@@ -128,7 +128,7 @@ class _Seats:
         wanted: list[str] = self.wants[self.wants_at[first] : self.wants_at[last]]
         return wanted + self.held[self.held_at[first] : self.held_at[last]]
 
-    def key(self, first: int, last: int, names: _Ranks) -> tuple[Any, ...]:
+    def key(self, first: int, last: int, names: _GroupRanks) -> tuple[Any, ...]:
         """Some seats with ranks for names."""
         w0, w1 = self.wants_at[first], self.wants_at[last]
         h0, h1 = self.held_at[first], self.held_at[last]
@@ -148,7 +148,7 @@ class _Seats:
 
 
 @dataclass(frozen=True)
-class _Ranks:
+class _GroupRanks:
     """Names to their ranks, each kind by itself."""
 
     members: Mapping[str, int]
@@ -156,7 +156,7 @@ class _Ranks:
     topics: Mapping[str, int]
 
     @classmethod
-    def of(cls, members: Iterable[str], instances: Iterable[str | None], topics: Iterable[str]) -> _Ranks | None:
+    def of(cls, members: Iterable[str], instances: Iterable[str | None], topics: Iterable[str]) -> _GroupRanks | None:
         """All names of a group; None where an order of ranks does not tell all that the names do."""
         ids, named, wanted = sorted(set(members)), sorted({i for i in instances if i is not None}), sorted(set(topics))
         if not told_by_ranks(ids, named, wanted):
@@ -242,7 +242,7 @@ class Batch:
         ):
             return None
         past, present = self._past, self._present
-        names = _Ranks.of(
+        names = _GroupRanks.of(
             past.ids[s0:s1] + present.ids[m0:m1],
             past.instances[s0:s1] + present.instances[m0:m1],
             past.topics(s0, s1) + present.topics(m0, m1) + self._topic[t0:t1] + self._commit_topic[c0:c1],
@@ -263,7 +263,7 @@ class Batch:
         )
         return Likeness(key, list(names.members), list(names.topics), slice(t0, t1), slice(e0, e1), slice(c0, c1))
 
-    def _described(self, first: int, last: int, names: _Ranks) -> tuple[Any, ...]:
+    def _described(self, first: int, last: int, names: _GroupRanks) -> tuple[Any, ...]:
         """Topics with their partitions and racks, and which offsets are known."""
         e0, e1 = self._entries_at[first], self._entries_at[last]
         r0, r1 = self._racks_at[e0], self._racks_at[e1]

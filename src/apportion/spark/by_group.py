@@ -149,7 +149,7 @@ def left_of(tables: Tables, since_ms: int) -> dict[str, pa.Table]:
     holes = tables.get("holes", HOLE.empty_table())
     names = tables.get("names", NAME.empty_table())
     kept = standing.places(commits, since_ms)
-    folding = Folding(records, holes, names, commits)
+    folding = GroupsFolding(records, holes, names, commits)
     folding.run()
     present = _present(folding.table("present"), kept)
     return {
@@ -238,7 +238,7 @@ def groups_of(present: pa.Table) -> pa.Table:
 
 
 @dataclass
-class Folding:
+class GroupsFolding:
     """Some groups folded one by one; their rows are gathered as columns.
 
     records

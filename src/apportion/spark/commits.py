@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from apportion.errors import Unavailable
 from apportion.spark.delta_log import Version
-from apportion.spark.stores import Store
+from apportion.spark.stores import StoreAddress
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -35,14 +35,14 @@ _TOGETHER: Final = 32 << 20
 VERSIONS_A_CHECKPOINT: Final = 10
 
 
-class Table:
+class TableVersion:
     """A table as it was in a version; each change is a commit, and gives the number of the version that it made.
 
     Raises
         Unavailable: somebody else has made that version.
     """
 
-    def __init__(self, store: Store, name: str, version: Version) -> None:
+    def __init__(self, store: StoreAddress, name: str, version: Version) -> None:
         self._store, self._name, self._version = store, name, version
 
     @property

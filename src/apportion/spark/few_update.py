@@ -226,9 +226,14 @@ class FewUpdate(incremental.Update):
         tables = {
             "present": present, "commits": commits, "generations": generations, "epochs": epochs, "names": names
         }  # fmt: skip
-        of_group = {name: _Named.of(rows, "group") for name, rows in tables.items()}
+        of_group = {name: _RowsByName.of(rows, "group") for name, rows in tables.items()}
         followed = _Followed(
-            of_group, _Named.of(topics, "topic"), self.now_ms, allowed_lag, self.news.before.ends_at // 1000, is_due
+            of_group,
+            _RowsByName.of(topics, "topic"),
+            self.now_ms,
+            allowed_lag,
+            self.news.before.ends_at // 1000,
+            is_due,
         )
         every = {*present["group"].to_pylist(), *followed.counts}
         late, doubtful = followed.make(every, ends, ends if self.kept and isinstance(ends, KeptEnds) else None)
@@ -389,7 +394,7 @@ def _names(rows: pa.Table) -> set[str]:
 
 
 @dataclass(frozen=True)
-class _Named:
+class _RowsByName:
     """Rows by the names in a column, each of which is looked up once, however often rows are asked for."""
 
     rows: pa.Table
@@ -400,7 +405,7 @@ class _Named:
     """(names + 1,) where those of each name begin in ``order``."""
 
     @classmethod
-    def of(cls, rows: pa.Table, column: str) -> _Named:
+    def of(cls, rows: pa.Table, column: str) -> _RowsByName:
         codes = one(rows[column])
         codes = codes if pa.types.is_dictionary(codes.type) else codes.dictionary_encode()
         count = len(codes.dictionary)
@@ -438,8 +443,8 @@ class _Followed:
         Groups that must be planned again, since the log ends that plans are made with are others now.
     """
 
-    of_group: Mapping[str, _Named]
-    of_topics: _Named
+    of_group: Mapping[str, _RowsByName]
+    of_topics: _RowsByName
     now_ms: int
     allowed_lag: int
     sampled_ms: int
@@ -465,7 +470,7 @@ class _Followed:
         """
         late: set[str] = set()
         doubtful: set[str] = set()
-        of_ends = _Named.of(ends.counted() if isinstance(ends, KeptEnds) else ends, "topic")
+        of_ends = _RowsByName.of(ends.counted() if isinstance(ends, KeptEnds) else ends, "topic")
         for some in few.chunks(every, self.counts, COMMITS_AT_ONCE):
             mine = {name: rows.some(some) for name, rows in self.of_group.items()}
             places = standing.places(standing.sorted_commits(mine["commits"]), since(self.now_ms))

@@ -82,7 +82,7 @@ def version() -> str:
 
 
 @dataclass(frozen=True)
-class State:
+class BuildState:
     """What a build saw of its dump, and how it was asked.
 
     read
@@ -116,7 +116,7 @@ class State:
         return json.dumps(asdict(self)) + "\n"
 
     @classmethod
-    def from_text(cls, text: str | None) -> State | None:
+    def from_text(cls, text: str | None) -> BuildState | None:
         """What ``to_text`` wrote; None for anything else."""
         try:
             return cls(**json.loads(text)) if text else None
@@ -140,8 +140,8 @@ class News:
         Those new samples, where they are at hand.
     """
 
-    before: State
-    now: State
+    before: BuildState
+    now: BuildState
     new_records: int
     ends: bool
     topics: bool
@@ -150,7 +150,7 @@ class News:
     newer_ends: pa.Table | None = None
 
 
-def look(source: Dump, asked: State, before: State | None) -> tuple[State, News | None, str]:
+def look(source: Dump, asked: BuildState, before: BuildState | None) -> tuple[BuildState, News | None, str]:
     """The state to keep after this build; what is new; or why everything must be made anew.
 
     asked
@@ -177,14 +177,14 @@ def look(source: Dump, asked: State, before: State | None) -> tuple[State, News 
     return state, News(before, state, new, differ, topics, appended, records.settled, ends.newer), ""
 
 
-def _all(source: Dump, asked: State) -> State:
+def _all(source: Dump, asked: BuildState) -> BuildState:
     return _joined(asked, _records(source, {}, None), _ends(source, asked), _topics_sum(source, None))
 
 
-def _joined(asked: State, records: Records, ends: Ends, topics: tuple[int, Mapping[str, int]]) -> State:
+def _joined(asked: BuildState, records: Records, ends: Ends, topics: tuple[int, Mapping[str, int]]) -> BuildState:
     last = {str(partition): offset for partition, offset in records.last.items()}
     seen = {"records": records.seen, "ends": ends.seen, "topics": topics[1]}
-    return State(
+    return BuildState(
         asked.version, asked.settings, asked.dump, last, records.count, records.sum,
         ends.sums["all"], ends.sums["all_sum"], ends.sums["at"], topics[0], seen if any(seen.values()) else {},
     )  # fmt: skip
@@ -234,7 +234,7 @@ def behind(read: Mapping[int, int]) -> Column:
     return F.col("offset") > F.coalesce(F.try_element_at(seen, F.col("partition")), F.lit(-(2**63)))
 
 
-def _ends(source: Dump, before: State) -> Ends:
+def _ends(source: Dump, before: BuildState) -> Ends:
     before_us, known = before.ends_at, before.seen.get("ends", ())
     seen = _of_files(source, dump_sums.ends_since, before_us, known, before.ends, before.ends_sum)
     if seen is not None:
@@ -283,7 +283,7 @@ class Update:
         self.planned_groups: int | None = 0
         self.written: list[str] = []
         self.kept: Mapping[str, int] = news.before.kept if news.appended or not news.ends else {}
-        """As in ``State``, for the next build."""
+        """As in ``BuildState``, for the next build."""
 
     @property
     def spark(self) -> SparkSession:

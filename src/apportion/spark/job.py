@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from apportion.spark.sinks import Sink
     from apportion.spark.sources import Dump
     from apportion.spark.statuses import TableStatus
-    from apportion.spark.stores import Store
+    from apportion.spark.stores import StoreAddress
 
 Progress = Callable[[str], None]
 """Takes one line for a person."""
@@ -328,7 +328,7 @@ def _is_plain(origin: Location, location: Location, form: str) -> bool:
 @contextmanager
 def _at_work(
     location: Location, form: str, origin: Location, spark: SparkSession | None, quick: bool, progress: Progress,
-    store: Store | None,
+    store: StoreAddress | None,
 ) -> Iterator[tuple[Sink, Asked, ThreadPoolExecutor]]:  # fmt: skip
     """Alone with the place: its sink, what gives a session, and threads that make tables at the same time.
 
@@ -411,8 +411,8 @@ def _build(
     from apportion.spark.schemas import TABLES
 
     strategies = sorted(known()) if rules.get("assignors") is None else rules["assignors"]
-    asked = incremental.State(incremental.version(), {**rules, "assignors": strategies}, dump_json)
-    before = incremental.State.from_text(sink.text(incremental.STATE))
+    asked = incremental.BuildState(incremental.version(), {**rules, "assignors": strategies}, dump_json)
+    before = incremental.BuildState.from_text(sink.text(incremental.STATE))
     look = partial(incremental.look, source, asked, before)
     steps: dict[str, Make] | None = None
     if (full or before is None) and source.files is not None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from apportion.spark.schemas import TableSchema
-    from apportion.spark.stores import Store
+    from apportion.spark.stores import StoreAddress
 
 BUILD: Final = "apportion_build"
 LOCKS: Final = "apportion_lock"
@@ -256,7 +256,7 @@ def opened(
     location: Location,
     form: str,
     progress: Callable[[str], None] = lambda line: None,
-    store: Store | None = None,
+    store: StoreAddress | None = None,
 ) -> Iterator[LakeSink]:
     """A sink for one build, which is alone with the place; what a build before left half done is put right first.
 
@@ -285,7 +285,7 @@ def make_schema(spark: SparkSession | Asked, location: Location) -> None:
 
 
 def shelf_of(
-    spark: SparkSession | Asked, location: Location, form: str, locks: str = LOCKS, store: Store | None = None
+    spark: SparkSession | Asked, location: Location, form: str, locks: str = LOCKS, store: StoreAddress | None = None
 ) -> lock.Shelf:
     """Where the locks of a place are; ``store`` as in ``opened``."""
     if location.kind == "folder":
@@ -302,7 +302,7 @@ class LakeSink:
 
     keeper = None
 
-    def __init__(self, session: Asked, tables: Tables, mine: lock.Held, store: Store | None = None) -> None:
+    def __init__(self, session: Asked, tables: Tables, mine: lock.Held, store: StoreAddress | None = None) -> None:
         self._session, self.tables, self._lock, self._store = session, tables, mine, store
         self.logs = logs_of(session, tables, store)
         self.last = Manifest.read(session, tables, logs=self.logs)
@@ -425,7 +425,7 @@ class LakeSink:
         known = None if self.logs is None or version is None else self.logs.at(name, version)
         return None if known is None else known.rows
 
-    def _here(self, name: str) -> commits.Table | None:
+    def _here(self, name: str) -> commits.TableVersion | None:
         """What commits to a table from this process; None where Spark does, which also makes the table at first.
 
         The version is the one of now, before the lock is checked: who is held up after that cannot commit.
@@ -433,7 +433,7 @@ class LakeSink:
         version = None if self._store is None or self.logs is None else self.logs.newest(name)
         if self._store is None or version is None or not (version.readable and version.writable):
             return None
-        return commits.Table(self._store, name, version)
+        return commits.TableVersion(self._store, name, version)
 
     def _has(self, name: str, touched: pa.Table) -> bool:
         """Whether a table has rows of some groups."""
@@ -543,7 +543,7 @@ class LakeSink:
             return dict(zip(ordered, pool.map(partial(newest_version, self.spark, self.tables), ordered), strict=True))
 
 
-def logs_of(session: Asked, tables: Tables, store: Store | None) -> delta_log.Logs | None:
+def logs_of(session: Asked, tables: Tables, store: StoreAddress | None) -> delta_log.Logs | None:
     """The logs of tables, by this process where it reaches them, else by Spark's driver; None where they have none."""
     if store is not None:
         return store.logs()

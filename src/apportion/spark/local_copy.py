@@ -79,7 +79,7 @@ def _tables(
     (folder / SOURCE).write_text(manifest.texts.get(SOURCE, "{}"), encoding="utf-8")
 
 
-def _dump(asked: Asked, location: Location, store: stores.Store | None, folder: Path) -> None:
+def _dump(asked: Asked, location: Location, store: stores.StoreAddress | None, folder: Path) -> None:
     try:
         dump = sources.open_dump(asked, location, store)
     except BadInput as error:

@@ -17,7 +17,15 @@ import pyarrow as pa
 
 from apportion.errors import UnreadableBytes
 from apportion.spark import schemas
-from apportion.wire.commits import Column, CommitColumns, decode_commits, packed, sixteens, text_views, topic_id_texts
+from apportion.wire.commits import (
+    BytesColumn,
+    CommitColumns,
+    decode_commits,
+    packed,
+    sixteens,
+    text_views,
+    topic_id_texts,
+)
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Member, Other, Record, decode
 from apportion.wire.partitions import Held
 
@@ -76,7 +84,7 @@ def not_done(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.flatnonzero(~columns.decoded)
 
 
-def column(array: pa.Array) -> Column:
+def column(array: pa.Array) -> BytesColumn:
     """A binary array as NumPy sees it, copying nothing."""
     if pa.types.is_large_binary(array.type):
         kind: Any = np.int64
@@ -89,11 +97,11 @@ def column(array: pa.Array) -> Column:
     bounds = np.frombuffer(offsets, kind)[array.offset : array.offset + n + 1] if n else np.zeros(1, kind)
     octets = np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(0, np.uint8)
     valid = None if array.null_count == 0 else np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
-    return Column(octets, bounds, valid)
+    return BytesColumn(octets, bounds, valid)
 
 
 def _commit_columns(
-    batch: pa.RecordBatch, keys: Column, values: Column, columns: CommitColumns, rows: np.ndarray[Any, Any]
+    batch: pa.RecordBatch, keys: BytesColumn, values: BytesColumn, columns: CommitColumns, rows: np.ndarray[Any, Any]
 ) -> pa.RecordBatch:
     whole = rows.size == batch.num_rows
 
@@ -138,7 +146,7 @@ def _times(millis: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Arra
 
 
 def _text(
-    source: Column, at: np.ndarray[Any, Any], size: np.ndarray[Any, Any], valid: np.ndarray[Any, Any] | None = None
+    source: BytesColumn, at: np.ndarray[Any, Any], size: np.ndarray[Any, Any], valid: np.ndarray[Any, Any] | None = None
 ) -> pa.Array:
     mask = None if valid is None or valid.all() else pa.array(valid).buffers()[1]
     if not size.any():
@@ -162,7 +170,7 @@ def _casts_views() -> bool:
     return True
 
 
-def _topic_ids(values: Column, at: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Array:
+def _topic_ids(values: BytesColumn, at: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Array:
     if not valid.any():
         return pa.nulls(at.size, pa.string())
     # Few topics in many commits: each id is written out once.

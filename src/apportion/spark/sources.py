@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-    from apportion.spark.stores import Store
+    from apportion.spark.stores import StoreAddress
 
 ROWS_A_TASK: Final = 250_000
 """Where a file gives Spark no smaller pieces, rows are dealt out anew in pieces of this size."""
@@ -98,7 +98,7 @@ class Dump:
         return self.topics_in(self.spark)
 
 
-def open_dump(spark: SparkSession | Asked, location: Location, store: Store | None = None) -> Dump:
+def open_dump(spark: SparkSession | Asked, location: Location, store: StoreAddress | None = None) -> Dump:
     """The tables of a dump: plain files in a folder or below a URI, Delta tables in either, or a catalog's.
 
     store

@@ -31,7 +31,7 @@ _PLAIN: Final = re.compile(r"(s3a:/)?(/[A-Za-z0-9._=-]+)+")
 
 
 @dataclass(frozen=True)
-class Store:
+class StoreAddress:
     """A place that is reached, as ``obstore`` and ``deltalake`` name it.
 
     endpoint
@@ -74,18 +74,18 @@ class Store:
         return {"aws_endpoint": self.endpoint, "allow_http": str(self.endpoint.startswith("http:")).lower()}
 
 
-def reached(location: Location) -> Store | None:
+def reached(location: Location) -> StoreAddress | None:
     """How this process reaches a place; None where it does not, or lacks a library for it (``apportion[delta]``)."""
     if find_spec("deltalake") is None or find_spec("obstore") is None:
         return None
     if _PLAIN.fullmatch(location.root) is None:
         return None
     if location.kind == "folder":
-        return Store(location.root) if location.folder.is_dir() else None
+        return StoreAddress(location.root) if location.folder.is_dir() else None
     variable = os.environ.get
     endpoint = settings.s3_endpoint(os.environ)
     if not location.on_s3 or not any(map(variable, _KEYS)) or not (endpoint or any(map(variable, _REGIONS))):
         return None
     if any(map(_TELLS_SPARK.match, settings.from_environment())):
         return None
-    return Store(f"s3://{location.root.removeprefix('s3a://')}", endpoint)
+    return StoreAddress(f"s3://{location.root.removeprefix('s3a://')}", endpoint)

@@ -38,7 +38,7 @@ def missing_right() -> str:
     return "" if probe.returncode == 0 else "a cluster on one machine needs the right to mount (root)"
 
 
-class Cluster:
+class SparkCluster:
     """Up for the block: ``with Cluster() as cluster``; ``cluster.environment()`` is what a driver needs to use it.
 
     workers
@@ -51,7 +51,7 @@ class Cluster:
         self._count, self._memory = workers, memory
         self.workers: list[subprocess.Popen[Any]] = []
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> SparkCluster:
         self._logs = Path(tempfile.mkdtemp(prefix="apportion-cluster-"))
         self.port = _free_port("127.0.0.1")
         self.master = f"spark://127.0.0.1:{self.port}"

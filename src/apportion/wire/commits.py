@@ -25,7 +25,7 @@ _ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class BytesColumn:
     """A column of N byte strings, as in Arrow's memory.
 
     octets
@@ -76,7 +76,7 @@ class CommitColumns:
     decoded: Bools
 
 
-def decode_commits(keys: Column, values: Column) -> CommitColumns:
+def decode_commits(keys: BytesColumn, values: BytesColumn) -> CommitColumns:
     """All rows at once; keys and values have the same N."""
     key = _Rows(keys)
     value = _Rows(values)
@@ -111,7 +111,7 @@ class _Rows:
 
     __slots__ = ("at", "end", "i16", "i32", "i64", "octets", "valid")
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: BytesColumn) -> None:
         octets = np.ascontiguousarray(column.octets, dtype=np.uint8)
         if octets.size < _SPARE:
             octets = np.concatenate([octets, np.zeros(_SPARE - octets.size, np.uint8)])

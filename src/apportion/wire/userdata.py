@@ -46,7 +46,7 @@ class StickyData:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamJoin:
+class StreamJoinData:
     """The numbers (partition ids common to the joined topics) that a member had, and the epoch they are from."""
 
     numbers: tuple[int, ...] = ()
@@ -127,14 +127,14 @@ def write_cooperative(generation: int | None) -> bytes:
 # -- sticky-stream-join ----------------------------------------------------------------------------------------------
 
 
-def read_stream_join(raw: bytes | None) -> StreamJoin:
+def read_stream_join(raw: bytes | None) -> StreamJoinData:
     """int16 version, int32 ids, int32 epoch."""
 
-    def layout(reader: Reader) -> StreamJoin:
+    def layout(reader: Reader) -> StreamJoinData:
         _own_version(reader)
-        return StreamJoin(reader.int32s(), _known(reader.int32()))
+        return StreamJoinData(reader.int32s(), _known(reader.int32()))
 
-    return _read(raw, StreamJoin, layout, "sticky-stream-join")
+    return _read(raw, StreamJoinData, layout, "sticky-stream-join")
 
 
 def write_stream_join(numbers: tuple[int, ...], epoch: int | None) -> bytes:
@@ -145,11 +145,11 @@ def write_stream_join(numbers: tuple[int, ...], epoch: int | None) -> bytes:
 def read_epoch(raw: bytes | None) -> int | None:
     """The epoch that the leader sent in an assignment's user data (int16 version, int32); None if there is none."""
 
-    def layout(reader: Reader) -> StreamJoin:
+    def layout(reader: Reader) -> StreamJoinData:
         _own_version(reader)
-        return StreamJoin(epoch=_known(reader.int32()))
+        return StreamJoinData(epoch=_known(reader.int32()))
 
-    return _read(raw, StreamJoin, layout, "sticky-stream-join").epoch
+    return _read(raw, StreamJoinData, layout, "sticky-stream-join").epoch
 
 
 def write_epoch(epoch: int) -> bytes:
