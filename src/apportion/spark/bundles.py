@@ -10,8 +10,6 @@ worker wrote the next one maps into its memory, and nothing passes through the J
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -27,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.spark import settings
-from apportion.spark.settings import SCRATCH
+from apportion.spark.scratch import scratch_folder
 from apportion.spark.shelves import is_connect
 from apportion.spark.slices import BYTES, ROWS, Batches, Slice, batches_of, gathered, slices_of
 
@@ -76,7 +74,7 @@ def shelf(spark: SparkSession) -> Path | None:
     if not is_here(spark):
         return None
     folder = spark.sparkContext.getConf().get("spark.local.dir", "") or ""
-    return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=folder.split(",")[0].strip() or None))
+    return scratch_folder(folder.split(",")[0].strip() or None)
 
 
 def bundled(

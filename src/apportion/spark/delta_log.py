@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
-from apportion.spark.settings import SCRATCH
+from apportion.spark.scratch import scratch_folder
 from apportion.spark.shelves import Files, HadoopShelf, is_connect
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Logs:
     def __init__(self, files: Files, scratch: str | None = None) -> None:
         self._files = files
         self._versions: dict[str, dict[int, Version]] = {}
-        self._scratch = TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", dir=scratch, ignore_cleanup_errors=True)
+        self._scratch = scratch_folder(scratch)
+        weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
 
     def newest(self, name: str) -> Version | None:
         """The newest version of a table; None where there is no table, or its log is of a form that is not known."""
@@ -126,7 +128,7 @@ class Logs:
 
     def copy(self, name: str) -> Path | None:
         """A copy of a file, made once; None where there is no such file."""
-        target = Path(self._scratch.name) / name
+        target = self._scratch / name
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             draft = target.with_name(f".{target.name}.draft")

@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import warnings
 import zipfile
@@ -29,7 +28,8 @@ from uuid import uuid4
 from apportion.errors import MissingExtra, Unavailable
 from apportion.spark import settings
 from apportion.spark.packages import DELTA, KAFKA, S3A, local_jars
-from apportion.spark.settings import DELTA_SETTINGS, SCRATCH, TABLE_SETTINGS
+from apportion.spark.scratch import scratch_folder
+from apportion.spark.settings import DELTA_SETTINGS, TABLE_SETTINGS
 from apportion.spark.shelves import is_connect
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ def session(
         carry_package(given)
         yield given
         return
-    scratch = _scratch()
+    folder = scratch_folder()
     try:
         with _interrupts_left_alone():
-            spark = start(scratch, quick=quick, kafka=kafka, delta=delta, s3=s3)
+            spark = start(folder, quick=quick, kafka=kafka, delta=delta, s3=s3)
         with _py4j_quiet():
             try:
                 yield spark
@@ -87,7 +87,7 @@ def session(
                 with suppress(Exception), warnings.catch_warnings(action="ignore"):
                     spark.stop()
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -242,7 +242,7 @@ _CARRIED: Final[dict[str, set[str]]] = {}
 @cache
 def _zip() -> Path:
     """This package as a zip, kept for as long as the process lives: Spark serves it from where it is."""
-    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
+    folder = scratch_folder()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     package = Path(__file__).parents[1]
     archive = folder / "apportion.zip"
@@ -309,15 +309,6 @@ def _py4j_quiet() -> Iterator[None]:
     finally:
         root.removeFilter(ours)
         own.setLevel(level)
-
-
-def _scratch() -> Path:
-    """A fresh temporary folder; those of processes that are no more are removed."""
-    for old in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
-        owner = old.name.removeprefix(SCRATCH).split("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
 
 
 @contextmanager

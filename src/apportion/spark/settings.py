@@ -21,8 +21,6 @@ from apportion.spark.packages import DELTA, S3A, JarSet
 
 MASTER: Final = "APPORTION_SPARK_MASTER"
 CONF: Final = "APPORTION_SPARK_CONF"
-SCRATCH: Final = "apportion-spark-"
-"""Begins the name of every temporary folder, before the number of the process that it is of."""
 
 # What the tables need, whoever made the session: times in UTC and as Parquet's own type, no calendar of 1582.
 TABLE_SETTINGS: Final = {

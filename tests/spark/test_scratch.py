@@ -1,0 +1,60 @@
+"""Temporary folders go with their process: those of the killed go with the next that anybody makes, Spark or not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from apportion.spark.delta_log import Logs
+from apportion.spark.scratch import PREFIX, scratch_folder
+from apportion.spark.stores import StoreAddress
+
+pytest.importorskip("obstore", reason="pip install 'apportion[delta]'")
+
+HOLDS_ONE = """
+import sys, time
+from apportion.spark.scratch import scratch_folder
+folder = scratch_folder(sys.argv[1])
+(folder / "copy.parquet").write_bytes(b"rows")
+print(folder, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that has a folder below ``tmp_path``."""
+    with subprocess.Popen([sys.executable, "-c", HOLDS_ONE, tmp_path], stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def folder_of(holder: subprocess.Popen[str]) -> Path:
+    assert holder.stdout is not None
+    return Path(holder.stdout.readline().strip())
+
+
+def test_a_killed_build_without_spark_leaves_nothing_for_ever(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    theirs = folder_of(holder)
+    (tables := tmp_path / "tables").mkdir()
+    living = Logs(StoreAddress(str(tables)).shelf(), str(tmp_path))
+    assert theirs.is_dir()  # its process lives
+    holder.kill()
+    holder.wait()
+    later = Logs(StoreAddress(str(tables)).shelf(), str(tmp_path))
+    assert not theirs.exists()
+    assert len(list(tmp_path.glob(f"{PREFIX}{os.getpid()}-*"))) == 2
+    del living, later
+    assert list(tmp_path.glob(f"{PREFIX}*")) == []
+
+
+def test_a_folder_that_only_looks_like_ours_stays(tmp_path: Path) -> None:
+    others = tmp_path / f"{PREFIX}notes"
+    others.mkdir()
+    scratch_folder(str(tmp_path))
+    assert others.is_dir()
