@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.serve.running import until
 
 from apportion.clients.bridge import Bridge, JoiningMember, Settings
 from apportion.clients.lag_feed import LagFeed, Sampled, folder_offsets, kafka_offsets
@@ -127,6 +128,50 @@ def test_all_topics_cost_few_requests(broker: Broker, topic: str, monkeypatch: p
     fetch(group, [topic], 5)
     assert for_six <= 8, sent
     assert len(sent) - for_six <= for_six
+
+
+@pytest.mark.broker
+def test_a_closed_feed_leaves_no_thread_of_the_client_and_starts_again(broker: Broker, topic: str):
+    before = set(threading.enumerate())
+    feed = LagFeed(new_name("nobody"), kafka_offsets(bootstrap_servers=broker.bootstrap), topics=[topic], every_s=600)
+    for _ in range(2):
+        with feed:
+            until(lambda: set(feed.table([topic])[0]) == {topic})
+            assert len(set(threading.enumerate()) - before) == 2  # the feed's and the client's
+        until(lambda: set(threading.enumerate()) <= before)
+        feed._newest = None
+
+
+@pytest.mark.broker
+def test_a_topic_that_is_not_there_is_named(broker: Broker, topic: str):
+    absent = new_name("absent")
+    feed = LagFeed(new_name("nobody"), kafka_offsets(bootstrap_servers=broker.bootstrap), topics=[topic, absent])
+    assert feed.refresh()
+    table, missing = feed.table([topic, absent])
+    assert (set(table), missing) == ({topic}, f"no offsets yet of {absent}")
+
+
+def test_a_feed_that_is_closed_as_its_thread_begins_ends_without_a_fetch():
+    """The thread clears its wake-up call first, so the one that ``close`` sends is not lost."""
+    fetched: list[str] = []
+
+    def fetch(group: str, topics: Any, deadline_s: float) -> Any:
+        fetched.append(group)
+        return ROWS
+
+    feed = LagFeed("g", fetch, topics=["t"], every_s=600)
+    clear = feed._wake.clear
+
+    def closed_just_before() -> None:
+        feed.close()
+        clear()
+
+    feed._wake.clear = closed_just_before  # type: ignore[method-assign]
+    feed.start()
+    assert feed._thread is not None
+    feed._thread.join(60)
+    assert not feed._thread.is_alive()
+    assert fetched == []
 
 
 @pytest.mark.broker

@@ -49,7 +49,8 @@ class LagFeed:
     group
         Whose committed offsets.
     fetch
-        Where they come from: ``kafka_offsets(...)``, ``folder_offsets(...)``, or a function of yours.
+        Where they come from: ``kafka_offsets(...)``, ``folder_offsets(...)``, or a function of yours. If it has a
+        ``close``, that is called when the feed ends; it may be asked again after it, by another feed.
     topics
         To be fetched from the start; those of later plans are added by themselves.
     every_s, deadline_s
@@ -80,14 +81,16 @@ class LagFeed:
         return f"LagFeed({self.group!r}, every_s={self.every_s}, max_age_s={self.max_age_s})"
 
     def start(self) -> Self:
-        """Begin to fetch."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"lag of {self.group}", daemon=True)
+        """Begin to fetch; again, where the feed was closed."""
+        if self._thread is None or self._over.is_set():
+            self._over = threading.Event()
+            name = f"lag of {self.group}"
+            self._thread = threading.Thread(target=self._run, args=(self._over,), name=name, daemon=True)
             self._thread.start()
         return self
 
     def close(self) -> None:
-        """Stop; does not wait for a fetch that is on its way."""
+        """Stop; does not wait for a fetch that is on its way. The thread ends, and closes what it fetched with."""
         self._over.set()
         self._wake.set()
 
@@ -137,11 +140,17 @@ class LagFeed:
         self._newest, self._trouble = (asked, table), ""
         return True
 
-    def _run(self) -> None:
-        while not self._over.is_set():
+    def _run(self, over: threading.Event) -> None:
+        """Fetch until ``over``, which a later start replaces."""
+        while True:
+            # Cleared before ``over`` is looked at: ``close`` sets that one first, so its call is never missed.
             self._wake.clear()
+            if over.is_set():
+                break
             self.refresh()
             self._wake.wait(self.every_s)
+        if (close := getattr(self._fetch, "close", None)) is not None:
+            close()
 
 
 def kafka_offsets(**settings: Any) -> Fetch:
@@ -151,9 +160,17 @@ def kafka_offsets(**settings: Any) -> Fetch:
         What ``KafkaAdminClient`` takes: ``bootstrap_servers``, ``security_protocol`` ... They are kept out of every
         repr, log and error.
     """
-    admin: list[Any] = []
+    return _AdminOffsets(settings)
 
-    def fetch(group: str, topics: Sequence[str], deadline_s: float) -> Table:
+
+class _AdminOffsets:
+    """Offsets by one admin client, made when first asked and after each failure."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._admin: Any = None
+
+    def __call__(self, group: str, topics: Sequence[str], deadline_s: float) -> Table:
         try:
             from kafka import KafkaAdminClient
             from kafka.errors import RetriableError
@@ -162,20 +179,23 @@ def kafka_offsets(**settings: Any) -> Fetch:
         until = time.monotonic() + deadline_s
         while True:
             try:
-                if not admin:
+                if self._admin is None:
                     # At DEBUG this client writes its whole configuration to the log, passwords included.
                     logging.getLogger("kafka.admin.client").addFilter(_no_configuration)
-                    admin.append(KafkaAdminClient(**{**_patience(deadline_s), **settings}))
-                return _ask(admin[0], group, topics, int(deadline_s * 1000))
+                    self._admin = KafkaAdminClient(**{**_patience(deadline_s), **self._settings})
+                return _ask(self._admin, group, topics, int(deadline_s * 1000))
             except Exception as error:
-                if admin:
-                    admin.pop().close()
+                self.close()
                 # A coordinator that is just loading, a leader that has just moved: the next moment knows better.
                 if not isinstance(error, RetriableError) or time.monotonic() + 0.2 > until:
                     raise
                 time.sleep(0.2)
 
-    return fetch
+    def close(self) -> None:
+        """Give back the client, with its thread and its connections; the next call makes another."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
 
 
 def _no_configuration(record: logging.LogRecord) -> bool:
@@ -199,12 +219,12 @@ def _ask(admin: Any, group: str, topics: Sequence[str], deadline_ms: int) -> Tab
     begin = admin.list_partition_offsets(dict.fromkeys(parts, OffsetSpec.EARLIEST), timeout_ms=deadline_ms)
     end = admin.list_partition_offsets(dict.fromkeys(parts, OffsetSpec.LATEST), timeout_ms=deadline_ms)
     committed = admin.list_group_offsets({group: parts})[group]
-    table: dict[str, dict[int, dict[str, int]]] = {topic: {} for topic in topics}
+    table: dict[str, dict[int, dict[str, int]]] = {}  # no topic without partitions: its offsets are not known
     for part in parts:
         row = {"begin": begin[part].offset, "end": end[part].offset}
         if part in committed and committed[part].offset >= 0:
             row["committed"] = committed[part].offset
-        table[part.topic][part.partition] = row
+        table.setdefault(part.topic, {})[part.partition] = row
     return table
 
 
