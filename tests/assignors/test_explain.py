@@ -53,3 +53,18 @@ def test_lag_aware_prints_the_gap_between_its_plan_and_the_bound() -> None:
         "lag: the heaviest member has 15 messages, and no plan gets below that.",
         "moves: no plan of these counts and lag keeps more.",
     ]
+
+
+def test_lag_aware_adds_up_lags_beyond_64_bits() -> None:
+    half = 1 << 62
+    for scope in ("topic", "group"):
+        lines = apportion.plan(lags(*[half] * 5), "lag-aware", {"scope": scope}).explain()
+        assert lines[1] == f"lag: the heaviest member has {3 * half:,} messages, and no plan gets below that."
+
+
+def test_lag_aware_tells_how_lag_is_evened_out_by_capacity() -> None:
+    group = lags(8, 7, 6, 5, 4)
+    group["members"]["a"]["capacity"] = 2  # type: ignore[index]
+    ways = [apportion.plan(group, "lag-aware", {"scope": scope}).explain()[1] for scope in ("topic", "group")]
+    assert "where a topic's counts leave a choice" in ways[0]
+    assert "by exchanges" in ways[1]

@@ -50,6 +50,18 @@ def test_a_setting_that_cannot_be_says_which_and_what_would_be_right(
     assert "None" not in f"{refused.value.where} {refused.value.needed}"
 
 
+@pytest.mark.parametrize("tolerance", ["much", True, float("inf"), float("nan"), -0.1, None])
+def test_a_tolerance_that_is_no_part_of_the_lag_is_refused_where_the_strategy_is_made(tolerance: Any) -> None:
+    with pytest.raises(BadInput, match="setting tolerance of lag-aware"):
+        apportion.LagAware(tolerance=tolerance)
+
+
+@pytest.mark.parametrize("max_skew", ["1", True, 1.0, -1])
+def test_a_skew_that_is_no_number_of_partitions_is_refused_where_the_strategy_is_made(max_skew: Any) -> None:
+    with pytest.raises(BadInput, match="setting max_skew of lag-aware"):
+        apportion.LagAware(max_skew=max_skew)
+
+
 def test_a_member_of_failover_brings_its_priority_and_what_it_held() -> None:
     codec = Priority()
     data = codec.user_data(Holding((("t", (1, 2)),), 4, priority=7))

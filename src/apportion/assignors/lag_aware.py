@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -41,8 +41,9 @@ class LagAware:
         shown to be possible at least, or what the best plan found reaches, if that is more. In ``topic`` the best
         plan is the rule's own, per topic; at 0 it is the rule exactly.
 
-    Where capacities differ, counts follow them and what is evened out is lag / capacity, by exchanges; ``max_skew`` is
-    not used then.
+    Where capacities differ, counts follow them and what is evened out is lag / capacity: by exchanges in ``group``, in
+    ``topic`` among the subscribers whose next partition costs least. ``max_skew`` is not used then, and in ``topic``
+    ``tolerance`` is not either.
     """
 
     name: ClassVar[str] = "lag-aware"
@@ -59,9 +60,10 @@ class LagAware:
             raise BadInput("setting scope of lag-aware", repr(self.scope), "one of topic, group")
         if self.by not in ("lag", "weight"):
             raise BadInput("setting by of lag-aware", repr(self.by), "one of lag, weight")
-        if not isinstance(self.max_skew, int) or self.max_skew < 0:
+        if type(self.max_skew) is not int or self.max_skew < 0:
             raise BadInput("setting max_skew of lag-aware", str(self.max_skew), "0 or more partitions")
-        if not (isfinite(self.tolerance) and self.tolerance >= 0):
+        number = isinstance(self.tolerance, int | float) and not isinstance(self.tolerance, bool)
+        if not number or not 0 <= self.tolerance < inf:
             raise BadInput("setting tolerance of lag-aware", str(self.tolerance), "a part of the lag, such as 0.1")
 
     def assign(self, group: Group) -> Answer:
@@ -87,8 +89,9 @@ class LagAware:
 
     def _answer(self, group: Group, work: _Work, owner: Ints, proof: dict[str, str], shared: Shared) -> Answer:
         """The owners with the measures and the argument."""
-        held = np.zeros(group.M, dtype=work.amount.dtype)
-        np.add.at(held, owner[owner != NOBODY], work.amount[owner != NOBODY])
+        amount = summable(work.amount)
+        held = np.zeros(group.M, dtype=amount.dtype)
+        np.add.at(held, owner[owner != NOBODY], amount[owner != NOBODY])
         heaviest = int(held.max())
         measures = work.measures(group, heaviest, shared.bound)
         return Answer(owner, proof, measures, certificate=_LagBound(heaviest, shared, self, work))
@@ -265,9 +268,10 @@ class _LagBound:
         burden = f"{heaviest} messages" if self.work.by == "lag" else f"a weight of {heaviest}"
         by = self.work.by
         if not group.equal_capacities:
+            way = "by exchanges" if self.how.scope == "group" else "where a topic's counts leave a choice"
             return [
                 f"balance: counts {where} are the fairest for the members' capacities.",
-                f"{by}: {by} over capacity is evened out by exchanges; the heaviest member has {burden}.",
+                f"{by}: {by} over capacity is evened out {way}; the heaviest member has {burden}.",
             ]
         lines = [f"balance: counts of members with the same wishes differ by at most {1 + self.how.max_skew} {where}."]
         if gap:
