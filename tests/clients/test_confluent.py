@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from kafka.structs import TopicPartition as Part
+from tests.serve.running import until
 
 from apportion.clients import confluent
 from apportion.clients.confluent import GroupConsumer, member_settings
@@ -221,6 +223,17 @@ def test_a_leader_gives_a_member_with_librdkafkas_rack_what_is_near(jars: str, t
             while [owned(member).get(topic) for member in members] != [[1], [0]]:
                 assert time.monotonic() < until, [owned(member) for member in members]
                 time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "topics"), [({"no.such.setting": "1"}, ["t"]), ({}, ["no topic has blanks"])], ids=["setting", "topic"]
+)
+def test_one_that_cannot_be_made_leaves_no_client_behind(broker: Broker, settings: dict[str, str], topics: list[str]):
+    before = set(threading.enumerate())
+    config = {"bootstrap.servers": broker.bootstrap, "group.id": new_name("vain"), **settings}
+    with pytest.raises((KafkaException, TypeError, ValueError)):
+        GroupConsumer(config, topics)
+    until(lambda: set(threading.enumerate()) <= before)
 
 
 def test_closed_twice_is_closed(monkeypatch: pytest.MonkeyPatch):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
+from tests.serve.running import until
 
 from apportion.clients.restore import EPOCH
 from apportion.clients.state_dir import StateFolder
@@ -262,6 +265,32 @@ def test_a_missing_changelog_is_refused_with_what_to_do(broker: Broker, tmp_path
         )
 
 
+@pytest.mark.parametrize(
+    ("changelog", "consumer"), [("nowhere", {}), (None, {"no_such_setting": 1})], ids=["changelog", "setting"]
+)
+def test_a_runner_that_cannot_be_made_leaves_nothing_behind(
+    broker: Broker, tmp_path: Path, changelog: str | None, consumer: dict[str, Any]
+) -> None:
+    """No client's thread, and a folder that another process may have, but for a runner of ours that has it too."""
+    source = new_name("source")
+    broker.create_topic(source, 1)
+    before, ours = set(threading.enumerate()), StateFolder.of(tmp_path)
+    for _ in range(2):
+        with pytest.raises((Unavailable, AssertionError, KafkaError)):
+            TaskRunner(
+                Topology.of(Subtopology((source,), changelog)),
+                application=new_name("app"),
+                bootstrap_servers=broker.bootstrap,
+                state_dir=tmp_path,
+                consumer=consumer,
+            )
+    until(lambda: set(threading.enumerate()) <= before)
+    take = f"from apportion.clients.state_dir import StateFolder; StateFolder.of({str(tmp_path)!r}).close()"
+    assert subprocess.run([sys.executable, "-c", take], check=False, capture_output=True).returncode == 1
+    ours.close()
+    subprocess.run([sys.executable, "-c", take], check=True)
+
+
 def test_two_consumers_of_one_process_share_its_folder_and_hand_tasks_over(
     broker: Broker, app: Callable[..., App]
 ) -> None:
@@ -304,6 +333,35 @@ def test_a_folder_that_another_process_has_is_refused(tmp_path: Path) -> None:
         other.kill()
         other.communicate()
     StateFolder.of(tmp_path).close()
+
+
+def test_a_folder_on_a_disk_that_was_full_is_begun_once_there_is_room(tmp_path: Path) -> None:
+    """No file may grow in the child: what it leaves is no torn id, at which every later start would fail."""
+    begins = f"""
+import resource
+from apportion.clients.state_dir import StateFolder
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+StateFolder.of({str(tmp_path)!r})
+"""
+    child = subprocess.run([sys.executable, "-c", begins], check=False, capture_output=True, text=True)
+    assert "File too large" in child.stderr
+    folder = StateFolder.of(tmp_path)
+    assert len(folder.process_id) == 36
+    folder.close()
+
+
+def test_a_store_that_outgrows_its_disk_says_so_and_keeps_what_it_had(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "0_0.store")
+    store.apply({b"k": b"old"}, 1, 1)
+    [pages] = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        store.apply({b"k": b"new", b"large": bytes(1 << 20)}, 2, 1)
+    assert (store.get(b"k"), store.get(b"large"), store.position) == (b"old", None, 1)
+    store._db.execute("PRAGMA max_page_count = 100000")
+    store.apply({b"k": b"new", b"large": bytes(1 << 20)}, 2, 1)
+    assert (store.get(b"k"), store.position) == (b"new", 2)
+    store.close()
 
 
 def test_a_running_task_whose_changelog_somebody_else_wrote_to_is_restored_and_goes_on(app: Callable[..., App]) -> None:

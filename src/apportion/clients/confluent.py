@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
@@ -126,16 +127,20 @@ class GroupConsumer:
             capacity=capacity,
             **settings,
         )
-        self._member = KafkaConsumer(
-            **member_settings(config), auto_offset_reset=reset, partition_assignment_strategy=[strategy]
-        )
-        self._fetcher = Consumer({**config, "enable.auto.commit": False, "enable.auto.offset.store": False})
         self._next = 0.0
         self._ahead: deque[Any] = deque()
         self._reading: set[Part] = set()
         self._restart: set[Part] = set()
         self._seen: dict[Part, int] = {}
-        self._member.subscribe(topics=list(topics), listener=_Handover(self))
+        with ExitStack() as opened:
+            self._fetcher = Consumer({**config, "enable.auto.commit": False, "enable.auto.offset.store": False})
+            opened.callback(self._fetcher.close)
+            self._member = KafkaConsumer(
+                **member_settings(config), auto_offset_reset=reset, partition_assignment_strategy=[strategy]
+            )
+            opened.callback(self._member.close)
+            self._member.subscribe(topics=list(topics), listener=_Handover(self))
+            opened.pop_all()  # from now on ``close`` closes
 
     def __repr__(self) -> str:
         return f"GroupConsumer(reading {len(self._reading)} partitions)"

@@ -37,12 +37,12 @@ class Restorer:
         self.open: dict[Task, Store] = {}
         self.restored = self.warmed = 0
         self._wanted: set[Task] = set()
-        self._consumer = KafkaConsumer(
-            bootstrap_servers=servers, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest"
-        )
         self._ends: dict[Task, int] = {}
         self._goal: dict[Task, int] = {}
         self._known = self._on_disk()
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=servers, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest"
+        )
         self._looked = 0.0
         self._look(force=True)
 
@@ -199,10 +199,12 @@ class Restorer:
         positions: dict[Task, int] = {}
         for task in self.folder.tasks():
             if self._has(task) and self.folder.claim(task):
-                store = self.open_store(self.folder.file(task))
-                positions[task] = store.position
-                store.close()
-                self.folder.release(task)
+                try:
+                    store = self.open_store(self.folder.file(task))
+                    positions[task] = store.position
+                    store.close()
+                finally:
+                    self.folder.release(task)
         return positions
 
     def _has(self, task: Task) -> bool:

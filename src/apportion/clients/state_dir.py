@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import uuid
@@ -105,7 +106,9 @@ def _locked(path: Path) -> Any:
 
 def _process_id(path: Path) -> str:
     if not path.exists():
-        path.write_text(str(uuid.uuid4()), encoding="ascii")
+        draft = path.with_suffix(".draft")  # whole or not there, whenever the process dies or the disk is full
+        draft.write_text(str(uuid.uuid4()), encoding="ascii")
+        os.replace(draft, path)
     text = path.read_text(encoding="ascii", errors="replace").strip()
     if not re.fullmatch(r"[0-9a-f-]{36}", text):
         raise BadInput(str(path), repr(text[:40]), "the id that an earlier run wrote; remove the folder to begin anew")

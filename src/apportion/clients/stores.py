@@ -95,7 +95,8 @@ class SqliteStore:
             self._db.execute("UPDATE changelog SET position = ?, epoch = ?", (position, epoch))
             self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # SQLite itself rolls back where the disk is full
+                self._db.execute("ROLLBACK")
             raise
         self.position, self.epoch = position, epoch
 

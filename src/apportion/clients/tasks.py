@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -89,22 +90,10 @@ class TaskRunner:
         consumer: Mapping[str, Any] | None = None,
     ) -> None:
         self.topology, self.settings, self.tags = topology, settings or TaskSettings(), dict(tags or {})
-        self.application, self.folder = application, StateFolder.of(state_dir)
-        self.process = self.folder.process_id
+        self.application = application
         self._listeners = {"active": on_active, "standby": on_standby, "close": on_close}
         self._probe_early = probe_early
-        servers = bootstrap_servers.split(",")
         self.bridge = TaskBridge(topology, self.settings, rack)
-        self._producer = KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=5)
-        self._restorer = Restorer(topology, servers, self.folder, open_store)
-        self._consumer = KafkaConsumer(
-            bootstrap_servers=servers,
-            group_id=application,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            partition_assignment_strategy=[KafkaPythonAssignor(self.bridge)],
-            **(consumer or {}),
-        )
         self._running: dict[Task, State] = {}
         self._done: dict[Any, int] = {}
         self._since: dict[Task, float] = {}
@@ -115,10 +104,32 @@ class TaskRunner:
         self._asks = 0
         self._asked_for: tuple[tuple[int, int], ...] = ()
         self._probe_at: float | None = None
-        self._check_topics()
-        self._remember()
-        sources = [topic for subtopology in topology.subtopologies for topic in subtopology.topics]
-        self._consumer.subscribe(topics=sources, listener=_Watch(self._consumer, self._gone))
+        self.folder = StateFolder.of(state_dir)
+        with ExitStack() as opened:
+            opened.callback(self.folder.close)
+            self.process = self.folder.process_id
+            self._connect(opened, bootstrap_servers.split(","), open_store, consumer or {})
+            self._check_topics()
+            self._remember()
+            sources = [topic for subtopology in topology.subtopologies for topic in subtopology.topics]
+            self._consumer.subscribe(topics=sources, listener=_Watch(self._consumer, self._gone))
+            opened.pop_all()  # from now on ``close`` closes
+
+    def _connect(self, opened: ExitStack, servers: list[str], open_store: Open, consumer: Mapping[str, Any]) -> None:
+        """The three clients; ``opened`` closes those that were made, where a later step fails."""
+        self._producer = KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=5)
+        opened.callback(self._producer.close)
+        self._restorer = Restorer(self.topology, servers, self.folder, open_store)
+        opened.callback(self._restorer.close)
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=servers,
+            group_id=self.application,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=[KafkaPythonAssignor(self.bridge)],
+            **consumer,
+        )
+        opened.callback(self._consumer.close, autocommit=False, timeout_ms=LEAVE_MS)
 
     @property
     def active(self) -> list[Task]:
@@ -340,14 +351,11 @@ class TaskRunner:
             for topic in subtopology.topics:
                 width = max(width, len(self._consumer.partitions_for_topic(topic) or ()))
                 if not width:
-                    self._refuse(f"the source topic {topic!r} does not exist; create it first")
+                    raise Unavailable(f"the source topic {topic!r} does not exist; create it first")
             changelog = subtopology.changelog
             if changelog and len(self._consumer.partitions_for_topic(changelog) or ()) < width:
-                self._refuse(f"the changelog {changelog!r} needs {width} partitions; create it, cleanup.policy=compact")
-
-    def _refuse(self, why: str) -> None:
-        self.close()
-        raise Unavailable(why)
+                needed = f"needs {width} partitions; create it, cleanup.policy=compact"
+                raise Unavailable(f"the changelog {changelog!r} {needed}")
 
     def _stateful(self, task: Task) -> bool:
         return self.topology.subtopologies[task.subtopology].stateful
