@@ -142,6 +142,38 @@ def test_a_closed_feed_leaves_no_thread_of_the_client_and_starts_again(broker: B
         feed._newest = None
 
 
+def test_a_feed_that_was_started_again_keeps_what_it_fetches_with():
+    """The thread of before ends while the new one fetches: it must not close the client under its hands."""
+
+    class Client:
+        closed = 0
+
+        def __init__(self) -> None:
+            self.asked, self.answers = threading.Semaphore(0), threading.Event()
+
+        def __call__(self, group: str, topics: Any, deadline_s: float) -> Any:
+            self.asked.release()
+            self.answers.wait(60)
+            return ROWS
+
+        def close(self) -> None:
+            self.closed += 1
+
+    client = Client()
+    feed = LagFeed("g", client, topics=["t"], every_s=600).start()
+    first = feed._thread
+    assert client.asked.acquire(timeout=60)
+    feed.close()
+    feed.start()
+    assert client.asked.acquire(timeout=60)  # the second thread's
+    client.answers.set()
+    assert first is not None
+    first.join(60)
+    assert (first.is_alive(), client.closed) == (False, 0)
+    feed.close()
+    until(lambda: client.closed == 1)
+
+
 @pytest.mark.broker
 def test_a_topic_that_is_not_there_is_named(broker: Broker, topic: str):
     absent = new_name("absent")
@@ -151,7 +183,7 @@ def test_a_topic_that_is_not_there_is_named(broker: Broker, topic: str):
     assert (set(table), missing) == ({topic}, f"no offsets yet of {absent}")
 
 
-def test_a_feed_that_is_closed_as_its_thread_begins_ends_without_a_fetch():
+def test_a_feed_that_is_closed_as_its_thread_begins_ends_without_a_fetch(monkeypatch: pytest.MonkeyPatch):
     """The thread clears its wake-up call first, so the one that ``close`` sends is not lost."""
     fetched: list[str] = []
 
@@ -160,13 +192,14 @@ def test_a_feed_that_is_closed_as_its_thread_begins_ends_without_a_fetch():
         return ROWS
 
     feed = LagFeed("g", fetch, topics=["t"], every_s=600)
-    clear = feed._wake.clear
+    clear = threading.Event.clear
 
-    def closed_just_before() -> None:
-        feed.close()
-        clear()
+    def closed_just_before(event: threading.Event) -> None:
+        if event is feed._wake:
+            feed.close()
+        clear(event)
 
-    feed._wake.clear = closed_just_before  # type: ignore[method-assign]
+    monkeypatch.setattr(threading.Event, "clear", closed_just_before)
     feed.start()
     assert feed._thread is not None
     feed._thread.join(60)

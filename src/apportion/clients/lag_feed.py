@@ -83,9 +83,9 @@ class LagFeed:
     def start(self) -> Self:
         """Begin to fetch; again, where the feed was closed."""
         if self._thread is None or self._over.is_set():
-            self._over = threading.Event()
-            name = f"lag of {self.group}"
-            self._thread = threading.Thread(target=self._run, args=(self._over,), name=name, daemon=True)
+            self._wake, self._over = threading.Event(), threading.Event()  # those of a thread that ends are its own
+            events, name = (self._wake, self._over), f"lag of {self.group}"
+            self._thread = threading.Thread(target=self._run, args=events, name=name, daemon=True)
             self._thread.start()
         return self
 
@@ -140,16 +140,17 @@ class LagFeed:
         self._newest, self._trouble = (asked, table), ""
         return True
 
-    def _run(self, over: threading.Event) -> None:
-        """Fetch until ``over``, which a later start replaces."""
+    def _run(self, wake: threading.Event, over: threading.Event) -> None:
+        """Fetch until ``over``; a later start has events of its own."""
         while True:
             # Cleared before ``over`` is looked at: ``close`` sets that one first, so its call is never missed.
-            self._wake.clear()
+            wake.clear()
             if over.is_set():
                 break
             self.refresh()
-            self._wake.wait(self.every_s)
-        if (close := getattr(self._fetch, "close", None)) is not None:
+            wake.wait(self.every_s)
+        # After a later start its thread fetches with the same client, and will close it.
+        if over is self._over and (close := getattr(self._fetch, "close", None)) is not None:
             close()
 
 
