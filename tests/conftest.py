@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,8 +38,32 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONGEST = (
+    "spark/test_lake.py",
+    "spark/test_without_spark.py",
+    "spark/test_incremental.py",
+    "release/test_wheel.py",
+    "spark/test_capture.py",
+    "spark/test_run.py",
+    "examples/test_examples.py",
+)
+"""Files of several minutes, some of which have few tests: begun first, so that no core waits long at the end."""
+
+
+def _turn(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[bool, int]]:
+    """When a test's file has its turn under ``--no-loadscope-reorder``: the longest first, then those of most tests."""
+    root = Path(__file__).parent
+    if lost := [name for name in LONGEST if not (root / name).exists()]:
+        raise pytest.UsageError(f"tests/conftest.py names files of tests that are not there: {', '.join(lost)}")
+    early = {root / name for name in LONGEST}
+    size = Counter(item.path for item in items)
+    return lambda item: (item.path not in early, -size[item.path])
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that take many minutes each are for ``make thorough``; they are left out here, not skipped."""
+    if hasattr(config, "workerinput"):  # alone, quick ones first
+        items.sort(key=_turn(items))
     if os.environ.get("APPORTION_THOROUGH") != "1":
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
