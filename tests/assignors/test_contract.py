@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import apportion
+from apportion.assignors.roundrobin import RoundRobin
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.testing import ContractBroken, check_assignor, groups
@@ -158,6 +159,33 @@ def test_an_author_learns_of_missing_names_and_loose_settings() -> None:
     with pytest.raises(ContractBroken) as caught:
         check_assignor(Nameless())  # type: ignore[arg-type]
     assert {"name", "goals", "frozen"} <= set(caught.value.promises)
+
+
+def test_a_strategy_that_inherits_a_known_one_is_checked_like_any_other() -> None:
+    """The one that it inherits from is a dataclass, the class itself is none."""
+
+    class Mine(RoundRobin):
+        """Dealt like cards, under a name of our own."""
+
+        name = "mine"
+
+    check_assignor(Mine(), groups=20)
+
+
+def test_a_proof_of_goals_that_are_none_is_a_broken_promise_too() -> None:
+    class Aimless(Bad):
+        """It has no goals."""
+
+        goals = None  # type: ignore[assignment]
+
+    with pytest.raises(ContractBroken) as caught:
+        check_assignor(Aimless(lies_about_goals), groups=5)
+    assert {"goals", "proof"} <= set(caught.value.promises)
+
+
+def test_a_class_in_place_of_a_strategy_is_named() -> None:
+    with pytest.raises(ContractBroken, match="needed a strategy made of it"):
+        check_assignor(RoundRobin, groups=1)  # type: ignore[arg-type]
 
 
 def test_random_groups_are_the_same_for_the_same_seed_and_of_every_kind() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -71,7 +70,9 @@ def _manners(assignor: Assignor) -> Broken:
     goals = getattr(assignor, "goals", None)
     if not (isinstance(goals, tuple) and all(isinstance(goal, str) for goal in goals)):
         broken["goals"] = f"Its goals are {goals!r}; needed a tuple of names, most important first."
-    if dataclasses.is_dataclass(assignor) and not vars(type(assignor))["__dataclass_params__"].frozen:
+    # The flag of the class itself or of the dataclass that it inherits from.
+    settings = getattr(assignor, "__dataclass_params__", None)
+    if settings is not None and not settings.frozen:
         broken["frozen"] = "Its settings can change after it was made: it must be a frozen dataclass."
     if not (type(assignor).__doc__ or "").strip():
         broken["docstring"] = "It has no docstring, so nobody can see what it is for."
@@ -104,9 +105,11 @@ def _judged(assignor: Assignor, group: Group, owner: Any, proof: Mapping[str, st
     if len(left) and not getattr(assignor, "leaves", False):
         topic, number = group.name_of(int(left[0]))
         yield "left over", f"It leaves {topic}-{number} to nobody, though some member wants {topic!r}."
+    goals = getattr(assignor, "goals", None)
+    goals = goals if isinstance(goals, tuple) else ()  # what they must be is a promise of its own
     for goal, how in proof.items():
-        if goal not in assignor.goals:
-            yield "proof", f"Its proof speaks of {goal!r}, which is none of its goals {', '.join(assignor.goals)}."
+        if goal not in goals:
+            yield "proof", f"Its proof speaks of {goal!r}, which is none of its goals {', '.join(map(str, goals))}."
         if how not in PROOFS:
             yield "proof", f"It says that {goal} is {how!r}; needed {', '.join(PROOFS)}."
 
