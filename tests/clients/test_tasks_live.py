@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka import KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError, RebalanceInProgressError
 from tests.serve.running import until
 
 from apportion.clients.restore import EPOCH
@@ -398,6 +398,90 @@ def test_nothing_is_written_while_the_group_may_count_on_somebody_else(
     monkeypatch.undo()
     a.commit()
     assert "new" in one.stored()
+
+
+def test_records_that_were_fetched_by_a_poll_that_failed_are_given_later(
+    app: Callable[..., App], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full for a moment, a callback that raises: who polls on after it must miss nothing."""
+    one = app(partitions=2)
+    a = one.start("a")
+    one.until("a runs both", lambda: len(a.active) == 2)
+    one.write(100)
+    fetched: list[Any] = []
+    poll, step = a._consumer.poll, a._restorer.step
+
+    def seen(**options: Any) -> Any:
+        records = poll(**options)
+        fetched.extend(records)
+        return records
+
+    def fails(*args: Any) -> Any:
+        if fetched:
+            raise OSError("No space left on device")
+        return step(*args)
+
+    monkeypatch.setattr(a._consumer, "poll", seen)
+    monkeypatch.setattr(a._restorer, "step", fails)
+    with pytest.raises(OSError, match="No space left"):
+        while True:
+            a.poll(100)
+    assert fetched
+    monkeypatch.undo()
+    one.until("all are stored", lambda: len(one.stored()) == 100)
+
+
+def test_offsets_that_a_broker_did_not_take_are_committed_by_the_next_call(
+    app: Callable[..., App], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a new record too: a partition may be silent for days."""
+    one = app(partitions=2)
+    a = one.start("a")
+    one.until("a runs both", lambda: len(a.active) == 2)
+    monkeypatch.setattr(a._consumer, "commit", _refuses(KafkaTimeoutError("away")))
+    one.write(40)
+    given = 0
+    while given < 40:
+        for task, records in a.poll(100).items():
+            given += len(records)
+            a.state(task).put(b"newest", records[-1].value)
+    with pytest.raises(KafkaTimeoutError, match="away"):
+        a.commit()
+    monkeypatch.setattr(a._consumer, "commit", _refuses(RebalanceInProgressError()))
+    a.commit()  # the group goes on with this member, so nobody else reads these records again
+    monkeypatch.undo()
+    a.commit()
+    assert [a._consumer.committed(TopicPartition(one.source, p)) for p in (0, 1)] == [20, 20]
+
+
+def _refuses(error: Exception) -> Callable[..., None]:
+    def refuse(*args: Any, **options: Any) -> None:
+        raise error
+
+    return refuse
+
+
+def test_a_callback_that_raises_leaves_nothing_open_and_a_second_close_does_nothing(app: Callable[..., App]) -> None:
+    """The second runner of the process goes on with the folder, which nobody else may have meanwhile."""
+    one = app(partitions=2)
+    a = one.start("a")
+    one.until("a runs both", lambda: len(a.active) == 2)
+    other = StateFolder.of(one.folder / "a")
+
+    def fails(task: Task) -> None:
+        raise RuntimeError(f"no closing of {task}")
+
+    a._listeners["close"] = fails
+    with pytest.raises(RuntimeError, match="no closing of 0_"):
+        a.close()
+    assert (a.active, other.claimed(), a._consumer._closed, a._restorer._consumer._closed) == ([], set(), True, True)
+    a.close()
+    command = f"from apportion.clients.state_dir import StateFolder; StateFolder.of({str(other.path)!r})"
+    for taken in (True, False):
+        stranger = subprocess.run([sys.executable, "-c", command], check=False, capture_output=True, text=True)
+        assert ("in use by another process" in stranger.stderr) == taken == bool(stranger.returncode)
+        if taken:
+            other.close()
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ class TaskRunner:
             self._remember()
             sources = [topic for subtopology in topology.subtopologies for topic in subtopology.topics]
             self._consumer.subscribe(topics=sources, listener=_Watch(self._consumer, self._gone))
-            opened.pop_all()  # from now on ``close`` closes
+            self._open = opened.pop_all()  # from now on ``close`` closes
 
     def _connect(self, opened: ExitStack, servers: list[str], open_store: Open, consumer: Mapping[str, Any]) -> None:
         """The three clients; ``opened`` closes those that were made, where a later step fails."""
@@ -166,15 +166,25 @@ class TaskRunner:
         return self._running[task]
 
     def poll(self, timeout_ms: int = 100, max_records: int | None = None) -> dict[Task, list[Any]]:
-        """Records of running tasks, partition by partition in order; what the group wants is done meanwhile."""
+        """Records of running tasks, partition by partition in order; what the group wants is done meanwhile.
+
+        Raises
+            What a callback of yours raised, KafkaError, or what a store did. No record is lost: where it goes on, a
+            later call gives those that were fetched.
+        """
         records = self._consumer.poll(timeout_ms=0 if self.restoring else timeout_ms, max_records=max_records)
-        self._drop_revoked()
-        self._apply_assignment()
-        whole = self._restorer.step(set(self.restoring), 50 if self.restoring else 0)
-        for task in whole if self._in_generation() else ():
-            self._start(task)
-        self._remember()
-        self._ask_if_due()
+        try:
+            self._drop_revoked()
+            self._apply_assignment()
+            whole = self._restorer.step(set(self.restoring), 50 if self.restoring else 0)
+            for task in whole if self._in_generation() else ():
+                self._start(task)
+            self._remember()
+            self._ask_if_due()
+        except BaseException:
+            for pair in records.keys() & self._consumer.assignment():  # nobody was given these
+                self._consumer.seek(pair, records[pair][0].offset)
+            raise
         return self._of_tasks(records)
 
     def commit(self) -> None:
@@ -223,23 +233,29 @@ class TaskRunner:
         return current and not coordinator.heartbeat.session_timeout_expired()
 
     def _commit_offsets(self) -> None:
+        """What is not taken waits for the next call; of a task that is lost by then, ``_stop`` forgets it."""
         offsets = {pair: OffsetAndMetadata(offset, "", -1) for pair, offset in self._done.items()}
-        self._done.clear()
         if not offsets:
             return
         try:
             self._consumer.commit(offsets, timeout_ms=10_000)
         except REPLACED as late:
-            log.warning("offsets of %d partitions were not taken: %s; they are read again", len(offsets), late)
+            log.warning(
+                "offsets of %d partitions were not taken: %s; they are sent again, or read again by the next owner",
+                *(len(offsets), late),
+            )
+        else:
+            self._done.clear()
 
     def close(self) -> None:
-        """Leave the group in good order, without a commit."""
-        for task in list(self._running):
-            self._stop(task)
-        self._consumer.close(autocommit=False, timeout_ms=LEAVE_MS)
-        self._restorer.close()
-        self._producer.close()
-        self.folder.close()
+        """Leave the group in good order, without a commit; a second time does nothing.
+
+        Raises
+            What ``on_close`` raised, once all is closed.
+        """
+        with self._open as closing:
+            for task in self._running:
+                closing.callback(self._stop, task)
 
     def __enter__(self) -> Self:
         return self
