@@ -423,10 +423,9 @@ def test_records_that_were_fetched_by_a_poll_that_failed_are_given_later(
 
     monkeypatch.setattr(a._consumer, "poll", seen)
     monkeypatch.setattr(a._restorer, "step", fails)
-    with pytest.raises(OSError, match="No space left"):
-        while True:
+    while not fetched:
+        with suppress(OSError):
             a.poll(100)
-    assert fetched
     monkeypatch.undo()
     one.until("all are stored", lambda: len(one.stored()) == 100)
 
