@@ -179,7 +179,7 @@ def test_a_proof_of_goals_that_are_none_is_a_broken_promise_too() -> None:
         goals = None  # type: ignore[assignment]
 
     with pytest.raises(ContractBroken) as caught:
-        check_assignor(Aimless(lies_about_goals), groups=5)
+        check_assignor(Aimless(lies_about_goals), groups=5)  # type: ignore[arg-type]
     assert {"goals", "proof"} <= set(caught.value.promises)
 
 
