@@ -364,6 +364,29 @@ def test_a_store_that_outgrows_its_disk_says_so_and_keeps_what_it_had(tmp_path: 
     store.close()
 
 
+@pytest.mark.parametrize("use", ["get", "apply"])
+def test_a_store_with_a_page_that_cannot_be_read_is_begun_anew_at_the_next_start(tmp_path: Path, use: str) -> None:
+    """Opening looks at the first pages alone: else each start would fail at the same page, for ever."""
+    path = tmp_path / "0_0.store"
+    keys = {str(n).encode(): b"" for n in range(10_000)}
+    store = SqliteStore(path)
+    store.apply(keys, 1000, 1)
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(4096 * 10)
+        file.write(b"torn" * 1024)
+    store = SqliteStore(path)
+    assert store.position == 1000
+    look = store.get if use == "get" else lambda key: store.apply({key: b"new"}, 1001, 1)
+    with pytest.raises(Unavailable, match=r"0_0\.store cannot be read .* start it again"):
+        any(map(look, keys))
+    store.close()
+    assert not list(tmp_path.iterdir())
+    again = SqliteStore(path)
+    assert (again.position, again.get(b"1")) == (0, None)
+    again.close()
+
+
 def test_a_running_task_whose_changelog_somebody_else_wrote_to_is_restored_and_goes_on(app: Callable[..., App]) -> None:
     """A replaced writer's late record lands between two commits: it does not count, and nothing of ours is lost."""
     one = app(partitions=1)

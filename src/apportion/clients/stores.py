@@ -10,7 +10,9 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+from apportion.errors import Unavailable
 
 log = logging.getLogger("apportion.clients")
 
@@ -44,6 +46,8 @@ class Store(Protocol):
         ...
 
 
+_UNREADABLE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""SQLite's codes of a file that stays unreadable, however often it is tried."""
 Open = Callable[[Path], Store]
 """Opens or makes the store at a path; what cannot be read there is put away and begun anew."""
 
@@ -51,7 +55,11 @@ Open = Callable[[Path], Store]
 class SqliteStore:
     """A store in one SQLite file, durable at each ``apply`` against the death of the process.
 
-    A file that SQLite cannot read is removed: the changelog brings its content back.
+    A file that SQLite cannot read is removed: the changelog brings its content back. Where that shows only later, in a
+    page that was not looked at before, the file goes too, and the next start restores it.
+
+    Raises
+        Unavailable then; sqlite3's errors for all that may pass, such as a full disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,10 +69,8 @@ class SqliteStore:
         except sqlite3.OperationalError:
             raise  # locked, a full disk, no permission: the state is there all the same
         except sqlite3.DatabaseError as error:
-            self._db.close()
+            self._remove()
             log.warning("the state in %s cannot be read (%s); it is restored from the changelog", path, error)
-            for piece in (path, *path.parent.glob(f"{path.name}-*")):
-                piece.unlink(missing_ok=True)
             self._open()
 
     def _open(self) -> None:
@@ -81,7 +87,11 @@ class SqliteStore:
 
     def get(self, key: bytes) -> bytes | None:
         """One look-up by primary key."""
-        row = self._db.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
+        try:
+            row = self._db.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
+        except sqlite3.DatabaseError as error:
+            self._remove_if_unreadable(error)
+            raise
         return None if row is None else bytes(row[0])
 
     def apply(self, changes: Changes, position: int, epoch: int) -> None:
@@ -94,15 +104,37 @@ class SqliteStore:
             self._db.executemany("DELETE FROM state WHERE key = ?", gone)
             self._db.execute("UPDATE changelog SET position = ?, epoch = ?", (position, epoch))
             self._db.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if self._db.in_transaction:  # SQLite itself rolls back where the disk is full
                 self._db.execute("ROLLBACK")
+            self._remove_if_unreadable(error)
             raise
         self.position, self.epoch = position, epoch
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    def _remove(self) -> None:
+        """Close, and take away the file with what SQLite keeps beside it."""
+        self._db.close()
+        for piece in (self.path, *self.path.parent.glob(f"{self.path.name}-*")):
+            piece.unlink(missing_ok=True)
+
+    def _remove_if_unreadable(self, error: BaseException) -> None:
+        """Else every later start would open the file, and fail at the same page.
+
+        Raises
+            Unavailable where it was removed.
+        """
+        # The low byte is SQLite's code, the rest says more of it; other errors have none.
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _UNREADABLE:
+            return
+        self._remove()
+        raise Unavailable(
+            f"the state in {self.path} cannot be read ({error}); the file is removed, and the changelog brings its "
+            "content back: close the runner and start it again"
+        ) from error
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """Everything, by key; more than the runtime needs."""
