@@ -161,6 +161,39 @@ def test_files_that_were_summed_before_are_not_read_as_rows_again(
     assert gone.sums == dump_sums.ends(files, sums["at"])
 
 
+def test_the_newest_sample_is_one_of_those_that_are_there(tmp_path: Path, rows: dict[str, pa.Table]) -> None:
+    """Also where a later one was seen before and is gone, as when a clock was put right; none where none has a time."""
+    dump = dumped(tmp_path / "dump", rows)
+    ends = rows["ends.parquet"]
+    newest = dump_sums.ends(dump_files.find(dump), dump_sums.NO_TIME)["at"]
+    for before in (newest - 1, newest, newest + 10**9):
+        assert dump_sums.ends(dump_files.find(dump), before)["at"] == newest
+    untimed = ends.set_column(ends.schema.get_field_index("at"), "at", pa.nulls(len(ends), ends["at"].type))
+    pq.write_table(untimed, dump / "samples.parquet")
+    files = dump_files.checked(list(dump_files.find(dump).records), [dump / "samples.parquet"], [], [])
+    sums = dump_sums.ends(files, newest)
+    assert (sums["at"], sums["old"]) == (dump_sums.NO_TIME, len(ends)), "a sample without a time is no newer one"
+
+
+@pytest.mark.spark
+def test_samples_have_the_times_that_spark_gives_them(spark: Any, tmp_path: Path, rows: dict[str, pa.Table]) -> None:
+    """Of a dump that is looked at by a query the newest one is the same, and so are those up to a moment."""
+    dump = dumped(tmp_path / "dump", rows)
+    ends = rows["ends.parquet"]
+    at = ends.schema.get_field_index("at")
+    untimed = ends.set_column(at, "at", pa.nulls(len(ends), ends["at"].type))
+    newest = dump_sums.ends(dump_files.find(dump), dump_sums.NO_TIME)["at"]
+    for name, before in (("some", newest + 1), ("some", newest - 1), ("some", dump_sums.NO_TIME), ("none", newest)):
+        table = untimed if name == "none" else pa.concat_tables([ends, untimed.slice(0, 1)])
+        for file in (dump / "ends.parquet").iterdir():
+            pq.write_table(table, file)
+        files = dump_files.find(dump)
+        state = incremental.BuildState("", {}, "", ends_at=before)
+        by_query = incremental._ends(replace(sources.read_files(spark, files), files=None), state).sums
+        here = dump_sums.ends(files, before)
+        assert {one: here[one] for one in ("all", "at", "old")} == {one: by_query[one] for one in ("all", "at", "old")}
+
+
 def topics_of(files: dump_files.DumpFiles, known: dict[str, int] | None = None) -> tuple[int, dict[str, int]]:
     return dump_sums.topics_sum(files, known)
 

@@ -31,6 +31,8 @@ Hashes = npt.NDArray[np.uint64]
 PLACE: Final = ("partition", "offset", "timestamp")
 BROKEN: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 """Errors of files that are not as their footers say."""
+NO_TIME: Final = -(2**62)
+"""Microseconds: the newest sample where there is none."""
 FILES_MAX: Final = 10_000
 """Files of records whose sums are kept, the largest ones."""
 PIECE: Final = 1 << 20
@@ -152,20 +154,22 @@ def ends(files: DumpFiles, before_us: int) -> dict[str, int]:
     """All samples of log ends, each once, and those up to a moment: ``all``, ``all_sum``, ``at``, ``old``, ``old_sum``.
 
     before_us
-        Microseconds; ``at`` is the newest sample's time, this where there is none.
+        Microseconds; samples without a time count as no later.
+    Returns
+        ``at`` is the newest sample's time, which may be before that moment; ``NO_TIME`` where none has one.
     """
     hashes, times = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
+    newest = NO_TIME
     for file in {**files.samples, **files.ends}:
         table = _read(file, schemas.ENDS.schema.names, schemas.ENDS)
-        at = table["at"].cast(pa.int64()).fill_null(before_us)
+        at = table["at"].cast(pa.int64())
         hashes.append(row_hashes(table))
-        times.append(at.to_numpy())
+        times.append(at.fill_null(before_us).to_numpy())
+        newest = max(newest, at.drop_null().to_numpy().max(initial=NO_TIME))
     distinct, first = np.unique(np.concatenate(hashes), return_index=True)
-    at_us = np.concatenate(times)[first]
-    old = at_us <= before_us
-    newest = int(at_us.max()) if len(at_us) else before_us
+    old = np.concatenate(times)[first] <= before_us
     return {
-        "all": len(distinct), "all_sum": _xor(distinct), "at": max(newest, before_us), "old": int(old.sum()),
+        "all": len(distinct), "all_sum": _xor(distinct), "at": int(newest), "old": int(old.sum()),
         "old_sum": _xor(distinct[old]),
     }  # fmt: skip
 

@@ -37,7 +37,7 @@ from apportion.spark import (
     whatif,
 )
 from apportion.spark.bundles import Bundled, is_here
-from apportion.spark.dump_sums import Ends, Records
+from apportion.spark.dump_sums import NO_TIME, Ends, Records
 from apportion.spark.gold import tasks_of
 from apportion.spark.log_ends import since
 from apportion.spark.schemas import GROUP_STATE, TABLES
@@ -62,8 +62,6 @@ PLANNED_FROM: Final = (*_HEARD_IN, "silver/ends", "silver/topics", "gold/group_s
 PRESENT: Final = StructType([GROUP_STATE.schema[name] for name in groups.PRESENT])
 FOLLOW: Final = ("gold/lag", "gold/group_state", "gold/verdicts")
 """Tables that follow the log ends."""
-NO_TIME: Final = -(2**62)
-"""Microseconds: the newest sample where there is none."""
 FEW_TASKS: Final = 2
 """A core: pieces of ``gold/whatif`` in an incremental build."""
 
@@ -244,7 +242,7 @@ def _ends(source: Dump, before: BuildState) -> Ends:
     old = F.coalesce(at <= before_us, F.lit(True))
     row = ends.agg(
         F.count(F.lit(1)).alias("all"), F.coalesce(F.bit_xor(check), F.lit(0)).alias("all_sum"),
-        F.coalesce(F.max(at), F.lit(before_us)).alias("at"), F.count(F.when(old, 1)).alias("old"),
+        F.coalesce(F.max(at), F.lit(NO_TIME)).alias("at"), F.count(F.when(old, 1)).alias("old"),
         F.coalesce(F.bit_xor(F.when(old, check)), F.lit(0)).alias("old_sum"),
     ).collect()[0]  # fmt: skip
     return Ends({name: int(row[name]) for name in ("all", "all_sum", "at", "old", "old_sum")}, [])
@@ -371,8 +369,8 @@ class Update:
 
     @property
     def now_ms(self) -> int:
-        """When any log end was sampled last; 0 where none was."""
-        return 0 if self.news.now.ends_at == NO_TIME else self.news.now.ends_at // 1000
+        """When any log end was sampled last; 0 where none was, as in ``log_ends.now_ms``."""
+        return max(0, self.news.now.ends_at // 1000)
 
     @property
     def _tasks(self) -> int:

@@ -31,14 +31,14 @@ def since(now_ms: int) -> int:
 
 
 def now_ms(ends: DataFrame) -> int:
-    """When any log end was sampled last; 0 where none was.
+    """When any log end was sampled last; 0 where none was since 1970.
 
     Of plain files of this machine one column is read here: Spark would be asked for longer than that takes.
     """
     if (files := files_of(ends)) is not None:
         return max((_newest_ms(file) for file in files), default=0)
     newest = ends.agg(F.max(millis("at")).alias("now_ms")).collect()[0]["now_ms"]
-    return int(newest or 0)
+    return max(0, int(newest or 0))
 
 
 def _newest_ms(file: Path) -> int:
