@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from apportion.history.records import CONSUMER, Generation, GenerationMember
+from apportion.history.group_history import GroupHistory, TopicMetadata
+from apportion.history.records import CONSUMER, Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay_steps, total
 from apportion.history.steps import Step, steps
 from apportion.history.switch_history import as_dynamic, as_static, batched, sentences
+from apportion.history.switch_history import moves as moved
 from apportion.history.switch_measures import GroupFacts, busiest
 from apportion.history.switching import switch
 from apportion.model.group_json import read_group
+from tests.history.made import classic, gone, member
 
 SIZE = 12
 TOPICS = {"clicks": [{"partition": p} for p in range(SIZE)]}
@@ -58,6 +62,42 @@ def test_with_static_ids_a_rolling_restart_that_is_quick_enough_moves_nothing() 
     assert static is not None
     assert (len(static), moves(static)) == (4, 0)
     assert [one.follows for one in static] == [False, True, True, True]
+
+
+def test_what_a_walk_with_static_ids_comes_to_does_not_hinge_on_a_walk_without_them_before() -> None:
+    """Pods that restart between two generations are others by member id, and the same ones by client id."""
+    seats = [("a", "b", "c"), ("a", "b", "c", "d"), ("a", "b", "d"), ("a", "b", "c", "d")]
+    ids = {pod: 1 for pod in "abcd"}
+    history = []
+    for number, pods in enumerate(seats, 1):
+        ids = {pod: n + (number > 1 and pod in "ab") for pod, n in ids.items()}
+        history.append(generation(number, number * 600, *((pod, f"{'zyx'[ids[pod] % 3]}-{pod}") for pod in pods)))
+    alone, after = walked(history), walked(history)
+    assert moves(after) >= 0
+    assert moves(as_static(after) or []) == moves(as_static(alone) or []) > 0
+
+
+def past_of(*events: GroupRecord) -> GroupHistory:
+    return GroupHistory("g", events, {}, (), TopicMetadata())
+
+
+def test_members_that_a_deleted_group_had_gave_up_nothing_in_the_one_that_came_after_it() -> None:
+    """Generation numbers begin anew: those of an eager life are those of a cooperative one."""
+    two = [member("a", {"t": (0, 1)}), member("b", {"t": (2, 3)})]
+    eager = [classic(n, n, *two) for n in (1, 2)]
+    again = [classic(n, n - 3, *two) for n in (4, 5)]
+    assert (moved(past_of(*eager)) or {})["stopped"] == 4
+    cooperative = [replace(one, record=replace(one.record, protocol="cooperative-sticky")) for one in again]
+    assert (moved(past_of(*eager, gone(3), *cooperative)) or {})["stopped"] == 4
+    assert (moved(past_of(*eager, gone(3), *again)) or {})["stopped"] == 8
+
+
+def test_at_a_static_members_return_nobody_gives_anything_up() -> None:
+    had = [member("a-1", {"t": (0, 1)}, instance="a"), member("b-1", {"t": (2, 3)}, instance="b")]
+    back = [member("a-2", {"t": (0, 1)}, instance="a"), had[1]]
+    records = [classic(1, 1, *had), classic(2, 2, *had), classic(3, 2, *back)]
+    assert (moved(past_of(*records[:2])) or {})["stopped"] == 4
+    assert (moved(past_of(*records)) or {})["stopped"] == 4
 
 
 def test_one_that_comes_back_after_its_session_was_gone() -> None:

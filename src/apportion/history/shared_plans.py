@@ -411,7 +411,7 @@ def _renamed(row: Outcome, members: Mapping[str, str], topics: Mapping[str, str]
         return planned(_with_names(row.group, members, topics, lag), row.answer.assignor, row.answer.scenario)
     last = len(row.walk) - 1
     walk = [
-        replace(step, group=_with_names(step.group, members, topics, lag if at == last else None), places={})
+        replace(step, group=_with_names(step.group, members, topics, lag if at == last else None))
         for at, step in enumerate(row.walk)
     ]
     return replayed(walk, row.then, row.answer.assignor)

@@ -33,14 +33,15 @@ class Step:
     follows
         Whether it carries on from the step before it; else its members start with nothing.
     places
-        What ``follow`` has worked out of the step before it: that is the same for all strategies.
+        What ``follow`` has worked out of the step before it: that is the same for all strategies. A copy made by
+        ``replace`` begins without, for it may have other identities.
     """
 
     generation: Generation
     group: Group
     identities: tuple[str, ...]
     follows: bool = True
-    places: dict[int, tuple[Group, Ints, Ints]] = field(default_factory=dict)
+    places: dict[int, tuple[Step, Ints, Ints]] = field(default_factory=dict, init=False)
 
 
 def steps(
@@ -147,12 +148,12 @@ def follow(earlier: Step, owner: Ints, later: Step) -> Group:
 
 def _carried(earlier: Step, later: Step) -> tuple[Ints, Ints]:
     """(M,) the later member, and (P,) the later partition, that each of the earlier step is; -1 nowhere."""
-    # The group stands beside the answer, so that its place in memory is nobody else's.
-    kept = later.places.get(id(earlier.group))
+    # The step stands beside the answer, so that its place in memory is nobody else's.
+    kept = later.places.get(id(earlier))
     if kept is None:
         index = {identity: m for m, identity in enumerate(later.identities)}
         member = ints([index.get(identity, NOBODY) for identity in earlier.identities])
-        kept = later.places[id(earlier.group)] = earlier.group, member, _places(earlier.group, later.group)
+        kept = later.places[id(earlier)] = earlier, member, _places(earlier.group, later.group)
     return kept[1], kept[2]
 
 

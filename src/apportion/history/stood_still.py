@@ -29,12 +29,12 @@ def bounds(
     rows
         Its rebalances.
     eager
-        Numbers of the classic generations whose members give everything up.
+        Offsets of the classic generations at which members gave everything up.
     """
     # Counted, not listed: a large group has millions of partitions that stayed, over all its rebalances.
     lows: Counter[int] = Counter()
     for row in rows:
-        if row.kind == CLASSIC and row.generation in eager and row.duration_ms is not None:
+        if row.kind == CLASSIC and row.source_offset in eager and row.duration_ms is not None:
             lows[row.duration_ms] += row.kept
     known = {"at_least": lows, "at_most": Counter(_silences(generations, rows, commits, eager))}
     return {name: _median(times) for name, times in known.items() if times.total()}
@@ -66,7 +66,7 @@ def _silences(
         return commits_of
 
     for (before, now), end in zip(pairwise(generations), ends, strict=True):
-        if now.kind != CLASSIC or before.kind != CLASSIC or now.number not in eager or now.offset not in complete:
+        if now.kind != CLASSIC or before.kind != CLASSIC or now.offset not in eager or now.offset not in complete:
             continue
         had, first, last = before.owners(), between(now.offset, end), between(before.offset, now.offset)
         for partition, owner in now.owners().items():

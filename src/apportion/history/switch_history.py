@@ -88,8 +88,10 @@ def moves(past: Recorded) -> dict[str, int] | None:
     for variant, changed in variants.items():
         for name in BROKERS if changed is not None else ():
             moved[f"{name}-{variant}"] = total(replay_steps(changed or (), name))["moves"]
-    eager = {g.number for g in past.folded.generations if _is_eager(g.protocol) and g.kind != CONSUMER}
-    moved["stopped"] = sum(one.kept for one in past.rebalances if one.generation in eager and one.kind != CONSUMER)
+    # By offset: numbers begin anew in a group that was deleted. At a static member's return nobody gives anything up.
+    eager = {g.offset for g in past.folded.generations if _is_eager(g.protocol) and g.kind != CONSUMER}
+    eager -= {one.source_offset for one in past.rebalances if one.generation == one.previous_generation}
+    moved["stopped"] = sum(one.kept for one in past.rebalances if one.source_offset in eager)
     still = stood_still.bounds(past.folded.generations, past.rebalances, past.habits, eager)
     return moved | {f"stopped_ms_{bound}": ms for bound, ms in still.items()}
 
