@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.history.made import classic, gone, member
 
 from apportion.history.group_history import GroupHistory, TopicMetadata
 from apportion.history.records import CONSUMER, Generation, GenerationMember, GroupRecord
@@ -17,7 +18,6 @@ from apportion.history.switch_history import moves as moved
 from apportion.history.switch_measures import GroupFacts, busiest
 from apportion.history.switching import switch
 from apportion.model.group_json import read_group
-from tests.history.made import classic, gone, member
 
 SIZE = 12
 TOPICS = {"clicks": [{"partition": p} for p in range(SIZE)]}
@@ -67,7 +67,7 @@ def test_with_static_ids_a_rolling_restart_that_is_quick_enough_moves_nothing() 
 def test_what_a_walk_with_static_ids_comes_to_does_not_hinge_on_a_walk_without_them_before() -> None:
     """Pods that restart between two generations are others by member id, and the same ones by client id."""
     seats = [("a", "b", "c"), ("a", "b", "c", "d"), ("a", "b", "d"), ("a", "b", "c", "d")]
-    ids = {pod: 1 for pod in "abcd"}
+    ids = dict.fromkeys("abcd", 1)
     history = []
     for number, pods in enumerate(seats, 1):
         ids = {pod: n + (number > 1 and pod in "ab") for pod, n in ids.items()}

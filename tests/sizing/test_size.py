@@ -255,6 +255,24 @@ def test_without_weights_it_must_be_said_what_is_counted() -> None:
     assert apportion.size(raw, capacity=1, by="partitions").advised.members == 3
 
 
+@pytest.mark.parametrize(
+    ("capacity", "entry", "more", "said"),
+    [
+        (100, {"weight": 5e-324}, {}, "capacity: found work and capacities from 4.94066e-324 to 100; needed"),
+        (1e-300, {"weight": 2.0**53}, {}, "found work and capacities from 1e-300 to 9.0072e"),
+        (100, {"weight": 1, "lag": 5}, {"catch_up": 1e-300}, "catch_up: found 1e-300 s for a lag of 5 messages"),
+        (100, {"lag": 2**63 - 1}, {"by": "lag", "catch_up": 5e-324}, "a time in which the lag is no more than 1e.100"),
+    ],
+)
+def test_numbers_farther_apart_than_floats_can_tell_are_an_error_in_words(
+    capacity: float, entry: dict[str, float], more: dict[str, Any], said: str
+) -> None:
+    raw = {"topics": {"t": [{"partition": 0, **entry}]}, "members": {"a": {"topics": ["t"]}}}
+    with pytest.raises(BadInput, match=said):
+        apportion.size(raw, capacity=capacity, **more)
+    assert apportion.size(raw, capacity=100, by="partitions").advised.members == 1
+
+
 def test_a_group_of_ten_thousand_partitions_takes_a_bounded_number_of_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a look costs grows with the partitions of a member, so that fuller members may be looked at less often."""
     topics = {f"t{i}": [{"partition": p, "weight": (p * 37 + i) % 101} for p in range(500)] for i in range(20)}

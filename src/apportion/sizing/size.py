@@ -24,6 +24,8 @@ from apportion.whatif import MOST_MEMBERS, member_named
 Prefer = Literal["members", "moves"]
 SWING: Final = 0.05
 """How far a partition's work is taken to drift until the next call, as a share of what a newcomer takes."""
+UNITS_MAX: Final = 2**1000
+"""Units that all work or one member may come to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +184,15 @@ class _Asked:
             process=_processes(group, threads) if threads > 1 else (),
             threads=threads,
         )
+        # What plans are compared by are floats, of which none is as large.
+        if self.problem.total + units[0] >= UNITS_MAX or units[0] * int(group.capacity.max()) >= UNITS_MAX:
+            least = min(x for x in (capacity, *work.work[self.wanted].tolist()) if x > 0)
+            most = max(capacity, *work.work[self.wanted].tolist())
+            raise BadInput(
+                "capacity",
+                f"work and capacities from {least:g} to {most:g}",
+                "numbers that are less far from each other",
+            )
         self.total = self.problem.total / self.scale
         taken = set(group.members)
         self.new_names = (name for i in range(1, 2 * MOST_MEMBERS) if (name := f"new-{i}") not in taken)

@@ -13,6 +13,8 @@ from apportion.model.group import Group
 
 By = Literal["weight", "lag", "partitions"]
 BY: Final = ("weight", "lag", "partitions")
+PACE_MAX: Final = 1e100
+"""Messages a second, of one partition, that may be asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +46,23 @@ def work_of(group: Group, by: str | None = None, catch_up_s: float | None = None
     if by not in BY:
         raise BadInput("by", repr(by), f"one of {', '.join(BY)}")
     lag = np.where(group.lag_known, group.lag, 0).astype(np.float64)
+    with np.errstate(over="ignore"):  # looked at below
+        pace = lag / (catch_up_s or 1)
     if by == "partitions":
         if catch_up_s is not None:
             raise BadInput("catch_up", "a time by partitions", "--by weight or --by lag: partitions have no pace")
         work, unknown = np.ones(group.P), np.zeros(group.P, dtype=np.bool_)
     elif by == "lag":
-        work, unknown = lag / (catch_up_s or 1), ~group.lag_known
+        work, unknown = pace, ~group.lag_known
     else:
         if known is None or group.weight is None:
             raise BadInput("weight", "no partition with a weight", "topics.T[i].weight in the group, or --by lag")
         work, unknown = np.where(known, group.weight, 0.0), ~known
         if catch_up_s is not None:
-            work, unknown = work + lag / catch_up_s, unknown | ~group.lag_known
+            work, unknown = work + pace, unknown | ~group.lag_known
+    if catch_up_s is not None and not bool((pace <= PACE_MAX).all()):
+        needed = f"a time in which the lag is no more than {PACE_MAX:g} a second"
+        raise BadInput("catch_up", f"{catch_up_s:g} s for a lag of {lag.max():,.0f} messages", needed)
     # A rate is never known to twelve digits, and a sum of such fractions would not be short in decimals.
     counted: Floats = np.where(group.wanted, work, 0.0).astype(np.float64)
     counted = counted if catch_up_s is None else np.round(counted, 6)
