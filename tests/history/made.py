@@ -26,15 +26,23 @@ def classic(
     generation: int,
     *members: Member,
     protocol_type: str = "consumer",
+    protocol: str = "range",
     started: int | None = None,
     at: int | None = None,
     holes: int = 0,
 ) -> GroupRecord:
     """A key-2 record, one second after the one before it, 300 ms after the join was complete."""
     at = offset * 1000 if at is None else at
-    protocol = "range" if members else None
     record = GroupGeneration(
-        "g", False, 3, generation, protocol_type, protocol, None, at - 300 if started is None else started, members
+        "g",
+        False,
+        3,
+        generation,
+        protocol_type,
+        protocol if members else None,
+        None,
+        at - 300 if started is None else started,
+        members,
     )
     return GroupRecord(offset, at, record, holes)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,9 +84,10 @@ def test_members_that_a_deleted_group_had_gave_up_nothing_in_the_one_that_came_a
     """Generation numbers begin anew: those of an eager life are those of a cooperative one."""
     two = [member("a", {"t": (0, 1)}), member("b", {"t": (2, 3)})]
     eager = [classic(n, n, *two) for n in (1, 2)]
-    again = [classic(n, n - 3, *two) for n in (4, 5)]
+    again, cooperative = (
+        [classic(n, n - 3, *two, protocol=protocol) for n in (4, 5)] for protocol in ("range", "cooperative-sticky")
+    )
     assert (moved(past_of(*eager)) or {})["stopped"] == 4
-    cooperative = [replace(one, record=replace(one.record, protocol="cooperative-sticky")) for one in again]
     assert (moved(past_of(*eager, gone(3), *cooperative)) or {})["stopped"] == 4
     assert (moved(past_of(*eager, gone(3), *again)) or {})["stopped"] == 8
 
