@@ -191,3 +191,27 @@ def test_who_missed_a_rebalance_has_no_claim_on_what_others_run_now() -> None:
     late.bridge.last = type(late.bridge.last)(late.held, 0, keeps=True)
     shares = current.bridge.assign([late.says(), current.says()], BrokerCluster())
     assert set(current.held) <= set(shares[current.name].partitions), "the newer claim stands"
+    late.held = current.held
+    shares = current.bridge.assign([late.says(), current.says()], BrokerCluster())
+    assert set(current.held) <= set(shares[current.name].partitions), "on the same tasks, too"
+
+
+def test_a_member_of_another_topology_lets_go_before_its_tasks_run_elsewhere() -> None:
+    """Half an application is of a new version, one of which leads: what the old one runs waits for a round."""
+    group = Group(TaskSettings())
+    for process in "pq":
+        group.join(process)
+    group.settle()
+    old, new = group.members
+    topics = [topic for one in TOPOLOGY.subtopologies for topic in one.topics]
+    theirs = TaskBridge(Topology.of(*[Subtopology((topic,), f"{topic}-log") for topic in topics]), TaskSettings())
+    theirs.memory_now = TaskMemory("p")
+    theirs.last = old.bridge.last
+    said = theirs.subscription(topics, keeps=True, holds=old.held)
+    shares = new.bridge.assign([JoiningMember("old", None, said), new.says()], BrokerCluster())
+    given = {(topic, p) for topic, ids in shares[new.name].partitions for p in ids}
+    assert given == {(topic, p) for topic, ids in new.held for p in ids}, "only what it had"
+    assert shares["old"].partitions == ()
+    said = theirs.subscription(topics, keeps=True, holds=())
+    shares = new.bridge.assign([JoiningMember("old", None, said), new.says()], BrokerCluster())
+    assert sum(len(ids) for _, ids in shares[new.name].partitions) == sum(SIZES.values())

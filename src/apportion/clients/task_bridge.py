@@ -48,6 +48,10 @@ class _Named(Streams):
     name: ClassVar[str] = PROTOCOL
 
 
+Holders = dict[tuple[str, int], dict[str, int]]
+"""(topic, partition) to the members that say that they hold it, each with the generation in which it got it."""
+
+
 @dataclass(frozen=True)
 class _Member:
     """One member as its leader sees it."""
@@ -56,7 +60,6 @@ class _Member:
     process: str
     rack: str | None
     memory: TaskMemory
-    holds: frozenset[tuple[str, int]]
     runs: frozenset[Task]
 
 
@@ -105,6 +108,7 @@ class TaskBridge(Bridge):
         """As leader: whole tasks to every member; a task of which another still holds a part waits a round."""
         sizes, racks = self._sources(cluster, any(member.subscription.rack for member in members))
         known = _members(members, self.topology, sizes)
+        holders = _holders(members)
         strangers = self._strangers(members, known, sizes, group)
         known = [one for one in known if one.member_id not in strangers]
         nothing = {member_id: Assignment((), write_orders(TaskAssignment())) for member_id in sorted(strangers)}
@@ -113,7 +117,7 @@ class TaskBridge(Bridge):
         plan = plan_tasks(self.topology, sizes, _processes(known), self.plan_settings, racks)
         self.last_plan = plan
         log.info("planned group=%s generation=%s tasks %s", group, generation, plan.measures)
-        return nothing | _shares(plan, known, self.topology, sizes)
+        return nothing | _shares(plan, known, self.topology, sizes, holders)
 
     def _strangers(
         self, members: Sequence[JoiningMember], known: Sequence[_Member], sizes: Mapping[str, int], group: str
@@ -186,8 +190,19 @@ def _members(members: Sequence[JoiningMember], topology: Topology, sizes: Mappin
         fresh = member.subscription.generation == newest
         runs = frozenset(reads[pair] for pair in holds if pair in reads) if fresh else frozenset()
         process = memory.process or member.member_id
-        leaders_view.append(_Member(member.member_id, process, member.subscription.rack, memory, holds, runs))
+        leaders_view.append(_Member(member.member_id, process, member.subscription.rack, memory, runs))
     return leaders_view
+
+
+def _holders(members: Sequence[JoiningMember]) -> Holders:
+    """Who still holds what: strangers too, for what they read, since they let go only when they hear the answer."""
+    holders: Holders = {}
+    for member in members:
+        generation = -1 if member.subscription.generation is None else member.subscription.generation
+        for topic, ids in member.subscription.owned:
+            for p in ids if topic in member.subscription.topics else ():
+                holders.setdefault((topic, p), {})[member.member_id] = generation
+    return holders
 
 
 def _processes(members: Sequence[_Member]) -> list[Process]:
@@ -209,13 +224,9 @@ def _processes(members: Sequence[_Member]) -> list[Process]:
 
 
 def _shares(
-    plan: TaskPlan, members: Sequence[_Member], topology: Topology, sizes: Mapping[str, int]
+    plan: TaskPlan, members: Sequence[_Member], topology: Topology, sizes: Mapping[str, int], holders: Holders
 ) -> dict[str, Assignment]:
     """Every member's partitions and orders; a task that must wait is a standby of its new owner meanwhile."""
-    holders: dict[tuple[str, int], set[str]] = {}
-    for member in members:
-        for pair in member.holds:
-            holders.setdefault(pair, set()).add(member.member_id)
     asker = min(member.member_id for member in members)
     moving = np.flatnonzero(plan.answer.active != plan.answer.target).tolist()
     coming = {plan.application.tasks[n]: plan.application.processes[plan.answer.target[n]].process_id for n in moving}
@@ -250,9 +261,14 @@ def _shares(
     return shares
 
 
-def _free(pairs: Iterable[tuple[str, int]], holders: Mapping[tuple[str, int], set[str]], member_id: str) -> bool:
-    """Whether nobody else holds any of the partitions."""
-    return all(holders.get(pair, set()) <= {member_id} for pair in pairs)
+def _free(pairs: Iterable[tuple[str, int]], holders: Holders, member_id: str) -> bool:
+    """Whether nobody else holds any of the partitions, or only by an older claim than the member's own."""
+    for pair in pairs:
+        claims = holders.get(pair, {})
+        others = max((generation for other, generation in claims.items() if other != member_id), default=None)
+        if others is not None and claims.get(member_id, -1) <= others:
+            return False
+    return True
 
 
 def _pairs(tasks: Iterable[Task]) -> tuple[Pair, ...]:
