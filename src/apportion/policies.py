@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from apportion.arrays import NOBODY, Ints
@@ -28,14 +29,15 @@ def facts_of_owners(group: Group) -> dict[str, Any]:
 
 def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
     share: float | None = None  # where no lag is known nobody can tell that all is well
-    if group.lag_known.any():
-        total = sum(group.lag.tolist())
+    if group.shows_lag:
+        total = sum(group.lag[group.wanted].tolist())  # what nobody wants is nobody's work
         share = int(lag_held(group, owner).max()) / total if total > 0 else 0.0
     unowned = int((group.wanted & (owner == NOBODY)).sum())
     facts = {**_of_measures(m), "max-lag-share": share, "max-unowned": unowned}
     if group.has_capacities:
-        relative = loads(owner, group.M) / group.capacity  # unequal loads are what capacities ask for
-        facts["max-skew"] = float(relative.max() - relative.min())
+        # Unequal loads are what capacities ask for. Exact: as floats 2.2 - 1.2 is more than 1.
+        relative = list(map(Fraction, loads(owner, group.M).tolist(), group.capacity.tolist()))
+        facts["max-skew"] = max(relative) - min(relative)
     if group.racks is None or not group.racks.known:
         facts["max-cross-rack"] = None  # where no rack is known nobody can tell that none is crossed
     return facts
@@ -80,5 +82,12 @@ def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
             if fact:
                 breached.append({"policy": policy, "limit": "optimal", "found": ", ".join(fact)})
         elif fact > limit:
-            breached.append({"policy": policy, "limit": limit, "found": round(fact, 4)})
+            breached.append({"policy": policy, "limit": limit, "found": _rounded(fact, limit)})
     return breached
+
+
+def _rounded(fact: float | Fraction, limit: float) -> int | float:
+    """To four places, or to as many as it takes to tell the figure from the limit below it."""
+    if isinstance(fact, int):
+        return fact
+    return next((found for places in range(4, 17) if (found := round(float(fact), places)) > limit), float(fact))

@@ -123,3 +123,31 @@ def test_where_members_have_capacities_loads_are_held_against_them() -> None:
     assert breaches({"max-skew": 7}, facts) == [{"policy": "max-skew", "limit": 7, "found": 7.5}]
     with pytest.raises(BadInput, match="capacities"):
         breaches({"max-skew": 1}, facts_of_saved(read_plan(even.to_dict())))
+
+
+def test_loads_that_differ_by_just_the_limit_for_their_capacities_are_within_it() -> None:
+    """22 / 10 - 12 / 10 is 1, and as floats a little more."""
+    members = {
+        "a": {"topics": ["t"], "capacity": 10, "owned": {"t": list(range(22))}},
+        "b": {"topics": ["t"], "capacity": 10, "owned": {"t": list(range(22, 34))}},
+        "c": {"topics": ["t"], "capacity": 1, "owned": {"t": [34, 35]}},
+    }
+    facts = facts_of_owners(read_group({"topics": {"t": 36}, "members": members}))
+    assert breaches({"max-skew": 1}, facts) == []
+    assert breaches({"max-skew": 0}, facts) == [{"policy": "max-skew", "limit": 0, "found": 1.0}]
+
+
+def test_lag_that_nobody_wants_to_read_is_no_part_of_the_whole() -> None:
+    topics = {"t": [{"partition": p, "lag": lag} for p, lag in enumerate((9, 1))], "old": [{"partition": 0, "lag": 90}]}
+    members = {name: {"topics": ["t"], "owned": {"t": [p]}} for p, name in enumerate("ab")}
+    assert facts_of_owners(read_group({"topics": topics, "members": members}))["max-lag-share"] == 0.9
+    unknown = read_group({"topics": {**topics, "t": 2}, "members": members})
+    with pytest.raises(BadInput, match="does not tell it"):
+        breaches({"max-lag-share": 1}, facts_of_owners(unknown))
+
+
+def test_a_breach_by_less_than_four_places_is_not_told_as_the_limit() -> None:
+    lags = [{"partition": 0, "lag": 900_001}, {"partition": 1, "lag": 99_999}]
+    members = {name: {"topics": ["t"], "owned": {"t": [p]}} for p, name in enumerate("ab")}
+    facts = facts_of_owners(read_group({"topics": {"t": lags}, "members": members}))
+    assert breaches({"max-lag-share": 0.9}, facts) == [{"policy": "max-lag-share", "limit": 0.9, "found": 0.900001}]
