@@ -13,13 +13,14 @@ import json
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
+from apportion.errors import Unavailable
 from apportion.spark.scratch import scratch_folder
 from apportion.spark.shelves import Files, HadoopShelf, is_connect
 
@@ -95,8 +96,8 @@ class Logs:
         last = known[max(known)] if known else self._begin(name)
         if last.number >= 0:
             known[last.number] = last
-        while (text := self._files.read(f"{name}/{_LOG}/{last.number + 1:020d}.json")) is not None:
-            last = _after(last, map(json.loads, text.splitlines()))
+        while (text := self._files.read(file := f"{name}/{_LOG}/{last.number + 1:020d}.json")) is not None:
+            last = _after(last, _actions(file, text))
             known[last.number] = last
         return last if last.number >= 0 else None
 
@@ -107,10 +108,9 @@ class Logs:
 
     def _begin(self, name: str) -> Version:
         """As the newest checkpoint left it; version -1 before all commits."""
-        text = self._files.read(f"{name}/{_LOG}/_last_checkpoint")
-        if text is None:
+        number = _checkpoint_named(self._files.read(f"{name}/{_LOG}/_last_checkpoint"))
+        if number is None:
             return Version(-1)
-        number = int(json.loads(text)["version"])
         copied = self.copy(f"{name}/{_LOG}/{number:020d}.checkpoint.parquet")
         if copied is None:  # in several parts, or in the second form
             return Version(number, readable=False)
@@ -152,7 +152,26 @@ def logs_of(spark: SparkSession, root: str) -> Logs | None:
     return Logs(HadoopShelf(spark, root), first if os.path.isdir(first) else None)
 
 
-def _after(before: Version, actions: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> Version:
+def _checkpoint_named(text: str | None) -> int | None:
+    """The version that ``_last_checkpoint`` names; None where it names none, as one that a power cut left empty."""
+    try:
+        return None if text is None else int(json.loads(text)["version"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _actions(file: str, text: str) -> list[dict[str, Any]]:
+    """The actions of a commit, one a line.
+
+    A name in it may hold what Unicode calls the end of a line: only a line feed is one here.
+    """
+    try:
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
+    except ValueError as error:
+        raise Unavailable(f"{file} cannot be read to its end; restore the file, or make the tables anew") from error
+
+
+def _after(before: Version, actions: list[dict[str, Any]]) -> Version:
     """The version that some actions make of the one before."""
     files, at_ms, readable, writable = dict(before.files), before.at_ms, before.readable, before.writable
     for action in actions:
