@@ -338,8 +338,9 @@ def total_sentence(stages: Sequence[Stage]) -> str:
     generations = sum(stage.generations for stage in stages)
     revoked, taken, anew = (sum(getattr(stage, name) for stage in stages) for name in ("revoked", "taken", "read_anew"))
     seconds = sum(stage.standstill_s for stage in stages)
+    longest_s = max((stage.longest_s for stage in stages), default=0.0)
     return (
         f"In all {count(generations, 'generation')}: members that stay let go of {count(revoked, 'partition')} "
-        f"and lose {taken:,}; {anew:,} are read anew by another member; partitions stand still for {seconds:,.0f} s "
-        f"together, one of them {max((stage.longest_s for stage in stages), default=0):g} s at a stretch."
+        f"and lose {taken:,}; {anew:,} {'is' if anew == 1 else 'are'} read anew by another member; partitions stand "
+        f"still for {seconds:,.0f} s together, one of them {longest_s:g} s at a stretch."
     )

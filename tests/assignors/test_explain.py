@@ -32,6 +32,25 @@ def test_failover_names_the_winner_and_the_reason() -> None:
     ]
 
 
+def test_one_of_anything_is_told_in_the_singular() -> None:
+    topic = [{"partition": 0, "lag": 1, "racks": ["x"]}]
+    member = {"topics": ["t"], "priority": 3, "rack": "y", "owned": {"t": [0]}, "generation": 1}
+    group = {"topics": {"t": topic}, "members": {"a": member}}
+    said = {name: " ".join(apportion.plan(group, name).explain()) for name in ("sticky", "failover", "lag-aware")}
+    assert "1 owner without a local replica" in said["sticky"]
+    assert "0 of 1 standing claim move: none" in said["sticky"]
+    assert said["failover"] == "t: 'a' has the highest priority of 1 subscriber, 3."
+    assert "the heaviest member has 1 message, and" in said["lag-aware"]
+    joined = apportion.plan(group, "sticky-stream-join").explain()
+    assert joined[1:] == [
+        "balance: 1 number for 1 member is 1 each, as even as can be.",
+        "moves: 1 number stays; 1 a member and one more for 0 of them can leave 1 at most.",
+    ]
+    topics = {f"t{t:02}": 1 for t in range(21)}
+    many = apportion.plan({"topics": topics, "members": {"a": {"topics": list(topics)}}}, "failover")
+    assert many.explain()[-1] == "... and 1 more topic."
+
+
 def test_failover_stops_after_some_topics() -> None:
     topics = {f"t{t:02}": 1 for t in range(25)}
     plan = apportion.plan({"topics": topics, "members": {"a": {"topics": list(topics)}}}, "failover")

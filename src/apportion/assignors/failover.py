@@ -14,6 +14,7 @@ from apportion.user_data import Claim, Holding, Stateless, UserDataCodec
 from apportion.wire.partitions import merged
 from apportion.wire.subscription import Subscription
 from apportion.wire.userdata import read_failover, write_failover
+from apportion.wording import count
 
 
 class Priority(Stateless):
@@ -81,16 +82,16 @@ class _Winners:
         """A sentence for each of the first topics."""
         won = np.flatnonzero((self.winner != NOBODY) & (np.diff(group.start) > 0)).tolist()
         lines = [self._topic(group, topic) for topic in won[:MOST_EXPLAINED]]
-        return lines + ([f"... and {len(won) - len(lines)} more topics."] if len(won) > len(lines) else [])
+        return lines + ([f"... and {count(len(won) - len(lines), 'more topic')}."] if len(won) > len(lines) else [])
 
     def _topic(self, group: Group, topic: int) -> str:
         name, winner = group.topics[topic], int(self.winner[topic])
         if topic in self.stays:
             return f"{name}: {group.members[winner]!r} holds most of it and is left alone."
-        count, priority = len(group.subscribers(topic)), int(group.priority[winner])
+        subscribers, priority = count(len(group.subscribers(topic)), "subscriber"), int(group.priority[winner])
         if priority == NO_PRIORITY:
-            return f"{name}: no priority is set, and {group.members[winner]!r} is the first of {count} subscribers."
-        return f"{name}: {group.members[winner]!r} has the highest priority of {count} subscribers, {priority}."
+            return f"{name}: no priority is set, and {group.members[winner]!r} is the first of {subscribers}."
+        return f"{name}: {group.members[winner]!r} has the highest priority of {subscribers}, {priority}."
 
 
 def _first_subscriber(group: Group, rank: Ints) -> Ints:
@@ -106,9 +107,9 @@ def _first_subscriber(group: Group, rank: Ints) -> Ints:
 def _incumbents(group: Group, rank: Ints) -> tuple[Ints, Ints]:
     """Topics that somebody holds, and the member that holds most of each; ties by rank."""
     held = np.flatnonzero(group.owner != NOBODY)
-    pair, count = np.unique(group.topic_of[held] * group.M + group.owner[held], return_counts=True)
+    pair, size = np.unique(group.topic_of[held] * group.M + group.owner[held], return_counts=True)
     topic, member = pair // group.M, pair % group.M
-    order = np.lexsort((rank[member], -count, topic))
+    order = np.lexsort((rank[member], -size, topic))
     topic, member = topic[order], member[order]
     first = np.flatnonzero(np.diff(topic, prepend=-1))
     return topic[first], member[first]

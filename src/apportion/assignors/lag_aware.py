@@ -17,6 +17,7 @@ from apportion.solvers.makespan import Shared, Sharing, lower_bound, share
 from apportion.solvers.number_partitioning import deal_rounds, deal_skewed
 from apportion.solvers.problem import units
 from apportion.solvers.uniform_machines import Machines, deal_topic, share_by_capacity
+from apportion.wording import count
 
 
 @dataclass(frozen=True)
@@ -265,7 +266,7 @@ class _LagBound:
         gap = self.heaviest - self.shared.bound
         where = "within each topic" if self.how.scope == "topic" else "over all topics"
         heaviest, least = f"{self.work.value(self.heaviest):,}", f"{self.work.value(self.shared.bound):,}"
-        burden = f"{heaviest} messages" if self.work.by == "lag" else f"a weight of {heaviest}"
+        burden = count(self.heaviest, "message") if self.work.by == "lag" else f"a weight of {heaviest}"
         by = self.work.by
         if not group.equal_capacities:
             way = "by exchanges" if self.how.scope == "group" else "where a topic's counts leave a choice"

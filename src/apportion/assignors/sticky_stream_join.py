@@ -15,6 +15,7 @@ from apportion.solvers.equal_shares import equal_shares, max_kept
 from apportion.user_data import Claim, Holding, Stateless, UserDataCodec
 from apportion.wire.subscription import Subscription
 from apportion.wire.userdata import read_epoch, read_stream_join, write_epoch, write_stream_join
+from apportion.wording import count
 
 
 class StreamJoin(Stateless):
@@ -91,11 +92,14 @@ class _SharedNumbers:
         position = np.searchsorted(self.members, self.past)
         most = max_kept(np.where(self.past == NOBODY, NOBODY, position), len(self.members))
         kept = int((self.past == self.holder).sum())
+        stay = f"{count(kept, 'number')} {'stays' if kept == 1 else 'stay'}"
+        numbers = f"{count(len(self.holder), 'number')} for {count(len(self.members), 'member')}"
+        are = "is" if len(self.holder) == 1 else "are"
         each = f"{share} or {share + 1}" if extra else f"{share}"
         return [
             "co-location: each number has one owner, who reads it in every topic that it wants.",
-            f"balance: {len(self.holder)} numbers for {len(self.members)} members are {each} each, as even as can be.",
-            f"moves: {kept} numbers stay; {share} a member and one more for {extra} of them can leave {most} at most.",
+            f"balance: {numbers} {are} {each} each, as even as can be.",
+            f"moves: {stay}; {share} a member and one more for {extra} of them can leave {most} at most.",
         ]
 
 

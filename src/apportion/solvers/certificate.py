@@ -14,6 +14,7 @@ from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.solvers.dual_prices import Prices, prices
 from apportion.solvers.partition_classes import problem_of, topics_apart
+from apportion.wording import count
 
 PRICES_TOLD: Final = 12
 """So many different prices are printed; ``Exactness.prices`` has them all."""
@@ -59,11 +60,11 @@ class Exactness:
             *self._bounds(group),
             "So whoever takes partitions elsewhere pays at least as much: no plan is better (duality). Prices:",
         ]
-        values, first, count = np.unique(price.astype(object), return_index=True, return_counts=True)
-        for value, m, n in list(zip(values.tolist(), first.tolist(), count.tolist(), strict=True))[:PRICES_TOLD]:
+        values, first, times = np.unique(price.astype(object), return_index=True, return_counts=True)
+        for value, m, n in list(zip(values.tolist(), first.tolist(), times.tolist(), strict=True))[:PRICES_TOLD]:
             lines.append(f"  {value}: {group.members[m]}" + (f" and {n - 1} more" if n > 1 else ""))
         if len(values) > PRICES_TOLD:
-            lines.append(f"  and {len(values) - PRICES_TOLD} more prices")
+            lines.append(f"  and {count(len(values) - PRICES_TOLD, 'more price')}")
         return lines
 
     def _bounds(self, group: Group) -> list[str]:
@@ -98,9 +99,10 @@ def _bound(goal: str, how: str, measures: Mapping[str, Any]) -> str:
         elif measures["spread_squares"] == measures["partitions"]:
             below = "nobody holds two of a topic"
     elif goal == "racks":
-        value = f"{measures['rack_misses']} owners without a local replica"
+        value = f"{count(measures['rack_misses'], 'owner')} without a local replica"
         below = "the prices below show that fewer cannot be" if measures["rack_misses"] else "none can have fewer"
     else:
-        value = f"{measures['moves']} of {int(measures['moves']) + int(measures['kept'])} standing claims move"
+        claims, moves = int(measures["moves"]) + int(measures["kept"]), int(measures["moves"])
+        value = f"{moves:,} of {count(claims, 'standing claim')} {'moves' if moves == 1 else 'move'}"
         below = "the prices below show that fewer cannot be" if measures["moves"] else "none can be fewer"
     return f"{goal}: optimal. {value[0].upper()}{value[1:]}: {below}."
