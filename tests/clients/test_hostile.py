@@ -131,8 +131,10 @@ def test_one_assignor_is_refused_to_a_second_consumer(broker: Broker):
     configs: dict[str, Any] = {"bootstrap_servers": broker.bootstrap, "group_id": new_name("twice")}
     first = KafkaConsumer(partition_assignment_strategy=[ours], **configs)
     try:
+        threads = threading.active_count()
         with pytest.raises(BadInput, match="one of its own for each consumer"):
             KafkaConsumer(partition_assignment_strategy=[ours], **configs)
+        assert threading.active_count() == threads, "nobody could close what the second one began"
     finally:
         first.close()
     KafkaConsumer(partition_assignment_strategy=[ours], **configs).close()

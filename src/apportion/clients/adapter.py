@@ -48,6 +48,11 @@ class Adapter(ABC):
 
     @staticmethod
     @abstractmethod
+    def close_refused(coordinator: Any) -> None:
+        """Close what the client would leave open where its constructor raises, and nobody else could."""
+
+    @staticmethod
+    @abstractmethod
     def closed(coordinator: Any) -> bool:
         """Whether this client's coordinator has ended."""
 
@@ -63,8 +68,12 @@ def patch_coordinators(coordinators: type, adapter: type[Adapter], patch: Callab
         constructor(self, *args, **configs)
         given = self._assignors
         ours = [a for a in (given.values() if isinstance(given, Mapping) else given) if isinstance(a, adapter)]
-        for strategy in ours:  # all before any: else a consumer that is refused would keep some of them
-            strategy.require_unbound(self)
+        try:
+            for strategy in ours:  # all before any: else a consumer that is refused would keep some of them
+                strategy.require_unbound(self)
+        except BadInput:
+            adapter.close_refused(self)
+            raise
         for strategy in ours:
             strategy.bind(self)
         if ours:

@@ -108,6 +108,10 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
         """Whether it was told to end."""
         return bool(coordinator._closing.done())
 
+    @staticmethod
+    def close_refused(coordinator: Any) -> None:
+        """Nothing: it is made in ``start``, and the consumer's ``stop`` closes all."""
+
     async def lead(self, coordinator: Any, response: Any) -> dict[str, bytes]:
         """The leader's part of a join, from the members' own bytes; a plan runs in a thread."""
         began = time.perf_counter()

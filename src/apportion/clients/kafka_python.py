@@ -161,6 +161,11 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         """Whether it has stopped beating."""
         return bool(coordinator._heartbeat_closed)
 
+    @staticmethod
+    def close_refused(coordinator: Any) -> None:
+        """The client's thread and connections: nobody has the consumer to close them by."""
+        coordinator._client.close()
+
     def racks_moved(self, cluster: Any) -> bool:
         """Whether replicas stand in other racks than at this leader's last plan (KIP-881: then it rejoins).
 
