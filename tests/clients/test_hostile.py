@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 from kafka import KafkaConsumer
 
+from apportion.clients.aio_kafka import assignor as aio_assignor
 from apportion.clients.kafka_python import assignor
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker
@@ -138,3 +141,23 @@ def test_one_assignor_is_refused_to_a_second_consumer(broker: Broker):
     finally:
         first.close()
     KafkaConsumer(partition_assignment_strategy=[ours], **configs).close()
+
+
+def test_a_consumer_of_aiokafka_that_is_refused_never_joins_the_group(broker: Broker, topic: str):
+    """Its coordinator ran on and held half of the partitions, which nobody read."""
+
+    async def coordinators_after_refusal() -> list[str]:
+        ours: Any = aio_assignor("sticky")
+        configs = {"bootstrap_servers": broker.bootstrap, "group_id": new_name("twice")}
+        first, second = (AIOKafkaConsumer(topic, partition_assignment_strategy=[ours], **configs) for _ in range(2))
+        await first.start()
+        try:
+            with pytest.raises(BadInput, match="one of its own for each consumer"):
+                await second.start()
+            await second.stop()
+            tasks = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+            return [task for task in tasks if "_coordination_routine" in task]
+        finally:
+            await first.stop()
+
+    assert len(asyncio.run(coordinators_after_refusal())) == 1

@@ -49,7 +49,7 @@ class Adapter(ABC):
     @staticmethod
     @abstractmethod
     def close_refused(coordinator: Any) -> None:
-        """Close what the client would leave open where its constructor raises, and nobody else could."""
+        """End what the client would leave behind where its constructor raises, and nobody else could end."""
 
     @staticmethod
     @abstractmethod

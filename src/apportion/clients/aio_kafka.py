@@ -110,7 +110,12 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
 
     @staticmethod
     def close_refused(coordinator: Any) -> None:
-        """Nothing: it is made in ``start``, and the consumer's ``stop`` closes all."""
+        """End its task, which would join the group for good, and hold partitions that nobody reads.
+
+        ``stop`` of the consumer closes the rest, but knows of no coordinator where ``start`` raised.
+        """
+        coordinator._closing.set_result(None)
+        coordinator._coordination_task.cancel()
 
     async def lead(self, coordinator: Any, response: Any) -> dict[str, bytes]:
         """The leader's part of a join, from the members' own bytes; a plan runs in a thread."""
