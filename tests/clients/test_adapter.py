@@ -25,6 +25,10 @@ class Ours(Adapter):
         super().__init__(Bridge(name, Settings()))
 
     @staticmethod
+    def close_refused(coordinator: Any) -> None:
+        coordinator.over = True
+
+    @staticmethod
     def closed(coordinator: Any) -> bool:
         return bool(coordinator.over)
 
