@@ -245,7 +245,8 @@ def follow(
             if not raw["members"]:
                 emptied_s = max(wait, times.restart_s)
                 continue
-            stage = _stage(change.step, group, build(raw), strategy, protocol, times, (emptied_s or 0.0) + wait)
+            wait += emptied_s or 0.0
+            stage = _stage(change.step, group, build(raw), strategy, protocol, times, wait, emptied_s is not None)
             emptied_s = None
         yield stage
         group = whatif.settled(stage.plan)
@@ -261,16 +262,19 @@ def _returned(change: MembershipChange, group: Group, strategy: Assignor, times:
 
 
 def _stage(
-    step: str, before: Group, after: Group, strategy: Assignor, protocol: Protocol, times: Times, wait_s: float
-) -> Stage:
+    step: str, before: Group, after: Group, strategy: Assignor, protocol: Protocol, times: Times, wait_s: float,
+    emptied: bool = False,
+) -> Stage:  # fmt: skip
     """The plan after a change, and what it takes from whom.
 
     wait_s
         Seconds that the partitions of those who left waited before the group rebalanced.
+    emptied
+        Whether nobody was there in between: whoever is there after it has come, if only come back.
     """
     planned = plan(after, strategy)
     who_before, who_after = identities(before), identities(after)
-    stay = set(who_before) & set(who_after)
+    stay = set() if emptied else set(who_before) & set(who_after)
     had, has = owners(before, before.owner), owners(after, planned.owner)
     changed = [key for key, now in has.items() if had.get(key) is not None and had[key] != now]
     given = [key for key in has if had.get(key) is None]
@@ -284,8 +288,8 @@ def _stage(
         step=step,
         plan=planned,
         generations=2 if handed_over else 1,
-        joined=tuple(m for m, who in zip(after.members, who_after, strict=True) if who not in who_before),
-        left=tuple(m for m, who in zip(before.members, who_before, strict=True) if who not in who_after),
+        joined=tuple(m for m, who in zip(after.members, who_after, strict=True) if who not in stay),
+        left=tuple(m for m, who in zip(before.members, who_before, strict=True) if who not in stay),
         revoked=len(at_stayers) if protocol == "eager" else len(taken),
         taken=len(taken),
         moved=sum(had[key] in stay and has[key] in stay for key in changed),

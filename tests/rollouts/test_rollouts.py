@@ -138,6 +138,17 @@ def test_a_group_that_restarts_all_at_once_waits_for_the_restart_and_starts_with
     assert stage.standstill_s == 12 * 33
 
 
+@pytest.mark.parametrize("protocol", ["eager", "cooperative", "consumer"])
+def test_static_members_that_are_all_late_stand_still_as_long_as_dynamic_ones(protocol: Any) -> None:
+    """Nobody was there in between, so that nobody stayed and nothing is let go: all partitions wait for the restart."""
+    group, times = settled(3, 12, protocol), Times(restart_s=60)
+    (late,) = rollouts.stages(group, ["rolling 3"], protocol, static=True, times=times)
+    (dynamic,) = rollouts.stages(group, ["rolling 3"], protocol, times=times)
+    assert (late.standstill_s, late.longest_s) == (dynamic.standstill_s, dynamic.longest_s) == (12 * 63, 63)
+    assert (late.joined, late.left) == (late.plan.group.members, dynamic.left)
+    assert (late.revoked, late.taken, late.moved) == (0, 0, 0)
+
+
 def test_a_group_that_is_back_at_once_has_the_members_that_it_had_and_no_others() -> None:
     (stage,) = rollouts.stages(settled(3, 12, "eager"), ["rolling 3"], "eager", times=Times(restart_s=0))
     assert (stage.plan.group.M, stage.read_anew, stage.standstill_s) == (3, 12, 12 * 3)
