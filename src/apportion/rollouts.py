@@ -146,7 +146,7 @@ def stages(
             result.append(stage)
             group = whatif.settled(stage.plan)
             continue
-        size = _number(verb, argument or "1")
+        size = _number(verb, argument or ("1" if verb == "rolling" else ""))
         changes = rolling(group, size, static, times) if verb == "rolling" else [scale(group, size, static)]
         for stage in follow(group, changes, strategy, protocol, times):
             result.append(stage)
@@ -191,7 +191,7 @@ def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[Member
         Members without an instance id come back under their member id.
     """
     if not 1 <= n <= whatif.MOST_MEMBERS:
-        raise BadInput("rolling", str(n), "how many members restart at a time, at least 1")
+        raise BadInput("rolling", str(n), f"how many members restart at a time, from 1 to {whatif.MOST_MEMBERS}")
     fields = group_to_dict(group)["members"]
     batches = [group.members[i : i + n] for i in range(0, group.M, n)]
     for i, batch in enumerate(batches):
@@ -216,7 +216,8 @@ def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[Member
 def scale(group: Group, n: int, static: bool) -> MembershipChange:
     """The group comes to n members: the last ones in member order go, or new ones come."""
     if not 1 <= n <= whatif.MOST_MEMBERS or n == group.M:
-        raise BadInput("scale", str(n), f"another number of members than the {group.M} there are, at least 1")
+        needed = f"another number of members than the {group.M} there are, from 1 to {whatif.MOST_MEMBERS}"
+        raise BadInput("scale", str(n), needed)
     if n < group.M:
         gone = tuple(group.members[n:])
         named = [m for m, instance in zip(group.members, group.instance_ids, strict=True) if static or instance]

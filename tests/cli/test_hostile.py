@@ -176,3 +176,11 @@ def test_what_is_wrong_inside_a_file_is_told_with_its_name(run: Runner, folder: 
             done = run(verb, path, *options, stdin=text.encode())
             assert done.code == 2
             assert done.err.startswith(f"apportion: {shown}: {where}: found "), (verb, done.err)
+
+
+@pytest.mark.parametrize("words", ["compare", "plan", "gate --max-moves 0", "gate --now --max-skew 0", "switch"])
+def test_a_text_that_names_no_partition_is_not_judged(run: Runner, words: str) -> None:
+    """--members without --verbose only counts them: gate found every limit kept."""
+    done = run(*words.split(), "-", "--group", "new", stdin=(PASTED / "members.txt").read_bytes())
+    assert (done.code, done.out) == (2, "")
+    assert "found members of 'new' that hold 4 partitions, but not which; needed what --describe" in done.err

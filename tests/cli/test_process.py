@@ -41,6 +41,36 @@ def test_typing_errors_get_a_hint(run: Runner, folder: Path, args: list[str], hi
     assert f"Maybe you meant {hint}" in done.err
 
 
+def test_a_value_that_begins_with_a_dash_is_told_how_to_write(run: Runner, folder: Path) -> None:
+    """A group may be named -x, and argparse takes that for an option."""
+    done = run("describe", "--group", "-x", "group.json")
+    assert done.err.startswith("apportion: --group: expected one argument; one that begins with - is written --group=")
+    assert "no group is named '-x'" in run("describe", "--group=-x", "group.json").err
+
+
+def test_a_full_standard_error_costs_neither_result_nor_exit_code(folder: Path) -> None:
+    with open("/dev/full", "w") as full:
+        for words, code in ((["plan", "nowhere.json"], 2), (["plan", "group.json", "--save", "saved"], 0)):
+            done = subprocess.run(
+                [sys.executable, "-m", "apportion", *words],
+                stdout=subprocess.PIPE,
+                stderr=full,
+                timeout=400,
+                check=False,
+            )
+            assert (done.returncode, b"MEMBER" in done.stdout) == (code, code == 0)
+
+
+@pytest.mark.parametrize(
+    "words", [["--join", ""], ["--scale", ""], ["--rolling", ""], ["--scale", " "], ["--leave", ""]]
+)
+def test_a_step_without_its_value_is_refused(run: Runner, folder: Path, words: list[str]) -> None:
+    """As a script writes it whose variable was not set: --scale "" was taken for one member."""
+    done = run("what-if", "group.json", *words)
+    assert (done.code, done.out) == (2, "")
+    assert f"{words[0]}: found {words[1]!r}; needed " in done.err
+
+
 def test_a_file_that_is_not_there_is_a_sentence(run: Runner, folder: Path) -> None:
     done = run("plan", "nowhere.json")
     assert (done.code, done.err) == (2, "apportion: cannot read 'nowhere.json': No such file or directory.\n")

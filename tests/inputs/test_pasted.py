@@ -57,6 +57,31 @@ def test_all_views_together_tell_the_group_whole() -> None:
     assert len(groups["views"].raw["members"]) == 2, "the idle member stands in --members alone"
 
 
+def test_members_without_verbose_count_partitions_and_name_none() -> None:
+    """Such a group is not one without partitions, and nothing of it can be planned."""
+    group = printed("members")["ads join é"]
+    assert group.unnamed_partitions == 5
+    assert list(group.says) == [
+        "The text does not name 5 of the partitions that members hold: --members --verbose does."
+    ]
+    assert printed("offsets", "members")["ads join é"].unnamed_partitions == 0
+
+
+def test_guessed_subscriptions_are_told_where_members_hold_different_topics() -> None:
+    text = (HERE / "offsets.txt").read_text()
+    line = next(line for line in text.splitlines() if "orders" in line and OTHER in line)
+    fewer = read(text.replace(line + "\n", ""))["ads join é"]
+    assert fewer.raw["members"][OTHER]["topics"] == ["clicks"]
+    assert (
+        list(fewer.says)
+        == [fewer.assumed]
+        == [
+            "The text does not tell subscriptions: each member is taken to want the topics that it holds partitions of."
+        ]
+    )
+    assert not printed("offsets")["ads join é"].assumed
+
+
 def test_the_order_of_the_views_does_not_matter() -> None:
     one, two = printed("state", "offsets", "members-verbose"), printed("members-verbose", "state", "offsets")
     for name, group in one.items():

@@ -101,3 +101,17 @@ def test_a_file_that_is_none_is_said(tmp_path: Path) -> None:
         Properties({"security.protocol": "TLS"}).kafka_python()
     with pytest.raises(BadInput, match="no such file"):
         Properties({"security.protocol": "SSL", "ssl.truststore.location": "/nowhere"}).trusted()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("ssl.truststore.certificates", "hello", "ssl.truststore.certificates: found no usable certificate"),
+        ("ssl.keystore.key", "-----BEGIN PRIVATE KEY-----", "ssl.keystore.key: found a value in the file itself"),
+        ("config.providers", "file", "config.providers: found values that Java's classes fetch from elsewhere"),
+    ],
+)
+def test_what_cannot_be_used_is_named_before_a_broker_refuses_it(name: str, value: str, why: str) -> None:
+    """Passed over or sent as it stands, it ended as a refused login or as a broker that cannot be reached."""
+    with pytest.raises(BadInput, match=why):
+        Properties({"security.protocol": "SSL", name: value}).kafka_python()

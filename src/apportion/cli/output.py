@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from shutil import get_terminal_size
 from typing import Any
 
@@ -49,7 +50,8 @@ def emit_tables(tables: Sequence[TextTable], form: str, notes: Iterable[str] = (
 def tell(sentence: str) -> None:
     """A hint or a step of progress, on standard error; in one piece, since several threads may tell at once."""
     if sys.stderr is not None:  # print would take standard output in its place
-        print(printable(sentence) + "\n", end="", file=sys.stderr, flush=True)
+        with suppress(OSError):  # a full disk or a reader that went away must not cost the result
+            print(printable(sentence) + "\n", end="", file=sys.stderr, flush=True)
 
 
 def on_terminal() -> bool:

@@ -34,7 +34,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise ``Usage`` with argparse's sentence."""
-        raise Usage(self.prog, message.removeprefix("argument "))
+        sentence = message.removeprefix("argument ")
+        if sentence.endswith("expected one argument"):
+            option = sentence.partition(":")[0].rpartition("/")[2]
+            sentence += f"; one that begins with - is written {option}=VALUE"
+        raise Usage(self.prog, sentence)
 
     def print_help(self, file: Any = None) -> None:
         """The help as a command's result; argparse says nothing where it cannot be written."""
@@ -78,7 +82,9 @@ def amount(text: str) -> float:
     """An argument's type: a number above 0."""
     if re.fullmatch(r"[0-9]{1,16}(\.[0-9]{1,9})?", text, re.ASCII) and float(text) > 0:
         return float(text) if "." in text else int(text)
-    raise argparse.ArgumentTypeError(f"found {text[:60]!r}; needed a number above 0, as in 500 or 2.5")
+    raise argparse.ArgumentTypeError(
+        f"found {text[:60]!r}; needed a number above 0 of at most 16 digits, as in 500 or 2.5"
+    )
 
 
 def setting(text: str) -> tuple[str, str]:

@@ -66,9 +66,23 @@ def one(args: argparse.Namespace) -> Observed:
     """The one group that the arguments mean, to be planned; a share group is none that can be."""
     from apportion.inputs import sniff
 
-    observed = sniff.the_one(many(args), called(args.file or "-"))
+    return _plannable(sniff.the_one(many(args), called(args.file or "-")), args)
+
+
+def _plannable(observed: Observed, args: argparse.Namespace) -> Observed:
+    """The group, where its source tells enough to plan it; what was assumed for that goes to standard error."""
     refuse_share(observed.name, observed.kind)
+    refuse_unnamed(observed, args)
+    if observed.assumed:
+        tell(observed.assumed)
     return observed
+
+
+def refuse_unnamed(observed: Observed, args: argparse.Namespace) -> None:
+    """A text that counts each member's partitions and names none is no group to be judged: it would seem empty."""
+    if observed.unnamed_partitions and not observed.raw["topics"]:
+        held = f"members of {observed.name!r} that hold {observed.unnamed_partitions:,} partitions, but not which"
+        raise BadInput(called(args.file or "-"), held, "what --describe, or --describe --members --verbose, prints")
 
 
 def refuse_share(group: str, kind: str | None) -> None:
@@ -163,7 +177,7 @@ def plan_or_group(args: argparse.Namespace) -> SavedPlan | Observed:
         if saved is not None:
             return saved
         groups = sniff.chosen(sniff.groups_in(content, called(path)), args.groups)
-    return sniff.the_one(groups, called(path))
+    return _plannable(sniff.the_one(groups, called(path)), args)
 
 
 def _plan_in(content: bytes, name: str) -> SavedPlan | None:

@@ -74,6 +74,8 @@ def _switches(args: argparse.Namespace) -> list[Looked]:
     from apportion.model.build import build
 
     many = source.many(args)
+    for observed in many:
+        source.refuse_unnamed(observed, args)
     score = _live_score(args, many)
     looked: list[Looked] = []
     with progress.slow("", len(many)) as begin:

@@ -43,6 +43,8 @@ class _Step(argparse.Action):
     ) -> None:
         steps: Sequence[str] = getattr(namespace, "steps", None) or ()
         verb = self.option_strings[-1].removeprefix("--")
+        if not str(values).strip():  # a script's variable that was not set
+            raise argparse.ArgumentError(self, f"found {values!r}; needed {self.metavar}")
         namespace.steps = [*steps, f"{verb} {values}"]
         namespace.rollout = getattr(namespace, "rollout", False) or verb in ("rolling", "scale")
 

@@ -27,6 +27,10 @@ class Observed:
         Of a streams or share group: with their tasks, or what they share.
     assigned_data
         Members whose assignment carries user data, which no group of the new protocol keeps; None unknown.
+    assumed
+        What was assumed where the source is silent, which every plan of the group rests on; "" nothing.
+    unnamed_partitions
+        How many partitions members hold that the source counts but does not name.
     """
 
     raw: Mapping[str, Any]
@@ -38,6 +42,8 @@ class Observed:
     says: Sequence[str] = ()
     members: Sequence[GenerationMember] = ()
     assigned_data: Sequence[str] | None = None
+    assumed: str = ""
+    unnamed_partitions: int = 0
 
     @property
     def name(self) -> str:

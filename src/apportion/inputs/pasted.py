@@ -15,6 +15,9 @@ from apportion.errors import BadInput
 from apportion.inputs.described_group import Observed
 from apportion.inputs.printed import NAMED, Fields, columns_of, decoded, rows
 
+ASSUMED: Final = (
+    "The text does not tell subscriptions: each member is taken to want the topics that it holds partitions of."
+)
 _KAFKA_3_7: Final = re.compile(r"\([\d,]+\)")
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
@@ -26,6 +29,7 @@ class _PastedMember:
     host: str | None = None
     instance_id: str | None = None
     owned: dict[str, set[int]] = field(default_factory=dict)
+    counted: int = 0
 
 
 @dataclass
@@ -110,6 +114,8 @@ def _take(group: _Seen, row: Fields, where: str) -> None:
     if "PARTITION" in row:
         _take_partition(group, member, row, where)
     elif member is not None:
+        if _known(row.get("#PARTITIONS")) is not None:
+            member.counted = _whole(row, "#PARTITIONS", where, _INT32)
         _take_assignment(group, member, row, where)
 
 
@@ -178,7 +184,8 @@ def _observed(group: _Seen) -> Observed:
         topic: [{"partition": number, **known} for number, known in sorted(entries.items())]
         for topic, entries in sorted(group.partitions.items())
     }
-    wants = subscriptions({member_id: set(m.owned) for member_id, m in group.members.items()}, list(topics))
+    held = {member_id: set(m.owned) for member_id, m in group.members.items()}
+    wants = subscriptions(held, list(topics))
     members: dict[str, Any] = {}
     for member_id, member in group.members.items():
         fields = {"instance_id": member.instance_id, "client_id": member.client_id, "host": member.host}
@@ -190,8 +197,21 @@ def _observed(group: _Seen) -> Observed:
     unnamed = group.told_members - len(members)
     if unnamed > 0:
         group.says.append(f"The text does not name {unnamed} of the members: --members --verbose prints them.")
+    held_unnamed = sum(
+        max(0, member.counted - sum(map(len, member.owned.values()))) for member in group.members.values()
+    )
+    if held_unnamed:
+        group.says.append(
+            f"The text does not name {held_unnamed:,} of the partitions that members hold: --members --verbose does."
+        )
+    assumed = "" if len({frozenset(wanted) for wanted in wants.values()}) < 2 else ASSUMED
+    if assumed:
+        group.says.append(assumed)
     raw = {"version": 1, "group": group.name, "topics": topics, "members": members}
-    return Observed(raw, group.state, group.protocol, group.kind, group.coordinator, group.epoch, group.says)
+    return Observed(
+        raw, group.state, group.protocol, group.kind, group.coordinator, group.epoch, group.says,
+        assumed=assumed, unnamed_partitions=held_unnamed,
+    )  # fmt: skip
 
 
 def subscriptions(held: Mapping[str, set[str]], listed: Sequence[str]) -> dict[str, list[str]]:

@@ -43,6 +43,7 @@ class Properties:
 
     def kafka_python(self) -> dict[str, Any]:
         """Keyword arguments for kafka-python's (and aiokafka's) clients."""
+        self._refuse_providers()
         options: dict[str, Any] = {"security_protocol": self.protocol}
         if "SSL" in self.protocol:
             options["ssl_context"] = self.ssl_context()
@@ -53,6 +54,7 @@ class Properties:
 
     def confluent(self) -> dict[str, str]:
         """Settings for confluent-kafka, in librdkafka's words."""
+        self._refuse_providers()
         options = {"security.protocol": self.protocol}
         if "SSL" in self.protocol:
             if trusted := self.trusted():
@@ -67,6 +69,12 @@ class Properties:
             mechanism, user, password = self.sasl()
             options |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
         return options
+
+    def _refuse_providers(self) -> None:
+        """Java resolves ``${file:...}``; sent as it stands, it would be taken for a wrong password."""
+        if self.settings.get("config.providers"):
+            found = "values that Java's classes fetch from elsewhere"
+            raise BadInput(f"{self.where}: config.providers", found, "the values themselves, or PEM files")
 
     def spark(self) -> dict[str, str]:
         """Options for Spark's Kafka source: Java's own words behind ``kafka.``, but for what Spark sets itself."""
@@ -100,7 +108,13 @@ class Properties:
 
     def ssl_context(self) -> ssl.SSLContext:
         """Trust and certificate as Python wants them."""
-        context = ssl.create_default_context(cadata=self.trusted())
+        try:
+            context = ssl.create_default_context(cadata=self.trusted())
+        except ssl.SSLError as error:
+            which = "certificates" if self.settings.get("ssl.truststore.certificates") else "location"
+            raise BadInput(
+                f"{self.where}: ssl.truststore.{which}", f"no usable certificate ({error.reason or error})", "PEM"
+            ) from error
         if not self._checks_host():
             context.check_hostname = False
         if own := self._own_file():
@@ -140,6 +154,10 @@ class Properties:
     def _own_file(self) -> str | None:
         keystore = self.settings.get("ssl.keystore.location")
         if not keystore:
+            for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain"):
+                if self.settings.get(name):
+                    needed = "ssl.keystore.location with a PEM file of the certificate and its key"
+                    raise BadInput(f"{self.where}: {name}", "a value in the file itself", needed)
             return None
         name = f"{self.where}: ssl.keystore.location"
         if not Path(keystore).is_file():
