@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from tests.spark import made
 
 from apportion.errors import BadInput, Unavailable
-from apportion.spark import decode, errors, files, job, schemas, session, sinks, sources
+from apportion.spark import decode, errors, files, incremental, job, schemas, session, sinks, sources
 from apportion.spark.bundles import Bundled
 
 
@@ -416,6 +416,42 @@ def test_java_errors_become_sentences() -> None:
         ("x\nCaused by: java.lang.Foo: the inner reason\n\tat y", "the inner reason"),
     ):
         assert words in errors.sentence(RuntimeError(text), "/out")
+
+
+def test_a_desktops_own_files_beside_those_of_a_table_are_left_alone(tmp_path: Path) -> None:
+    """As readers leave them out; a folder that holds nothing else has no table, and ``status`` says that."""
+    table, rows = (
+        schemas.TABLES["silver/counts"],
+        [{"key_type": 1, "value_version": 1, "tombstone": False, "records": 1}],
+    )
+    counts = pa.Table.from_pylist(rows, schema=schemas.arrow_schema(table))
+    with sinks.parquet(tmp_path) as sink:
+        sink.write("silver/counts", counts, table, 1)
+        sink.publish()
+    (tmp_path / "silver/gaps").mkdir()
+    for name in ("silver/counts", "silver/gaps"):
+        (tmp_path / name / "._part-00000.parquet").write_bytes(b"no Parquet")
+        (tmp_path / name / "_part-00000.parquet").write_bytes(b"no Parquet")
+    assert [(one.name, one.rows, one.files) for one in job.status(tmp_path)] == [("silver/counts", 1, 1)]
+    with sinks.parquet(tmp_path) as sink:
+        assert sink.names() == {"silver/counts"}
+        assert sink.rows_with("silver/counts", "", None) == counts
+        sink.append("silver/counts", counts, table, 1)
+        assert sink.rows_with("silver/counts", "", None) == pa.concat_tables([counts, counts])
+
+
+@pytest.mark.parametrize("name", ["build.json", "source.json", f"{sinks.STAGING}x/publish.json"])
+def test_a_text_that_the_disk_lost_is_no_text_or_a_sentence(tmp_path: Path, name: str) -> None:
+    """A build that finds no word of the one before makes everything anew; what was to be moved is for a person."""
+    written(tmp_path, "silver/commits", "old", publish=True)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b"\xff\xfe\x00")
+    if name.endswith("publish.json"):
+        with pytest.raises(BadInput, match=r"publish\.json: found what no run wrote"), sinks.parquet(tmp_path):
+            pass
+        return
+    with sinks.parquet(tmp_path) as sink:
+        assert incremental.BuildState.from_text(sink.text(name)) is None
 
 
 @pytest.mark.spark

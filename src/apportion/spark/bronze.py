@@ -31,7 +31,7 @@ from pyspark.sql import functions as sql
 from apportion.errors import BadInput
 from apportion.inputs import cluster
 from apportion.spark import lake, lock, schemas, sinks
-from apportion.spark.files import MADE, sync, writing
+from apportion.spark.files import MADE, SHOWN, sync, writing
 from apportion.spark.location import Location
 from apportion.spark.session import AS_IT_STANDS
 
@@ -136,7 +136,7 @@ class FolderBronze:
 
     def holds_records(self) -> bool:
         """Whether there is a file of records, of a capture or of anybody."""
-        return any((self._folder / "records").glob("*.parquet"))
+        return any((self._folder / "records").glob(SHOWN))
 
     def has_checkpoint(self) -> bool:
         """Whether a batch was ever begun."""

@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from apportion.spark import settings
+from apportion.spark.files import SHOWN
 from apportion.spark.scratch import scratch_folder
 from apportion.spark.shelves import is_connect
 from apportion.spark.slices import BYTES, ROWS, Batches, Slice, batches_of, gathered, slices_of
@@ -61,7 +62,7 @@ def in_folder(table: DataFrame, folder: Path) -> DataFrame:
 def files_of(table: DataFrame) -> list[Path] | None:
     """The files of a table that is ``in_folder``, if all tasks run on this machine."""
     folder = _FOLDERS.get(table)
-    return sorted(folder.glob("*.parquet")) if folder is not None and is_here(table.sparkSession) else None
+    return sorted(folder.glob(SHOWN)) if folder is not None and is_here(table.sparkSession) else None
 
 
 def is_here(spark: SparkSession) -> bool:

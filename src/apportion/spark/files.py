@@ -20,6 +20,9 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+SHOWN: Final = "[!._]*.parquet"
+"""A table's files, as a pattern of names: hidden ones are drafts and a desktop's own, which readers leave out too."""
+
 ROWS_A_GROUP: Final = 128 * 1024
 """Rows of a row group: the piece of a file that one task reads."""
 

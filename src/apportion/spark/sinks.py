@@ -24,7 +24,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark.bundles import Bundled, in_folder
-from apportion.spark.files import MADE, ROWS_A_GROUP, dictionaries, link, nulls_first, sync, write_empty, writing
+from apportion.spark.files import MADE, ROWS_A_GROUP, SHOWN, dictionaries, link, nulls_first, sync, write_empty, writing
 from apportion.spark.other_groups import keep_others, rows_after, rows_with
 from apportion.spark.schemas import TABLES, TableSchema, arrow_schema
 from apportion.spark.session import AS_IT_STANDS
@@ -239,11 +239,11 @@ class ParquetSink:
 
     def names(self) -> set[str]:
         """The folders with files."""
-        return {name for name in TABLES if any((self.root / name).glob("*.parquet"))}
+        return {name for name in TABLES if any((self.root / name).glob(SHOWN))}
 
     def read(self, name: str) -> DataFrame | None:
         """The published table, which stays in its place until ``publish``."""
-        if self.reader is None or not any((self.root / name).glob("*.parquet")):
+        if self.reader is None or not any((self.root / name).glob(SHOWN)):
             return None
         return in_folder(read_table(self.reader(), self.root, name, TABLES[name]), self.root / name)
 
@@ -276,7 +276,7 @@ class ParquetSink:
     def _files(self, name: str) -> list[Path]:
         """The staged files, else the published ones."""
         staged = self.staging / "new" / name
-        return sorted((staged if staged.is_dir() else self.root / name).glob("*.parquet"))
+        return sorted((staged if staged.is_dir() else self.root / name).glob(SHOWN))
 
     def write(self, name: str, rows: DataFrame | Bundled | pa.Table, table: TableSchema, files: int) -> None:
         """Stage a table of at most ``files`` files (a day)."""
@@ -328,7 +328,7 @@ class ParquetSink:
     def text(self, name: str) -> str | None:
         """A published file of text."""
         try:
-            return (self.root / name).read_text(encoding="utf-8")
+            return (self.root / name).read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -380,7 +380,7 @@ class ParquetSink:
 
     def _pieces(self, name: str) -> tuple[list[Path], set[str]]:
         """A published table's files, and the numbers of the builds that added some of them ("" for the first)."""
-        old = sorted((self.root / name).glob("*.parquet"))
+        old = sorted((self.root / name).glob(SHOWN))
         return old, {file.stem.partition(_PIECE)[2] for file in old}
 
     def _write(
@@ -497,7 +497,12 @@ def _move(root: Path, staging: Path) -> None:
 
 
 def _journal(staging: Path) -> list[str]:
-    names: list[str] = json.loads((staging / _JOURNAL).read_text())
+    file = staging / _JOURNAL
+    try:
+        names: list[str] = json.loads(file.read_text())
+    except ValueError as error:  # it was whole when it got its name: only a disk that lost it can do that
+        needed = f"the names of the tables in {staging / 'new'}; move them to their places, or remove {staging}"
+        raise BadInput(str(file), "what no run wrote", needed) from error
     return names
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from apportion.errors import BadInput
 from apportion.inputs import parquet
 from apportion.spark import errors
+from apportion.spark.files import SHOWN
 from apportion.spark.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def of_folder(folder: Path) -> list[TableStatus]:
     if not folder.is_dir():
         actual = "a file" if folder.exists() else "no such folder"
         raise BadInput(str(folder), actual, "a folder that a capture or a build made")
-    names = [name for name in ("records", *TABLES) if any((folder / name).glob("*.parquet"))]
+    names = [name for name in ("records", *TABLES) if any((folder / name).glob(SHOWN))]
     if not names:
         raise BadInput(str(folder), "no tables", "a folder that a capture or a build made")
     return [_by_footers(folder / name, name) for name in names]
