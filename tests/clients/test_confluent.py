@@ -15,6 +15,7 @@ from tests.serve.running import until
 
 from apportion.clients import confluent
 from apportion.clients.confluent import GroupConsumer, member_settings
+from apportion.clients.lag_feed import LagFeed
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker, BrokerCluster
 from apportion.testing.member import PythonMember
@@ -243,3 +244,17 @@ def test_closed_twice_is_closed(monkeypatch: pytest.MonkeyPatch):
         assert consumer.assignment() == {"t": [0]}
         consumer.close()
         assert consumer.assignment() == {}
+
+
+def test_a_topic_in_place_of_topics_is_refused():
+    """Its letters would be subscribed to, and nothing ever read."""
+    for make in (
+        lambda: GroupConsumer({"group.id": "g"}, "clicks"),
+        lambda: LagFeed("g", _no_offsets, topics="clicks"),
+    ):
+        with pytest.raises(BadInput, match=r"topics: found 'clicks'; needed a list of names, \['clicks'\]"):
+            make()
+
+
+def _no_offsets(group: str, topics: Any, deadline_s: float) -> Any:
+    raise AssertionError("nothing is asked")

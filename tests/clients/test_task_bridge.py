@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,17 @@ from apportion.clients.bridge import JoiningMember
 from apportion.clients.task_bridge import PROTOCOL, TaskBridge
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
+from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held
-from apportion.wire.taskdata import Pair, TaskMemory, read_memory, read_orders, write_memory
+from apportion.wire.taskdata import (
+    Pair,
+    TaskAssignment,
+    TaskMemory,
+    read_memory,
+    read_orders,
+    write_memory,
+    write_orders,
+)
 
 SIZES = {"clicks": 4, "views": 3, "words": 5}
 TOPOLOGY = Topology.of(Subtopology(("clicks", "views"), "joins"), Subtopology(("words",)))
@@ -171,6 +181,17 @@ def test_a_member_with_another_topology_under_one_name_is_named_and_gets_nothing
     assert "member stranger (process q) of group counts" in line
     assert other.digest in line
     assert TOPOLOGY.digest in line
+
+
+@pytest.mark.parametrize("role", ["active", "standby", "warmup", "coming"])
+def test_orders_of_tasks_that_the_topology_does_not_have_are_none(role: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A leader that does not look at topologies: its member must not end at each look at its own."""
+    bridge = TaskBridge(TOPOLOGY, TaskSettings())
+    named: dict[str, Any] = {"active": ((0, 1),), role: ((1, 0), (2, 0))}
+    orders = TaskAssignment(**named)
+    bridge.on_assignment(Assignment((("clicks", (1,)),), write_orders(orders)), 3, "counts")
+    assert bridge.orders.active == getattr(bridge.orders, role) == ()
+    assert "unreadable, nothing is run: they name task 2_0, and there are 2 sub-topologies" in caplog.text
 
 
 def test_a_member_of_an_older_version_that_tells_no_topology_runs_its_tasks() -> None:

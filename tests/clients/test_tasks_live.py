@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -333,6 +335,36 @@ def test_a_folder_that_another_process_has_is_refused(tmp_path: Path) -> None:
         other.kill()
         other.communicate()
     StateFolder.of(tmp_path).close()
+
+
+def test_a_folder_of_the_process_that_forked_is_refused_to_the_fork(tmp_path: Path) -> None:
+    """Two processes would write one store; and the lock must not outlive the process that has it in its forks."""
+    script = f"""
+import os, time
+from apportion.clients.state_dir import StateFolder
+ours = StateFolder.of({str(tmp_path)!r})
+if os.fork():
+    print(os.wait()[1])
+    if not os.fork():
+        time.sleep(300)
+else:
+    try:
+        StateFolder.of({str(tmp_path)!r})
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+    ours.close()
+    os._exit(0)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert parent.stdout is not None
+        assert parent.stdout.readline().startswith("Unavailable the state folder")
+        assert parent.stdout.readline() == "0\n"
+        parent.wait(30)
+        StateFolder.of(tmp_path).close()
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.communicate()
 
 
 def test_a_folder_on_a_disk_that_was_full_is_begun_once_there_is_room(tmp_path: Path) -> None:

@@ -188,6 +188,9 @@ def test_impossible_input_is_refused_in_words() -> None:
         plan_tasks(STORE, {"words": 1}, [Process("a", ())])
     with pytest.raises(BadInput, match="two of one id"):
         plan_tasks(STORE, {"words": 1}, processes("aa"))
+    for make in (Topology.of, Subtopology):
+        with pytest.raises(BadInput, match=r"found the topics 'words'; needed a tuple of names, \('words',\)"):
+            make("words")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="two sub-topologies"):
         Topology.of(["x"], ["x", "y"])
     with pytest.raises(ValueError, match=r"acceptable\.recovery\.lag"):

@@ -115,6 +115,8 @@ class GroupConsumer:
             raise BadInput("config", "no 'group.id'", "the group to join")
         if str(config.get("group.protocol", "classic")).lower() != "classic":
             raise BadInput("config", f"group.protocol={config['group.protocol']}", NEEDS_CLASSIC)
+        if isinstance(topics, str):  # which would be taken for a list of letters
+            raise BadInput("topics", repr(topics), f"a list of names, [{topics!r}]")
         reset = _RESETS.get(str(config.get("auto.offset.reset", "latest")), "latest")
         strategy = assignor(
             strategy,

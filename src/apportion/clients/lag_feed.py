@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from apportion.clients.error_sentences import sentence
-from apportion.errors import MissingExtra, Unavailable
+from apportion.errors import BadInput, MissingExtra, Unavailable
 
 log = logging.getLogger("apportion.clients")
 
@@ -69,6 +69,8 @@ class LagFeed:
         deadline_s: float = 5,
         max_age_s: float = 60,
     ) -> None:
+        if isinstance(topics, str):  # which would be taken for a list of letters
+            raise BadInput("topics", repr(topics), f"a list of names, [{topics!r}]")
         self.group, self.every_s, self.deadline_s, self.max_age_s = group, every_s, deadline_s, max_age_s
         self._fetch = fetch
         self._topics = set(topics)

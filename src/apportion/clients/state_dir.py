@@ -52,7 +52,8 @@ class StateFolder:
         with _guard:
             self._users -= 1
             if not self._users:
-                del _ours[self.path]
+                if _ours.get(self.path) is self:  # a fork of the process that has it has none
+                    del _ours[self.path]
                 if self._lock is not None:
                     self._lock.close()
 
@@ -87,6 +88,19 @@ class StateFolder:
             except BadInput:
                 continue
         return sorted(stored)
+
+
+def _forget() -> None:
+    """In a fork: the folders are the first process's, and its locks must die with it, not with the fork."""
+    for folder in _ours.values():
+        if folder._lock is not None:
+            folder._lock.close()
+    _ours.clear()
+    _guard.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_forget)
 
 
 def _locked(path: Path) -> Any:

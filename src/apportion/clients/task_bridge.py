@@ -91,7 +91,7 @@ class TaskBridge(Bridge):
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
         """Remember the orders; whoever runs the tasks looks at ``rounds``."""
-        orders = read_orders(given.user_data)
+        orders = self._known(read_orders(given.user_data))
         if orders.lost:
             log.warning("group %s: orders of the leader are unreadable, nothing is run: %s", group, orders.lost)
         self.last = Holding(given.partitions, generation, keeps=True)
@@ -101,6 +101,15 @@ class TaskBridge(Bridge):
             "assigned group=%s generation=%s assignor=%s active=%d standby=%d warmup=%d",
             *(group, generation, self.name, len(orders.active), len(orders.standby), len(orders.warmup)),
         )
+
+    def _known(self, orders: TaskAssignment) -> TaskAssignment:
+        """Orders whose sub-topologies there are; those of a leader with another topology are as good as unreadable."""
+        count = len(self.topology.subtopologies)
+        named = (*orders.active, *orders.standby, *orders.warmup, *orders.coming)
+        unknown = next((pair for pair in named if pair[0] >= count), None)
+        if unknown is None:
+            return orders
+        return TaskAssignment(lost=f"they name task {Task(*unknown)}, and there are {count} sub-topologies")
 
     def assign(
         self, members: Sequence[JoiningMember], cluster: ClusterMetadata, group: str = "", generation: int | None = None

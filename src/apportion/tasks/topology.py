@@ -24,6 +24,10 @@ class Subtopology:
     topics: tuple[str, ...]
     changelog: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a name in place of names."""
+        _names(self.topics)
+
     @property
     def stateful(self) -> bool:
         """Whether its tasks have state to restore."""
@@ -74,7 +78,7 @@ class Topology:
     @classmethod
     def of(cls, *subtopologies: Sequence[str] | Subtopology) -> Topology:
         """A topology from sub-topologies, or from lists of source topics of stateless ones."""
-        parts = [s if isinstance(s, Subtopology) else Subtopology(tuple(s)) for s in subtopologies]
+        parts = [s if isinstance(s, Subtopology) else Subtopology(_names(s)) for s in subtopologies]
         return cls(tuple(parts))
 
     def tasks(self, partitions: Mapping[str, int]) -> list[Task]:
@@ -89,3 +93,10 @@ class Topology:
         """The (topic, partition) pairs that the task reads: each source topic's own p, if it exists."""
         topics = self.subtopologies[task.subtopology].topics
         return [(topic, task.partition) for topic in sorted(topics) if task.partition < partitions.get(topic, 0)]
+
+
+def _names(topics: Sequence[str]) -> tuple[str, ...]:
+    """Names as a tuple; a name alone, whose letters would be taken for topics, is refused."""
+    if isinstance(topics, str):
+        raise BadInput("topology", f"the topics {topics!r}", f"a tuple of names, ({topics!r},)")
+    return tuple(topics)
