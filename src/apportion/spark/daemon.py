@@ -14,7 +14,15 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 import gc
+import sys
 from contextlib import suppress
+
+from apportion.spark.worker_path import without_archives
+
+if __name__ == "__main__":
+    before, sys.path[:] = set(sys.path), without_archives(sys.path)
+    for entry in before.difference(sys.path):
+        sys.path_importer_cache.pop(entry, None)  # each worker would read its list of files again
 
 import pyarrow.parquet  # noqa: F401
 import pyspark.worker  # noqa: F401
