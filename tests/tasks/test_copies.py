@@ -27,3 +27,19 @@ def test_one_standby_is_proved_and_several_are_not(standbys: int, promise: str) 
     processes = [Process(name, (f"{name}-0",)) for name in "abcd"]
     plan = plan_tasks(STORE, {"words": 6}, processes, TaskSettings(num_standby_replicas=standbys))
     assert plan.answer.proof["standbys"] == promise
+
+
+def test_a_process_that_keeps_a_standby_restores_no_second_copy_of_it_for_another_of_its_consumers() -> None:
+    """Consumers of one process share its state, also where they want different topics."""
+    topology = Topology.of(Subtopology(("t",), "t-log"), Subtopology(("u",), "u-log"))
+    partitions = {"t": 1, "u": 1}
+    processes = [
+        Process("a", ("a-0",), active=dict.fromkeys(topology.tasks(partitions))),
+        Process("b", ("b-0", "b-1"), wants={"b-0": frozenset({0}), "b-1": frozenset({0, 1})}),
+    ]
+    plan = plan_tasks(topology, partitions, processes, TaskSettings(num_standby_replicas=1))
+    kept = [task for tasks in plan.standby["b"].values() for task in tasks]
+    restored = [task for tasks in plan.warmup["b"].values() for task in tasks]
+    assert sorted(kept) == [Task(0, 0), Task(1, 0)]
+    assert restored == []
+    assert not plan.answer.settled, "one of them is to move there once its standby has caught up"

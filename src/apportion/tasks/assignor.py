@@ -224,7 +224,7 @@ def _choose_warmups(
     """Copies at targets that are not the active place, those nearest to done first; a standby there warms by itself."""
     warmup = np.zeros_like(standby)
     waiting = np.flatnonzero(active != target)
-    waiting = waiting[~standby[waiting, target[waiting]]]
+    waiting = waiting[~_beside(state, standby)[waiting, target[waiting]]]
     lag = state.lag[waiting, target[waiting]]
     missing = np.where(lag == UNKNOWN, np.iinfo(np.int64).max, lag)
     first = waiting[np.lexsort((waiting, missing))][: settings.max_warmup_replicas]
