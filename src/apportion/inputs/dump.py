@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -173,15 +173,18 @@ def read_world(
         Files of earlier log ends, for what-ifs; they are read when one is asked for.
     """
     entries: dict[str, dict[int, dict[str, Any]]] = {}
-    newest: dict[tuple[str, int], int] = {}
+    newest: dict[tuple[str, int], tuple[int, Any]] = {}
     for file in ends:
         for row in parquet.read(file, ENDS).to_pylist():
             topic_partition = (row["topic"], row["partition"])
             if None in (*topic_partition, row["at"]):
                 continue  # a sample of nobody knows what, or when
-            if newest.get(topic_partition, -(2**63)) <= row["at"]:
-                newest[topic_partition] = row["at"]
-                logs = {name: row[name] for name in ("begin", "end", "last_stable")}
+            at, before = row["at"], newest.get(topic_partition)
+            if before is not None and before[0] > at:
+                continue
+            logs = {name: row[name] for name in ("begin", "end", "last_stable")}
+            if before is None or before[0] < at or _filled(before[1]) <= _filled(logs):
+                newest[topic_partition] = at, logs
                 entries.setdefault(row["topic"], {})[row["partition"]] = {"partition": row["partition"], **logs}
     ids: dict[str, str] = {}
     for file in topics:
@@ -196,6 +199,11 @@ def read_world(
     ordered = {topic: [entries[topic][p] for p in sorted(entries[topic])] for topic in sorted(entries)}
     every = list(dict.fromkeys([*ends, *samples]))
     return TopicMetadata(ordered, ids, known, cache(partial(_samples, every)))
+
+
+def _filled(logs: Mapping[str, int | None]) -> list[tuple[bool, int]]:
+    """What tells which of two samples of one moment counts, whatever file they are in."""
+    return [(value is not None, value or 0) for value in logs.values()]
 
 
 def _samples(files: Iterable[Path]) -> EndSamples:

@@ -81,6 +81,8 @@ def _logs(tables: Tables) -> Tables:
 def described(ends: pa.Table, topics: pa.Table) -> pa.Table:
     """A row a partition, by topic and partition: its newest log ends, and the samples of its end.
 
+    Of several samples of one microsecond the newest is the one with the greatest begin, then end, then last stable.
+
     (topic, partition, topic_id, racks, begin, end, last_stable, sampled_at, sample_at, sample_end, earlier_ms)
 
     sample_at, sample_end
@@ -110,7 +112,7 @@ def few_samples(ends: pa.Table) -> pa.Table:
     (topic,), _ = ranked(ends["topic"])
     log, end = numbered(topic, longs(ends["partition"])), longs(ends["end"])
     at = np.where(there(ends["at"]), longs(ends["at"].cast(pa.int64())), -(2**63))
-    order = in_order(log, at // 1000, end, at)
+    order = in_order(log, at // 1000, end, at, *_among_equal(ends))
     log, at, end = log[order], at[order] // 1000, end[order]
     last = starts_of(log, at, end)[1:] - 1
     of_log = starts_of(log[last])
@@ -127,6 +129,12 @@ def _last(row: Ints, by: Longs, count: int, known: Any) -> pa.Array:
     return pa.array(best, mask=best < 0)
 
 
+def _among_equal(ends: pa.Table) -> list[Longs]:
+    """Keys that sort samples of one moment: unknown values first."""
+    columns = [ends[name] for name in ("begin", "end", "last_stable")]
+    return [key for column in columns for key in (there(column).astype(np.int64), longs(column))]
+
+
 def _sampled(ends: pa.Table, order: Ints, log: Longs, every: Longs) -> dict[str, pa.Array]:
     """The columns of ``described`` that come from samples.
 
@@ -140,6 +148,10 @@ def _sampled(ends: pa.Table, order: Ints, log: Longs, every: Longs) -> dict[str,
     at_us = longs(ends["at"].cast(pa.int64()))[order]
     by_time = in_order(log, at_us)
     order, log, at_us = order[by_time], log[by_time], at_us[by_time]
+    if ((log[1:] == log[:-1]) & (at_us[1:] == at_us[:-1])).any():
+        # Of samples of one moment the greatest is the newest, whichever build wrote it down first.
+        by_value = in_order(log, at_us, *[key[order] for key in _among_equal(ends)])
+        order, log, at_us = order[by_value], log[by_value], at_us[by_value]
     start = np.append(np.searchsorted(log, every), len(log))
     newest = pa.array(np.append(order, -1)[start[1:] - 1], mask=np.diff(start) == 0)
     columns = {name: ends[name].take(newest) for name in ("begin", "end", "last_stable")}
