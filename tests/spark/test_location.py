@@ -33,6 +33,17 @@ def test_a_place_is_a_folder_a_uri_or_a_catalogs_schema(tmp_path: Path, monkeypa
         ("tables", "folder", str(tmp_path / "tables")),
         (Path("main.kafka"), "folder", str(tmp_path / "main.kafka")),
         ("file:///a%20b", "folder", "/a b"),
+        ("file:///a#1?x", "folder", "/a#1?x"),
+        ("file://localhost/a", "folder", "/a"),
+        ("file:tables", "folder", str(tmp_path / "tables")),
+        ("FILE:///a", "folder", "/a"),
+        ("S3A://Lake/Kafka", "uri", "s3a://Lake/Kafka"),
+        ("abfss://lake@account.dfs.core.windows.net/a", "uri", "abfss://lake@account.dfs.core.windows.net/a"),
+        ("hdfs://[::1]:8020/x", "uri", "hdfs://[::1]:8020/x"),
+        ("hdfs://[x/y", "uri", "hdfs://[x/y"),
+        ("hdfs://name:8020/x@y", "uri", "hdfs://name:8020/x@y"),
+        ("hdfs://ann@name:8020/x:@y", "uri", "hdfs://ann@name:8020/x:@y"),
+        ("s3a://lake/a:b@c", "uri", "s3a://lake/a:b@c"),
     ):
         place = locate(given)
         assert (place.kind, place.root) == (kind, root), given
@@ -41,9 +52,15 @@ def test_a_place_is_a_folder_a_uri_or_a_catalogs_schema(tmp_path: Path, monkeypa
         ("", "found ''"),
         ("  ", "'  '"),
         ("https://x/y", "web address"),
+        ("file://data/tables", r"of another machine, data; needed file:///data/tables"),
+        ("file:", "no path"),
+        ("file://", "no path"),
+        ("s3a://AKIA:hidden@lake/kafka", "a key in an address"),
+        ("s3a://AKIA:hidden/+key@lake/kafka", "a key in an address"),
     ):
-        with pytest.raises(BadInput, match=what):
+        with pytest.raises(BadInput, match=what) as refused:
             locate(given)
+        assert "hidden" not in str(refused.value)
 
 
 def test_each_place_has_its_forms() -> None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from apportion.errors import BadInput
 
@@ -18,6 +18,8 @@ Kind = Literal["folder", "uri", "catalog"]
 FORMS: Final = ("parquet", "delta")
 _CATALOGED: Final = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_KEYED: Final = re.compile(r"(?![^/@]*:\d+(/|$))[^/@:]*:[^@]*@")
+"""Begins, behind a scheme, with a name, a colon and a key; not with a host and its port."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ def locate(given: str | Path) -> Location:
     ('s3a://lake/kafka', 'catalog')
 
     Raises
-        BadInput: nothing, as an unset variable gives; a bucket alone; a web address.
+        BadInput: nothing, as an unset variable gives; a bucket alone; a web address; ``file:`` of another machine; keys
+        in an address, which are not repeated.
     """
     if isinstance(given, Path):
         return Location("folder", str(given.absolute()))
@@ -73,15 +76,38 @@ def locate(given: str | Path) -> Location:
     if given.lower().startswith(("http://", "https://")):
         raise BadInput(given, "a web address", "a folder, a URI that Spark has a driver for (s3a://, hdfs://), or "
                        "catalog.schema")  # fmt: skip
-    if given.startswith("file:"):
-        return Location("folder", os.path.abspath(unquote(urlsplit(given).path)))
+    if given.lower().startswith("file:"):
+        return Location("folder", os.path.abspath(_path_of(given)))
     if _URI.match(given):
-        if not urlsplit(given).path.strip("/") and given.startswith(("s3a://", "s3://")):
-            raise BadInput(given, "a bucket alone", f"a prefix in it, such as {given.rstrip('/')}/apportion")
-        return Location("uri", given.rstrip("/"))
+        return Location("uri", _uri_of(given))
     if _CATALOGED.fullmatch(given) and not Path(given).exists():
         return Location("catalog", given)
     return Location("folder", str(Path(given).absolute()))
+
+
+def _path_of(given: str) -> str:
+    """The path that ``file:`` names; ``#`` and ``?`` in it are part of a name, as Hadoop has them."""
+    path = given[len("file:") :]
+    if path.startswith("//"):
+        machine, slash, rest = path.removeprefix("//").partition("/")
+        if machine not in ("", "localhost"):
+            raise BadInput(given, f"a folder of another machine, {machine}", f"file:///{machine}/{rest}, or a path")
+        path = f"{slash}{rest}"
+    if not path:
+        raise BadInput(given, "no path", "file:///PATH, or a path")
+    return unquote(path)
+
+
+def _uri_of(given: str) -> str:
+    scheme, _, rest = given.partition("://")
+    if _KEYED.match(rest):
+        # Everything prints a place, and a build keeps the one that it was made from. A key may hold a slash.
+        open_part = rest.rpartition("@")[2]
+        needed = f"{scheme}://{open_part}, and the keys in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+        raise BadInput(f"{scheme}://***@{open_part}", "a key in an address", needed)
+    if not rest.partition("/")[2].strip("/") and scheme.lower() in ("s3a", "s3"):
+        raise BadInput(given, "a bucket alone", f"a prefix in it, such as {given.rstrip('/')}/apportion")
+    return f"{scheme.lower()}://{rest}".rstrip("/")
 
 
 def check_catalog(spark: SparkSession, location: Location) -> None:
