@@ -48,7 +48,7 @@ class App:
         self.stack, self.runners = ExitStack(), dict[str, TaskRunner]()
         self.heard: list[tuple[str, str, str]] = []
 
-    def start(self, name: str) -> TaskRunner:
+    def start(self, name: str, **consumer: Any) -> TaskRunner:
         def hear(what: str) -> Callable[[Task], None]:
             return lambda task: self.heard.append((name, what, str(task)))
 
@@ -61,7 +61,7 @@ class App:
             on_active=hear("active"),
             on_standby=hear("standby"),
             on_close=hear("close"),
-            consumer=QUICK,
+            consumer=QUICK | consumer,
         )
         self.runners[name] = runner
         self.stack.callback(self.stop, name)
@@ -453,6 +453,26 @@ def test_nothing_is_written_while_the_group_may_count_on_somebody_else(
     monkeypatch.undo()
     a.commit()
     assert "new" in one.stored()
+
+
+def test_an_application_grows_source_first_while_its_tasks_run_on(
+    app: Callable[..., App], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task whose changelog has no such partition yet waits, and no question for it holds up the others."""
+    one = app(partitions=2)
+    a = one.start("a", metadata_max_age_ms=500)
+    one.until("a runs both", lambda: len(a.active) == 2)
+    one.write(40)
+    one.until("40 are stored", lambda: len(one.stored()) == 40)
+    one.broker.grow_topic(one.source, 3)
+    one.until("the third waits", lambda: a.restoring == [Task(0, 2)])
+    one.write(60)
+    one.until("the others go on", lambda: len(one.stored()) == 53)  # 40 to 59 but for those of the third partition
+    one.until("it is told", lambda: "has no partition 2: task 0_2 waits" in caplog.text)
+    assert "not known yet" not in caplog.text
+    one.broker.grow_topic(one.changelog, 3)
+    one.until("the third runs, and commits at once", lambda: len(one.stored()) == 60)
+    assert len(a.active) == 3
 
 
 def test_records_that_were_fetched_by_a_poll_that_failed_are_given_later(

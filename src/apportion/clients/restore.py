@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Collection, Iterable
 from typing import Any, Final
@@ -18,6 +19,12 @@ log = logging.getLogger("apportion.clients")
 
 EPOCH: Final = "apportion-epoch"
 """Header of a changelog record: which writer, counted upwards at every change of the task's owner."""
+
+
+ASK_MS: Final = 5000
+"""How long one question to the brokers may take."""
+ABSENT_S: Final = 5.0
+"""Seconds after which a changelog's partition that a store is open for, and that is not there, is told of."""
 
 
 class Restorer:
@@ -39,11 +46,13 @@ class Restorer:
         self._wanted: set[Task] = set()
         self._ends: dict[Task, int] = {}
         self._goal: dict[Task, int] = {}
+        self._absent: dict[Any, float] = {}
+        self._looked = self._searched = 0.0
         self._known = self._on_disk()
         self._consumer = KafkaConsumer(
             bootstrap_servers=servers, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest"
         )
-        self._looked = 0.0
+        self._learn_topics(ASK_MS / 1000)
         self._look(force=True)
 
     def lags(self) -> dict[Task, int]:
@@ -138,6 +147,8 @@ class Restorer:
         for task in set(self._goal) - set(waiting):
             del self._goal[task]
         fresh = [task for task in waiting if task in self.open and task not in self._goal]
+        there = set(self._there([self._pair(task) for task in fresh]))
+        fresh = [task for task in fresh if self._pair(task) in there]
         if not fresh:
             return
         ends = self._ask(self._consumer.end_offsets, [self._pair(task) for task in fresh])
@@ -154,22 +165,55 @@ class Restorer:
             return
         self._looked = time.monotonic()
         pairs = {self._pair(task): task for task in self._known}
-        if not pairs:
-            return
-        ends = self._ask(self._consumer.end_offsets, list(pairs))
+        ends = self._ask(self._consumer.end_offsets, self._there(pairs))
         self._ends |= {pairs[pair]: end for pair, end in (ends or {}).items()}
 
     def _ask(self, offsets: Any, pairs: list[Any]) -> Any:
         """Offsets of changelogs; {} for none, None where the broker does not answer: then it is asked again later."""
         try:
-            return offsets(pairs, timeout_ms=5000) if pairs else {}
+            return offsets(pairs, timeout_ms=ASK_MS) if pairs else {}
         except KafkaError as away:
             log.warning("the offsets of %d changelogs are not known yet: %s", len(pairs), away)
             return None
 
+    def _learn_topics(self, patience_s: float) -> None:
+        """Wait until the client knows the changelogs of what is stored here, so that the first join can tell of it."""
+        until, cluster = time.monotonic() + patience_s, self._consumer._cluster
+        topics = {self._pair(task).topic for task in self._known}
+        for topic in topics:
+            cluster.add_topic(topic)
+        while None in map(cluster.partitions_for_topic, topics) and time.monotonic() < until:
+            time.sleep(0.02)
+
+    def _there(self, pairs: Iterable[Any]) -> list[Any]:
+        """Those that their changelogs have, as far as the client knows; for the others it looks again meanwhile.
+
+        To ask for offsets of one that is not there takes until the time-out, and tasks that run would stand still.
+        """
+        cluster, now = self._consumer._cluster, time.monotonic()
+        there, absent = list[Any](), list[Any]()
+        for pair in pairs:
+            (there if pair.partition in (cluster.partitions_for_topic(pair.topic) or ()) else absent).append(pair)
+        for pair in there:
+            self._absent.pop(pair, None)
+        for pair in absent:
+            if now - self._absent.setdefault(pair, now) > ABSENT_S and self._task_of(pair) in self._wanted:
+                self._absent[pair] = math.inf  # once
+                log.warning(
+                    "the changelog %s has no partition %d: task %s waits until it has as many as the widest source",
+                    *(pair.topic, pair.partition, self._task_of(pair)),
+                )
+        if absent and now - self._searched > self.look_every_s:
+            self._searched = now
+            for topic in {pair.topic for pair in absent}:
+                cluster.add_topic(topic)  # the client forgets topics that it does not read
+            cluster.request_update()
+        return there
+
     def _reassign(self) -> None:
         """Read the changelogs of exactly the open stores; nothing changes where the broker does not answer."""
         pairs = {self._pair(task): task for task in sorted(self.open)}
+        pairs = {pair: pairs[pair] for pair in self._there(pairs)}
         now = set(self._consumer.assignment())
         if now == set(pairs):
             return

@@ -26,7 +26,13 @@ from typing import Any, Final, Self
 
 try:
     from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.errors import CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError
+    from kafka.errors import (
+        CommitFailedError,
+        IllegalGenerationError,
+        KafkaTimeoutError,
+        RebalanceInProgressError,
+        UnknownMemberIdError,
+    )
     from kafka.structs import OffsetAndMetadata
 except ImportError:  # pragma: no cover - tried in an environment without the client
     from apportion.errors import MissingExtra
@@ -198,11 +204,28 @@ class TaskRunner:
         self._drop_revoked()
         if not self._in_generation():
             return
-        sent = {task: self._send(task, state) for task, state in self._running.items() if state.changes}
+        changed = {task: state for task, state in self._running.items() if state.changes}
+        self._learn_partitions(changed)
+        sent = {task: self._send(task, state) for task, state in changed.items()}
         self._producer.flush()
         for task, futures in sent.items():
             self._keep(task, sorted(future.get(timeout=30).offset for future in futures))
         self._commit_offsets()
+
+    def _learn_partitions(self, tasks: Iterable[Task], patience_s: float = 10) -> None:
+        """Have the producer look again where a changelog grew: by itself it would refuse the new ones for minutes.
+
+        Raises
+            KafkaTimeoutError where it does not see them in time.
+        """
+        until = time.monotonic() + patience_s
+        for task in tasks:
+            changelog = self.topology.subtopologies[task.subtopology].changelog
+            while changelog and task.partition not in self._producer.partitions_for(changelog):
+                if time.monotonic() > until:
+                    raise KafkaTimeoutError(f"the changelog {changelog!r} has no partition {task.partition} any more")
+                self._producer._metadata.request_update()
+                time.sleep(0.05)
 
     def _send(self, task: Task, state: State) -> list[Any]:
         """The changes of one task to its changelog, with the writer's epoch."""
