@@ -66,6 +66,20 @@ def test_a_late_or_failing_feed_means_counts_and_a_line_in_the_log(caplog: pytes
     assert wanted[trouble] in log
 
 
+@pytest.mark.parametrize(
+    "table",
+    [None, {"t": [{"end": 1}]}, {"t": {0: 5}}, {"t": {0: {"end": float("nan")}}}, {"t": {0: {"end": 2**70}}}],
+    ids=str,
+)
+def test_offsets_that_are_none_mean_counts_and_words_in_the_log(caplog: pytest.LogCaptureFixture, table: Any):
+    """A function of a user's own that gives nonsense must not make every rebalance of the group fail."""
+    feed = LagFeed("g", lambda group, topics, deadline_s: table, topics=["t"])
+    feed.refresh()
+    measures, log = plan(feed, caplog)
+    assert "lag_max" not in measures
+    assert "since the offsets of the lag feed cannot be used" in log
+
+
 def test_a_feed_that_hangs_makes_nobody_wait(caplog: pytest.LogCaptureFixture):
     """The fetch ends only after the plan is there, so that a plan that waited for it would wait for ever."""
     planned = threading.Event()

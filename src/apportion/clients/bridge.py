@@ -215,9 +215,13 @@ class Bridge:
         if len(described) < len(wanted):
             missing = sorted(set(wanted) - set(described))
             log.info("no metadata yet of %s: they get no owner in this round", missing)
+        columns, reset = joined.columns(memories), self.settings.auto_offset_reset
         if self.settings.lag is not None:
-            described = self._with_lag(described)
-        return build_columns(group, joined.columns(memories), described, replicas, self.settings.auto_offset_reset)
+            try:
+                return build_columns(group, columns, self._with_lag(described), replicas, reset)
+            except Exception:  # a feed, or a function that fetches, is its user's code: no rebalance may fail for it
+                log.exception("the plan counts partitions, since the offsets of the lag feed cannot be used")
+        return build_columns(group, columns, described, replicas, reset)
 
     def _with_lag(self, topics: Mapping[str, Topic]) -> dict[str, Topic]:
         assert self.settings.lag is not None  # noqa: S101 - asked by the only caller
