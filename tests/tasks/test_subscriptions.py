@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from tests.tasks.test_tasks import Process, random_world
 
 import apportion
+from apportion import whatif
 from apportion.tasks.assignor import caught_up
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.topology import Subtopology, Task, Topology
@@ -157,3 +159,19 @@ def test_a_part_of_a_process_takes_over_from_another_without_a_copy() -> None:
     plan = plan_tasks(topology, {"a": 4, "b": 2}, [first])
     assert sorted(map(len, plan.active["p"].values())) == [3, 3]
     assert plan.measures["moves"] == plan.measures["warmups"] == plan.measures["waiting"] == 0
+
+
+@pytest.mark.parametrize("strategy", ["none", "min_traffic", "balance_subtopology"])
+def test_a_task_stays_with_its_consumer_where_another_of_the_process_may_have_it_as_well(strategy: str) -> None:
+    """Else two consumers on one host would give each other tasks for nothing, a rebalance after the other, for ever."""
+    members = {
+        "m0": {"topics": ["t", "u"], "host": "h", "owned": {"t": [2], "u": [0]}, "generation": 2},
+        "m1": {"topics": ["t"], "host": "h", "owned": {"t": [1]}, "generation": 2},
+    }
+    group: apportion.Group = apportion.read_group({"topics": {"t": 3, "u": 1}, "members": members})
+    settings = {"process": "host", "stateless": "t", "rack.aware.assignment.strategy": strategy}
+    first = apportion.plan(group, "streams", settings)
+    assert first.measures["kept"] == 3
+    assert not first.withheld.any()
+    again = apportion.plan(whatif.settled(first), "streams", settings)
+    assert again.target == first.target

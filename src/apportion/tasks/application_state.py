@@ -52,6 +52,9 @@ class ApplicationState:
         (N, Q) messages to restore; 0 where the task runs, -1 where there is no state.
     ran
         (N,) the number of the process that ran the task; -1 nobody, or two that both say so.
+    ran_at
+        (N,) the part of that process whose consumer ran it; -1 where none is known to have. None where no process
+        has parts.
     tags
         (Q, G) value of each tag as a number; -1 where the process has none.
     misses
@@ -69,6 +72,7 @@ class ApplicationState:
     misses: Ints
     process_of: Ints
     wants: Bools | None = None
+    ran_at: Ints | None = None
 
 
 def application_state(
@@ -92,6 +96,7 @@ def application_state(
     process_of = ints([q for q, process in enumerate(ordered) for _ in _parts(process)])
     tasks = topology.tasks(partitions)
     index = {task: n for n, task in enumerate(tasks)}
+    ran = _ran(index, ordered)
     return ApplicationState(
         tasks=tuple(tasks),
         processes=tuple(parts),
@@ -99,11 +104,12 @@ def application_state(
         subtopology_of=ints([task.subtopology for task in tasks]),
         threads=ints([len(part.consumers) for part in parts]),
         lag=_lags(index, parts),
-        ran=_ran(index, ordered),
+        ran=ran,
         tags=_tags(parts, tags),
         misses=_misses(topology, partitions, tasks, parts, racks or {}),
         process_of=process_of,
         wants=_wants(tasks, parts),
+        ran_at=None if len(parts) == len(ordered) else _ran_at(index, parts, process_of, ran),
     )
 
 
@@ -167,6 +173,15 @@ def _ran(index: Mapping[Task, int], processes: Sequence[Process]) -> Ints:
                 ran[index[task]] = q
     ran[list(twice)] = NOBODY
     return ran
+
+
+def _ran_at(index: Mapping[Task, int], parts: Sequence[Process], process_of: Ints, ran: Ints) -> Ints:
+    at = np.full(len(index), NOBODY, dtype=np.int64)
+    for q, part in enumerate(parts):
+        for task, consumer in part.active.items():
+            if task in index and consumer in part.consumers and ran[index[task]] == process_of[q]:
+                at[index[task]] = q
+    return at
 
 
 def _tags(processes: Sequence[Process], keys: Sequence[str]) -> Ints:

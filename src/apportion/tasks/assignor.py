@@ -115,7 +115,11 @@ def _rows(chosen: Bools) -> Bools | slice:
 
 
 def _active_cost(state: ApplicationState, settings: TaskSettings) -> Ints:
-    """(N, Q) 1 for a move; or with a rack-aware strategy the prices of moves and of traffic."""
+    """(N, Q) 1 for a move; or with a rack-aware strategy the prices of moves and of traffic.
+
+    Where consumers of a process differ in what they want, all that weighs so much that of two ways as good a task stays
+    with its consumer: each change costs a cooperative group one more round.
+    """
     plain = settings.rack_aware_assignment_strategy == "none"
     # A million numbers of 0 and 1 need not be wide, where nothing is added to them.
     away = np.ones(state.lag.shape, dtype=np.int8 if plain else np.int64)
@@ -124,10 +128,16 @@ def _active_cost(state: ApplicationState, settings: TaskSettings) -> Ints:
         away[stayed, state.ran[stayed]] = 0
     else:
         away[state.ran[:, None] == state.process_of] = 0
-    if plain:
-        return away
-    traffic = state.misses * settings.rack_aware_assignment_traffic_cost
-    return away * settings.rack_aware_assignment_non_overlap_cost + traffic
+    cost = away
+    if not plain:
+        traffic = state.misses * settings.rack_aware_assignment_traffic_cost
+        cost = away * settings.rack_aware_assignment_non_overlap_cost + traffic
+    if state.ran_at is None:
+        return cost
+    dear: Ints = cost.astype(np.int64) * (len(cost) + 1) + 1
+    known = np.flatnonzero(state.ran_at != NOBODY)
+    dear[known, state.ran_at[known]] -= 1
+    return dear
 
 
 def _place_target(state: ApplicationState, active: Ints, settings: TaskSettings) -> Ints:
