@@ -161,11 +161,16 @@ def _advise(comparison: Comparison, fairest: Plan) -> str:
         why.append(f"it moves {m['moves']:,} where {most.assignor}, as fair, moves {most.measures['moves']:,}")
     else:
         why.append(f"it moves {m['moves']:,}")
-    if fairest.proof and set(fairest.proof.values()) == {"optimal"}:
+    if _fewest_moves_proved(fairest):
         why.append("no fairer plan moves less, which is proved")
     if fairest.cooperative:
         why.append("members go on reading what they keep")
     return f"Advice: {fairest.assignor}: {'; '.join(why)}."
+
+
+def _fewest_moves_proved(p: Plan) -> bool:
+    """Whether the plan is shown to be fairest and to move least of those: many strategies prove other goals."""
+    return next(iter(p.proof), "") == "balance" and "moves" in p.proof and set(p.proof.values()) == {"optimal"}
 
 
 def _lighter(comparison: Comparison, m: dict[str, int]) -> Plan | None:

@@ -60,6 +60,16 @@ def test_an_even_group_is_left_as_it_is() -> None:
     assert "which is proved" in advice
 
 
+def test_only_a_strategy_that_proves_its_moves_is_said_to_move_least() -> None:
+    """Range proves how each topic is cut, and lag-aware how its lag is shared, whoever held what before."""
+    members = {"a": {"topics": ["t"], "owned": {"t": [1, 3]}, "generation": 1}, "b": {"topics": ["t"]}}
+    group = read_group({"topics": {"t": 4}, "members": members})
+    for name, proved in (("range", False), ("roundrobin", False), ("lag-aware", False), ("sticky", True)):
+        said = comparison.advice(comparison.compare(group, [name]))[0]
+        assert said.startswith(f"Advice: {name}: every member gets 2")
+        assert ("which is proved" in said) == proved
+
+
 def test_where_lag_is_skewed_the_advice_weighs_it_against_moves() -> None:
     advice = comparison.advice(comparison.compare(SKEWED, OURS))[0]
     assert advice == (

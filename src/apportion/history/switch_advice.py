@@ -159,7 +159,8 @@ def _loads(switch: Switch) -> list[str]:
         sentences = [f"Its next target moves {moved}."]
     if "lag_max" in now and "lag_max" in online and online["lag_max"] > 1.1 * now["lag_max"]:
         sentences.append(
-            f"The member most behind would have {online['lag_max']:,} messages to read instead of {now['lag_max']:,}."
+            f"The member most behind would have {count(online['lag_max'], 'message')} to read instead of "
+            f"{now['lag_max']:,}."
         )
     if online["rack_misses"] > now["rack_misses"]:
         sentences.append(
@@ -169,8 +170,8 @@ def _loads(switch: Switch) -> list[str]:
     if "co-location" in switch.loses:
         met = switch.together
         sentences.append(
-            f"Of {count(met['of'], 'partition number')} that meet on one member, {met['online']:,} would still meet "
-            f"after an online upgrade, {met['fresh']:,} in a group that starts anew."
+            f"Of {count(met['of'], 'partition number that meets', 'partition numbers that meet')} on one member, "
+            f"{met['online']:,} would still meet after an online upgrade, {met['fresh']:,} in a group that starts anew."
         )
     return sentences
 
