@@ -37,7 +37,7 @@ lowest: setup ## the tests with the lowest version of everything that the ranges
 newest: setup ## the same with the newest versions that there are today
 	@$(PY) -m tools.ranges newest --python $(PYTHON) $(SIZE)
 
-check: $(STAMP) ## format, lint, types and the stairs
+check: $(STAMP) ## format, lint, types and layers
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy

@@ -1,4 +1,4 @@
-"""Fixtures for every room: the real broker and the jars come from ``apportion.testing``; no skip goes unseen in CI."""
+"""Fixtures: the real broker and the jars come from ``apportion.testing``; no skip goes unseen in CI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The letters and array types that every room speaks.
+"""The letters and array types that every package uses.
 
 P partitions, T topics, M members, K distinct subscriptions, C claims, S distinct sets of racks. An array's name
 says what it holds, its docstring the letters of its shape. All are 64 bits wide: NumPy indexes with nothing else.

@@ -86,7 +86,7 @@ def test_a_promise_that_the_broker_does_not_keep_is_a_reason_to_stay() -> None:
     found = looked(even_group(2), strategy="failover", assigned_data=())
     assert found.advice[0] == "Stay: failover promises one reader a topic, and the broker's assignors do not."
     assert found.to_dict()["upgradable"] is True  # one newcomer is enough, which is the trap
-    assert any("turns the whole group at once" in trap for trap in found.traps)
+    assert any("converts the whole group at once" in trap for trap in found.traps)
 
 
 def test_racks_static_members_and_short_sessions_are_named() -> None:
@@ -95,7 +95,7 @@ def test_racks_static_members_and_short_sessions_are_named() -> None:
     raw["topics"] = {"t0": [{"partition": p, "racks": ["a" if p < 3 else "b"]} for p in range(6)]}
     found = looked(raw, assigned_data=(), session_timeouts_ms=frozenset({10_000, 45_000}))
     assert list(found.loses) == ["racks"]
-    assert found.advice[0].startswith("It may switch if it can do without racks")
+    assert found.advice[0].startswith("It can switch if it can do without racks")
     assert any(trap.startswith("Static members") for trap in found.traps)
     assert any("45 s unless set otherwise; it is 10 s now" in trap for trap in found.traps)
 

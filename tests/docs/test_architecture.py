@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md is right on packages and stairs, and a class name means one thing."""
+"""ARCHITECTURE.md is right on packages and layers, and a class name means one thing."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_the_map_has_every_package_and_nothing_else() -> None:
     assert sorted(mapped) == sorted(there - {"__init__", "__main__"})
 
 
-def test_the_stairs_are_those_that_are_checked() -> None:
+def test_the_layers_are_those_that_are_checked() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
     [layers] = [one["layers"] for one in contracts if one["type"] == "layers"]
-    [stairs] = re.findall(r"```\n(.*?)```", part("The stairs"), re.DOTALL)
-    assert stairs.splitlines() == [layer.replace("apportion.", "") for layer in layers]
+    [written] = re.findall(r"```\n(.*?)```", part("Layers"), re.DOTALL)
+    assert written.splitlines() == [layer.replace("apportion.", "") for layer in layers]
 
 
 IN_EACH_CLIENT = {"NotAsked", "Watch"}

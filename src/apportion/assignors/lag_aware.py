@@ -32,7 +32,7 @@ class LagAware:
         ``topic``: per topic, partitions by lag descending then id, each to the subscriber with fewest of this topic,
         then least lag of this topic, then first. ``group``: counts and lag over all topics.
     max_skew
-        Lag wins over counts by up to so many partitions: members with the same wishes then differ by at most
+        Lag wins over counts by up to so many partitions: members with the same subscription then differ by at most
         ``1 + max_skew``. In ``topic`` a subscriber up to ``max_skew`` ahead of the least is chosen if its lag is less.
     by
         ``lag``: messages still to read; ``weight``: work that partitions bring in a second, of which an unknown one
@@ -274,7 +274,9 @@ class _LagBound:
                 f"balance: counts {where} are the fairest for the members' capacities.",
                 f"{by}: {by} over capacity is evened out {way}; the heaviest member has {burden}.",
             ]
-        lines = [f"balance: counts of members with the same wishes differ by at most {1 + self.how.max_skew} {where}."]
+        lines = [
+            f"balance: counts of members with the same subscription differ by at most {1 + self.how.max_skew} {where}."
+        ]
         if gap:
             part = 100 * gap / max(self.shared.bound, 1)
             lines.append(

@@ -1,4 +1,4 @@
-"""The command line: arguments to calls; heavy rooms are imported inside their commands.
+"""The command line: arguments to calls; what is slow to import is imported inside its command.
 
 Built on argparse, which starts in a fraction of the time of typer or click and keeps the order of options, as the steps
 of ``what-if`` need it; what it lacks (hints, examples, completion) is in ``parser`` and ``completion``.
@@ -73,7 +73,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def complain(error: Exception) -> int:
-    """One sentence on standard error, and the exit code that the error deserves."""
+    """One sentence on standard error, and the exit code for this error."""
     if isinstance(error, ApportionError):
         return _say(str(error), WRONG)
     if isinstance(error, MemoryError):

@@ -14,7 +14,7 @@ COMMANDS: Final = {
     "watch": "a live group: lag per member, owners, rebalances as they happen",
     "plan": "what a strategy would assign, with its proof",
     "compare": "one group under every strategy, the best marked",
-    "what-if": "members come and go, topics grow, lag strikes: each step planned",
+    "what-if": "members join and leave, topics grow, lag rises: each step planned",
     "size": "how many members the group needs, what each number of them moves, and why",
     "replay": "a group's real history under another strategy",
     "switch": "should a group move to the new protocol, and what happens when it does?",
@@ -22,8 +22,8 @@ COMMANDS: Final = {
     "report": "everything about a group or a cluster as one page with pictures",
     "serve": "a live page, Prometheus metrics and a JSON API, left running",
     "pipeline": "__consumer_offsets to tables with Spark: capture, build, rebuild, run, status",
-    "demo": "a recorded real cluster, from its records to judged plans",
-    "assignors": "the strategies, what each is for and its settings",
+    "demo": "a recorded real cluster, from its records to plans of every strategy",
+    "assignors": "the strategies, what each is for, and its settings",
     "completion": "a script that completes commands and options in your shell",
 }
 """Every command with what it is for; each is a module of this folder, imported when it is called."""

@@ -1,4 +1,4 @@
-"""``apportion demo``: the main job on a recorded real cluster, from its records to judged plans and a page."""
+"""``apportion demo``: a recorded real cluster, from its records to plans of every strategy and a page."""
 
 from __future__ import annotations
 

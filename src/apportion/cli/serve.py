@@ -31,7 +31,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: Parser) -> None:
-    """Where it listens, what it tells and to whom."""
+    """The cluster, the address, metrics, access."""
     source.add_connection(parser)
     parser.add_argument(
         "--listen", metavar="HOST:PORT", default="127.0.0.1:9308", help="default: 127.0.0.1:9308, this machine alone"
@@ -42,7 +42,7 @@ def add_arguments(parser: Parser) -> None:
         "--capacity", metavar="N", type=whole(1), help="messages a second that a member takes: advises how many to have"
     )
     parser.add_argument("--no-tail", action="store_true", help="do not read __consumer_offsets")
-    shown = parser.add_argument_group("what is told")
+    shown = parser.add_argument_group("metrics")
     shown.add_argument(
         "--names", metavar="NAMES", default="all",
         help="families of metrics: all, kafka-lag-exporter, kafka_exporter, kminion, apportion, or a metric's name; "
@@ -56,7 +56,7 @@ def add_arguments(parser: Parser) -> None:
     shown.add_argument(
         "--otlp-endpoint", metavar="URL", help="send the metrics by OTLP too, as in http://localhost:4318/v1/metrics"
     )
-    safety = parser.add_argument_group("to whom")
+    safety = parser.add_argument_group("access")
     safety.add_argument("--tls-cert", metavar="FILE", help="certificate chain, PEM")
     safety.add_argument("--tls-key", metavar="FILE", help="its key, PEM")
     safety.add_argument("--token-file", metavar="FILE", help="bearer tokens, one a line")

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, float, list[str]]:
-    """The group with its weights, what a member takes, and how both were come by where they were measured."""
+    """The group with its weights, what a member takes, and how both were measured."""
     from dataclasses import replace
 
     from apportion.history import measured

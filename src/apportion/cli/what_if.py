@@ -54,8 +54,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="the group, as describe reads it")
     steps = parser.add_argument_group("steps")
     for option, form, meaning in (
-        ("--join", "N", "N members come, with the commonest subscription"),
-        ("--leave", "MEMBER", "a member goes: by member id, instance id, or a client id that only one has"),
+        ("--join", "N", "N members join, with the commonest subscription"),
+        ("--leave", "MEMBER", "a member leaves: by member id, instance id, or a client id that only one has"),
         ("--grow", "TOPIC:N", "the topic has N partitions from now on"),
         ("--lose-rack", "RACK", "the rack's members and replicas are gone"),
         ("--lag", "TOPIC:P=N", "the partition is N messages behind"),
@@ -67,7 +67,7 @@ def add_arguments(parser: Parser) -> None:
         help="all members restart, N at a time (1)",
     )  # fmt: skip
     steps.add_argument("--scale", metavar="N", action=_Step, dest="steps", default=argparse.SUPPRESS,
-                       help="to N members: the last ones go, or new ones come")  # fmt: skip
+                       help="to N members: the last ones leave, or new ones join")  # fmt: skip
     rollout = parser.add_argument_group("rollout")
     rollout.add_argument("--static", action="store_true", help="members without an instance id have one too")
     rollout.add_argument(

@@ -53,8 +53,8 @@ def traps(switch: Switch) -> list[str]:
     sentences = [_first_newcomer(switch)]
     if any(switch.group.instance_ids):
         sentences.append(
-            "Static members: an instance id that is used twice stops the newcomer; in a classic group it stopped the "
-            "member that was there."
+            "Static members: if an instance id is used twice, the newcomer is refused; in a classic group the older "
+            "member is fenced."
         )
     other = sorted(ms for ms in switch.facts.session_timeouts_ms if ms != SESSION_MS)
     if other:
@@ -65,24 +65,22 @@ def traps(switch: Switch) -> list[str]:
     strategy = known().get(switch.facts.strategy or "")
     if strategy is not None and not getattr(strategy, "cooperative", False):
         sentences.append(
-            "Members are told what they lose and gain, no longer everything anew: callbacks that call assign(), or "
-            "take a revocation for the loss of all, break."
+            "Callbacks get only the partitions lost and gained: those that call assign(), or take a revocation for "
+            "the loss of all partitions, break."
         )
-    sentences.append(
-        "Subscriptions by pattern are matched by the broker's RE2J, which knows no look-ahead or back-reference."
-    )
+    sentences.append("Topic patterns are matched by the broker (RE2J), without look-ahead and back-references.")
     return sentences
 
 
 def _first_newcomer(switch: Switch) -> str:
     if switch.blockers:
         return (
-            "A consumer of the new protocol is refused; librdkafka says of that no more than 'The group id does not "
-            "exist', and reads nothing."
+            "A consumer of the new protocol is refused; librdkafka only reports 'The group id does not exist', and "
+            "reads nothing."
         )
     return (
-        f"One consumer with group.protocol=consumer under the name {switch.group.name!r} turns the whole group at "
-        "once; group.consumer.migration.policy=disabled on the broker keeps it out."
+        f"One consumer with group.protocol=consumer under the name {switch.group.name!r} converts the whole "
+        "group at once; group.consumer.migration.policy=disabled on the broker refuses it."
     )
 
 
@@ -95,25 +93,27 @@ def advice(switch: Switch) -> list[str]:
 def _verdict(switch: Switch) -> str:
     strategy = switch.facts.strategy
     if switch.facts.kind == CONSUMER:
-        return "It is of the new protocol already: online is what the broker would give its members now."
+        return "It uses the new protocol already: online is what the broker would assign to its members now."
     if switch.blockers:
         who = count(sum(len(one.members) for one in switch.blockers), "member")
         whose = f" of {who}" if any(one.members for one in switch.blockers) else ""
         return (
             f"Stay, or take another strategy first: the assignments{whose} carry user data, so the broker refuses an "
-            "online upgrade. Two bounces to sticky or cooperative-sticky open the way; or stop all and start anew."
+            "online upgrade. Move to sticky or cooperative-sticky first (two bounces), or stop and restart all members."
         )
     if strategy in PROMISES:
         return f"Stay: {strategy} promises {PROMISES[strategy]}, and the broker's assignors do not."
     if _lopsided(switch):
-        return "Stay, unless all topics are equally busy: the broker's uniform looks at no topic when it shares."
+        return "Stay, unless all topics are equally busy: the broker's uniform ignores topics."
     if "co-location" in switch.loses:
-        return "Stay, or have members ask for range (group.remote.assignor=range): uniform takes equal numbers apart."
+        return "Stay, or have members ask for range (group.remote.assignor=range): uniform separates equal numbers."
     if switch.loses:
-        return f"It may switch if it can do without {', '.join(switch.loses)}, which the broker does not look at."
+        return f"It can switch if it can do without {', '.join(switch.loses)}, which the broker ignores."
     if switch.blockers is None:
-        return "It may switch, as far as can be seen here: whether assignments carry user data is not known."
-    return "It may switch: its strategy sends nothing that the broker refuses, and promises nothing that is lost."
+        return "It can switch, as far as this input tells: whether assignments carry user data is not known."
+    return (
+        "It can switch: the broker refuses nothing that its strategy sends, and the strategy guarantees nothing more."
+    )
 
 
 def _lopsided(switch: Switch) -> bool:
@@ -154,7 +154,9 @@ def _worked(switch: Switch) -> list[str]:
 def _loads(switch: Switch) -> list[str]:
     now, online = switch.now, switch.online.measures
     moved = count(online["moves"], "partition")
-    sentences = [f"An online upgrade with the same members moves {moved}; whoever brings it is one member more."]
+    sentences = [
+        f"An online upgrade with the same members moves {moved}; the consumer that starts it is one member more."
+    ]
     if switch.facts.kind == CONSUMER:
         sentences = [f"Its next target moves {moved}."]
     if "lag_max" in now and "lag_max" in online and online["lag_max"] > 1.1 * now["lag_max"]:

@@ -1,1 +1,1 @@
-"""Foreign forms in: pasted text, dumps, tables, live clusters; each becomes groups."""
+"""Readers of foreign formats: pasted text, dumps, tables, live clusters; each becomes groups."""

@@ -1,4 +1,4 @@
-"""A dump's files: found, and checked by their footers before anybody reads a row, for Spark and without it."""
+"""A dump's files: found, and checked by their footers before a row is read, with Spark and without."""
 
 from __future__ import annotations
 

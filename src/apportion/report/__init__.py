@@ -1,1 +1,1 @@
-"""A result as something to look at: text for a terminal, or one page with pictures."""
+"""Results as text for a terminal, or as one page with pictures."""

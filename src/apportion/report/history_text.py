@@ -1,4 +1,4 @@
-"""A group's story in a few lines: how it stands, its last rebalances, and what other strategies would have done."""
+"""A group's history in a few lines: its state, its last rebalances, and what other strategies would have done."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def in_a_sentence(whole: LagTime) -> str:
     oldest = "" if whole.age.at_least is None else f"; the oldest unread message is {age_in_words(whole.age)} old"
     ends = ""
     if whole.catch_up_s is not None and whole.left:
-        never = ", but of some member never gone" if whole.in_words == SHRINKING else ", never gone"
+        never = ", but some member never catches up" if whole.in_words == SHRINKING else ", never gone"
         ends = never if math.isinf(whole.catch_up_s) else f", gone in {whole.catch_up_s:,.0f} s"
         ends += " at this pace"
     return f"{whole.lag or 0:,} messages behind, {whole.in_words}{ends}{oldest if whole.lag else ''}."

@@ -31,7 +31,7 @@ def group_table(switch: Switch) -> TextTable:
         rows.append(("read across racks", *(one["rack_misses"] for one in measures)))
     if switch.together["of"]:
         met = switch.together
-        rows.append((f"numbers that meet, of {met['of']}", met["now"], met["online"], met["fresh"]))
+        rows.append((f"co-located numbers, of {met['of']}", met["now"], met["online"], met["fresh"]))
     rows.append(("prediction", None, *(plan.answer.extra["prediction"] for plan in (switch.online, switch.fresh))))
     kind, strategy = switch.facts.kind or "unknown protocol", switch.facts.strategy
     title = f"{switch.group.name}: {kind}{f', {strategy}' if strategy else ''}, {_upgrade(switch)}\n"

@@ -1,4 +1,4 @@
-"""Who may ask: a token or a name and password from a file, compared in constant time; and where a server may listen.
+"""Authentication: a token or a name and password from a file, compared in constant time; and where a server may listen.
 
 Only this machine is served without either. Beyond it a server wants TLS and a login; whoever asks for less is told.
 """

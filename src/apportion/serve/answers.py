@@ -1,4 +1,4 @@
-"""What is answered to whom: the page and its live events, metrics, the API; each made once a round, for everybody."""
+"""The answers: the page and its live events, metrics, the API; each made once a round, for all clients."""
 
 from __future__ import annotations
 

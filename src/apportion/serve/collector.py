@@ -1,4 +1,4 @@
-"""Asks the cluster on a schedule and makes each answer a snapshot; whatever fails, it says since when and goes on."""
+"""Asks the cluster on a schedule and keeps snapshots; after a failure it says since when, and goes on."""
 
 from __future__ import annotations
 

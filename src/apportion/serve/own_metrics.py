@@ -49,7 +49,7 @@ class OwnMetrics:
             ("apportion_scrape_asked_duration_seconds", "How long the cluster took of it", state.asked_s),
             ("apportion_scrape_requests", "Requests of the last good round", state.requests),
             ("apportion_scrape_last_success_timestamp_seconds", "When the last good round was", state.at),
-            ("apportion_scrape_age_seconds", "Age of what is told", time.time() - state.at if state.at else -1),
+            ("apportion_scrape_age_seconds", "Age of the exported values", time.time() - state.at if state.at else -1),
             ("apportion_scrape_groups", "Groups that are known", len(state.living)),
             ("apportion_scrape_groups_unknown", "Groups of which nothing new is known", unknown),
             ("apportion_scrape_series", "Series of the cluster", rendered.series),

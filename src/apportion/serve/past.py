@@ -147,7 +147,7 @@ class GroupPast:
             self.take(record)
 
     def seed(self, records: Iterable[GroupRecord]) -> None:
-        """The past that somebody else kept; it is shown, and not counted."""
+        """Take history from a dump or tables; it is shown, but not counted in the totals."""
         self._seeded = True
         for record in records:
             self.take(record)
@@ -176,7 +176,7 @@ class GroupPast:
         return self.generations[-1].number if self._read and self.generations else None
 
     def frozen(self, topic_ids: Mapping[str, str] | None = None) -> PastNow:
-        """The past as it is now, for whoever takes his time with it."""
+        """A copy of the past, for a reader in another thread."""
         folded = Folded(list(self.generations), None)
         return PastNow(self.name, folded, list(self.rebalances), self.topics, topic_ids or {})
 

@@ -1,7 +1,7 @@
-"""HTTP for clients that mean no good: few connections, heads that must come soon, answers that must be taken.
+"""HTTP with limits against slow and hostile clients: bounded connections, deadlines for heads and answers.
 
-uvicorn bounds the size of a request's head; it waits for ever for one, and for a reader that does not read. Here the
-oldest idle connection makes room for a new one, so that a thousand of them do not keep Prometheus out.
+uvicorn bounds the size of a request's head, but waits without limit for the head and for a client that does not read.
+Here the oldest idle connection is closed for a new one, so that a thousand of them do not keep Prometheus out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BoundedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:
-        """Make room where there is none, and wait for a head for so long."""
+        """Close the oldest idle connection at the limit, and start the deadline for the head."""
         super().connection_made(transport)
         self.opened = self.loop.time()
         self._head = self.loop.call_later(HEAD_S, self._abort)
@@ -44,7 +44,7 @@ class BoundedProtocol(H11Protocol):
             loser._abort()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a head or behind it."""
+        """Bytes of a request's head, or of its body."""
         super().data_received(data)
         if self.busy:
             self._head = _cancelled(self._head)
@@ -52,7 +52,7 @@ class BoundedProtocol(H11Protocol):
             self._head = self.loop.call_later(HEAD_S, self._abort)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP; where it stands behind a head that is being answered, the answer ends with it."""
+        """Refuse bytes that are not HTTP; if a request is being answered, its connection ends too."""
         if not self.busy:
             super().send_400_response(msg)
             return
@@ -60,23 +60,23 @@ class BoundedProtocol(H11Protocol):
         self._abort()
 
     def on_response_complete(self) -> None:
-        """The answer is out; uvicorn's keep-alive clock runs from here."""
+        """The answer is sent; uvicorn's keep-alive time-out starts."""
         self._head = _cancelled(self._head)
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """The reader does not read."""
+        """The client reads too slowly: start the deadline for reading."""
         super().pause_writing()
         if self._take is None:
             self._take = self.loop.call_later(TAKE_S, self._abort)
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """The client reads again: stop that deadline."""
         super().resume_writing()
         self._take = _cancelled(self._take)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the clocks."""
+        """Cancel the deadlines."""
         self._head, self._take = _cancelled(self._head), _cancelled(self._take)
         super().connection_lost(exc)
 
@@ -86,7 +86,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """No timer, in place of one that is called off."""
+    """A stand-in for a timer that was cancelled."""
     if timer is not None:
         timer.cancel()
     return None

@@ -1,4 +1,4 @@
-"""Run it: the collector in its thread, uvicorn on the address, TLS where it is given, until somebody ends it."""
+"""Run the server until it is stopped: the collector in its thread, uvicorn on the address, TLS if given."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _exporter(settings: ServerSettings, answers: Answers) -> Any:
 
 
 def _more_files() -> None:
-    """Room for connections that mean no good beside those that do; Windows knows no such limit."""
+    """Raise the limit of open files, so that hostile connections leave some for others; Windows has no such limit."""
     try:
         import resource
     except ImportError:

@@ -1,4 +1,4 @@
-"""What a server was asked for: where it listens, how often it asks, what it tells and to whom."""
+"""A server's settings: address, interval, metrics, access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a round saw of a group to its state: arrays, lag in time, distance to the best plan, concentration.
+"""From a round's answers about a group to its state: arrays, lag in time, distance to the best plan, concentration.
 
 What depends on members and owners alone is worked out when they change, not at every round: of a cluster of thousands
 of groups few change in ten seconds, while all commit.

@@ -101,7 +101,7 @@ function overview(groups) {
   rows.unshift(["as it was", replayed.length, sum(replayed.map((g) => movesOf(g) ?? 0)), Math.max(...replayed.map((g) => g.replays[0].skew_max_then ?? 0))]);
   const box = figure({
     id: "totals", title: "Every group's history under each strategy", wide: true,
-    says: () => "Partitions that would have moved in all, and how far apart the most and the least loaded member ever were. Few moves with members far apart is work left to one of them.",
+    says: () => "Partitions that would have moved in all, and the largest difference between the most and the least loaded member. A strategy with few moves and a large difference leaves most work to one member.",
     draw: (width) => rowsOfBars(width, rows.map(([name, , n, skew]) => [name, n, width < 460 ? `${number(n)} (${number(skew)} apart)` : `${number(n)} moved, at most ${number(skew)} apart`]),
       "Partitions moved over the whole history, as it was and under each strategy", (i) => i ? colour(0) : "var(--then)"),
     head: () => ["Strategy", "Groups", "Moved", "Most less fewest partitions, at worst"], rows: () => rows,
@@ -192,7 +192,7 @@ function drawGroup(group) {
     drawn = group;
     document.documentElement.dataset.groupDrawn = group.group;
   };
-  const follow = live ? listen(live, onRound, onGroup, () => status("The server does not answer just now; this page shows what it said last.")) : () => {};
+  const follow = live ? listen(live, onRound, onGroup, () => status("The server does not answer; this page shows its last answer.")) : () => {};
   overview(data.groups);
   addEventListener("hashchange", choose);
   if (live) { notes(data.live.notes); status(data.at ? `live, as of ${clock(data.at)}` : "live, waiting for the first round"); }

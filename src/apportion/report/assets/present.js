@@ -29,7 +29,7 @@ function strategies(group) {
   return element("figure", { class: "wide", id: "picture-strategies", "aria-labelledby": "title-strategies" },
     element("figcaption", {}, element("h3", { id: "title-strategies" }, "What each strategy would do now"),
       ...group.advice.map((sentence) => element("p", { class: "advice" }, sentence)),
-      element("p", {}, `* is the best of a column${lag ? "; no plan gets the heaviest member below the lag bound" : ""}. “Optimal” is a promise: no plan is better on that goal, given the goals before it.`)),
+      element("p", {}, `* is the best of a column${lag ? "; no plan gets the heaviest member below the lag bound" : ""}. “Optimal” is proved: no plan is better on that goal without being worse on an earlier one.`)),
     table(columns.map(([name]) => name), rows, "Strategies"));
 }
 
@@ -156,7 +156,7 @@ function tradeOff(group) {
   }
   return figure({
     id: "tradeoff", title: "Moves against imbalance", draw,
-    says: () => "Left is calmer, down is fairer. Filled points on the dashed line are beaten by no other strategy on both; the ringed point is the present."
+    says: () => "Further left: fewer moves; further down: better balance. No strategy is better on both than the filled points on the dashed line; the ringed point is the present."
       + (points.some((p) => !p.now && !p.judged) ? " Strategies that leave partitions without an owner are shown and not judged." : ""),
     head: () => ["Strategy", "Moved", "Imbalance", "Sum of squared loads", "On the line"],
     rows: () => points.map((p) => [p.name, p.x, p.y, p.squares, best.includes(p) ? "yes" : "no"]),
@@ -185,7 +185,7 @@ function capacities(group) {
   const members = () => group.members.map((_, m) => m).sort((a, b) => each(chosen, b) - each(chosen, a) || a - b).slice(0, MOST_MEMBERS);
   const box = figure({
     id: "capacities", title: "Load for each unit of capacity",
-    says: () => `Partitions held over the member's capacity, ${chosen ? "as planned by " + plans[chosen].assignor : "now"}; even is balanced.`
+    says: () => `Partitions held over the member's capacity, ${chosen ? "as planned by " + plans[chosen].assignor : "now"}; equal bars are balanced.`
       + (group.members.length > MOST_MEMBERS ? ` The ${MOST_MEMBERS} highest of ${number(group.members.length)} members.` : ""),
     draw: (width) => rowsOfBars(width, members().map((m) => [group.members[m], each(chosen, m), `${number(each(chosen, m))} (${number(held[chosen][m])} / ${number(group.capacity[m])})`]),
       "Partitions over capacity of each member", () => chosen ? colour(1) : colour(0)),
@@ -201,7 +201,7 @@ function crossRack(group) {
   const share = (plan) => plan.assigned ? plan.rack_misses / plan.assigned : 0;
   const rows = plans.map((plan) => [plan.assignor, share(plan), `${Math.round(share(plan) * 100)} % (${number(plan.rack_misses)})`]);
   return figure({
-    id: "racks", title: "Cross-rack share", says: () => "Partitions read from another rack, because no replica is in their owner's: traffic between zones is what clouds charge for.",
+    id: "racks", title: "Cross-rack share", says: () => "Partitions read from another rack, because no replica is in their owner's: clouds charge for traffic between zones.",
     draw: (width) => rowsOfBars(width, rows, "Share of partitions whose owner has no replica in its own rack", (i) => plans[i] === group.now ? colour(0) : colour(5)),
     head: () => ["Strategy", "Cross-rack partitions", "Partitions"], rows: () => plans.map((plan) => [plan.assignor, plan.rack_misses, plan.assigned]),
   });

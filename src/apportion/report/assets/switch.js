@@ -41,7 +41,7 @@ function switchShares(group) {
   }
   return figure({
     id: "switch-shares", title: "Who would have how much of each topic", draw,
-    says: () => "Each piece is a member, with its greatest share beside the bar. The broker's uniform evens out what members hold in all and looks at no topic."
+    says: () => "Each piece is a member, with its greatest share beside the bar. The broker's uniform evens out what members hold in all and ignores topics."
       + (topics.length > shown.length ? ` The ${MOST_TOPICS} most lopsided of ${number(topics.length)} topics.` : ""),
     key: () => group.members.slice(0, 12).map((label, m) => [label, colour(m), letter(m)]),
     head: () => ["Topic", "Partitions", ...SIDES.map(([side]) => `most on one member, ${side}`)],

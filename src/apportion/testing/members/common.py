@@ -155,7 +155,7 @@ def strategies(config: Config, tell: Teller, adapter: str, plain: Iterable[Any])
 
 
 def ours(module: str) -> Any:
-    """An adapter; by name, since this room and that one are neighbours that do not import each other."""
+    """An adapter; by name, since packages in one layer do not import each other."""
     return import_module(f"apportion.clients.{module}")
 
 
