@@ -273,6 +273,17 @@ def test_numbers_farther_apart_than_floats_can_tell_are_an_error_in_words(
     assert apportion.size(raw, capacity=100, by="partitions").advised.members == 1
 
 
+@pytest.mark.parametrize(("members", "near"), [((5, 7), 4), ((1, 3), 4), ((9, 11), 8)])
+def test_limits_that_no_number_of_whole_processes_keeps_are_said_to_be_such(
+    members: tuple[int, int], near: int
+) -> None:
+    topics = {"t": [{"partition": p, "weight": 30} for p in range(12)]}
+    raw = {"topics": topics, "members": {f"m{m}": {"topics": ["t"]} for m in range(4)}}
+    with pytest.raises(BadInput, match=f"for processes of 4 members each; needed .* whole processes .* as {near}"):
+        apportion.size(raw, capacity=1000, members=members, threads=4)
+    assert apportion.size(raw, capacity=1000, members=(near, near), threads=4).advised.members == near
+
+
 def test_a_group_of_ten_thousand_partitions_takes_a_bounded_number_of_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a look costs grows with the partitions of a member, so that fuller members may be looked at less often."""
     topics = {f"t{i}": [{"partition": p, "weight": (p * 37 + i) % 101} for p in range(500)] for i in range(20)}

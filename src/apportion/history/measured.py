@@ -141,8 +141,10 @@ def speeds(group: Group, series: AllSeries, since_ms: int, until_ms: int) -> dic
 
 def learned_capacity(speed_of: Mapping[str, Speed]) -> tuple[float | None, str]:
     """What a member takes, by the members' own speeds: the median of their medians; and a sentence that says how."""
-    known = {name: s for name, s in speed_of.items() if s.median}
+    known = {name: s for name, s in speed_of.items() if s.median and round(s.median, 3)}
     if not known:
+        if any(s.median is not None for s in speed_of.values()):
+            return None, "the members that had lag read nothing meanwhile"
         most = max((s.intervals for s in speed_of.values()), default=0)
         return None, f"no member had lag in enough intervals to tell its speed: {most} at most"
     medians = sorted(float(s.median or 0) for s in known.values())

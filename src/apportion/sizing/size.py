@@ -129,6 +129,9 @@ def size(
     if prefer not in (None, "members", "moves"):
         raise BadInput("prefer", repr(prefer), "members or moves")
     low, high = _limits(members)
+    if high - high % threads < low:
+        whole = f"a number of whole processes among them, as {max(low - low % threads, threads)}"
+        raise BadInput("members", f"{low} to {high} for processes of {threads} members each", whole)
     work = work_of(group, by, catch_up)
     asked = _Asked(group, work, capacity, _newcomers_want(group, like), threads)
     most = min(high, max(math.ceil(len(asked.wanted) / threads) * threads, low, 1))
