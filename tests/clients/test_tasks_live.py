@@ -505,6 +505,42 @@ def test_records_that_were_fetched_by_a_poll_that_failed_are_given_later(
     one.until("all are stored", lambda: len(one.stored()) == 100)
 
 
+@pytest.mark.parametrize("step", ["open_store", "apply", "anew"])
+def test_a_disk_that_is_full_while_a_task_begins_holds_it_up_only_so_long(
+    app: Callable[..., App], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    one = app(partitions=1)
+    if step == "anew":  # a store ahead of its changelog, which is of another life of the topic
+        folder = StateFolder.of(one.folder / "a")
+        store = SqliteStore(folder.file(Task(0, 0)))
+        store.apply({b"old": b"1"}, 1000, 1)
+        store.close()
+        folder.close()
+    a = one.start("a")
+    failed: list[Any] = []
+    original = a._restorer.open_store
+
+    def full(*args: Any) -> Any:
+        if len(failed) < 3 and (step != "anew" or a._restorer._known.get(Task(0, 0))):
+            failed.append(args)
+            raise sqlite3.OperationalError("database or disk is full")
+        return original(*args) if step != "apply" else apply(*args)
+
+    apply = SqliteStore.apply
+    if step == "apply":
+        monkeypatch.setattr(SqliteStore, "apply", full)
+    else:
+        monkeypatch.setattr(a._restorer, "open_store", full)
+    end = time.monotonic() + 60
+    while not a.active:
+        assert time.monotonic() < end, (a.restoring, failed)
+        with suppress(sqlite3.OperationalError):
+            a.poll(50)
+    assert len(failed) == 3
+    one.write(5)
+    one.until("all is stored", lambda: one.stored().keys() == set("01234"))
+
+
 def test_offsets_that_a_broker_did_not_take_are_committed_by_the_next_call(
     app: Callable[..., App], monkeypatch: pytest.MonkeyPatch
 ) -> None:

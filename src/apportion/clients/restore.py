@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Collection, Iterable
+from contextlib import ExitStack
 from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
@@ -95,8 +96,9 @@ class Restorer:
 
     def take(self, task: Task) -> Store:
         """Hand over a store, of a writer with a new epoch: its task runs from now on."""
-        at, store = self._at(task), self.open.pop(task)
-        store.apply({}, at, store.epoch + 1)
+        at, store = self._at(task), self.open[task]
+        store.apply({}, at, store.epoch + 1)  # where the disk is full the store stays here, to be asked for again
+        del self.open[task]
         self._wanted.discard(task)
         self._goal.pop(task, None)
         self._known.pop(task, None)
@@ -106,21 +108,32 @@ class Restorer:
     def give_back(self, task: Task, store: Store) -> None:
         """Close the store of a task that no longer runs here; its file stays, and is told of as local state."""
         self._known[task] = store.position
-        store.close()
-        self.folder.release(task)
+        try:
+            store.close()
+        finally:
+            self.folder.release(task)
 
     def close(self) -> None:
-        """Close every store and the consumer."""
-        for task in list(self.open):
-            self.give_back(task, self.open.pop(task))
-        self._consumer.close(autocommit=False, timeout_ms=5000)
+        """Close every store and the consumer, whatever one of the stores raises."""
+        with ExitStack() as closing:
+            closing.callback(self._consumer.close, autocommit=False, timeout_ms=ASK_MS)
+            while self.open:
+                closing.callback(self.give_back, *self.open.popitem())
 
     def _open_wanted(self) -> None:
         """Open what is wanted and not open yet; what another thread of ours still has comes at a later step."""
-        fresh = [task for task in sorted(self._wanted - set(self.open)) if self.folder.claim(task)]
-        for task in fresh:
+        for task in sorted(self._wanted - set(self.open)):
+            if self.folder.claim(task):
+                self._open(task)
+
+    def _open(self, task: Task) -> None:
+        """Open the store of a claimed task; where that fails it may be claimed again."""
+        try:
             self.open[task] = self.open_store(self.folder.file(task))
-            self._known[task] = self.open[task].position
+        except BaseException:
+            self.folder.release(task)
+            raise
+        self._known[task] = self.open[task].position
 
     def _apply(self, task: Task, records: Iterable[Any]) -> None:
         """A batch in one transaction; what a replaced writer sent after its successor began does not count."""
@@ -235,8 +248,7 @@ class Restorer:
         path = self.folder.file(task)
         for piece in (path, *path.parent.glob(f"{path.name}-*")):
             piece.unlink(missing_ok=True)
-        self.open[task] = self.open_store(path)
-        self._known[task] = 0
+        self._open(task)
 
     def _on_disk(self) -> dict[Task, int]:
         """Task to position, of every store that an earlier run left."""
