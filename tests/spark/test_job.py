@@ -24,7 +24,7 @@ from tests.spark.test_sinks import bytes_of
 
 from apportion.demo import dump as recorded
 from apportion.errors import BadInput, UnknownName
-from apportion.spark import job, schemas, sinks, sources
+from apportion.spark import job, schemas, session, sinks, sources
 from apportion.spark.location import locate
 from apportion.spark.privacy import Personal, nameless_body
 from apportion.wire.coordinator import VALUES
@@ -299,6 +299,29 @@ def test_what_if_asks_only_the_strategies_that_were_named(spark: Any, tmp_path: 
     assert {row["assignor"] for row in rows(tmp_path, "gold/whatif")} == {"range"}
     job.rebuild(tmp_path, spark=spark)
     assert bytes_of(tmp_path) == before
+
+
+def test_a_session_that_was_handed_in_is_left_as_it_was(spark: Any, tmp_path: Path) -> None:
+    """Its settings, also after builds that overlap; and nothing of a build is kept in it."""
+    zone, parquet = "spark.sql.session.timeZone", "spark.sql.parquet.outputTimestampType"
+    theirs = spark.newSession()
+    theirs.conf.set(zone, "Asia/Tokyo")
+    theirs.conf.unset(parquet)
+    kept = spark.sparkContext._jsc.getPersistentRDDs
+    before = set(kept())
+    settings = {name: theirs.conf.get(name, None) for name in ("spark.sql.parquet.datetimeRebaseModeInRead", parquet)}
+    job.build(recorded(), tmp_path / "one", assignors=["range"], spark=theirs)
+    with session.session(theirs), session.session(theirs) as again:
+        assert again.conf.get(zone) == "UTC"
+        with session.session(theirs), pytest.raises(BadInput):
+            job.build(tmp_path / "nothing", tmp_path / "two", spark=theirs)
+        assert theirs.conf.get(zone) == "UTC", "the other blocks go on"
+        assert session.keep(theirs.range(3)).count() == 3
+    assert theirs.conf.get(zone) == "Asia/Tokyo"
+    assert {name: theirs.conf.get(name, None) for name in settings} == settings
+    assert set(kept()) <= before
+    shared = theirs._jsparkSession.sharedState().cacheManager()
+    assert shared.lookupCachedData(theirs.range(3)._jdf).isEmpty()
 
 
 def test_a_build_that_fails_ends_its_own_jobs_and_nobody_elses(spark: Any, tmp_path: Path) -> None:

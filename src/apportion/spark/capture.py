@@ -24,7 +24,7 @@ import pyarrow as pa
 from apportion.errors import BadInput, Unavailable, UnknownName
 from apportion.inputs import cluster
 from apportion.inputs.properties import Properties
-from apportion.spark import bronze, schemas, session
+from apportion.spark import bronze, schemas, session, settings
 from apportion.spark.bronze import Bronze, Origin
 from apportion.spark.location import Location
 
@@ -167,7 +167,7 @@ def _stream(
         options = {"bootstrap": bootstrap, "password_properties": json.dumps(dict(properties.settings))}
         return spark.readStream.format(NAME).options(**options, max_rows=str(rows_a_batch)).load()
     # Spark asks the admin client for partitions by default, and that one leaves internal topics out without a word.
-    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
+    spark.conf.set(settings.OLD_FETCHING, "true")
     options = {
         **properties.spark(),
         "kafka.bootstrap.servers": bootstrap,

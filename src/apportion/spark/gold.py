@@ -11,7 +11,18 @@ from weakref import finalize
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from apportion.spark import by_group, facts, few_groups, histories, log_ends, logs, plan_bundles, schemas, standing
+from apportion.spark import (
+    by_group,
+    facts,
+    few_groups,
+    histories,
+    log_ends,
+    logs,
+    plan_bundles,
+    schemas,
+    session,
+    standing,
+)
 from apportion.spark.bundles import ROWS_A_TASK, Bundled, files_of, shelf
 from apportion.spark.other_groups import rows_with
 
@@ -97,7 +108,7 @@ def _read(files: Mapping[str, Sequence[Path]], name: str, columns: Sequence[str]
 
 
 class _Once:
-    """What several tables are made from, computed once and kept on disk until the session ends."""
+    """What several tables are made from, computed once and kept on disk until the build ends."""
 
     def __init__(self, allowed_lag: int, tasks: int) -> None:
         self._allowed_lag, self._tasks = allowed_lag, tasks
@@ -152,7 +163,5 @@ class _Once:
 
     def _keep(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         if name not in self._kept:
-            from pyspark import StorageLevel
-
-            self._kept[name] = make().persist(StorageLevel.DISK_ONLY)
+            self._kept[name] = session.keep(make())
         return self._kept[name]

@@ -573,5 +573,5 @@ def kept(table: DataFrame) -> DataFrame:
     from pyspark import StorageLevel
 
     if session.is_remote(table.sparkSession):
-        return table.persist(StorageLevel.DISK_ONLY)
+        return session.keep(table)
     return table.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)

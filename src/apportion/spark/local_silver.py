@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from apportion.arrays import Ints
 from apportion.model.to_names import collector_paused
-from apportion.spark import bundles, few_records, rows, schemas
+from apportion.spark import bundles, few_records, rows, schemas, session
 from apportion.spark.bundles import (
     BUNDLE,
     ROWS_A_TASK,
@@ -64,11 +64,11 @@ class LocalSilver:
         if self._shelf is not None:
             finalize(self, shutil.rmtree, self._shelf, ignore_errors=True)
         self._tasks = 1 + count // ROWS_A_TASK
-        self._decoded = self._kept(
+        self._decoded = session.keep(
             self._sliced(slices_of(files.records), _COLUMNS, schemas.RECORDS, partial(_decoded, tasks=self._tasks))
         )
         runs = self._decoded.where("kind in ('runs', 'there')")
-        self._offsets = self._kept(met([runs], self._tasks, _offsets, shelf=self._shelf))
+        self._offsets = session.keep(met([runs], self._tasks, _offsets, shelf=self._shelf))
 
     @cached_property
     def _there(self) -> set[str]:
@@ -130,12 +130,6 @@ class LocalSilver:
                     yield from make(read_slice(slices[number], columns, table), number, shelf)
 
         return self._spark.range(0, len(slices), 1, len(slices)).mapInArrow(run, BUNDLE)
-
-    @staticmethod
-    def _kept(frame: DataFrame) -> DataFrame:
-        from pyspark import StorageLevel
-
-        return frame.persist(StorageLevel.DISK_ONLY)
 
 
 def local_silver(spark: SparkSession, files: DumpFiles | None, count: int) -> LocalSilver | None:

@@ -17,23 +17,24 @@ import sys
 import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from apportion.errors import MissingExtra, Unavailable
 from apportion.spark import settings
 from apportion.spark.packages import DELTA, KAFKA, S3A, local_jars
 from apportion.spark.scratch import scratch_folder
-from apportion.spark.settings import DELTA_SETTINGS, TABLE_SETTINGS
+from apportion.spark.settings import DELTA_SETTINGS, OLD_FETCHING, TABLE_SETTINGS
 from apportion.spark.shelves import is_connect
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from apportion.spark.location import Location
 
@@ -61,7 +62,7 @@ def session(
     delta: bool = False,
     s3: bool = False,
 ) -> Iterator[SparkSession]:
-    """The given session, left running, or one of our own that ends with the block.
+    """The given session, left running and as it was, or one of our own that ends with the block.
 
     quick
         Tuned for inputs below a million rows (the JVM compiles less and starts sooner).
@@ -71,9 +72,9 @@ def session(
         MissingExtra: PySpark is not installed. Unavailable: Java 17 or newer is missing.
     """
     if given is not None:
-        settle(given)
-        carry_package(given)
-        yield given
+        with _borrowed(given):
+            carry_package(given)
+            yield given
         return
     folder = scratch_folder()
     try:
@@ -129,13 +130,88 @@ def holds_delta(location: Location) -> bool:
     return any(location.folder.glob("*/_delta_log")) or any(location.folder.glob("*/*/_delta_log"))
 
 
-def settle(spark: SparkSession) -> None:
-    """Give a session of somebody else's the settings that the tables need."""
+@contextmanager
+def _borrowed(spark: SparkSession) -> Iterator[None]:
+    """A session of somebody else's with the settings that the tables need, for the block; then as it was.
+
+    Of blocks of one session that overlap the last one to end puts the settings back.
+    """
+    name = _name_of(spark)
+    kept: list[DataFrame] = []
+    with _BORROWING:
+        loan = _LOANS.setdefault(name, _Loan())
+        if not loan.kept:
+            loan.before = settle(spark)
+        loan.kept.append(kept)
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # a session that ended has nothing to be put back
+            for frame in kept:
+                frame.unpersist()
+        with _BORROWING:
+            loan.kept = [one for one in loan.kept if one is not kept]
+            if not loan.kept:
+                del _LOANS[name]
+                with suppress(Exception):
+                    _put_back(spark, loan.before)
+
+
+@dataclass
+class _Loan:
+    """A session of somebody else's while it is used here.
+
+    kept
+        Of each block the frames that it keeps, the newest block last.
+    before
+        Settings that were changed, and what they were; None: not set.
+    """
+
+    kept: list[list[DataFrame]] = field(default_factory=list)
+    before: dict[str, str | None] = field(default_factory=dict)
+
+
+_LOANS: Final[dict[str, _Loan]] = {}
+_BORROWING: Final = threading.Lock()
+
+
+def settle(spark: SparkSession) -> dict[str, str | None]:
+    """Give a session the settings that the tables need; what these, and a capture's, were before, None: not set."""
+    ours = (*TABLE_SETTINGS, *DELTA_SETTINGS, OLD_FETCHING)
+    before = {name: spark.conf.get(name, None) for name in ours}
     for name, value in TABLE_SETTINGS.items():
         spark.conf.set(name, value)
     for name, value in DELTA_SETTINGS.items():
-        if spark.conf.get(name, None) is None:
+        if before[name] is None:
             spark.conf.set(name, value)
+    return before
+
+
+def _put_back(spark: SparkSession, before: Mapping[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
+
+
+def _name_of(spark: SparkSession) -> str:
+    """The same for all objects that stand for one session."""
+    either: Any = spark
+    return str(either.session_id if is_connect(spark) else either._jsparkSession.sessionUUID())
+
+
+def keep(frame: DataFrame) -> DataFrame:
+    """Computed once, on disk, until the work is done that it is for: in a session of our own until that ends."""
+    from pyspark import StorageLevel
+
+    frame = frame.persist(StorageLevel.DISK_ONLY)
+    spark = frame.sparkSession
+    name = _name_of(spark)
+    with _BORROWING:
+        if name in _LOANS:
+            _LOANS[name].kept[-1].append(frame)
+    return frame
 
 
 def by_rows(spark: SparkSession) -> SparkSession:

@@ -33,6 +33,9 @@ TABLE_SETTINGS: Final = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 
+OLD_FETCHING: Final = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+"""Whether Spark's connector asks a consumer for partitions, as a capture needs it to."""
+
 # A table's log is small: read by one task it takes a tenth of the time that fifty need. Deletion vectors cost more than
 # they spare at these sizes, and readers without Spark cannot read them.
 DELTA_SETTINGS: Final = {
