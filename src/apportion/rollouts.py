@@ -147,7 +147,7 @@ def stages(
             group = whatif.settled(stage.plan)
             continue
         size = _number(verb, argument or ("1" if verb == "rolling" else ""))
-        changes = rolling(group, size, static, times) if verb == "rolling" else [scale(group, size, static)]
+        changes = rolling(group, size, static, times) if verb == "rolling" else scale(group, size, static)
         for stage in follow(group, changes, strategy, protocol, times):
             result.append(stage)
             group = whatif.settled(stage.plan)
@@ -213,20 +213,29 @@ def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[Member
             yield MembershipChange(f"{which}: {_names([m for m in batch if m not in back_in_time])} back", join=comers)
 
 
-def scale(group: Group, n: int, static: bool) -> MembershipChange:
-    """The group comes to n members: the last ones in member order go, or new ones come."""
+def scale(group: Group, n: int, static: bool) -> list[MembershipChange]:
+    """The group comes to n members: the last ones in member order go, or new ones come.
+
+    Of those that go dynamic ones leave at once; static ones say nothing and are missed when their sessions end.
+    """
     if not 1 <= n <= whatif.MOST_MEMBERS or n == group.M:
         needed = f"another number of members than the {group.M} there are, from 1 to {whatif.MOST_MEMBERS}"
         raise BadInput("scale", str(n), needed)
     if n < group.M:
-        gone = tuple(group.members[n:])
-        named = [m for m, instance in zip(group.members, group.instance_ids, strict=True) if static or instance]
-        return MembershipChange(f"scale to {n}", leave=gone, silent=set(gone) <= set(named))
+        gone = zip(group.members[n:], group.instance_ids[n:], strict=True)
+        silent_of = {member: bool(static or instance) for member, instance in gone}
+        both = len(set(silent_of.values())) > 1
+        changes = []
+        for silent in sorted(set(silent_of.values())):
+            leave = tuple(member for member in silent_of if silent_of[member] == silent)
+            step = f"scale to {n}: {_names(leave)} gone" if both else f"scale to {n}"
+            changes.append(MembershipChange(step, leave=leave, silent=silent))
+        return changes
     grown = group_to_dict(whatif.join(group, n - group.M))["members"]
     joined = {m: fields for m, fields in grown.items() if m not in group.members}
     if static:
         joined = {m: {**fields, "instance_id": m} for m, fields in joined.items()}
-    return MembershipChange(f"scale to {n}", join=joined)
+    return [MembershipChange(f"scale to {n}", join=joined)]
 
 
 def follow(

@@ -178,6 +178,19 @@ def test_of_members_that_restart_together_only_those_without_an_instance_id_make
     assert [stage.longest_s for stage in late[:2]] == [3, 48], "one leaves, the other is missed when its session ends"
 
 
+def test_of_members_that_go_together_static_ones_are_missed_when_their_sessions_end() -> None:
+    """Dynamic members come after static ones, so that all of them go before a static one does."""
+    raw = group_to_dict(settled(4, 12, "cooperative"))
+    for member in list(raw["members"])[:3]:
+        raw["members"][member]["instance_id"] = member
+    group = read_group(raw)
+    left, missed = rollouts.stages(group, ["scale 1"])
+    assert (left.left, left.longest_s) == (group.members[3:], 3)
+    assert (missed.left, missed.longest_s) == (group.members[1:3], 48)
+    assert missed.plan.group.members == group.members[:1]
+    assert [stage.step for stage in rollouts.stages(group, ["scale 3"])] == ["scale to 3"]
+
+
 def test_scaling_changes_the_size_and_nothing_else_moves_than_must() -> None:
     group = settled(4, 12, "cooperative")
     down, up = rollouts.stages(group, ["scale 3", "scale 6"])
