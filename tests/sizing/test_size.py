@@ -273,6 +273,26 @@ def test_numbers_farther_apart_than_floats_can_tell_are_an_error_in_words(
     assert apportion.size(raw, capacity=100, by="partitions").advised.members == 1
 
 
+def test_a_member_that_can_do_nothing_takes_no_place_from_one_that_comes() -> None:
+    """a wants a topic without partitions; b has what nobody can take, so that the other partition needs a newcomer."""
+    topics = {"t": [{"partition": 0, "weight": 0}, {"partition": 1, "weight": 3}], "u": 0}
+    raw = {"topics": topics, "members": {"a": {"topics": ["u"]}, "b": {"topics": ["t"]}}}
+    (plan,) = apportion.size(raw, capacity=2).frontier
+    assert (plan.join, plan.leave) == (("new-1",), ("a",))
+    assert plan.plan.assignment == {"b": {"t": [1]}, "new-1": {"t": [0]}}
+
+
+@pytest.mark.parametrize("small", [{}, {"c": {"topics": ["t"]}}])
+def test_what_nobody_can_take_leaves_the_largest_member_to_what_needs_it(small: dict[str, Any]) -> None:
+    """Partition 0 is more than anybody takes, and 1 is more than all but a do: so 0 falls behind elsewhere."""
+    topics = {"t": [{"partition": p, "weight": weight} for p, weight in enumerate((10, 4))]}
+    raw = {"topics": topics, "members": {"a": {"topics": ["t"], "capacity": 2, "owned": {"t": [0]}}, **small}}
+    plan = apportion.size(raw, capacity=2).advised
+    other = "c" if small else "new-1"
+    assert plan.plan.assignment == {"a": {"t": [1]}, other: {"t": [0]}}
+    assert "t-0 (10) is more than any member takes" in apportion.size(raw, capacity=2).advice
+
+
 @pytest.mark.parametrize(("members", "near"), [((5, 7), 4), ((1, 3), 4), ((9, 11), 8)])
 def test_limits_that_no_number_of_whole_processes_keeps_are_said_to_be_such(
     members: tuple[int, int], near: int

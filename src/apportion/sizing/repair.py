@@ -36,6 +36,17 @@ def start(problem: SizingProblem, swing: float, most_processes: int, scarce: boo
     scarce
         Only the largest processes are there at first, as many as may be: for a packing that forgets the past.
     """
+    packing = _start(problem, swing, most_processes, scarce, on_largest=True)
+    if packing is None and problem.oversize:
+        # What is heavier than any member but the largest may need that one.
+        packing = _start(problem, swing, most_processes, scarce, on_largest=False)
+    return packing
+
+
+def _start(
+    problem: SizingProblem, swing: float, most_processes: int, scarce: bool, *, on_largest: bool
+) -> Packing | None:  # fmt: skip
+    """``start`` with partitions that nobody can take on the largest members, or on the smallest."""
     packing = Packing(problem, swing)
     packing.effort = EFFORT
     for m in _largest(problem, most_processes) if scarce else range(problem.M):
@@ -43,7 +54,7 @@ def start(problem: SizingProblem, swing: float, most_processes: int, scarce: boo
     for p, m in enumerate(problem.previous_owner):
         if m >= 0 and p not in problem.oversize:
             packing.put(p, m)
-    _give_oversize_their_own(packing)
+    _give_oversize_their_own(packing, on_largest)
     free = [p for p, m in enumerate(packing.owner) if m < 0]
     for m in list(packing.items):
         free += _let_go(packing, m)
@@ -73,21 +84,24 @@ def processes(packing: Packing) -> int:
     return len({packing.problem.process_of[m] for m in packing.items if m < packing.problem.M}) + newcomers
 
 
-def _give_oversize_their_own(packing: Packing) -> None:
-    """Each partition that nobody can take gets the largest member that is left, its own if that is as large."""
+def _give_oversize_their_own(packing: Packing, on_largest: bool) -> None:
+    """Each partition that nobody can take gets the largest member that is left, its own if that is as large.
+
+    on_largest
+        False: the smallest member, in place of the largest.
+    """
     problem = packing.problem
     for p in sorted(problem.oversize, key=lambda p: (-problem.weight[p], p)):
         able = [m for m in packing.items if m not in packing.reserved and problem.may_own(p, m)]
-        largest = max(map(problem.takes, able), default=0)
-        if largest < problem.new_capacity and problem.may_own(p, problem.M):
+        best = (max if on_largest else min)(map(problem.takes, able), default=0)
+        suits = able and (best >= problem.new_capacity if on_largest else best <= problem.new_capacity)
+        if not suits and problem.may_own(p, problem.M):
             packing.open_process()
-            able, largest = [max(packing.items)], problem.new_capacity
+            able, best = [max(packing.items)], problem.new_capacity
         if not able:
             continue
         home = problem.previous_owner[p]
-        m = home if home in able and problem.takes(home) == largest else next(
-            m for m in able if problem.takes(m) == largest
-        )  # fmt: skip
+        m = home if home in able and problem.takes(home) == best else next(m for m in able if problem.takes(m) == best)
         packing.reserve(m)
         packing.put(p, m)
 
@@ -151,9 +165,12 @@ def settle(packing: Packing, free: list[int], most_processes: int) -> bool:
     stuck = []
     for p in sorted(free, key=lambda p: (-weight[p], p)):
         m = packing.tightest(p)
-        if m is None and processes_open(packing) < most_processes and packing.problem.may_own(p, packing.problem.M):
-            packing.open_process()
-            m = packing.tightest(p)
+        if m is None and weight[p] <= packing.problem.new_capacity and packing.problem.may_own(p, packing.problem.M):
+            if processes_open(packing) >= most_processes:
+                packing.close(_idle_process(packing))
+            if processes_open(packing) < most_processes:
+                packing.open_process()
+                m = packing.tightest(p)
         if m is None:
             stuck.append(p)
         else:
@@ -164,6 +181,16 @@ def settle(packing: Packing, free: list[int], most_processes: int) -> bool:
     if not stuck:
         improve(packing)
     return not stuck
+
+
+def _idle_process(packing: Packing) -> list[int]:
+    """The members of the smallest process of present members that have nothing to do; [] where there is none."""
+    mine: dict[int, list[int]] = {}
+    for m in packing.items:
+        if m < packing.problem.M:
+            mine.setdefault(packing.problem.process_of[m], []).append(m)
+    idle = [members for members in mine.values() if not any(packing.items[m] or m in packing.reserved for m in members)]
+    return min(idle, key=lambda members: (sum(map(packing.problem.takes, members)), members), default=[])
 
 
 def _throw_out(packing: Packing, stuck: list[int]) -> list[int]:
