@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from random import Random
 from typing import Any
 
 import pytest
@@ -291,6 +292,66 @@ def test_what_nobody_can_take_leaves_the_largest_member_to_what_needs_it(small: 
     other = "c" if small else "new-1"
     assert plan.plan.assignment == {"a": {"t": [1]}, other: {"t": [0]}}
     assert "t-0 (10) is more than any member takes" in apportion.size(raw, capacity=2).advice
+
+
+def processes_at_random(rng: Random) -> tuple[dict[str, Any], list[int], list[int | None]]:
+    """A group of two members a process, the partitions' weights, and the places of the members that have them."""
+    count = rng.choice((2, 4))
+    weights = [rng.choice((0, 1, 2, 3, 5)) for _ in range(rng.randint(1, 3))]
+    owner = [rng.choice((None, *range(count), *range(count))) for _ in weights]
+    members = {
+        f"m{m}": {
+            "topics": ["t"], "capacity": rng.choice((1, 1, 2)),
+            "owned": {"t": [p for p, had in enumerate(owner) if had == m]}, "generation": 1,
+        }
+        for m in range(count)
+    }  # fmt: skip
+    topics = {"t": [{"partition": p, "weight": weight} for p, weight in enumerate(weights)]}
+    return {"topics": topics, "members": members}, weights, owner
+
+
+def test_processes_come_and_go_whole_and_no_plan_moves_less_than_all_of_them_can() -> None:
+    """Against every sharing among the members of present processes and of three that come, two members each."""
+    rng, compared = Random(5), 0
+    for _ in range(150):
+        raw, weights, owner = processes_at_random(rng)
+        present = len(raw["members"])
+        takes = [5 * fields["capacity"] for fields in raw["members"].values()] + [5] * 6
+        least: dict[int, int] = {}
+        for plan in product(range(len(takes)), repeat=len(weights)):
+            loads = [sum(w for w, m in zip(weights, plan, strict=True) if m == n) for n in set(plan)]
+            if all(load <= takes[m] for load, m in zip(loads, set(plan), strict=True)):
+                moved = sum(w for w, m, had in zip(weights, plan, owner, strict=True) if had not in (None, m))
+                members = 2 * len({m // 2 for m in plan})
+                least[members] = min(moved, least.get(members, moved))
+        sizing = apportion.size(raw, capacity=5, threads=2)
+        assert sizing.bound <= min(least)
+        for sized in sizing.frontier:
+            stay = [m // 2 for m in range(present) if f"m{m}" not in sized.leave]
+            assert all(stay.count(process) == 2 for process in stay), "a process is torn"
+            assert len(sized.join) % 2 == 0
+            best = min(moved for members, moved in least.items() if members <= sized.members)
+            assert sized.moved_bound <= best <= sized.moved
+            compared += 1
+    assert compared > 150
+
+
+def test_a_plan_made_anew_does_not_seat_one_process_on_members_of_two() -> None:
+    """m3 alone can take partition 0; partition 1 was with m1, of the other process, which is to be closed."""
+    topics = {"t": [{"partition": p, "weight": weight} for p, weight in enumerate((5, 3))]}
+    members: dict[str, Any] = {f"m{m}": {"topics": ["t"]} for m in range(4)}
+    members["m3"]["capacity"] = 2
+    members["m1"]["owned"] = {"t": [1]}
+    small = apportion.size({"topics": topics, "members": members}, capacity=3, threads=2, members=(2, 2)).advised
+    assert (small.leave, small.moved) == (("m0", "m1"), 3)
+
+
+def test_a_group_with_more_threads_than_partitions_may_stay_as_it_is() -> None:
+    """Two processes of two members with a partition each: to close one moves a partition, to keep both moves none."""
+    topics = {"t": [{"partition": p, "weight": 3} for p in range(2)]}
+    members = {f"m{m}": {"topics": ["t"], "owned": {"t": [m // 2] if m % 2 == 0 else []}} for m in range(4)}
+    sizing = apportion.size({"topics": topics, "members": members}, capacity=10, threads=2)
+    assert [(plan.members, plan.moved, plan.leave) for plan in sizing.frontier] == [(4, 0, ()), (2, 3, ("m2", "m3"))]
 
 
 @pytest.mark.parametrize(("members", "near"), [((5, 7), 4), ((1, 3), 4), ((9, 11), 8)])

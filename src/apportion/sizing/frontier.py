@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
 
 from apportion.sizing import exact, repair
 from apportion.sizing.bounds import least_members, least_moved
@@ -113,27 +114,66 @@ def _afresh(problem: SizingProblem, high: int, swing: float) -> list[Candidate]:
 
 
 def _at_home(problem: SizingProblem, owner: list[int]) -> list[int]:
-    """The same sharing, its parts given to those members of equal size and rights that had most of them."""
-    shared: dict[tuple[int, int], int] = {}
-    for p, m in enumerate(owner):
-        if problem.previous_owner[p] >= 0:
-            pair = (m, problem.previous_owner[p])
-            shared[pair] = shared.get(pair, 0) + problem.weight[p]
-    like = [(problem.takes(m), tuple(problem.eligible[m]) if problem.eligible else ()) for m in range(problem.M + 1)]
+    """The same sharing, its parts given to those members of equal size and rights that had most of them.
+
+    Whole processes first, so that none is torn, and within each its members.
+    """
+    members: dict[int, list[int]] = {}
+    for m in [*range(problem.M), *sorted({m for m in owner if m >= problem.M})]:
+        members.setdefault(repair.process_key(problem, m), []).append(m)
+    parts = {repair.process_key(problem, m) for m in owner}
+    like = {m: _rights(problem, m) for mine in members.values() for m in mine}
+    newcomers = [_rights(problem, problem.M)] * problem.threads
+    like_of = {
+        u: sorted(map(like.__getitem__, mine)) if mine[0] < problem.M else newcomers for u, mine in members.items()
+    }
+    home = repair.process_key
+    pairs = [
+        (m, problem.previous_owner[p], problem.weight[p]) for p, m in enumerate(owner) if problem.previous_owner[p] >= 0
+    ]
+    by_process = [(home(problem, m), home(problem, had), w) for m, had, w in pairs]
+    present = [u for u, mine in members.items() if mine[0] < problem.M]
     seat: dict[int, int] = {}
-    parts = set(owner)
-    taken: set[int] = set()
-    for (m, home), _ in sorted(shared.items(), key=lambda entry: (-entry[1], entry[0])):
-        if m not in seat and home not in taken and like[min(m, problem.M)] == like[home]:
-            seat[m] = home
-            taken.add(home)
-    # Whose seat was taken sits where nobody of its like sits any more: a newcomer's, in the end.
-    for m in sorted(parts - seat.keys()):
-        alike = [h for h in range(problem.M) if h not in taken and like[h] == like[min(m, problem.M)]]
-        newcomer = problem.M + len(parts) + m
-        seat[m] = m if m not in taken and m < problem.M else alike[0] if alike else newcomer
-        taken.add(seat[m])
+    for u, v in _seated(by_process, sorted(parts), present, like_of).items():
+        if v is None:  # newcomers in place of a process whose seats others took
+            seat |= {m: problem.M * (problem.threads + 1) + len(owner) * problem.threads + m for m in members[u]}
+            continue
+        mine, theirs = [m for m in members[u] if m in owner], members[v]
+        within = _seated([pair for pair in pairs if pair[0] in mine and pair[1] in theirs], mine, theirs, like)
+        seat |= {m: m if place is None else place for m, place in within.items()}
     return _without_gaps([seat[m] for m in owner], problem.M)
+
+
+def _rights(problem: SizingProblem, m: int) -> tuple[int, tuple[bool, ...]]:
+    """What tells members apart: how much each takes, and of what."""
+    return problem.takes(m), tuple(problem.eligible[min(m, problem.M)]) if problem.eligible else ()
+
+
+def _seated(
+    pairs: Sequence[tuple[int, int, int]], parts: Sequence[int], homes: Sequence[int], like: Mapping[int, object]
+) -> dict[int, int | None]:
+    """Each part's home of its like, those that share most first; None where none is left.
+
+    pairs
+        (part, home, weight) of what each home had of each part.
+    """
+    shared: dict[tuple[int, int], int] = {}
+    for part, home, weight in pairs:
+        shared[part, home] = shared.get((part, home), 0) + weight
+    seat: dict[int, int | None] = {}
+    taken: set[int] = set()
+    for (part, home), _ in sorted(shared.items(), key=lambda entry: (-entry[1], entry[0])):
+        if part not in seat and home not in taken and like[part] == like[home]:
+            seat[part] = home
+            taken.add(home)
+    # Whose seat was taken sits where nobody of its like sits any more.
+    for part in parts:
+        if part not in seat:
+            alike = [home for home in homes if home not in taken and like[home] == like[part]]
+            seat[part] = part if part in alike else alike[0] if alike else None
+            if seat[part] is not None:
+                taken.add(cast("int", seat[part]))
+    return seat
 
 
 def _candidate(packing: Packing) -> Candidate:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -134,7 +133,7 @@ def size(
         raise BadInput("members", f"{low} to {high} for processes of {threads} members each", whole)
     work = work_of(group, by, catch_up)
     asked = _Asked(group, work, capacity, _newcomers_want(group, like), threads)
-    most = min(high, max(math.ceil(len(asked.wanted) / threads) * threads, low, 1))
+    most = min(high, max(len(asked.wanted) * threads, low, 1))  # no more processes than partitions have work
     shown = frontier(asked.problem, low, most, swing)
     if not shown.candidates:
         limits = f"{low} to {high}" if members else f"at most {most}"
@@ -207,7 +206,7 @@ class _Asked:
         return self._names[i]
 
     def sized(self, candidate: Candidate) -> Sized:
-        """A candidate with names; members beyond those that have work are present ones first."""
+        """A candidate with names; members without work complete processes, else they stay before others come."""
         group, M = self.group, self.group.M
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         owner[self.wanted] = candidate.owner
@@ -215,10 +214,12 @@ class _Asked:
         stay = {m for m in busy if m < M}
         come = len([m for m in busy if m >= M])
         spare = candidate.members - len(busy)
-        for m in self._idle_first(stay)[:spare]:
-            stay.add(m)
-            spare -= 1
-        come += spare
+        beside, others = self._idle(stay)
+        stay.update(beside[:spare])
+        spare -= len(beside[:spare])
+        completed = min(-come % self.problem.threads, spare)
+        stay.update(others[: spare - completed])
+        come += max(spare - len(others), completed)
         previous = group.owner
         moved = (previous != NOBODY) & (owner != previous) & group.wanted
         takes = [self.capacity * c for c in [*group.capacity.tolist(), *([1] * come)]]
@@ -235,11 +236,12 @@ class _Asked:
             newcomers_want=self.want,
         )
 
-    def _idle_first(self, stay: set[int]) -> list[int]:
-        """Present members without work, those of processes that stay anyway first."""
+    def _idle(self, stay: set[int]) -> tuple[list[int], list[int]]:
+        """Present members without work: those of processes that stay anyway, and the others, process by process."""
         process = self.problem.process_of
         kept = {process[m] for m in stay}
-        return sorted((m for m in range(self.group.M) if m not in stay), key=lambda m: (process[m] not in kept, m))
+        idle = sorted((m for m in range(self.group.M) if m not in stay), key=lambda m: (process[m], m))
+        return [m for m in idle if process[m] in kept], [m for m in idle if process[m] not in kept]
 
     def facts(self, least_asked: int) -> advice.Facts:
         """What the advice speaks of besides the plans."""
