@@ -58,3 +58,41 @@ def test_a_folder_that_only_looks_like_ours_stays(tmp_path: Path) -> None:
     others.mkdir()
     scratch_folder(str(tmp_path))
     assert others.is_dir()
+
+
+HOLDS_ONE_ELSEWHERE = HOLDS_ONE.replace(
+    "folder = ", "from apportion.spark import scratch; scratch.os.getpid = lambda: 2**31; "
+    "scratch._namespace = lambda: '1'; folder = "
+)  # fmt: skip
+
+
+def test_a_folder_of_another_container_stays_while_its_process_lives(tmp_path: Path) -> None:
+    """Its process cannot be seen from here; the lock that it holds can."""
+    command = [sys.executable, "-c", HOLDS_ONE_ELSEWHERE, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            theirs = folder_of(process)
+            assert theirs.name.startswith(f"{PREFIX}{2**31}-1-")
+            os.utime(theirs, (0, 0))
+            scratch_folder(str(tmp_path))
+            assert (theirs / "copy.parquet").exists()
+        finally:
+            process.kill()
+    os.utime(theirs)
+    scratch_folder(str(tmp_path))
+    assert theirs.is_dir(), "so young it may not be locked yet"
+    os.utime(theirs, (0, 0))
+    scratch_folder(str(tmp_path))
+    assert not theirs.exists()
+
+
+def test_what_holds_the_locks_goes_with_the_folders(tmp_path: Path) -> None:
+    """A service makes a folder at every round."""
+
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = opened()
+    for _ in range(20):
+        scratch_folder(str(tmp_path)).rmdir()
+    assert opened() <= before + 1
