@@ -118,28 +118,28 @@ def _at_home(problem: SizingProblem, owner: list[int]) -> list[int]:
 
     Whole processes first, so that none is torn, and within each its members.
     """
-    members: dict[int, list[int]] = {}
-    for m in [*range(problem.M), *sorted({m for m in owner if m >= problem.M})]:
+    busy, members = set(owner), dict[int, list[int]]()
+    for m in [*range(problem.M), *sorted(m for m in busy if m >= problem.M)]:
         members.setdefault(repair.process_key(problem, m), []).append(m)
-    parts = {repair.process_key(problem, m) for m in owner}
+    parts = sorted({repair.process_key(problem, m) for m in busy})
     like = {m: _rights(problem, m) for mine in members.values() for m in mine}
     newcomers = [_rights(problem, problem.M)] * problem.threads
     like_of = {
         u: sorted(map(like.__getitem__, mine)) if mine[0] < problem.M else newcomers for u, mine in members.items()
     }
-    home = repair.process_key
-    pairs = [
-        (m, problem.previous_owner[p], problem.weight[p]) for p, m in enumerate(owner) if problem.previous_owner[p] >= 0
-    ]
-    by_process = [(home(problem, m), home(problem, had), w) for m, had, w in pairs]
+    pairs: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for p, (m, had) in enumerate(zip(owner, problem.previous_owner, strict=True)):
+        if had >= 0:
+            both = repair.process_key(problem, m), repair.process_key(problem, had)
+            pairs.setdefault(both, []).append((m, had, problem.weight[p]))
+    by_process = [(u, v, sum(w for *_, w in shared)) for (u, v), shared in pairs.items()]
     present = [u for u, mine in members.items() if mine[0] < problem.M]
     seat: dict[int, int] = {}
-    for u, v in _seated(by_process, sorted(parts), present, like_of).items():
+    for u, v in _seated(by_process, parts, present, like_of).items():
         if v is None:  # newcomers in place of a process whose seats others took
             seat |= {m: problem.M * (problem.threads + 1) + len(owner) * problem.threads + m for m in members[u]}
             continue
-        mine, theirs = [m for m in members[u] if m in owner], members[v]
-        within = _seated([pair for pair in pairs if pair[0] in mine and pair[1] in theirs], mine, theirs, like)
+        within = _seated(pairs.get((u, v), ()), [m for m in members[u] if m in busy], members[v], like)
         seat |= {m: m if place is None else place for m, place in within.items()}
     return _without_gaps([seat[m] for m in owner], problem.M)
 
