@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, RebalanceInProgressError
 from tests.serve.running import until
 
@@ -436,6 +436,40 @@ def test_a_running_task_whose_changelog_somebody_else_wrote_to_is_restored_and_g
     one.until("all five are stored", lambda: one.stored().keys() == set("01234") and one.stored()["0"] != "stale")
     assert len([event for event in one.heard if event == ("a", "active", "0_0")]) == before + 1
     assert a.state(Task(0, 0)).store.epoch == 3
+
+
+def test_what_a_replaced_writer_wrote_over_is_written_once_more(app: Callable[..., App]) -> None:
+    """Compaction keeps the newest record of a key, which nobody restores: the key would be gone for the next owner."""
+    one = app(partitions=1)
+    for turn in (0, 1):  # the second run writes with epoch 2
+        one.start("a")
+        one.write(10)
+        one.until("ten are stored", lambda turn=turn: one.stored().get("9") == str(10 * turn + 9))  # type: ignore[misc]
+        if turn == 0:
+            one.stop("a")
+    late = KafkaProducer(bootstrap_servers=one.broker.bootstrap)
+    for key in (b"7", b"never"):
+        late.send(one.changelog, b"stale", key=key, partition=0, headers=[(EPOCH, b"1")]).get(10)
+    late.close()
+    one.write(3)
+    one.until("it goes on", lambda: one.stored().get("2") == "22")
+    one.turn()
+    rightful = {key.encode(): value.encode() for key, value in one.stored().items()}
+    assert len(rightful) == 10
+    assert changelog_of(one) == {**rightful, b"never": None}
+
+
+def changelog_of(app: App) -> dict[bytes, bytes | None]:
+    """The newest record of each key, whoever wrote it: what is left after compaction."""
+    reader = KafkaConsumer(bootstrap_servers=app.broker.bootstrap, group_id=None, auto_offset_reset="earliest")
+    parts = [TopicPartition(app.changelog, p) for p in sorted(reader.partitions_for_topic(app.changelog))]
+    reader.assign(parts)
+    ends, newest = reader.end_offsets(parts), dict[bytes, bytes | None]()
+    while any(reader.position(part) < ends[part] for part in parts):
+        for records in reader.poll(timeout_ms=500).values():
+            newest |= {record.key: record.value for record in records}
+    reader.close()
+    return newest
 
 
 def test_nothing_is_written_while_the_group_may_count_on_somebody_else(

@@ -47,6 +47,7 @@ class Restorer:
         self._wanted: set[Task] = set()
         self._ends: dict[Task, int] = {}
         self._goal: dict[Task, int] = {}
+        self._stale: dict[Task, set[bytes]] = {}
         self._absent: dict[Any, float] = {}
         self._looked = self._searched = 0.0
         self._known = self._on_disk()
@@ -105,8 +106,13 @@ class Restorer:
         self._reassign()
         return store
 
+    def stale_keys(self, task: Task) -> set[bytes]:
+        """Keys whose newest record is of a replaced writer: compaction keeps that one, which does not count."""
+        return self._stale.pop(task, set())
+
     def give_back(self, task: Task, store: Store) -> None:
         """Close the store of a task that no longer runs here; its file stays, and is told of as local state."""
+        self._stale.pop(task, None)
         self._known[task] = store.position
         try:
             store.close()
@@ -139,13 +145,16 @@ class Restorer:
         """A batch in one transaction; what a replaced writer sent after its successor began does not count."""
         store = self.open[task]
         changes: dict[bytes, bytes | None] = {}
-        epoch, position = store.epoch, store.position
+        epoch, position, stale = store.epoch, store.position, self._stale.setdefault(task, set())
         for record in records:
             position = record.offset + 1
             writer = _epoch(record.headers)
             if writer >= epoch and record.key:
                 epoch = writer
                 changes[record.key] = record.value
+                stale.discard(record.key)
+            elif record.key:
+                stale.add(record.key)
         store.apply(changes, position, epoch)
         self._known[task] = position
 

@@ -313,7 +313,9 @@ class TaskRunner:
     def _start(self, task: Task) -> None:
         """A task whose state is whole runs from now on, as a writer of a new epoch."""
         store = self._restorer.take(task) if self._stateful(task) else _Nothing()
-        self._running[task] = State(store)
+        state = self._running[task] = State(store)
+        for key in sorted(self._restorer.stale_keys(task)):
+            state.put(key, store.get(key))  # written once more, and so the newest again, by the next commit
         self.waited_s[task] = time.monotonic() - self._since.pop(task, time.monotonic())
         self._consumer.resume(*(pair for pair in self._pairs(task) if pair in self._consumer.paused()))
         self._tell("active", task)
