@@ -65,7 +65,9 @@ class FewUpdate(incremental.Update):
     fresh: dict[str, pa.Table] | None = None
     """New rows of the silver tables, where they are few."""
     ends: KeptEnds | None = None
-    """The samples that the tables of log ends were made from."""
+    """The samples that the tables of log ends were made from, where some are left out."""
+    followed: dict[str, pa.Table] | None = None
+    """What those tables were made from, and the new rows of ``gold/group_state``, by the tables' names."""
 
     def run(self, allowed_lag: int, assignors: Sequence[str] | None) -> None:
         """Every table that changes, each in one commit."""
@@ -164,7 +166,9 @@ class FewUpdate(incremental.Update):
         """What the silver tables hold of some groups; None where that is too much."""
         tables = {}
         for name in ("silver/commits", "silver/generations", "silver/epochs"):
-            rows = self.sink.rows_with(name, "group", some, bytes_max=BYTES_MAX)
+            rows = self._commits_of(some) if name == "silver/commits" else None
+            if rows is None:
+                rows = self.sink.rows_with(name, "group", some, bytes_max=BYTES_MAX)
             if rows is None or rows.num_rows > ROWS_MAX:
                 return None
             tables[name] = rows
@@ -179,6 +183,19 @@ class FewUpdate(incremental.Update):
             names = few.names_among(*known)
         gaps = self._rows("silver/gaps", "source_partition", partitions)
         return few.Silver(commits, generations, epochs, gaps, names)
+
+    def _commits_of(self, some: Collection[str]) -> pa.Table | None:
+        """The commits of some groups out of those of all, where these are asked for anyhow; None where they are not.
+
+        Columns are those that are looked at.
+        """
+        whole = self._whole if self.news.ends or self.news.topics else None
+        if whole is None:
+            return None
+        rows = _with_words(whole[0], "group", some)
+        if rows.num_rows > ROWS_MAX:  # reading them again shows whether they are too much
+            return None
+        return rows.cast(arrow_schema(TABLES["silver/commits"], standing.ASKED))
 
     # -- gold
 
@@ -214,7 +231,7 @@ class FewUpdate(incremental.Update):
         living
             The touched groups that are there, as ``by_group.left`` tells ``present``.
         """
-        whole = self._whole()
+        whole = self._whole
         if whole is None:
             return None
         commits, generations, epochs, topics = whole
@@ -237,6 +254,7 @@ class FewUpdate(incremental.Update):
         )
         every = {*present["group"].to_pylist(), *followed.counts}
         late, doubtful = followed.make(every, ends, ends if self.kept and isinstance(ends, KeptEnds) else None)
+        self.followed = {"silver/topics": topics}
         if isinstance(ends, KeptEnds):
             if late:
                 ends = ends.with_every(doubtful, self._rows("silver/ends", "topic", doubtful))
@@ -244,9 +262,14 @@ class FewUpdate(incremental.Update):
             if is_due:
                 self._keep_ends(ends.few(pa.concat_tables(followed.asked), since(self.now_ms)))
             self.ends = ends
+        else:
+            self.followed["silver/ends"] = ends
         for name, pieces in followed.pieces.items():
             empty = arrow_schema(TABLES[f"gold/{name}"]).empty_table()
-            self._write(f"gold/{name}", pa.concat_tables([empty, *(rows.cast(empty.schema) for rows in pieces)]))
+            rows = pa.concat_tables([empty, *(piece.cast(empty.schema) for piece in pieces)])
+            self._write(f"gold/{name}", rows)
+            if name == "group_state":
+                self.followed[f"gold/{name}"] = rows
         planned = recorded | followed.moved | set(touched)
         if self.news.topics or not self.news.appended or len(planned) > incremental.NOT_COMPARED:
             return self._planned(self._frame(recorded), self._frame(touched), kept_samples(self))
@@ -284,6 +307,7 @@ class FewUpdate(incremental.Update):
         keeper.keep_rows(KEPT, ends)
         self.kept = {"at": self.news.now.ends_at, "rows": ends.num_rows, "of": self.news.now.ends}
 
+    @cached_property
     def _whole(self) -> list[pa.Table] | None:
         """The columns that the tables of log ends are made from, of all groups; None where they are too many."""
         if self._are_too_many():
@@ -325,8 +349,10 @@ class FewUpdate(incremental.Update):
                 self._plan(frame, kept_samples(self), assignors)
                 return
             every.append((silver, few.left(silver, self.now_ms)))
-        state = self._rows("gold/group_state", "group", names)
+        state = self._followed_rows("gold/group_state", "group", names)
         ends, topics = self._logs_of(flattened(state, "topics", "topic")["topic"], self.ends)
+        self.followed = None  # plans take memory of their own
+        self.__dict__.pop("_whole", None)
         self._few_plans(every, state, ends, topics, sorted(names), assignors)
 
     def _few_plans(
@@ -352,8 +378,14 @@ class FewUpdate(incremental.Update):
             Where given, of the samples only those here.
         """
         names = topics.drop_null().unique().to_pylist()
-        ends = self._rows("silver/ends", "topic", names) if kept is None else kept.of_topics(names)
-        return ends, self._rows("silver/topics", "topic", names)
+        ends = self._followed_rows("silver/ends", "topic", names) if kept is None else kept.of_topics(names)
+        return ends, self._followed_rows("silver/topics", "topic", names)
+
+    def _followed_rows(self, name: str, column: str, values: Collection[str]) -> pa.Table:
+        """Rows as ``_rows`` gives them, maybe coded; those that are at hand are not read again."""
+        if self.followed is None or name not in self.followed:
+            return self._rows(name, column, values)
+        return _with_words(self.followed[name], column, values)
 
     def _swap(self, name: str, rows: pa.Table, some: Collection[str]) -> None:
         """Replace the rows of some groups, if there are any."""
@@ -502,6 +534,14 @@ def _asked(places: pa.Table) -> pa.Table:
 def _of(rows: pa.Table, some: Collection[str]) -> pa.Table:
     """Rows of some groups."""
     return _with(rows, "group", some)
+
+
+def _with_words(rows: pa.Table, column: str, some: Collection[str]) -> pa.Table:
+    """Rows with one of some texts in a column, in their order: each different text is looked at once."""
+    codes = one(rows[column])
+    codes = codes if pa.types.is_dictionary(codes.type) else codes.dictionary_encode()
+    is_one = pc.is_in(codes.dictionary, value_set=pa.array(sorted(some), codes.dictionary.type))
+    return rows.filter(pc.fill_null(is_one.take(codes.indices), False)).combine_chunks()
 
 
 def _with(rows: pa.Table, column: str, some: Collection[str], no: bool = False) -> pa.Table:
