@@ -43,3 +43,33 @@ def test_a_process_that_keeps_a_standby_restores_no_second_copy_of_it_for_anothe
     assert sorted(kept) == [Task(0, 0), Task(1, 0)]
     assert restored == []
     assert not plan.answer.settled, "one of them is to move there once its standby has caught up"
+
+
+def test_more_standbys_than_there_are_processes_end_where_each_has_a_copy() -> None:
+    """Each round places one copy of each task; there may be two thousand million rounds."""
+    processes = [Process(name, (f"{name}-0",)) for name in "abc"]
+    plans = [
+        plan_tasks(STORE, {"words": 2}, processes, TaskSettings(num_standby_replicas=standbys))
+        for standbys in (2, 2**31 - 1)
+    ]
+    assert plans[0].to_dict() == plans[1].to_dict()
+    assert plans[0].measures["standbys"] == 4
+
+
+@pytest.mark.parametrize(
+    ("setting", "most"),
+    [
+        ("num_standby_replicas", 2**31 - 1),
+        ("rack_aware_assignment_traffic_cost", 2**31 - 1),
+        ("rack_aware_assignment_non_overlap_cost", 2**31 - 1),
+        ("acceptable_recovery_lag", 2**63 - 1),
+    ],
+)
+def test_numbers_that_kafka_has_no_room_for_are_refused(setting: str, most: int) -> None:
+    racks = {("words", p): frozenset("x") for p in range(3)}
+    processes = [Process(name, (f"{name}-0",), rack=name) for name in "xy"]
+    asked = {"rack_aware_assignment_strategy": "min_traffic", setting: most}
+    plan = plan_tasks(STORE, {"words": 3}, processes, TaskSettings(**asked), racks)  # type: ignore[arg-type]
+    assert plan.measures["tasks"] == 3
+    with pytest.raises(ValueError, match=f"{setting.replace('_', '.')} is {most + 1}; at most {most} is needed"):
+        TaskSettings(**{setting: most + 1})  # type: ignore[arg-type]

@@ -195,6 +195,8 @@ def _place_standbys(state: ApplicationState, active: Ints, target: Ints, setting
         chosen, proved = place(Placing(eligible, _standby_cost(state, target), state.threads, load))
         exact &= proved
         there = np.flatnonzero(chosen != NOBODY)
+        if not len(there):
+            break  # no round after this one finds a place either
         standby[there, chosen[there]] = copies[there, chosen[there]] = True
         load = load + np.bincount(chosen[there], minlength=processes)
     return standby, exact

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 RackAware = Literal["none", "min_traffic", "balance_subtopology"]
+
+_LONG: Final = frozenset({"acceptable_recovery_lag", "probing_rebalance_interval_ms"})
+"""Settings of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,12 @@ class TaskSettings:
     rack_aware_assignment_non_overlap_cost: int = 1
 
     def __post_init__(self) -> None:
-        """Kafka's bounds (``StreamsConfig``)."""
+        """Kafka's bounds (``StreamsConfig``), whose numbers are Java's of 32 and 64 bits."""
         bounds = {"num_standby_replicas": 0, "max_warmup_replicas": 1, "acceptable_recovery_lag": 0}
         bounds |= {"probing_rebalance_interval_ms": 60_000}
         bounds |= dict.fromkeys(("rack_aware_assignment_traffic_cost", "rack_aware_assignment_non_overlap_cost"), 0)
         for name, least in bounds.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name.replace('_', '.')} is {getattr(self, name)}; at least {least} is needed")
+            most = 2**63 - 1 if name in _LONG else 2**31 - 1
+            if not least <= getattr(self, name) <= most:
+                limit = f"at least {least}" if getattr(self, name) < least else f"at most {most}"
+                raise ValueError(f"{name.replace('_', '.')} is {getattr(self, name)}; {limit} is needed")
