@@ -363,6 +363,8 @@ def test_limits_that_no_number_of_whole_processes_keeps_are_said_to_be_such(
     with pytest.raises(BadInput, match=f"for processes of 4 members each; needed .* whole processes .* as {near}"):
         apportion.size(raw, capacity=1000, members=members, threads=4)
     assert apportion.size(raw, capacity=1000, members=(near, near), threads=4).advised.members == near
+    with pytest.raises(BadInput, match=r"members: found 100001..100002; needed at most 100,000"):
+        apportion.size(raw, capacity=1000, members=(100_001, 100_002))
 
 
 def test_a_group_of_ten_thousand_partitions_takes_a_bounded_number_of_looks(monkeypatch: pytest.MonkeyPatch) -> None:

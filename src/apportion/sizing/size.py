@@ -155,6 +155,8 @@ def _limits(members: tuple[int, int] | None) -> tuple[int, int]:
     low, high = members or (1, MOST_MEMBERS)
     if not 1 <= low <= high:
         raise BadInput("members", f"{low}..{high}", "A..B with 1 <= A <= B, as in 2..10")
+    if low > MOST_MEMBERS:
+        raise BadInput("members", f"{low}..{high}", f"at most {MOST_MEMBERS:,}")
     return low, min(high, MOST_MEMBERS)
 
 
