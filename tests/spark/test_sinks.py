@@ -454,6 +454,21 @@ def test_a_text_that_the_disk_lost_is_no_text_or_a_sentence(tmp_path: Path, name
         assert incremental.BuildState.from_text(sink.text(name)) is None
 
 
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["Invalid maximum heap size: -Xmxabc", "Error: Could not create the Java Virtual Machine.",
+          "Error: A fatal exception has occurred. Program will exit."], "Invalid maximum heap size: -Xmxabc"),
+        (["# There is insufficient memory for the Java Runtime Environment to continue.", "# An error report file is"],
+         "# There is insufficient memory for the Java Runtime Environment to continue."),
+        (["java.lang.Foo: what", "\tat x"], "\tat x"),
+        ([], "the last word"),
+    ],
+)  # fmt: skip
+def test_why_java_did_not_start_is_told_by_the_line_that_says_it(lines: list[str], reason: str) -> None:
+    assert session._reason(lines, RuntimeError("the last word\nmore")) == reason
+
+
 @pytest.mark.spark
 def test_a_table_takes_more_rows_and_new_rows_of_some_groups(spark: Any, tmp_path: Path) -> None:
     """Appended files stand beside the old ones, which stay as they are; other groups keep their rows."""

@@ -1,7 +1,8 @@
 """Client ids, hosts and user data of old records are dropped or hashed, wherever the silver tables hold them.
 
 Old means: more than so many days before the newest record, not before today, so that building anew from the same
-records gives the same tables. Bronze keeps what it has; drop its files, or capture into a new folder.
+records gives the same tables. Ids of members stay, for rows are told apart by them, though brokers begin them with the
+client id in groups of the classic protocol. Bronze keeps what it has; drop its files, or capture into a new folder.
 """
 
 from __future__ import annotations

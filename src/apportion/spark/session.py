@@ -269,7 +269,7 @@ def start(
 def _reason(lines: list[str], error: Exception) -> str:
     """Why Spark did not start: what it said was wrong, else its last line."""
     for line in reversed(lines):
-        if re.search(r"[Ee]xception: |ERROR|unresolved dependency|not found", line):
+        if re.search(r"[Ee]xception: |ERROR|unresolved dependency|not found|^Invalid |insufficient memory", line):
             return line
     return lines[-1] if lines else str(error).splitlines()[0]
 
