@@ -18,7 +18,7 @@ import pytest
 
 from apportion.spark import files, schemas, sinks
 from apportion.spark.few_update import _RowsByName
-from apportion.spark.other_groups import keep_others, rows_with
+from apportion.spark.other_groups import keep_others, rows_after, rows_with
 from apportion.spark.sorted_rows import coded
 
 NAME, TABLE = "gold/verdicts", schemas.VERDICTS
@@ -246,3 +246,17 @@ def test_rows_of_this_process_are_written_in_the_order_of_spark(tmp_path: Path) 
     written = files.writing(tmp_path, rows.schema, "_day", "+3")(ordered.to_batches())
     names = [row["file"] for batch in written for row in batch.to_pylist()]
     assert names == ["1970-01-03-00000+3.parquet", "1970-01-04-00000+3.parquet", "undated-00000+3.parquet"]
+
+
+def test_rows_after_a_moment_are_given_whatever_times_there_are(tmp_path: Path) -> None:
+    """In row groups of one row, also at times that no calendar of Python's reaches; not without a time."""
+    schema = schemas.arrow_schema(schemas.ENDS)
+    times = [-(10**18), 0, 5, 6, 300_000_000_000_000_000, 8 * 10**18, None]
+    kinds = {"at": pa.array(times, pa.int64()).cast(schema.field("at").type)}
+    number = pa.array(range(len(times)), pa.int64())
+    columns = {"topic": pa.array(["t"] * len(times)), "partition": number, **kinds}
+    ends = pa.table([columns.get(one.name, number).cast(one.type) for one in schema], schema=schema)
+    pq.write_table(ends, tmp_path / "ends.parquet", row_group_size=1)
+    for moment in (-(2**62), 5, 10**17):
+        later = [n for n, at in enumerate(times) if at is not None and at > moment]
+        assert rows_after([tmp_path / "ends.parquet"], schema, "at", moment)["end"].to_pylist() == later

@@ -131,14 +131,19 @@ def rows_after(files: Iterable[Path], schema: pa.Schema, column: str, moment_us:
         with pq.ParquetFile(file, read_dictionary=[field.name for field in schema if field.type == pa.string()]) as one:
             index = one.schema_arrow.get_field_index(column)
             for number in range(one.num_row_groups):
-                known = one.metadata.row_group(number).column(index).statistics
-                if (
-                    known is not None
-                    and known.has_min_max
-                    and pa.scalar(known.max).cast(moment.type).value <= moment_us
-                ):
+                if _all_before(one.metadata.row_group(number).column(index).statistics, moment):
                     continue
                 times = one.read_row_group(number, columns=[column])[column]
                 mask = pc.fill_null(pc.greater(times, moment), False).combine_chunks()
                 pieces += _rows_of(one, number, mask, chosen)
     return pa.Table.from_batches(pieces, schema=chosen).combine_chunks()
+
+
+def _all_before(known: Any, moment: pa.Scalar) -> bool:
+    """Whether the statistics of a row group say that no time in it is later than a moment."""
+    if known is None or not known.has_min_max:
+        return False
+    try:
+        return bool(pa.scalar(known.max).cast(moment.type).value <= moment.value)
+    except (ValueError, OverflowError):  # a time that Python's calendar does not reach
+        return False
