@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -240,6 +241,24 @@ def test_a_lock_that_was_cut_short_is_nobodys_only_after_a_silence(shelf: lock.F
     shelf.create("000000001", '{"host": ')
     mine = lock._acquire(shelf, "here", 0.2, lambda line: None)
     assert mine.after_death
+
+
+def test_a_lock_that_a_full_disk_cuts_short_leaves_nothing(
+    shelf: lock.FolderShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither one that is made nor one that is written anew; who has it keeps it."""
+    assert shelf.create("000000001", "whole")
+
+    def full(self: Path, text: str) -> int:
+        self.write_bytes(text.encode()[:1])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    for write in (lambda: shelf.create("000000002", "more"), lambda: shelf.overwrite("000000001", "more")):
+        with pytest.raises(OSError, match="No space"):
+            write()
+    assert [file.name for file in shelf.folder.iterdir()] == ["000000001"]
+    assert shelf.read("000000001") == "whole"
 
 
 def test_only_what_cannot_be_here_is_read_with_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,13 +260,13 @@ class FolderShelf:
         """The file appears with its text, or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self.folder / f".{name}.{os.getpid()}.{threading.get_ident()}"
-        draft.write_text(text)
         try:
+            draft.write_text(text)
             os.link(draft, self.folder / name)
         except FileExistsError:
             return False
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
         return True
 
     def read(self, name: str) -> str | None:
@@ -278,8 +278,11 @@ class FolderShelf:
     def overwrite(self, name: str, text: str) -> None:
         """In one step."""
         draft = self.folder / f".{name}.{os.getpid()}.draft"
-        draft.write_text(text)
-        os.replace(draft, self.folder / name)
+        try:
+            draft.write_text(text)
+            os.replace(draft, self.folder / name)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def delete(self, name: str) -> None:
         """Take it away, if it is there."""
