@@ -140,3 +140,11 @@ def test_without_java_the_error_is_one_sentence_with_the_command(monkeypatch: py
     jar_box.java.cache_clear()
     with pytest.raises(Unavailable, match=r"Java 17 or newer is needed.*install"):
         jar_box.java()
+
+
+@pytest.mark.parametrize(("option", "code", "words"), [("--help", 0, "until Ctrl-C"), ("--port", 2, "--port")])
+def test_who_asks_for_help_or_mistypes_starts_no_broker(option: str, code: int, words: str) -> None:
+    command = [sys.executable, "-m", "apportion.testing.broker", option]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert answer.returncode == code
+    assert words in answer.stdout + answer.stderr

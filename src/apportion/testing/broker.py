@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import ArgumentParser
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -345,6 +346,10 @@ def free_ports(count: int) -> list[int]:
 
 def main() -> int:
     """Run a broker for a person until Ctrl-C."""
+    name = "python -m apportion.testing.broker"
+    ArgumentParser(
+        name, description="Run a real Kafka broker on 127.0.0.1 until Ctrl-C; it takes no options."
+    ).parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with suppress(KeyboardInterrupt), Broker() as broker:
