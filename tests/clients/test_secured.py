@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from apportion.clients.lag_feed import LagFeed, kafka_offsets
+from apportion.clients.tasks import TaskRunner
+from apportion.tasks.topology import Subtopology, Topology
 from apportion.testing.broker import Broker
 
 from .groups import Members, new_name, owned, settle
@@ -150,6 +152,39 @@ def test_a_feed_without_rights_says_so_in_one_sentence(
     assert "\n" not in missing
     for text in (missing, caplog.text, repr(feed), repr(fetch)):
         assert secret not in text
+
+
+def test_tasks_with_state_run_and_are_restored_over_tls_and_scram(secured: tuple[Broker, Path], tmp_path: Path):
+    """The group's consumer, the one that restores and the producer all log in."""
+    from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+    broker, ca = secured
+    source, changelog, name = new_name("source"), new_name("changelog"), new_name("app")
+    broker.create_topic(source, 1)
+    broker.create_topic(changelog, 1, cleanup_policy="compact")
+    with broker.admin() as admin:
+        read, write = ACLOperation.READ, ACLOperation.WRITE
+        kinds = [(ResourceType.TOPIC, source, read), (ResourceType.GROUP, name, read)]
+        kinds += [(ResourceType.TOPIC, changelog, operation) for operation in (read, write)]
+        allow = ACLPermissionType.ALLOW
+        admin.create_acls([ACL("User:ann", "*", right, allow, ResourcePattern(kind, of)) for kind, of, right in kinds])
+    topology = Topology.of(Subtopology((source,), changelog))
+    for folder, known in (("first", None), ("second", b"1")):
+        with TaskRunner(
+            topology,
+            application=name,
+            bootstrap_servers=address(broker),
+            state_dir=tmp_path / folder,
+            connection=login(ca, "ann", SECRETS["ann"]),
+        ) as runner:
+            until = time.monotonic() + 90
+            while not runner.active:
+                assert time.monotonic() < until
+                runner.poll()
+            state = runner.state(runner.active[0])
+            assert state.get(b"k") == known
+            state.put(b"k", b"1")
+            runner.commit()
 
 
 def test_describe_and_watch_work_over_tls_and_scram(secured: tuple[Broker, Path], tmp_path: Path):

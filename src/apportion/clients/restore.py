@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -33,12 +33,19 @@ class Restorer:
 
     restored, warmed
         Messages read for tasks that waited to run, and for copies.
+    connection
+        What kafka-python's consumer takes to connect.
     look_every_s
         Seconds between two looks at the changelogs' ends.
     """
 
     def __init__(
-        self, topology: Topology, servers: list[str], folder: StateFolder, open_store: Open, look_every_s: float = 0.5
+        self,
+        topology: Topology,
+        connection: Mapping[str, Any],
+        folder: StateFolder,
+        open_store: Open,
+        look_every_s: float = 0.5,
     ) -> None:
         self.topology, self.folder, self.open_store = topology, folder, open_store
         self.look_every_s = look_every_s
@@ -52,7 +59,7 @@ class Restorer:
         self._looked = self._searched = 0.0
         self._known = self._on_disk()
         self._consumer = KafkaConsumer(
-            bootstrap_servers=servers, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest"
+            **connection, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest"
         )
         self._learn_topics(ASK_MS / 1000)
         self._look(force=True)

@@ -76,6 +76,11 @@ class TaskRunner:
         Called from ``poll``: a task may run (its state is whole), is kept warm from now on, is no longer here.
     probe_early
         Ask for the next rebalance as soon as the tasks that are to move here have caught up, not only when it is due.
+    connection
+        What each of the three clients (the group's consumer, the one that restores, the producer) takes to connect, in
+        kafka-python's words: ``security_protocol``, ``sasl_mechanism``, ``ssl_cafile`` ...
+    consumer
+        More settings of the group's consumer: ``session_timeout_ms``, ``max_poll_records`` ...
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class TaskRunner:
         on_close: Heard | None = None,
         open_store: Open = SqliteStore,
         probe_early: bool = True,
+        connection: Mapping[str, Any] | None = None,
         consumer: Mapping[str, Any] | None = None,
     ) -> None:
         self.topology, self.settings, self.tags = topology, settings or TaskSettings(), dict(tags or {})
@@ -114,21 +120,24 @@ class TaskRunner:
         with ExitStack() as opened:
             opened.callback(self.folder.close)
             self.process = self.folder.process_id
-            self._connect(opened, bootstrap_servers.split(","), open_store, consumer or {})
+            brokers = {"bootstrap_servers": bootstrap_servers.split(","), **(connection or {})}
+            self._connect(opened, brokers, open_store, consumer or {})
             self._check_topics()
             self._remember()
             sources = [topic for subtopology in topology.subtopologies for topic in subtopology.topics]
             self._consumer.subscribe(topics=sources, listener=_Watch(self._consumer, self._gone))
             self._open = opened.pop_all()  # from now on ``close`` closes
 
-    def _connect(self, opened: ExitStack, servers: list[str], open_store: Open, consumer: Mapping[str, Any]) -> None:
+    def _connect(
+        self, opened: ExitStack, connection: Mapping[str, Any], open_store: Open, consumer: Mapping[str, Any]
+    ) -> None:
         """The three clients; ``opened`` closes those that were made, where a later step fails."""
-        self._producer = KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=5)
+        self._producer = KafkaProducer(**connection, acks="all", linger_ms=5)
         opened.callback(self._producer.close)
-        self._restorer = Restorer(self.topology, servers, self.folder, open_store)
+        self._restorer = Restorer(self.topology, connection, self.folder, open_store)
         opened.callback(self._restorer.close)
         self._consumer = KafkaConsumer(
-            bootstrap_servers=servers,
+            **connection,
             group_id=self.application,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
