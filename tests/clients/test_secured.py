@@ -167,7 +167,7 @@ def test_tasks_with_state_run_and_are_restored_over_tls_and_scram(secured: tuple
         kinds = [(ResourceType.TOPIC, source, read), (ResourceType.GROUP, name, read)]
         kinds += [(ResourceType.TOPIC, changelog, operation) for operation in (read, write)]
         allow = ACLPermissionType.ALLOW
-        admin.create_acls([ACL("User:ann", "*", right, allow, ResourcePattern(kind, of)) for kind, of, right in kinds])
+        admin.create_acls([ACL("User:bob", "*", right, allow, ResourcePattern(kind, of)) for kind, of, right in kinds])
     topology = Topology.of(Subtopology((source,), changelog))
     for folder, known in (("first", None), ("second", b"1")):
         with TaskRunner(
@@ -175,7 +175,7 @@ def test_tasks_with_state_run_and_are_restored_over_tls_and_scram(secured: tuple
             application=name,
             bootstrap_servers=address(broker),
             state_dir=tmp_path / folder,
-            connection=login(ca, "ann", SECRETS["ann"]),
+            connection=login(ca, "bob", SECRETS["bob"]),
         ) as runner:
             until = time.monotonic() + 90
             while not runner.active:
