@@ -90,4 +90,5 @@ def _rounded(fact: float | Fraction, limit: float) -> int | float:
     """To four places, or to as many as it takes to tell the figure from the limit below it."""
     if isinstance(fact, int):
         return fact
-    return next((found for places in range(4, 17) if (found := round(float(fact), places)) > limit), float(fact))
+    roundings = (round(float(fact), places) for places in range(4, 17))
+    return next((rounded for rounded in roundings if rounded > limit), float(fact))

@@ -50,6 +50,8 @@ def test_a_place_is_a_folder_a_uri_or_a_catalogs_schema(tmp_path: Path, monkeypa
         assert (place.kind, place.root) == (kind, root), given
     for given, what in (
         ("s3a://lake", "a bucket alone"),
+        ("hdfs:/kafka", r"one slash behind a scheme; needed hdfs:///kafka, or \./hdfs:/kafka"),
+        ("s3a:/lake/kafka", r"one slash behind a scheme; needed s3a://lake/kafka, or \./s3a:/lake/kafka"),
         ("", "found ''"),
         ("  ", "'  '"),
         ("https://x/y", "web address"),
@@ -269,9 +271,12 @@ def test_only_what_cannot_be_here_is_read_with_spark(tmp_path: Path, monkeypatch
     monkeypatch.delenv(settings.CONF, raising=False)
     assert source._is_far("s3a://lake/tables")
     assert source._is_far("spark_catalog.kafka")
-    for near in ("-", "group.json", "dump", "/a/b.c", "file:///dump", "main.kafka"):
+    for near in ("-", "group.json", "dump", "/a/b.c", "main.kafka"):
         assert not source._is_far(near), near
         assert source.at_hand(near) == near
+    for given in ("file:///a%20b", "FILE:/a%20b"):
+        assert not source._is_far(given), given
+        assert source.at_hand(given) == "/a b"
     monkeypatch.setenv(settings.CONF, "spark.sql.catalog.main = io.unitycatalog.spark.UCSingleCatalog")
     assert source._is_far("main.kafka")
     (tmp_path / "main.kafka").mkdir()

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from apportion.cli import progress
@@ -217,21 +216,26 @@ def at_hand(path: str, groups: Sequence[str] = ()) -> str:
     groups
         Of tables these alone are copied; all where none is named.
     """
+    from apportion.spark.location import locate
+    from apportion.spark.scratch import scratch_folder
+
+    if path.lower().startswith("file:"):
+        return locate(path).root
     if not _is_far(path):
         return path
     try:
         from apportion.spark.local_copy import copy
     except ModuleNotFoundError:
         raise MissingExtra(f"Reading {path}", "spark") from None
-    folder = tempfile.mkdtemp(prefix="apportion-copy-")
+    folder = scratch_folder()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    copy(path, Path(folder), groups, starting=lambda: tell(f"reading {path} with Spark"))
-    return folder
+    copy(path, folder, groups, starting=lambda: tell(f"reading {path} with Spark"))
+    return str(folder)
 
 
 def _is_far(path: str) -> bool:
     """Whether it is not on this machine: a URI, or a schema of a catalog that Spark is told of."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path) and not path.startswith("file:"):
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path) and not path.lower().startswith("file:"):
         return True
     catalog = re.fullmatch(r"([A-Za-z_]\w*)\.[A-Za-z_]\w*", path)
     if catalog is None or os.path.exists(path):

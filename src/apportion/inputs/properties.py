@@ -73,8 +73,8 @@ class Properties:
     def _refuse_providers(self) -> None:
         """Java resolves ``${file:...}``; sent as it stands, it would be taken for a wrong password."""
         if self.settings.get("config.providers"):
-            found = "values that Java's classes fetch from elsewhere"
-            raise BadInput(f"{self.where}: config.providers", found, "the values themselves, or PEM files")
+            fetched = "values that Java's classes fetch from elsewhere"
+            raise BadInput(f"{self.where}: config.providers", fetched, "the values themselves, or PEM files")
 
     def spark(self) -> dict[str, str]:
         """Options for Spark's Kafka source: Java's own words behind ``kafka.``, but for what Spark sets itself."""

@@ -140,7 +140,7 @@ def _at_home(problem: SizingProblem, owner: list[int]) -> list[int]:
             seat |= {m: problem.M * (problem.threads + 1) + len(owner) * problem.threads + m for m in members[u]}
             continue
         within = _seated(pairs.get((u, v), ()), [m for m in members[u] if m in busy], members[v], like)
-        seat |= {m: m if place is None else place for m, place in within.items()}
+        seat |= {m: m if home is None else home for m, home in within.items()}
     return _without_gaps([seat[m] for m in owner], problem.M)
 
 

@@ -18,6 +18,7 @@ Kind = Literal["folder", "uri", "catalog"]
 FORMS: Final = ("parquet", "delta")
 _CATALOGED: Final = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_ONE_SLASH: Final = re.compile(r"(s3a?|s3n|hdfs|gs|abfss?|wasbs?):/(?!/)", re.IGNORECASE)
 _KEYED: Final = re.compile(r"(?![^/@]*:\d+(/|$))[^/@:]*:[^@]*@")
 """Begins, behind a scheme, with a name, a colon and a key; not with a host and its port."""
 
@@ -66,8 +67,8 @@ def locate(given: str | Path) -> Location:
     ('s3a://lake/kafka', 'catalog')
 
     Raises
-        BadInput: nothing, as an unset variable gives; a bucket alone; a web address; ``file:`` of another machine; keys
-        in an address, which are not repeated.
+        BadInput: nothing, as an unset variable gives; a bucket alone; one slash behind a scheme; a web address;
+        ``file:`` of another machine; keys in an address, which are not repeated.
     """
     if isinstance(given, Path):
         return Location("folder", str(given.absolute()))
@@ -80,6 +81,10 @@ def locate(given: str | Path) -> Location:
         return Location("folder", os.path.abspath(_path_of(given)))
     if _URI.match(given):
         return Location("uri", _uri_of(given))
+    if _ONE_SLASH.match(given):
+        slashes = "///" if given.lower().startswith("hdfs") else "//"  # without a name node: that of Hadoop's settings
+        needed = f"{given.replace('/', slashes, 1)}, or ./{given} for a folder of that name"
+        raise BadInput(given, "one slash behind a scheme", needed)
     if _CATALOGED.fullmatch(given) and not Path(given).exists():
         return Location("catalog", given)
     return Location("folder", str(Path(given).absolute()))
