@@ -40,6 +40,13 @@ def test_the_demo_says_the_same_twice(run: Runner, tmp_path: Path) -> None:
     assert once == twice
 
 
+def test_a_file_in_place_of_the_folder_is_told_of_before_anything_is_shown(run: Runner, tmp_path: Path) -> None:
+    (tmp_path / "demo").write_text("")
+    done = run("demo", "--no-spark", "--to", str(tmp_path / "demo"))
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert str(tmp_path / "demo") in done.err
+
+
 def test_a_dump_that_is_none_is_a_sentence(run: Runner, tmp_path: Path) -> None:
     for args in (["--no-spark"], []):
         done = run("demo", *args, "--from", str(tmp_path), "--to", str(tmp_path / "demo"))

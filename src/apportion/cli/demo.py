@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
     """Records to tables to groups to a page, with progress on standard error."""
     began = monotonic()
     dump, folder = _dump(args.dump), Path(args.to)
-    read_from = dump
+    folder.mkdir(parents=True, exist_ok=True)  # where that cannot be, nothing is begun
+    read_from, steps = dump, 2 if args.no_spark else 3
     if not args.no_spark:
         from apportion.cli import progress
         from apportion.spark import job
@@ -45,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
         read_from = folder / "tables"
         with progress.shown() as step:
             job.build(dump, read_from, progress=step)
-    tell("== 2/3 groups: how they stand, and what each strategy would have done")
+    tell(f"== {steps - 1}/{steps} groups: how they stand, and what each strategy would have done")
     groups = _show(read_from)
-    tell("== 3/3 the page")
+    tell(f"== {steps}/{steps} the page")
     page = _page(folder, groups, args.dump)
     tell(f"== done in {monotonic() - began:.0f} s")
     emit(f"\nThe page: {page}\n")
@@ -91,7 +92,6 @@ def _page(folder: Path, groups: list[GroupHistory], given: str | None) -> Path:
 
     shown = [pages.of_remembered(group, observed(group)) for group in groups]
     name = pages.origin(given if given is not None else "recorded dump that ships with apportion", shown)
-    folder.mkdir(parents=True, exist_ok=True)
     page = folder / "report.html"
     source.write_whole(str(page), pages.page_of(shown, "The recorded cluster", name))
     return page
