@@ -14,6 +14,7 @@ import pytest
 
 from apportion.clients.lag_feed import LagFeed, kafka_offsets
 from apportion.clients.tasks import TaskRunner
+from apportion.errors import BadInput
 from apportion.tasks.topology import Subtopology, Topology
 from apportion.testing.broker import Broker
 
@@ -185,6 +186,20 @@ def test_tasks_with_state_run_and_are_restored_over_tls_and_scram(secured: tuple
             assert state.get(b"k") == known
             state.put(b"k", b"1")
             runner.commit()
+
+
+def test_a_login_for_one_client_of_a_task_runner_alone_is_refused(tmp_path: Path) -> None:
+    """The others would try without, for as long as the broker lets them."""
+    settings = login(tmp_path / "ca.pem", "ann", "ann-hunter2")
+    with pytest.raises(BadInput, match=r"'security_protocol'.*needed it in connection") as refused:
+        TaskRunner(
+            Topology.of(Subtopology(("source",))),
+            application="app",
+            bootstrap_servers="127.0.0.1:1",
+            state_dir=tmp_path,
+            consumer=settings,
+        )
+    assert "hunter2" not in str(refused.value)
 
 
 def test_describe_and_watch_work_over_tls_and_scram(secured: tuple[Broker, Path], tmp_path: Path):

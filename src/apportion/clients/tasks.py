@@ -81,6 +81,8 @@ class TaskRunner:
         kafka-python's words: ``security_protocol``, ``sasl_mechanism``, ``ssl_cafile`` ...
     consumer
         More settings of the group's consumer: ``session_timeout_ms``, ``max_poll_records`` ...
+    Raises
+        BadInput for a login or TLS of the group's consumer alone, Unavailable without the topics, KafkaError.
     """
 
     def __init__(
@@ -101,6 +103,11 @@ class TaskRunner:
         connection: Mapping[str, Any] | None = None,
         consumer: Mapping[str, Any] | None = None,
     ) -> None:
+        for name in consumer or {}:
+            if name.startswith(("security_", "sasl_", "ssl_")):
+                raise BadInput(
+                    f"consumer[{name!r}]", "a setting of the group's consumer alone", "it in connection={...}"
+                )
         self.topology, self.settings, self.tags = topology, settings or TaskSettings(), dict(tags or {})
         self.application = application
         self._listeners = {"active": on_active, "standby": on_standby, "close": on_close}
