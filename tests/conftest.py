@@ -46,8 +46,14 @@ LONGEST = (
     "spark/test_capture.py",
     "spark/test_run.py",
     "examples/test_examples.py",
+    "spark/test_cluster.py",
+    "spark/test_connect.py",
+    "spark/test_full_disk.py",
+    "cli/test_pipeline.py",
+    "cli/test_demo.py",
+    "clients/test_chaos.py",
 )
-"""Files of several minutes, some of which have few tests: begun first, so that no core waits long at the end."""
+"""Files of minutes, most of which have few tests: begun first, so that no core waits long at the end."""
 
 
 def _turn(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[bool, int]]:
