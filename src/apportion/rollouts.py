@@ -82,7 +82,8 @@ class Stage:
     moved
         Of those, the ones that go to another member that stays, not to a newcomer.
     read_anew
-        Partitions that another member reads than before, from the last commit on; its state is restored.
+        Partitions that another member reads than before, from the last commit on; its state is restored. Those that
+        a topic grew by nobody has read before, and they do not count.
     standstill_s
         Seconds that nobody reads, summed over the partitions; ``longest_s``: of the one that waits longest.
     """
@@ -287,7 +288,8 @@ def _stage(
     stay = set() if emptied else set(who_before) & set(who_after)
     had, has = owners(before, before.owner), owners(after, planned.owner)
     changed = [key for key, now in has.items() if had.get(key) is not None and had[key] != now]
-    given = [key for key in has if had.get(key) is None]
+    described = {before.name_of(p) for p in range(before.P)} if after.P > before.P else None
+    given = [key for key in has if had.get(key) is None and (described is None or key in described)]
     at_stayers = [key for key, then in had.items() if then in stay]
     taken = [key for key in at_stayers if has.get(key) != had[key]]
     orphans = [key for key, then in had.items() if then not in stay]

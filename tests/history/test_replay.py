@@ -114,6 +114,34 @@ def test_a_downgrade_that_lost_partitions_does_not_shrink_the_topic() -> None:
     assert counts_after(fold(partial).generations)[1] == {"t": 6}
 
 
+def test_a_topic_made_anew_with_fewer_partitions_has_no_more_since() -> None:
+    """Today's count is below an id given before, and no topic shrinks: what was given since is all there is."""
+    whole = classic(1, 1, member("a", {"t": range(6)}))
+    history = [
+        whole,
+        classic(2, 2, member("a", {"t": [0, 1]})),
+        classic(3, 3, *(member(m, {"t": [p]}) for p, m in enumerate("ab"))),
+    ]
+    generations = fold(history).generations
+    entries = [{"partition": p, "begin": 0, "end": 5} for p in range(2)]
+    walk = replay("g", generations, "range", {"t": entries})
+    assert [(one.partitions, one.measures["load_max"]) for one in walk] == [(6, 6), (2, 2), (2, 1)]
+    assert walk[-1].measures["lag_unknown"] == 0
+    # Log ends of two partitions alone: the group reads all six still.
+    back = fold([*history, classic(4, 4, member("a", {"t": range(6)}))]).generations
+    assert [one.partitions for one in replay("g", back, "range", {"t": entries})] == [6, 6, 6, 6]
+
+
+def test_a_partition_whose_log_ends_are_unknown_does_not_make_the_topic_smaller() -> None:
+    """Five of six are described; a cooperative round that keeps back the last ones is still one of six partitions."""
+    rounds = [
+        classic(1, 1, member("a", {"t": range(6)})),
+        classic(2, 2, member("a", {"t": range(5)}), member("b", topics=["t"])),
+    ]
+    entries = [{"partition": p, "racks": ["r"]} for p in (0, 1, 2, 4, 5)]
+    assert [one.partitions for one in replay("g", fold(rounds).generations, "sticky", {"t": entries})] == [6, 6]
+
+
 @pytest.mark.parametrize("name", sorted(known()))
 def test_every_known_strategy_walks_a_long_history(name: str) -> None:
     history = []

@@ -200,6 +200,14 @@ def test_scaling_changes_the_size_and_nothing_else_moves_than_must() -> None:
     assert silent.longest_s == 48
 
 
+def test_partitions_that_a_topic_grew_by_nobody_read_before() -> None:
+    for protocol in rollouts.PROTOCOLS:
+        grown, more = rollouts.stages(settled(3, 9, protocol), ["grow t:12", "scale 2"], protocol)  # type: ignore[arg-type]
+        assert grown.plan.group.P == 12
+        assert grown.read_anew == grown.taken
+        assert more.read_anew >= 4, "what the member had that left another one reads now"
+
+
 def test_other_steps_are_stages_too_and_plan_as_what_if_does() -> None:
     group = settled(3, 9, "cooperative")
     texts = ["join 1", f"leave {group.members[0]}", "grow t:12"]

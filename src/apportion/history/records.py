@@ -146,17 +146,38 @@ def counts_after(generations: Iterable[Generation], today: Mapping[str, int] | N
     count that a topic has today would be wrong for a generation before it grew.
 
     today
-        What topics have today, only to believe ids far above the number of those given: a hostile record must not make
-        a topic of 2**31 partitions.
+        The highest id that each topic has today, and one more. It lets ids be believed that are far above the number of
+        those given: a hostile record must not make a topic of 2**31 partitions. And it shows a topic that was deleted
+        and made anew with fewer, for none ever shrinks: after the last generation that gave an id which is not there
+        today, earlier ids no longer count.
     """
+    ordered = list(generations)
+    highest_of = [_believed(generation, today or {}) for generation in ordered]
+    last_of_old = {
+        topic: k
+        for k, highest in enumerate(highest_of)
+        for topic in highest
+        if 0 < (today or {}).get(topic, 0) <= highest[topic]
+    }
     seen: dict[str, int] = {}
     result = []
-    for generation in generations:
-        for topic, (given, highest) in _given(generation).items():
-            if highest < max(2 * given + SPARE, (today or {}).get(topic, 0)):
-                seen[topic] = max(seen.get(topic, 0), highest + 1)
+    for k, (generation, highest) in enumerate(zip(ordered, highest_of, strict=True)):
+        for topic, id_ in highest.items():
+            seen[topic] = max(seen.get(topic, 0), id_ + 1)
         result.append({topic: seen[topic] for topic in sorted(generation.topics) if topic in seen})
+        for topic in highest:
+            if last_of_old.get(topic) == k:
+                del seen[topic]
     return result
+
+
+def _believed(generation: Generation, today: Mapping[str, int]) -> dict[str, int]:
+    """Topic to the highest id given; without those that no record of an honest group has."""
+    return {
+        topic: highest
+        for topic, (given, highest) in _given(generation).items()
+        if highest < max(2 * given + SPARE, today.get(topic, 0))
+    }
 
 
 def _given(generation: Generation) -> dict[str, tuple[int, int]]:

@@ -60,7 +60,7 @@ def steps(
     """
     ordered = list(generations)
     described: Described = {}
-    counts = counts_after(ordered, {topic: len(entries) for topic, entries in (topics or {}).items()})
+    counts = counts_after(ordered, sizes(topics or {}, ordered))
     last = len(ordered) - 1
     while last > 0 and _repeats(ordered, last):
         last -= 1
@@ -74,6 +74,18 @@ def steps(
             walk.append(replace(one, follows=follows))
             follows = True
     return walk
+
+
+def sizes(topics: TopicEntries, generations: Iterable[Generation]) -> dict[str, int]:
+    """The highest id described, and one more, of each topic that was given: log ends of some ids may be unknown."""
+    names = {topic for generation in generations for seat in generation.members for topic in seat.assigned}
+    return {topic: _highest(topics[topic]) + 1 for topic in names & topics.keys()}
+
+
+def _highest(entries: Sequence[Mapping[str, Any]]) -> int:
+    if isinstance(entries, TopicColumns):
+        return int(entries.number.max(initial=-1))
+    return max((entry["partition"] for entry in entries), default=-1)
 
 
 def _repeats(generations: Sequence[Generation], i: int) -> bool:

@@ -19,7 +19,7 @@ from apportion.history.fold import Folded
 from apportion.history.rebalances import Rebalance
 from apportion.history.records import CONSUMER, Generation, counts_after
 from apportion.history.replay import happened, replay_steps, total
-from apportion.history.steps import Step, TopicEntries, step, steps
+from apportion.history.steps import Step, TopicEntries, sizes, step, steps
 
 REPLAYED: Final = ("broker-uniform", "broker-range", "sticky")
 BROKERS: Final = ("broker-uniform", "broker-range")
@@ -169,7 +169,7 @@ def as_dynamic(
     """
     if not any(seat.instance_id is not None for generation in generations for seat in generation.members):
         return None
-    counts = counts_after(generations, {topic: len(entries) for topic, entries in topics.items()})
+    counts = counts_after(generations, sizes(topics, generations))
     walk: list[Step] = []
     before: dict[str, str] = {}
     follows = False
