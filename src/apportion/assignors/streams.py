@@ -5,21 +5,23 @@ It does not speak Kafka Streams' byte protocol, create internal topics, or probe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Ints, ints
 from apportion.model.group import Group
-from apportion.model.plan import Answer
+from apportion.model.plan import Answer, held_back
 from apportion.tasks.application_state import ApplicationState, Process
 from apportion.tasks.assignor import GOALS, place_active
 from apportion.tasks.place import place_at_home
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
+
+Answered = TypeVar("Answered")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class Streams(TaskSettings):
     A task goes only to a member that wants all of its topics; with unequal subscriptions too the plan is exact.
     A plan says nothing of how warm a standby is, since group.json has no field for it: what a member claims counts as
     warm there, all else as cold. The runtime in ``apportion.clients`` tells real lags and uses ``plan_tasks``.
+    The second round gives the same target, but where the first one knew of state that nobody claims in the second: of
+    a task that changes its thread within a host, or whose partitions two members claim. Of tasks with and without state
+    together it may give another one, if nothing binds one of the former.
     Goals: every task active once > on a caught-up process > balanced per thread > fewest moved tasks > standbys apart,
     balanced and sticky. Source: KIP-441, KIP-708, KIP-925.
     """
@@ -61,8 +66,16 @@ class Streams(TaskSettings):
         task_of = _tasks_of_partitions(group, topology)
         racks = {} if self.rack_aware_assignment_strategy == "none" else _racks(group)  # else nobody asks for them
         wants = _wants(group, topology, partitions, members)
-        plan = plan_tasks(topology, partitions, self._processes(group, task_of, members, wants), self, racks)
-        owner = _owners(group, task_of, plan)
+
+        def planned(of: Group) -> tuple[Ints, TaskPlan]:
+            plan = plan_tasks(topology, partitions, self._processes(of, task_of, members, wants), self, racks)
+            return _owners(of, task_of, plan), plan
+
+        owner, plan = planned(group)
+        if all(len(process.consumers) == 1 for process in plan.application.processes):
+            again = _as_next_round(group, owner, _numbers(task_of), planned)
+            if again is not None:
+                owner, plan = again[0], plan.with_active(again[1].answer.active)
         extra = {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
         proof = _shown(group, partitions, plan.answer.proof)
         return Answer(owner, proof=proof, extra={"tasks": extra}, together=_numbers(task_of))
@@ -90,9 +103,16 @@ class Streams(TaskSettings):
         start[topics] = [first[reader[group.topics[t]]] for t in topics]
         task_of = np.where(group.wanted, start[group.topic_of] + group.number, NOBODY)
         wants = _wants(group, topology, partitions, members)
-        active, proof = self._active(group, topology, counts, task_of, members, wants)
-        owner = np.where((task_of != NOBODY) & (active[task_of] != NOBODY), ints(members)[active[task_of]], NOBODY)
-        return Answer(owner, proof=_shown(group, partitions, proof))
+
+        def planned(of: Group) -> tuple[Ints, dict[str, str]]:
+            active, proof = self._active(of, topology, counts, task_of, members, wants)
+            runs = (task_of != NOBODY) & (active[task_of] != NOBODY)
+            return np.where(runs, ints(members)[active[task_of]], NOBODY), proof
+
+        owner, proof = planned(group)
+        alone = sum(counts) + np.arange(group.P)
+        again = _as_next_round(group, owner, np.where(task_of != NOBODY, task_of, alone), planned)
+        return Answer(owner if again is None else again[0], proof=_shown(group, partitions, proof))
 
     def _active(
         self, group: Group, topology: Topology, counts: list[int], task_of: Ints, members: list[int],
@@ -145,6 +165,36 @@ class Streams(TaskSettings):
             )
             for process_id, mine in gathered.items()
         ]
+
+
+def _as_next_round(
+    group: Group, owner: Ints, together: Ints, planned: Callable[[Group], tuple[Ints, Answered]]
+) -> tuple[Ints, Answered] | None:
+    """The plan that the next round comes to as well, where that is as good as ``owner`` (P,) and another one.
+
+    A task that is kept back for a round is nobody's in the next, and goes to one of the places that are as good. So it
+    is given there at once. Where a task is kept back from the very member that has a part of it, though, the next round
+    knows nothing of that, and its plan would be a worse one: then None.
+
+    together
+        (P,) a number for each task.
+    planned
+        The owners, and what comes with them, of this group with any past.
+    """
+    first = back = held_back(group, owner, together)
+    at_home = (group.owner != NOBODY) & (group.owner == owner)
+    if not back.any() or np.isin(together[at_home], together[back]).any():
+        return None
+    # What is not kept back stays where it is, so that from round to round no more is kept back.
+    for _ in range(len(np.unique(together[first])) + 1):
+        later, answered = planned(group.holding(np.where(back, NOBODY, owner)))
+        if (later == owner).all():
+            return (owner, answered) if back is not first else None
+        owner, before = later, back
+        back = held_back(group, owner, together)
+        if (back & ~before).any():  # of a plan that is not proved
+            return None
+    return None
 
 
 def _all_warm(group: Group) -> bool:

@@ -50,6 +50,22 @@ class Answer:
     together: Ints | None = None
 
 
+def held_back(group: Group, owner: Ints, together: Ints | None = None) -> Bools:
+    """(P,) what a cooperative round keeps back before ``owner`` (P,) holds: what others claim, as in ``Plan.withheld``.
+
+    together
+        As in ``Answer``.
+    """
+    if not len(group.claims.member):
+        return np.zeros(group.P, dtype=np.bool_)
+    keeps = (owner != NOBODY) & (owner == group.owner)
+    claimed = group.claimed_by
+    back: Bools = (owner != NOBODY) & (claimed != NOBODY) & (claimed != owner) & ~keeps
+    if together is not None:
+        back = np.isin(together, together[back]) & (owner != NOBODY)
+    return back
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A strategy's answer to a group.
@@ -85,14 +101,9 @@ class Plan:
     @cached_property
     def withheld(self) -> Bools:
         """(P,) partitions that somebody else than the new owner claims, so that nobody gets them this round."""
-        if not self.cooperative or not len(self.group.claims.member):
+        if not self.cooperative:
             return np.zeros(self.group.P, dtype=np.bool_)
-        keeps = (self.owner != NOBODY) & (self.owner == self.group.owner)
-        claimed = self.group.claimed_by
-        held_back: Bools = (self.owner != NOBODY) & (claimed != NOBODY) & (claimed != self.owner) & ~keeps
-        if self.answer.together is not None:
-            held_back = np.isin(self.answer.together, self.answer.together[held_back]) & (self.owner != NOBODY)
-        return held_back
+        return held_back(self.group, self.owner, self.answer.together)
 
     @cached_property
     def owner_now(self) -> Ints:

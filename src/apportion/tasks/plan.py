@@ -28,6 +28,14 @@ class TaskPlan:
     answer: TaskAnswer
     settings: TaskSettings
 
+    def with_active(self, active: Ints) -> TaskPlan:
+        """The plan where another placing of active tasks, as good as this one's, is the one that counts.
+
+        active
+            (N,) the process that runs each task.
+        """
+        return TaskPlan(self.application, assign_tasks(self.application, self.settings, active), self.settings)
+
     @cached_property
     def active(self) -> TasksByConsumer:
         """Every task once."""
