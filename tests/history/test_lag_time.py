@@ -369,3 +369,32 @@ def test_a_live_group_has_the_offsets_of_the_last_look_where_there_was_one() -> 
     assert newest.offsets is not None
     assert (newest.offsets.end.tolist(), newest.offsets.committed.tolist()) == ([10, 30], [4, 25])
     assert newest.lag.tolist() == [6, 5]
+
+
+def test_a_speed_from_two_looks_is_one_measurement_without_a_spread() -> None:
+    """Forty intervals between two samples are one straight line: they say nothing of how far the speed varies."""
+    group = read_group({
+        "topics": {"t": 3},
+        "members": {m: {"topics": ["t"], "owned": {"t": [p]}, "generation": 1} for p, m in enumerate("abc")},
+    })  # fmt: skip
+    waiting = [(0, 90_000), (40_000, 90_000)]
+    often = [(at * 1000, at * 300 + at % 2) for at in range(0, 41, 4)]
+    series = {
+        ("t", 0): Series(waiting, [(0, 0), (40_000, 4000)]),
+        ("t", 1): Series(waiting, [(0, 0), (40_000, 8000)]),
+        ("t", 2): Series(waiting, [(-90_000, 0), (0, 0), *often[1:], (50_000, 13_000)]),
+    }
+    speed_of = measured.speeds(group, series, 0, 40_000)
+    assert [(one.measured, one.spread_known) for one in speed_of.values()] == [(1, False), (1, False), (10, True)]
+    rows = lag_times_shown.speeds(group, speed_of).rows
+    assert [row[1:] for row in rows[:2]] == [(100, None, None, 1), (200, None, None, 1)]
+    assert rows[2][-1] == 10
+    assert None not in rows[2]
+    (line,) = lag_times_shown.speed_notes({m: speed_of[m] for m in "ab"}, 40)
+    assert line == "b was 2 times as fast as a, measured between two commits once: look longer before you rely on it."
+    takes, how = measured.learned_capacity({m: speed_of[m] for m in "ab"})
+    assert takes == 200
+    assert "(measured once, between two commits, so that its spread is not known)" in how
+    assert "(quartiles from 300 to 300)" in measured.learned_capacity({"c": speed_of["c"]})[1]
+    whole = lag_times_shown.members(group, measured.group_time(group, series, 40))
+    assert [row[-2:] for row in whole.rows[:2]] == [(None, 1), (None, 1)]

@@ -10,7 +10,7 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Floats, Longs
 from apportion.history import lag_time
 from apportion.history.lag_time import LagTime, LagTimes, Samples, Series
-from apportion.history.member_speeds import Speed, SpeedSamples, busy_rates
+from apportion.history.member_speeds import Speed, SpeedSamples, busy_rates, stretches
 from apportion.model.group import Group, Offsets
 from apportion.wording import count
 
@@ -134,7 +134,7 @@ def speeds(group: Group, series: AllSeries, since_ms: int, until_ms: int) -> dic
         if owner != NOBODY and one is not None:
             held[owner].append(one)
     return {
-        name: SpeedSamples(busy_rates(mine, since_ms, until_ms)).speed()
+        name: SpeedSamples(busy_rates(mine, since_ms, until_ms), stretches(mine, since_ms, until_ms)).speed()
         for name, mine in zip(group.members, held, strict=True)
     }
 
@@ -151,7 +151,12 @@ def learned_capacity(speed_of: Mapping[str, Speed]) -> tuple[float | None, str]:
     middle = round(medians[len(medians) // 2], 3)
     low = min(float(s.low or 0) for s in known.values())
     high = max(float(s.high or 0) for s in known.values())
+    spread = f"quartiles from {low:,.4g} to {high:,.4g}"
+    fewest = min(s.measured for s in known.values())
+    if not all(s.spread_known for s in known.values()):
+        times = "once" if fewest == 1 else f"{fewest} times"
+        spread = f"measured {times}, between two commits, so that its spread is not known"
     return middle, (
         f"A member takes {middle:,.4g} messages a second, as {count(len(known), 'member')} of {len(speed_of)} did "
-        f"while they had lag (quartiles from {low:,.4g} to {high:,.4g})."
+        f"while they had lag ({spread})."
     )

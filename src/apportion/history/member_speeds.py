@@ -5,8 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from apportion.history.lag_time import Pairs, Series
+
+ENOUGH = 5
+"""Intervals below which a speed is not told, and measurements below which its spread is not."""
 
 
 @dataclass(frozen=True)
@@ -16,17 +20,27 @@ class Speed:
     median, low, high
         Messages a second: of its intervals the median and the quartiles; None where there is too little to tell.
     intervals
-        Between two commits on which the member had lag all along.
+        Equal parts of the window on which the member had lag all along.
+    stretches
+        Between two commits of one partition, on the one that has most of them: reading is taken as even in each, so
+        that no more intervals than these tell anything of their own. None where nobody counted.
     """
 
     median: float | None
     low: float | None
     high: float | None
     intervals: int
+    stretches: int | None = None
 
+    @property
+    def measured(self) -> int:
+        """How often the speed was really measured."""
+        return self.intervals if self.stretches is None else min(self.intervals, self.stretches)
 
-ENOUGH = 5
-"""Intervals below which a speed is not told."""
+    @property
+    def spread_known(self) -> bool:
+        """Whether the quartiles say how far the speed varies: of fewer measurements they are equal by themselves."""
+        return self.median is not None and self.measured >= ENOUGH
 
 
 @dataclass
@@ -34,14 +48,16 @@ class SpeedSamples:
     """Messages a second in each interval in which a member was busy."""
 
     rates: list[float] = field(default_factory=list)
+    stretches: int | None = None
 
     def speed(self) -> Speed:
         """Median and quartiles, where there are enough intervals."""
         ordered = sorted(self.rates)
         n = len(ordered)
         if n < ENOUGH:
-            return Speed(None, None, None, n)
-        return Speed(_quantile(ordered, 0.5), _quantile(ordered, 0.25), _quantile(ordered, 0.75), n)
+            return Speed(None, None, None, n, self.stretches)
+        median, low, high = (_quantile(ordered, share) for share in (0.5, 0.25, 0.75))
+        return Speed(median, low, high, n, self.stretches)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
@@ -73,6 +89,15 @@ def busy_rates(series: Iterable[Series], since_ms: int, until_ms: int, steps: in
         if busy:
             rates.append(read * 1000 / width)
     return rates
+
+
+def stretches(series: Iterable[Series], since_ms: int, until_ms: int) -> int:
+    """Stretches between two commits in the window, of the partition that has most."""
+    return max((_gaps(row.commits, since_ms, until_ms) for row in series), default=0)
+
+
+def _gaps(samples: Pairs, since_ms: int, until_ms: int) -> int:
+    return sum(a < b and since_ms < b and a < until_ms for (a, _), (b, _) in pairwise(samples))
 
 
 def _at(samples: Pairs, when_ms: float) -> float | None:

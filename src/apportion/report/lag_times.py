@@ -37,8 +37,8 @@ def members(group: Group, times: GroupTime) -> TextTable:
     rows: list[tuple[Cell, ...]] = []
     for m, name in enumerate(group.members):
         speed = times.speeds[name]
-        spread = None if speed.low is None else f"{_rounded(speed.low)}-{_rounded(speed.high)}"
-        rows.append((group.name, name, *_time(times.members.row(m)), _rounded(speed.median), spread, speed.intervals))
+        spread = f"{_rounded(speed.low)}-{_rounded(speed.high)}" if speed.spread_known else None
+        rows.append((group.name, name, *_time(times.members.row(m)), _rounded(speed.median), spread, speed.measured))
     columns = ("GROUP", "CONSUMER-ID", *_TIME, "SPEED", "SPEED-QUARTILES", "INTERVALS")
     return TextTable(columns, rows, f"{group.name or 'group'}: lag in time\n", frozenset({"GROUP"}))
 
@@ -48,7 +48,8 @@ def speeds(group: Group, speed_of: Mapping[str, Speed]) -> TextTable:
     rows: list[tuple[Cell, ...]] = []
     for name in group.members:
         one = speed_of[name]
-        rows.append((name, _rounded(one.median), _rounded(one.low), _rounded(one.high), one.intervals))
+        spread = (_rounded(one.low), _rounded(one.high)) if one.spread_known else (None, None)
+        rows.append((name, _rounded(one.median), *spread, one.measured))
     title = "Speed of members, messages a second while they had lag\n"
     return TextTable(("CONSUMER-ID", "SPEED", "LOW-QUARTILE", "HIGH-QUARTILE", "INTERVALS"), rows, title)
 
@@ -71,8 +72,18 @@ def speed_notes(speed_of: Mapping[str, Speed], window_s: float) -> list[str]:
             lines.append(f"{slow} mostly read nothing while it had lag, and {fast} did: look what holds it up.")
         else:
             ratio = f"{(known[fast].median or 0) / (known[slow].median or 1):.3g} times as fast as {slow}"
-            lines.append(f"{fast} was {ratio}: set their capacities so, and strategies share by them.")
+            if known[fast].spread_known and known[slow].spread_known:
+                lines.append(f"{fast} was {ratio}: set their capacities so, and strategies share by them.")
+            else:
+                lines.append(
+                    f"{fast} was {ratio}, {_by_few(known[fast], known[slow])}: look longer before you rely on it."
+                )
     return lines
+
+
+def _by_few(*speeds: Speed) -> str:
+    fewest = min(one.measured for one in speeds)
+    return f"measured between two commits {'once' if fewest == 1 else f'{fewest} times'}"
 
 
 def notes(times: GroupTime, window_s: float) -> list[str]:
