@@ -218,7 +218,8 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.stdout.splitlines()[-1] in ("0", "141")
 
 
-def test_ctrl_c_ends_quietly_with_130() -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_quietly_and_in_good_order(number: int, code: int) -> None:
     command = [sys.executable, "-m", "apportion", "plan", "--batch"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -227,9 +228,20 @@ def test_ctrl_c_ends_quietly_with_130() -> None:
         process.stdin.flush()
         process.stdout.readline()  # it is at work
         time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, said = process.communicate(timeout=200)
-    assert (process.returncode, said) == (130, b"")
+    assert (process.returncode, said) == (code, b"")
+
+
+def test_a_handler_of_the_callers_stays(run: Runner) -> None:
+    """And the default comes back: a program that calls a command in itself ends as it did before."""
+    for handler in (signal.SIG_DFL, signal.SIG_IGN):
+        before = signal.signal(signal.SIGTERM, handler)
+        try:
+            run("--version")
+            assert signal.getsignal(signal.SIGTERM) is handler
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def test_a_fault_of_ours_asks_for_a_report(run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tests.spark.test_sinks import bytes_of, written
 
 from apportion.errors import ApportionError, BadInput
 from apportion.inputs import tables
-from apportion.spark import bronze, job
+from apportion.spark import bronze, job, scratch
 from apportion.wire.coordinator import NEWEST_VERSION
 
 pytestmark = pytest.mark.spark
@@ -45,9 +46,18 @@ def sentence(done: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.mark.usefixtures("java_for_spark")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("moment", ["silver/generations", "gold/groups"])
-def test_ctrl_c_ends_a_build_and_leaves_the_earlier_tables(tmp_path: Path, moment: str) -> None:
-    """As a terminal does it: the signal goes to Spark's processes too."""
+@pytest.mark.parametrize(
+    ("moment", "number", "code"),
+    [
+        ("silver/generations", signal.SIGINT, 130),
+        ("gold/groups", signal.SIGINT, 130),
+        ("gold/groups", signal.SIGTERM, 143),
+    ],
+)
+def test_a_signal_ends_a_build_and_leaves_the_earlier_tables(
+    tmp_path: Path, moment: str, number: int, code: int
+) -> None:
+    """Ctrl-C as a terminal does it: the signal goes to Spark's processes too. SIGTERM as a supervisor does it."""
     dump = made.write_dump(tmp_path / "dump", made.every_kind())
     out = tmp_path / "out"
     written(out, "silver/commits", "earlier", publish=True)
@@ -57,12 +67,45 @@ def test_ctrl_c_ends_a_build_and_leaves_the_earlier_tables(tmp_path: Path, momen
         for line in child.stderr:
             if moment in line:
                 break
-        os.killpg(child.pid, signal.SIGINT)
+        os.killpg(child.pid, number) if number == signal.SIGINT else child.send_signal(number)
         rest = child.stderr.read()
-    assert child.returncode == 130
+    assert child.returncode == code
     assert all(line.startswith("making ") for line in rest.splitlines()), rest
     assert bytes_of(out) == {"silver/commits/part.parquet": b"earlier"}
     assert [file.name for file in out.iterdir()] == ["silver"]
+    assert not [*Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}{child.pid}-*")]
+
+
+INTERRUPTED = """
+import sys, time
+from pathlib import Path
+from types import SimpleNamespace
+from pyspark import java_gateway
+from apportion.spark import session
+
+popen, started = java_gateway.Popen, []
+
+def remembered(*given, **settings):
+    started.append(popen(*given, **settings))
+    return started[-1]
+
+def interrupted(seconds):  # called where PySpark waits for the JVM
+    raise KeyboardInterrupt
+
+java_gateway.Popen, java_gateway.time = remembered, SimpleNamespace(sleep=interrupted)
+try:
+    session.start(Path(sys.argv[1]))
+except KeyboardInterrupt:
+    print(*(process.poll() for process in started))
+"""
+
+
+@pytest.mark.usefixtures("java_for_spark")
+def test_ctrl_c_while_spark_starts_leaves_no_jvm(tmp_path: Path) -> None:
+    """PySpark forgets it, and it would not end by itself."""
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.stdout.split() == [str(-signal.SIGKILL)], done.stderr
 
 
 @pytest.mark.usefixtures("java_for_spark")

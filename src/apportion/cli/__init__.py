@@ -7,15 +7,19 @@ of ``what-if`` need it; what it lacks (hints, examples, completion) is in ``pars
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
 
 from apportion.errors import ApportionError, UnknownName
 
 OK, SOME_FAILED, WRONG, BREACHED = 0, 1, 2, 3
 """Exit codes: well; some item of a batch failed; wrong usage or bad input; a policy of the user's was breached."""
-OUR_FAULT, INTERRUPTED, BROKEN_PIPE = 70, 130, 141
-"""Exit codes: a fault in apportion (BSD's EX_SOFTWARE); Ctrl-C and a reader that went away (as shells count them)."""
+OUR_FAULT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 70, 130, 141, 143
+"""Exit codes: a fault in apportion (BSD's EX_SOFTWARE); Ctrl-C, a reader that went away, SIGTERM (as shells count)."""
 _EXTRAS = {
     "pyarrow": "spark",
     "pyspark": "spark",
@@ -31,8 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; a user never sees a traceback unless APPORTION_DEBUG is set."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _run(arguments)
-        _flush()
+        with _ended_in_good_order():
+            code = _run(arguments)
+            _flush()
         return code
     except SystemExit as end:
         return _end(end)
@@ -45,6 +50,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("APPORTION_DEBUG"):
             raise
         return complain(error)
+
+
+@contextmanager
+def _ended_in_good_order() -> Iterator[None]:
+    """SIGTERM unwinds the block as Ctrl-C does, so that locks are released and temporary folders removed.
+
+    By default it would end the process where it stands, and the first process of a container not at all. A handler of
+    somebody else's stays.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminated(number: int, frame: object) -> NoReturn:
+    raise SystemExit(TERMINATED)
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 import time
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from apportion.cli import source
 from apportion.cli.output import emit, on_terminal
@@ -72,15 +70,9 @@ def _live(cluster: Cluster, args: argparse.Namespace, view: View) -> int:
     from rich.live import Live
     from rich.text import Text
 
-    # Without this a SIGTERM would leave the reader on the other screen.
-    signal.signal(signal.SIGTERM, _end)
     console = Console()
     with Live(console=console, screen=True, auto_refresh=False) as screen:
         while True:
             screen.update(Text(view.text(width=console.width, height=console.height)), refresh=True)
             time.sleep(args.interval)
             _look(cluster, args.groups[0], view)
-
-
-def _end(number: int, frame: object) -> NoReturn:
-    sys.exit(128 + number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 import ssl
 import sys
 from dataclasses import dataclass
@@ -126,7 +127,9 @@ def run(settings: ServerSettings, connection: Connection, listen: Listen, access
         running = _Uvicorn(config, server, started)
         try:
             running.run()
-        except SystemExit:
+        except SystemExit as end:
+            if end.code == 128 + signal.SIGTERM:  # it came before uvicorn heeded it
+                raise
             raise Unavailable(f"cannot listen on {listen.host}:{listen.port}: is it taken?") from None
         except KeyboardInterrupt:
             return

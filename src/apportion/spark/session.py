@@ -249,7 +249,7 @@ def start(
         builder = builder.config(name, value)
     log = scratch / "spark.log"
     try:
-        with _stderr_into(log):
+        with _stderr_into(log), _no_jvm_left_behind():
             spark = builder.getOrCreate()
     except Exception as error:
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
@@ -364,6 +364,36 @@ def _interrupts_left_alone() -> Iterator[None]:
     yield
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _no_jvm_left_behind() -> Iterator[None]:
+    """A JVM that is still starting when the block is interrupted is killed.
+
+    PySpark then forgets its process and removes the folder where the JVM is to write its port. That it cannot write it
+    ends the JVM's main thread alone: the process would stay for ever.
+    """
+    from pyspark import SparkContext, java_gateway
+
+    started: list[subprocess.Popen[bytes]] = []
+    launching: Any = java_gateway
+    popen = launching.Popen
+
+    def remembered(*given: Any, **settings: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*given, **settings))
+        return started[-1]
+
+    launching.Popen = remembered
+    try:
+        yield
+    except BaseException:
+        if SparkContext._gateway is None:
+            for process in started:
+                process.kill()
+                process.wait()
+        raise
+    finally:
+        launching.Popen = popen
 
 
 @contextmanager
