@@ -285,6 +285,11 @@ def test_lag_in_time_of_all_groups_reads_a_folder_once(
     shown = capsys.readouterr().out
     assert all(one in shown for one in alone)
     assert sorted(reads) == ["end_samples", "every_commit", "load_histories", "load_histories"]  # the groups, then time
+    for form in ("csv", "ndjson"):
+        assert main(["describe", folder, "--time", "-o", form]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert sum(line.startswith("group,topic,") for line in lines) == (form == "csv"), "the columns are named once"
+        assert sum("ads-range" in line for line in lines) > 1 < sum("feed-cooperative" in line for line in lines)
 
 
 def test_the_window_keeps_what_rates_and_ages_need_of_longer_series(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from apportion.arrays import NOBODY
 from apportion.cli import main
 from apportion.cli.commands import COMMANDS, command
 from apportion.errors import Unavailable, UnknownName
-from apportion.inputs import live, pasted
+from apportion.inputs import live, pasted, series
 from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.inputs.properties import Properties
@@ -155,6 +156,34 @@ def test_all_groups_are_found_by_the_command_line(cluster: Broker, capfdbinary: 
     names = {group["group"] for group in json.loads(capfdbinary.readouterr().out)["groups"]}
     assert code == 0
     assert {CLASSIC, NEW, IDLE} <= names
+
+
+def test_all_groups_are_looked_at_together_and_one_that_ends_meanwhile_is_no_error(
+    cluster: Broker, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look of ten seconds at each of a thousand groups would take hours, in which some group always ends."""
+    from kafka import TopicPartition
+    from kafka.structs import OffsetAndMetadata
+
+    with cluster.admin() as admin:
+        offsets = {TopicPartition("live-one", 0): OffsetAndMetadata(7, "", -1)}
+        admin.alter_group_offsets("live-ending", offsets)
+        looks: list[float] = []
+
+        def ends(seconds: float) -> None:
+            looks.append(seconds)
+            admin.delete_groups(["live-ending"])
+
+        monkeypatch.setattr(series, "time", SimpleNamespace(sleep=ends, time=time.time))
+        words = ["describe", "--bootstrap-server", cluster.bootstrap, "--time", "--window", "2"]
+        assert main([*words, "--all-groups"]) == 0
+        out, err = capfd.readouterr()
+        assert looks == [2]
+        assert all(f"{name}: lag in time" in out for name in (CLASSIC, NEW, IDLE))
+        assert re.fullmatch(r"looking at \d+ groups for 2 s\n", err)
+        admin.alter_group_offsets("live-ending", offsets)
+        assert main([*words, "--group", "live-ending"]) == 2
+        assert "no group is named 'live-ending'" in capfd.readouterr().err
 
 
 LIVE_EXAMPLES = [

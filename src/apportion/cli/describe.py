@@ -84,20 +84,30 @@ def _time(groups: list[Observed], args: argparse.Namespace) -> None:
     from apportion.history import measured
     from apportion.model.build import build
     from apportion.report import lag_times
+    from apportion.report.text import TextTable
 
     over_time = source.over_time(args, groups, args.window)
     if over_time is None:
         raise Usage("apportion describe", "--time needs a dump, the pipeline's tables or a live cluster: "
                     "a file tells of one moment only")  # fmt: skip
+    rows_of_all: list[TextTable] = []
     for observed, known in zip(groups, over_time, strict=True):
         group = build(observed.raw)
         if args.file is None:
             group = measured.as_of_last_look(group, known.series)
         times = measured.group_time(group, known.series, known.window_s, known.held_since_ms, known.now_ms)
         tables = [lag_times.partitions(group, times)]
-        if group.M and args.output not in ("csv", "ndjson"):
+        if args.output in ("csv", "ndjson"):
+            rows_of_all += tables
+            continue
+        if group.M:
             tables.insert(0, lag_times.members(group, times))
+        if observed is not groups[0]:
+            emit_tables([], args.output, [""])
         emit_tables(tables, args.output, lag_times.notes(times, known.window_s))
+    if rows_of_all:  # one table, with one line of names
+        rows = [row for table in rows_of_all for row in table.rows]
+        emit_tables([TextTable(rows_of_all[0].columns, rows)], args.output)
 
 
 def standing(observed: Observed) -> ShownGroup:

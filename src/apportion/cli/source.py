@@ -19,6 +19,7 @@ from apportion.cli import progress
 from apportion.cli.output import tell
 from apportion.cli.parser import Parser, Usage
 from apportion.errors import BadInput, MissingExtra, Unavailable, within
+from apportion.wording import count
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
@@ -139,9 +140,11 @@ def over_time(
 def _watched(args: argparse.Namespace, groups: Sequence[Observed], window_s: float) -> Iterator[OverTime]:
     from apportion.inputs import series
 
-    for observed in groups:
-        tell(f"looking at the group for {window_s:g} s")
-        yield OverTime(series.of_cluster(connection(args), observed.name, window_s), window_s)
+    tell(f"looking at {'the group' if len(groups) == 1 else count(len(groups), 'group')} for {window_s:g} s")
+    names = [observed.name for observed in groups]
+    series_of = series.of_cluster(connection(args), names, window_s, leave_out=getattr(args, "all_groups", False))
+    for name in names:
+        yield OverTime(series_of[name], window_s)
 
 
 def _recorded(path: str, groups: Sequence[Observed], window_s: float | None) -> Iterator[OverTime]:

@@ -25,31 +25,34 @@ NOT_FOUND: Final = 69
 Committed = Mapping[tuple[str, int], int]
 
 
-def groups(connection: Connection, names: Sequence[str] | None) -> list[Observed]:
+def groups(connection: Connection, names: Sequence[str] | None, leave_out: bool = False) -> list[Observed]:
     """The named groups in that order, or by name all that read topics.
 
+    leave_out
+        A named group that is not there is left out.
     Raises
         Unavailable: no broker answers, or it refuses. UnknownName: no group of that name. MissingExtra: no client.
     """
     with connect(connection.bootstrap, connection.properties) as cluster:
-        return read(cluster, names)
+        return read(cluster, names, leave_out)
 
 
-def read(cluster: Cluster, names: Sequence[str] | None) -> list[Observed]:
+def read(cluster: Cluster, names: Sequence[str] | None, leave_out: bool = False) -> list[Observed]:
     """The named groups, or all, over a connection that is open: see ``groups``."""
     admin, where = cluster._admin, cluster.bootstrap
     listed = {group["group_id"]: group for group in patiently(where, admin.list_groups)}
     every = sorted(name for name, group in listed.items() if reads(group))
     chosen = list(dict.fromkeys(names)) if names is not None else every
+    if unknown := [name for name in chosen if name not in listed]:
+        if not leave_out:
+            raise UnknownName("group", unknown[0], sorted(listed))
+        chosen = [name for name in chosen if name in listed]
     if not chosen:
         return []
-    for name in chosen:
-        if name not in listed:
-            raise UnknownName("group", name, sorted(listed))
     kinds = {name: kind_of(listed[name]) for name in chosen}
     descriptions = patiently(where, lambda: _described(admin, kinds))
     if gone := [name for name in chosen if name not in descriptions]:  # ended since they were listed
-        if names is not None:
+        if names is not None and not leave_out:
             raise UnknownName("group", gone[0], sorted(listed.keys() - set(gone)))
         chosen = [name for name in chosen if name in descriptions]
     committing = [name for name in chosen if kinds[name] != SHARE]

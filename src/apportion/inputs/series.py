@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,8 @@ from apportion.model.group import Group
 AllSeries = Mapping[TopicPartition, Series]
 Samples = dict[TopicPartition, dict[int, int]]
 """Partition to offsets by time (ms)."""
+_Sample = tuple[TopicPartition, int, int]
+"""A partition, a time (ms), an offset."""
 
 
 class FolderSeries:
@@ -36,7 +38,7 @@ class FolderSeries:
         self.known = any(len(samples) > 1 for samples in self._ends.values())
         self._since_ms = round(self.now_ms - window_s * 1000)
 
-    def _ends_of(self, topics: Collection[str]) -> Iterator[tuple[TopicPartition, int, int]]:
+    def _ends_of(self, topics: Collection[str]) -> Iterator[_Sample]:
         for where, at, end in self._source.end_samples(self._path):
             self.now_ms = max(self.now_ms, at)
             if where[0] in topics:
@@ -80,37 +82,43 @@ def _source(path: str) -> Any:
     return tables
 
 
-def of_cluster(connection: Connection, group: str, window_s: float) -> AllSeries:
-    """The group's commits and the log ends now and after some seconds."""
+def of_cluster(
+    connection: Connection, groups: Sequence[str], window_s: float, leave_out: bool = False
+) -> dict[str, AllSeries]:
+    """Each group's commits and the log ends now and after some seconds; all groups are looked at together.
+
+    leave_out
+        A group that ends meanwhile is no error: what was seen of it before stays.
+    Raises
+        UnknownName: a group is not there, or not any more.
+    """
     from apportion.inputs import live
 
-    commits: list[tuple[TopicPartition, int, int]] = []
-    ends: list[tuple[TopicPartition, int, int]] = []
+    rows: dict[str, tuple[list[_Sample], list[_Sample]]] = {name: ([], []) for name in groups}
     for i in range(2):
         if i:
             time.sleep(window_s)
         at = round(time.time() * 1000)
-        (observed,) = live.groups(connection, [group])
-        for topic, entries in observed.raw["topics"].items():
-            for entry in entries if isinstance(entries, list) else ():
-                topic_partition = (topic, entry["partition"])
-                if entry.get("committed") is not None:
-                    commits.append((topic_partition, at, entry["committed"]))
-                if entry.get("end") is not None:
-                    ends.append((topic_partition, at, entry["end"]))
-    return _joined(commits, ends)
+        for observed in live.groups(connection, groups, leave_out):
+            commits, ends = rows[observed.name]
+            for topic, entries in observed.raw["topics"].items():
+                for entry in entries if isinstance(entries, list) else ():
+                    topic_partition = (topic, entry["partition"])
+                    if entry.get("committed") is not None:
+                        commits.append((topic_partition, at, entry["committed"]))
+                    if entry.get("end") is not None:
+                        ends.append((topic_partition, at, entry["end"]))
+    return {name: _joined(*of_group) for name, of_group in rows.items()}
 
 
-def _joined(
-    commits: Iterable[tuple[TopicPartition, int, int]], ends: Iterable[tuple[TopicPartition, int, int]]
-) -> AllSeries:
+def _joined(commits: Iterable[_Sample], ends: Iterable[_Sample]) -> AllSeries:
     """The newest samples of each, by time; of one moment the furthest offset."""
     by_side = [_ordered(_sampled(rows)) for rows in (ends, commits)]
     places = set(by_side[0]) | set(by_side[1])
     return {where: Series(by_side[0].get(where, ()), by_side[1].get(where, ())) for where in places}
 
 
-def _sampled(rows: Iterable[tuple[TopicPartition, int, int]]) -> Samples:
+def _sampled(rows: Iterable[_Sample]) -> Samples:
     side: Samples = {}
     for where, at, offset in rows:
         _add(side, where, at, offset)
