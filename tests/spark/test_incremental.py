@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -14,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from tests.spark import traps
+from tests.spark import made, traps
 
-from apportion.errors import BadInput
+from apportion.errors import BadInput, Unavailable
 from apportion.spark import (
     few_groups,
     few_records,
@@ -228,6 +229,75 @@ def test_a_few_groups_of_plain_files_are_built_without_spark(
     shutil.rmtree(out / "gold/lag")
     assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == "gold/lag is gone"
     same(out, tmp_path / "fresh")
+
+
+def test_what_somebody_did_to_a_builds_files_is_a_sentence_or_a_build_that_makes_all_anew(
+    spark: Any, tmp_path: Path
+) -> None:
+    growing = Growing(traps.write(tmp_path / "traps"), tmp_path / "dump", 5)
+    growing.grow(0.6)
+    out = tmp_path / "out"
+    job.build(growing.folder, out, spark=spark, **SETTINGS)
+    growing.grow(1.0)
+    state = json.loads((out / incremental.STATE).read_text())
+    (out / incremental.STATE).write_text(json.dumps({**state, "read": {"0": "far"}}))
+    lines: list[str] = []
+    built = job.build(growing.folder, out, spark=spark, progress=lines.append, **SETTINGS)
+    assert built.whole == "build.json is not as a build leaves it"
+    assert f"making everything anew: {built.whole}" in lines
+    job.build(growing.folder, tmp_path / "fresh", spark=spark, **SETTINGS)
+    same(out, tmp_path / "fresh")
+
+
+def test_a_table_that_is_spoilt_is_made_anew_when_asked_to(spark: Any, tmp_path: Path) -> None:
+    """Nobody has another copy of it: the sentence says how to make it again, and that does."""
+    dump, out = made.write_dump(tmp_path / "dump", made.every_kind()), tmp_path / "out"
+    job.build(dump, out, spark=spark, **SETTINGS)
+    last = pq.read_table(min((dump / "records").iterdir())).slice(0, 1)
+    at = last.schema.get_field_index("offset")
+    later = last.set_column(at, last.schema.field(at), pa.array([10**6], last.schema.field(at).type))
+    pq.write_table(later, dump / "records" / "later.parquet")
+    remedy = "cannot be read to its end; make the tables anew with pipeline build --full$"
+    for hurt in (lambda read: read[:-9], lambda read: read[:4] + bytes(b ^ 0x5A for b in read[4:200]) + read[200:]):
+        for file in (out / "gold/lag").glob("*.parquet"):
+            file.write_bytes(hurt(file.read_bytes()))
+        with pytest.raises(Unavailable, match=remedy):
+            job.build(dump, out, spark=spark, **SETTINGS)
+        assert job.build(dump, out, spark=spark, full=True, **SETTINGS).whole == "as asked"
+        pq.write_table(later.set_column(at, last.schema.field(at), pa.array([2 * 10**6], last.schema.field(at).type)),
+                       dump / "records" / "latest.parquet")  # fmt: skip
+    for file in (out / "gold/lag").glob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(Unavailable, match=remedy):
+        job.status(out)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("version", None), ("settings", 3), ("dump", ["d"]), ("records", "9"), ("records_sum", None), ("ends", 1.0),
+        ("ends_at", "now"), ("topics_sum", True), ("read", 5), ("read", ["0"]), ("read", {"x": 3}),
+        ("read", {"0": "3"}), ("read", {"0": 2**70}), ("kept", [1]), ("kept", {"at": 1}),
+        ("kept", {"at": "a", "rows": 1, "of": 1}), ("seen", []), ("seen", {"records": 5}),
+        ("seen", {"records": {"f": "ab"}}), ("seen", {"records": {"f": [1]}}), ("seen", {"topics": 7}),
+        ("seen", {"topics": {"f": None}}), ("seen", {"ends": 7}), ("seen", {"ends": [7]}), ("seen", {"other": {}}),
+        ("nothing", 1),
+    ],
+)  # fmt: skip
+def test_a_state_that_no_build_writes_is_none(name: str, value: Any) -> None:
+    state = incremental.BuildState(
+        "1", {"allowed_lag": 0}, "{}", {"0": 5}, 6, -3, 2, 2**64 - 1, 7, 8,
+        {"records": {"f": [6, -3]}, "ends": ["g"], "topics": {"h": 8}}, {"at": 7, "rows": 2, "of": 2},
+    )  # fmt: skip
+    assert incremental.BuildState.from_text(state.to_text()) == state
+    assert incremental.BuildState.from_text(incremental.BuildState("1", {}, "{}").to_text()) is not None
+    changed = json.dumps({**json.loads(state.to_text()), name: value})
+    assert incremental.BuildState.from_text(changed) is None
+
+
+@pytest.mark.parametrize("text", [None, "", "[1]", "{", "[" * 100_000, '"text"'])
+def test_what_is_no_state_at_all_is_none(text: str | None) -> None:
+    assert incremental.BuildState.from_text(text) is None
 
 
 def test_log_ends_that_went_back_new_partitions_and_topics_that_are_gone(

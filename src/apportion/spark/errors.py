@@ -99,9 +99,10 @@ _KNOWN: Final = (
     (
         (
             r"is not a Parquet file|Could not read footer|CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE|Can not read value"
-            r"|Parquet file size is|Parquet magic bytes"
+            r"|Parquet file size is|Parquet magic bytes|deserialize thrift|Unexpected end of stream"
+            r"|[Cc]orrupt\w* \w*(?:snappy|compressed)|decompress\w* failed"
         ),
-        "{file} cannot be read to its end; copy it again",
+        "{file} cannot be read to its end; {remedy}",
     ),
 )
 
@@ -110,23 +111,31 @@ _LIBRARIES: Final = ("pyspark", "py4j", "pyarrow", "obstore", "_internal")
 """Modules of exceptions that are theirs, not ours; ``_internal`` is what ``deltalake`` calls its own."""
 
 
+COPY_AGAIN: Final = "copy it again"
+MAKE_ANEW: Final = "make the tables anew with pipeline build --full"
+
+
 @contextmanager
-def plainly(where: Path | str) -> Iterator[None]:
-    """Turn what goes wrong in the block into an ApportionError that speaks of ``where``."""
+def plainly(where: Path | str, remedy: str = COPY_AGAIN) -> Iterator[None]:
+    """Turn what goes wrong in the block into an ApportionError that speaks of ``where``.
+
+    remedy
+        What to do about a file there that cannot be read to its end.
+    """
     try:
         yield
     except ApportionError:
         raise
     except OSError as error:
-        raise _of_system(error, where) from error
+        raise _of_system(error, where, remedy) from error
     except Exception as error:
         if type(error).__module__.startswith(_LIBRARIES):
-            raise Unavailable(sentence(error, where)) from error
+            raise Unavailable(sentence(error, where, remedy)) from error
         raise
 
 
-def sentence(error: BaseException, where: Path | str) -> str:
-    """The one that fits; else the innermost cause that Java tells."""
+def sentence(error: BaseException, where: Path | str, remedy: str = COPY_AGAIN) -> str:
+    """The one that fits; else the innermost cause that Java tells; ``remedy`` as in ``plainly``."""
     text = str(error)
     java = getattr(error, "java_exception", None)
     if java is not None:
@@ -137,19 +146,20 @@ def sentence(error: BaseException, where: Path | str) -> str:
         if re.search(pattern, text):
             file = re.search(r"file:(?://)?(/[^\s\"']+\.parquet)", text)
             named = file[1] if file else f"a Parquet file of {where}"
-            return words.format(where=where, scratch=tempfile.gettempdir(), file=named)
+            help_ = remedy if file is None or file[1].startswith(f"{where}/") else COPY_AGAIN
+            return words.format(where=where, scratch=tempfile.gettempdir(), file=named, remedy=help_)
     who = "Spark" if type(error).__module__.startswith(("pyspark", "py4j")) else f"what reads and writes {where}"
     return f"{who} gave up: {_innermost(text) or type(error).__name__}"
 
 
-def _of_system(error: OSError, where: Path | str) -> ApportionError:
+def _of_system(error: OSError, where: Path | str, remedy: str) -> ApportionError:
     if error.errno in (errno.EACCES, errno.EPERM):
         return Unavailable(f"this user may not read or write {error.filename or where}; ask for it, or choose another")
     known = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
     if error.errno in known or "No space left" in str(error):
         return Unavailable(sentence(error, where))
-    if error.errno is None:  # of a store's library, which has no such numbers
-        return Unavailable(sentence(error, where))
+    if error.errno is None:  # of a library, which has no such numbers: a store's, or Arrow of a broken file
+        return Unavailable(sentence(error, where, remedy))
     if error.errno == errno.ENOTDIR:
         return BadInput(str(where), "a file on the way to it", "a folder")
     return Unavailable(f"{error.strerror or error}: {error.filename or where}")

@@ -115,11 +115,40 @@ class BuildState:
 
     @classmethod
     def from_text(cls, text: str | None) -> BuildState | None:
-        """What ``to_text`` wrote; None for anything else."""
+        """What ``to_text`` wrote; None for anything else, as a file that somebody changed by hand."""
         try:
-            return cls(**json.loads(text)) if text else None
-        except (ValueError, TypeError):
+            state = cls(**json.loads(text)) if text else None
+        except (ValueError, TypeError, RecursionError):
             return None
+        return state if state is None or state._well_formed() else None
+
+    def _well_formed(self) -> bool:
+        """Whether each field holds what a build writes there."""
+        numbers = (self.records, self.records_sum, self.ends, self.ends_sum, self.ends_at, self.topics_sum)
+        texts, mappings = (self.version, self.dump), (self.settings, self.read, self.seen, self.kept)
+        if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, dict) for one in mappings):
+            return False
+        by_file = {"records": {}, "ends": [], "topics": {}} | dict(self.seen)
+        records, ends, topics = (by_file.pop(name) for name in ("records", "ends", "topics"))
+        return (
+            all(map(_is_number, [*numbers, *self.read.values(), *self.kept.values()]))
+            and all(number.isascii() and number.isdecimal() for number in self.read)
+            and (not self.kept or self.kept.keys() == {"at", "rows", "of"})
+            and not by_file
+            and isinstance(records, dict)
+            and all(
+                isinstance(pair, list) and len(pair) == 2 and all(map(_is_number, pair)) for pair in records.values()
+            )
+            and isinstance(ends, list)
+            and all(isinstance(one, str) for one in ends)
+            and isinstance(topics, dict)
+            and all(map(_is_number, topics.values()))
+        )
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a whole number of 64 bits, with a sign or without."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**64
 
 
 @dataclass(frozen=True)

@@ -285,7 +285,7 @@ def _build_at(
     small = _checked(origin, location, chosen_form)
     quick = small or (not carries_rows and settings_of.is_local(settings_of.master()))
     at_work = _at_work(location, chosen_form, origin, spark, quick, progress, here)
-    with errors.plainly(location.root), at_work as (sink, asked, pool):
+    with errors.plainly(location.root, errors.MAKE_ANEW), at_work as (sink, asked, pool):
         if full or sink.text(incremental.STATE) is None:
             asked()
         tables.check_version_of(str(location), sink.text(tables.SOURCE))
@@ -412,7 +412,8 @@ def _build(
 
     strategies = sorted(known()) if rules.get("assignors") is None else rules["assignors"]
     asked = incremental.BuildState(incremental.version(), {**rules, "assignors": strategies}, dump_json)
-    before = incremental.BuildState.from_text(sink.text(incremental.STATE))
+    kept = sink.text(incremental.STATE)
+    before = incremental.BuildState.from_text(kept)
     look = partial(incremental.look, source, asked, before)
     steps: dict[str, Make] | None = None
     if (full or before is None) and source.files is not None:
@@ -423,12 +424,14 @@ def _build(
     gone = [name for name in TABLES if name not in sink.names()] if news is not None else []
     if full:
         why = "as asked"
+    elif before is None and kept is not None:
+        why = f"{incremental.STATE} is not as a build leaves it"
     elif gone:
         why = f"{gone[0]} is gone"
     elif rules["personal_days"] is not None and not why:
         why = "what is personal and old is dropped from all records"
     if why or news is None:
-        if before is not None:
+        if kept is not None:
             progress(f"making everything anew: {why}")
         _make(pool, sink, source, steps or _steps(source, **rules), progress)
         built = Built(source.count, {}, [], why, source.count)

@@ -63,7 +63,7 @@ def of_folder(folder: Path) -> list[TableStatus]:
 
 def _by_footers(folder: Path, name: str) -> TableStatus:
     files = [file for file in parquet.files(folder) if file.parent == folder]
-    with errors.plainly(folder):
+    with errors.plainly(folder, errors.COPY_AGAIN if name == "records" else errors.MAKE_ANEW):
         footers = [pq.read_metadata(file) for file in files]
     column = time_of(name)
     times = [time for footer in footers if (time := newest_of(footer, column)) is not None]
