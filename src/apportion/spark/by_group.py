@@ -24,8 +24,9 @@ from apportion.arrays import Longs
 from apportion.model.to_names import collector_paused
 from apportion.spark import groups, histories, schemas, standing
 from apportion.spark.bundles import Tables, bundled, met, sent
+from apportion.spark.classic_alike import ClassicAlike
 from apportion.spark.python_rows import rows_of
-from apportion.spark.sorted_rows import day_codes, listed, millis_or_null, ranked, starts_of, united
+from apportion.spark.sorted_rows import day_codes, listed, longs, millis_or_null, ranked, spans, starts_of, united
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -268,7 +269,25 @@ class GroupsFolding:
         self._sides = dict(zip(("generations", "epochs", "habits", "names", "holes"), sides, strict=True))
         for name in self.records:
             self._sides[name] = self._sides[name].with_holes(self.holes)
-        sides = list(self._sides.values())[:-1]
+        self._fold_all(names)
+
+    def _fold_all(self, names: pa.Array) -> None:
+        """Fold the groups that are not like one before; lay what that came to on the others."""
+        generations = self._sides["generations"]
+        epochs, habits = (np.diff(self._sides[name].start) > 0 for name in ("epochs", "habits"))
+        alike = ClassicAlike(generations.table, generations.start, names, alone=epochs | habits)
+        self._fold_some(names, np.flatnonzero(alike.folded))
+        if not alike.folded.all():
+            laid, left_out = alike.laid(self.table("present"), self.table("rebalances"))
+            for name, rows in laid.items():
+                self._pieces.setdefault(name, []).append(rows)
+            self._fold_some(names, left_out)
+
+    def _fold_some(self, names: pa.Array, some: Longs) -> None:
+        """Fold some groups one by one."""
+        sides = [self._sides[name] for name in ("generations", "epochs", "habits", "names")]
+        if len(some) < len(names):
+            names, sides = names.take(pa.array(some)), [side.of_groups(some) for side in sides]
         for first, behind in _few(sides, len(names)):
             # Few of a fold's objects are in cycles; to look for them among so many costs a third of its time.
             with collector_paused():
@@ -306,7 +325,9 @@ class GroupsFolding:
 
     def table(self, name: str) -> pa.Table:
         """``present``, ``rebalances`` or ``epochs``: the rows of all groups, by group."""
-        return pa.concat_tables([_SCHEMAS[name].empty_table(), *self._pieces.get(name, [])]).combine_chunks()
+        rows = pa.concat_tables([_SCHEMAS[name].empty_table(), *self._pieces.get(name, [])]).combine_chunks()
+        group = longs(pc.index_in(rows["group"], self._groups))
+        return rows if (group[1:] >= group[:-1]).all() else rows.take(pa.array(np.argsort(group, kind="stable")))
 
 
 @dataclass(frozen=True)
@@ -332,6 +353,12 @@ class _Side:
             column = taken.schema.get_field_index("members")
             taken = taken.set_column(column, "members", _members(taken["members"].combine_chunks()))
         return cls(taken, start)
+
+    def of_groups(self, some: Longs) -> _Side:
+        """The rows of some groups."""
+        counts = np.diff(self.start)[some]
+        rows = self.table.take(pa.array(spans(self.start[some], counts))).combine_chunks()
+        return _Side(rows, np.concatenate(([0], np.cumsum(counts))))
 
     def with_holes(self, holes: pa.Table) -> _Side:
         """Records, each with ``holes``: offsets missing before it in its partition."""
