@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -225,6 +226,45 @@ def test_an_owner_on_another_machine_is_dead_when_its_beat_stays_away(shelf: loc
     mine = lock._acquire(shelf, "here", 0.5, heard.append)
     assert mine.after_death
     assert "locked by far" in heard[0]
+
+
+@pytest.mark.parametrize("boot", [None, "5B1C"])
+def test_where_no_proc_is_a_living_owner_is_not_taken_for_dead(
+    shelf: lock.FolderShelf, monkeypatch: pytest.MonkeyPatch, boot: str | None
+) -> None:
+    """As on two Macs of one name: a number that no process has here says nothing of another boot's.
+
+    Of this boot a process that is there may be another one of that number, so that the beat decides.
+    """
+    exists, read_text = Path.exists, Path.read_text
+
+    def is_there(self: Path) -> bool:
+        return not str(self).startswith("/proc") and exists(self)
+
+    def text_of(self: Path, *args: Any, **named: Any) -> str:
+        if str(self).startswith("/proc"):
+            raise FileNotFoundError(self)
+        return read_text(self, *args, **named)
+
+    monkeypatch.setattr(Path, "exists", is_there)
+    monkeypatch.setattr(Path, "read_text", text_of)
+    monkeypatch.setattr(lock, "_boot_of_mac", lambda: boot)
+    lock._machine.cache_clear()
+    try:
+        here = lock.this_process()
+        assert here.machine == lock.this_process().machine != here.host
+        nobody = replace(here, pid=2**22 + 7)
+        assert nobody.seen_dead() is True
+        assert here.seen_dead() is None
+        assert replace(here, pid=1).seen_dead() is None, "another user's, or ours"
+        lock._machine.cache_clear()
+        if boot is None:
+            assert nobody.seen_dead() is None, "another process's word"
+        assert replace(nobody, machine="9F0A").seen_dead() is None, "another boot's"
+        with lock.held(shelf, "here", beat_s=0.02), pytest.raises(Unavailable, match="another build is writing"):
+            lock._acquire(shelf, "here", 5, lambda line: None)
+    finally:
+        lock._machine.cache_clear()
 
 
 def test_one_that_was_taken_for_dead_and_wakes_up_commits_nothing(shelf: lock.FolderShelf) -> None:

@@ -5,8 +5,9 @@ may be made when n was released or its owner is dead. Deleting a lock and making
 dead owner delete each other's. Whoever has the highest number is the owner; one that was taken for dead and wakes up
 finds a higher number than its own before its next commit, and stops.
 
-An owner is shown dead by its process, where it ran on this machine. On another one nothing can be seen but the beat:
-the owner writes its lock anew every ``BEAT_S`` seconds, and one that did not for ``SILENCE_S``, by the clock of who
+An owner is shown dead by its process, where it ran on this machine, in the same boot of it: hosts of one name are not
+one machine. On another one, and of a process whose start nothing tells (without /proc), only the beat can be seen: the
+owner writes its lock anew every ``BEAT_S`` seconds, and one that did not for ``SILENCE_S``, by the clock of who
 waits, is dead. Lower numbers are swept away by the next owner.
 """
 
@@ -15,11 +16,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 from uuid import uuid4
@@ -74,10 +78,12 @@ class Owner:
 
     def seen_dead(self) -> bool | None:
         """Whether the process is gone; None where it cannot be seen from here."""
-        here = this_process()
-        if self.machine != here.machine:
+        if self.machine != _machine():
             return None
-        return _started(self.pid) != self.started
+        started = _started(self.pid)
+        if started == "":  # it may be another process of that number
+            return None
+        return started != self.started
 
 
 class Held:
@@ -220,21 +226,35 @@ def this_process() -> Owner:
     return Owner(socket.gethostname(), _machine(), os.getpid(), _started(os.getpid()) or "", since, uuid4().hex)
 
 
+@cache
 def _machine() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
-        return socket.gethostname()
+        # Where no boot has a name, no process of others is taken for one that could be seen from here.
+        return _boot_of_mac() or f"of process {uuid4().hex}"
+
+
+def _boot_of_mac() -> str | None:
+    if sys.platform != "darwin":
+        return None
+    with suppress(OSError, subprocess.SubprocessError):
+        asked = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+        answer = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10)
+        return answer.stdout.strip() or None
+    return None
 
 
 def _started(pid: int) -> str | None:
-    """When a process began, in ticks since the boot; None where there is no such process, or it is dead already."""
+    """When a process began, in ticks since the boot; "" where nothing tells; None where it is gone."""
     if not Path("/proc/self").exists():
         try:
             os.kill(pid, 0)
-        except OSError:
+        except ProcessLookupError:
             return None
+        except OSError:  # another user's
+            return ""
         return ""
     try:
         # The name, in brackets, may hold anything; the state and the 20th field after it cannot.
