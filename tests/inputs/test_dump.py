@@ -213,6 +213,35 @@ def test_a_group_is_read_as_group_json() -> None:
     assert "gone-group" not in groups
 
 
+def test_of_topics_that_nobody_wants_the_partitions_are_those_that_a_live_cluster_shows() -> None:
+    """Those committed, as Kafka's own tool lists them; a topic that a member wants is shown whole."""
+    from apportion.inputs import live
+
+    memory = load_history.load_histories(DEMO)
+    shown = {observed.name: observed.raw for observed in dump.read(DEMO)}
+    narrowed = 0
+    for name, group in memory.groups.items():
+        if group.present is None or group.present.type in ("streams", "share"):
+            continue
+        members = {m: {"owned": {}, **fields} for m, fields in group.raw["members"].items()}
+        wanted = {topic for fields in members.values() for topic in (*fields["topics"], *fields["owned"])}
+        facts = {"state": "", "protocol": "", "kind": "classic", "generation": 1, "says": [], "members": members}
+        logs = {
+            topic: {e["partition"]: {"partition": e["partition"]} for e in entries}
+            for topic, entries in memory.world.topics.items()
+        }
+        committed = {at: commit.committed for at, commit in group.commits.items() if at[0] in logs}
+        seen = live.observed_group(name, {**facts, "wanted": wanted}, committed, logs)
+        for topic, entries in shown[name]["topics"].items():
+            assert [e["partition"] for e in entries] == [e["partition"] for e in seen.raw["topics"][topic]], (
+                name,
+                topic,
+            )
+        narrowed += any(len(group.raw["topics"][t]) > len(e) for t, e in shown[name]["topics"].items())
+    assert narrowed
+    assert [e["partition"] for e in shown["export-simple"]["topics"]["returns"]] == [0]
+
+
 def test_an_unknown_group_is_met_with_the_nearest_name() -> None:
     with pytest.raises(ApportionError, match="Maybe you meant 'ads-range'"):
         load_history.load_histories(DEMO).group("ads-rang")

@@ -31,11 +31,11 @@ def read(path: str | Path) -> list[Observed]:
 
 def observed(group: GroupHistory) -> Observed:
     """One group in the form that the command line shows."""
-    present = group.present
+    present, raw = group.present, _as_live(group)
     if present is None:
-        return Observed(group.raw)
+        return Observed(raw)
     return Observed(
-        group.raw,
+        raw,
         state=present.state,
         protocol=present.protocol,
         kind=present.type,
@@ -43,6 +43,20 @@ def observed(group: GroupHistory) -> Observed:
         says=present.says,
         members=present.members if present.type in OTHERS else (),
     )
+
+
+def _as_live(group: GroupHistory) -> dict[str, Any]:
+    """group.json with the partitions that a live cluster's has: of topics that nobody wants, those committed alone.
+
+    So does ``kafka-consumer-groups``, which lists what is assigned or committed. Replays need the others too.
+    """
+    members = group.raw["members"].values()
+    wanted = {topic for fields in members for topic in (*fields["topics"], *fields.get("owned", ()))}
+    topics = {
+        topic: entries if topic in wanted else [entry for entry in entries if "committed" in entry]
+        for topic, entries in group.raw["topics"].items()
+    }
+    return {**group.raw, "topics": {topic: entries for topic, entries in topics.items() if entries}}
 
 
 def next_offsets(path: str | Path) -> dict[int, int]:
