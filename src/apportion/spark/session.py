@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -249,7 +249,7 @@ def start(
         builder = builder.config(name, value)
     log = scratch / "spark.log"
     try:
-        with _stderr_into(log), _no_jvm_left_behind():
+        with _stderr_into(log), _no_jvm_left_behind(partial(_not_in_the_command, scratch)):
             spark = builder.getOrCreate()
     except Exception as error:
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
@@ -366,9 +366,34 @@ def _interrupts_left_alone() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def _not_in_the_command(scratch: Path, command: list[str]) -> list[str]:
+    """PySpark's command with the settings of ``APPORTION_SPARK_CONF`` in a file that this user alone may read.
+
+    They may be keys and passwords, and all users of a machine see the commands of its processes.
+    """
+    users = [f"{name}={value}" for name, value in settings.from_environment().items()]
+    if not users or "--properties-file" in command:  # of two such files Spark reads the last alone
+        return command
+    secret = {at for at, word in enumerate(command[1:], 1) if word in users and command[at - 1] == "--conf"}
+    file = scratch / "settings.properties"
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
+        opened.writelines(_property(*word.split("=", 1)) for word in users)
+    rest = [word for at, word in enumerate(command[1:], 1) if at not in secret and at + 1 not in secret]
+    return [command[0], "--properties-file", str(file), "--load-spark-defaults", *rest]
+
+
+def _property(name: str, value: str) -> str:
+    """A line of Java's properties."""
+    return re.sub(r"[\\:=\s#!]", r"\\\g<0>", name) + "=" + value.replace("\\", "\\\\") + "\n"
+
+
 @contextmanager
-def _no_jvm_left_behind() -> Iterator[None]:
+def _no_jvm_left_behind(changed: Callable[[list[str]], list[str]]) -> Iterator[None]:
     """A JVM that is still starting when the block is interrupted is killed.
+
+    changed
+        Gives the command that starts it.
+
 
     PySpark then forgets its process and removes the folder where the JVM is to write its port. That it cannot write it
     ends the JVM's main thread alone: the process would stay for ever.
@@ -379,8 +404,8 @@ def _no_jvm_left_behind() -> Iterator[None]:
     launching: Any = java_gateway
     popen = launching.Popen
 
-    def remembered(*given: Any, **settings: Any) -> subprocess.Popen[bytes]:
-        started.append(popen(*given, **settings))
+    def remembered(command: list[str], *given: Any, **settings: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(changed(command), *given, **settings))
         return started[-1]
 
     launching.Popen = remembered
