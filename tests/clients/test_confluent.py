@@ -246,6 +246,20 @@ def test_closed_twice_is_closed(monkeypatch: pytest.MonkeyPatch):
         assert consumer.assignment() == {}
 
 
+def test_close_waits_for_a_broker_that_does_not_answer_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch):
+    waits: list[dict[str, object]] = []
+    monkeypatch.setattr(confluent, "KafkaConsumer", Alone)
+    monkeypatch.setattr(Alone, "close", lambda _, **how: waits.append(how))
+    for timeout in (None, 0, 3):
+        consumer = GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, ["t"])
+        consumer.close(timeout)
+    assert waits == [{}, {"timeout_ms": 0}, {"timeout_ms": 1500}]
+    with GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, ["t"]) as consumer:
+        for wrong in (-1, float("nan"), float("inf")):
+            with pytest.raises(BadInput, match="seconds, from 0 to"):
+                consumer.close(wrong)
+
+
 def test_a_topic_in_place_of_topics_is_refused():
     """Its letters would be subscribed to, and nothing ever read."""
     for make in (
