@@ -262,6 +262,55 @@ def test_otlp_sends_what_a_receiver_reads_under_the_collectors_names() -> None:
     assert json.dumps(labels)
 
 
+def test_a_receiver_that_is_away_is_one_line_when_it_goes_and_one_when_it_is_back(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the SDK tries, and whatever it says each time."""
+    pytest.importorskip("opentelemetry.sdk")
+    from apportion.serve.otlp import Exporter
+
+    answers = [400, 400, 500, 200, 200, 404]
+
+    class Moody(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(answers.pop(0))
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Collected:
+        pass
+
+    receiver = HTTPServer(("127.0.0.1", 0), Moody)
+    Thread(target=receiver.serve_forever, daemon=True).start()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # so that it does not try again, each time later
+    settings = ServerSettings(cluster_name="c")
+    collected: Any = Collected()
+    collected.snapshot = snapshot(seen(NAME, {"clicks": [0]}, {("clicks", 0): 7}), settings=settings)
+    url = f"http://ann:s3cret@127.0.0.1:{receiver.server_port}/v1/metrics?key=s3cret"
+    exporter = Exporter(replace(settings, otlp_endpoint=url), collected)
+    while answers:
+        exporter._provider.force_flush()
+    receiver.shutdown()
+    receiver.server_close()
+    exporter._provider.force_flush()
+    exporter.close()
+    lines = [record.getMessage() for record in caplog.records if record.levelname != "DEBUG"]
+    gone = "the receiver at --otlp-endpoint takes no numbers ({}); they are sent on until it does"
+    back = "the receiver at --otlp-endpoint takes numbers again"
+    assert lines == [gone.format("400 Bad Request"), back, gone.format("404 Not Found")]
+    assert "s3cret" not in caplog.text + capfd.readouterr().err
+    caplog.clear()
+    away = Exporter(replace(settings, otlp_endpoint=url), collected)
+    away._provider.force_flush()
+    away.close()
+    assert [record.getMessage() for record in caplog.records if record.levelname != "DEBUG"] == [
+        gone.format("Connection refused")
+    ]
+
+
 def test_the_time_to_catch_up_is_that_of_the_slowest_member_at_the_pace_of_the_last_rounds() -> None:
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
     group, _, _ = group_with_offsets(one, entries_of(TOPICS), None)

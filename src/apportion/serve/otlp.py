@@ -7,6 +7,7 @@ command line.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,8 @@ from apportion.errors import BadInput, MissingExtra
 from apportion.serve.collector import Collector
 from apportion.serve.settings import ServerSettings
 from apportion.serve.state import GroupState
+
+log = logging.getLogger("apportion.serve")
 
 Attributes = dict[str, str | int]
 Point = tuple[float, Attributes]
@@ -47,20 +50,74 @@ def check_endpoint(url: str | None) -> None:
         raise BadInput("--otlp-endpoint", "no URL of HTTP", "one such as http://localhost:4318/v1/metrics")
 
 
+class _LastWords(logging.Filter):
+    """Keeps what the SDK's exporter logs, some lines an attempt, for one line of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._errors: list[str] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Nothing passes."""
+        self._errors.append(record.getMessage())
+        return False
+
+    def take(self) -> str:
+        """Why the last attempt failed, without the address, which may hold a password."""
+        text = " ".join(self._errors)
+        self._errors.clear()
+        if system := re.search(r"\[Errno -?\d+\] ([\w ,-]+)", text):
+            return system[1]
+        if refused := re.search(r"code: (\d{3}), reason: ([\w ]+)", text):
+            return f"{refused[1]} {refused[2].strip()}"
+        return re.sub(r"\S*(?:://|url: )\S+", "...", text)[:200] or "no answer"
+
+
+class Receiver:
+    """Whether what is sent arrives: a line in the log when it no longer does, and one when it does again."""
+
+    def __init__(self) -> None:
+        self.last_words = _LastWords()
+        self._away = False
+
+    def note(self, taken: bool) -> None:
+        """An attempt has ended."""
+        reason = self.last_words.take()
+        if taken == (not self._away):
+            return
+        self._away = not taken
+        if taken:
+            log.warning("the receiver at --otlp-endpoint takes numbers again")
+        else:
+            log.warning("the receiver at --otlp-endpoint takes no numbers (%s); they are sent on until it does", reason)
+
+
 class Exporter:
-    """Sends until it is closed; a receiver that is away costs a line in the SDK's log and nothing else."""
+    """Sends until it is closed; a receiver that is away is a line in the log, and one more when it is back."""
 
     def __init__(self, settings: ServerSettings, collector: Collector) -> None:
         try:
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
             from opentelemetry.sdk.metrics import MeterProvider
-            from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+            from opentelemetry.sdk.metrics.export import MetricExportResult, PeriodicExportingMetricReader
             from opentelemetry.sdk.resources import Resource
         except ImportError as error:
             raise MissingExtra("--otlp-endpoint", "otlp") from error
         self._settings, self._collector = settings, collector
+        receiver = Receiver()
+
+        class Noted(OTLPMetricExporter):
+            """The SDK's own, with a look at what came of it."""
+
+            def export(self, *given: Any, **named: Any) -> MetricExportResult:
+                result = super().export(*given, **named)
+                receiver.note(result is MetricExportResult.SUCCESS)
+                return result
+
+        self._of_sdk, self._quiet = logging.getLogger(OTLPMetricExporter.__module__), receiver.last_words
+        self._of_sdk.addFilter(self._quiet)
         reader = PeriodicExportingMetricReader(
-            OTLPMetricExporter(endpoint=settings.otlp_endpoint), export_interval_millis=settings.interval_s * 1000
+            Noted(endpoint=settings.otlp_endpoint), export_interval_millis=settings.interval_s * 1000
         )
         self._provider = MeterProvider([reader], resource=Resource.create({"service.name": "apportion"}))
         meter = self._provider.get_meter("apportion")
@@ -69,7 +126,10 @@ class Exporter:
 
     def close(self) -> None:
         """Send what is there, and stop."""
-        self._provider.shutdown(timeout_millis=3000)
+        try:
+            self._provider.shutdown(timeout_millis=3000)
+        finally:
+            self._of_sdk.removeFilter(self._quiet)
 
     def _callback(self, name: str) -> Callable[[Any], Iterable[Any]]:
         from opentelemetry.metrics import Observation
