@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tests.spark.stores import reach, store
 
 from apportion.errors import BadInput, Unavailable
 from apportion.inputs import cluster
-from apportion.spark import bronze, capture, job, packages, session
+from apportion.spark import bronze, capture, errors, job, packages, session
 from apportion.spark.python_source import OffsetsStream, towards
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
@@ -450,8 +451,11 @@ def test_a_capture_into_an_object_store_that_is_killed_goes_on_where_it_was(spar
 
 
 @pytest.mark.timeout(900)
-def test_ctrl_c_ends_a_service_quietly_and_the_next_run_goes_on(kafka: Broker, spark: Any, tmp_path: Path) -> None:
-    """As a terminal does it: the signal goes to Spark's processes too."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"])
+def test_a_signal_ends_a_service_quietly_and_the_next_run_goes_on(
+    kafka: Broker, spark: Any, tmp_path: Path, number: int, code: int
+) -> None:
+    """As a terminal and ``timeout`` do it: the signal goes to Spark's processes too, and the JVM heeds SIGTERM."""
     commit(kafka, "interrupted", 20)
     words = ["pipeline", "capture", "--bootstrap-server", kafka.bootstrap, "--to", str(tmp_path), "--service"]
     command = [sys.executable, "-m", "apportion", *words, "--interval", "1"]
@@ -460,9 +464,9 @@ def test_ctrl_c_ends_a_service_quietly_and_the_next_run_goes_on(kafka: Broker, s
         for line in child.stderr:
             if "next in" in line:
                 break
-        os.killpg(child.pid, signal.SIGINT)
+        os.killpg(child.pid, number)
         rest = child.stderr.read()
-    assert child.returncode == 130
+    assert child.returncode == code
     assert "Traceback" not in rest
     assert "Error" not in rest
     before = places(tmp_path)
@@ -470,6 +474,42 @@ def test_ctrl_c_ends_a_service_quietly_and_the_next_run_goes_on(kafka: Broker, s
     job.capture(kafka.bootstrap, tmp_path, spark=spark)
     after = places(tmp_path)
     assert len(after) == len(set(after)) >= len(before) + 5
+
+
+@pytest.mark.timeout(900)
+def test_a_service_whose_jvm_was_killed_ends_with_a_sentence(kafka: Broker, tmp_path: Path) -> None:
+    """It could try for ever: what starts the service anew starts another JVM too."""
+    commit(kafka, "orphaned", 3)
+    words = ["pipeline", "capture", "--bootstrap-server", kafka.bootstrap, "--to", str(tmp_path), "--service"]
+    command = [sys.executable, "-m", "apportion", *words, "--interval", "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        for line in child.stderr:
+            if "next in" in line:
+                break
+        children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+        for pid in children:
+            os.kill(int(pid), signal.SIGKILL)
+        rest = child.stderr.read()
+    assert child.returncode == 2, rest
+    assert "Traceback" not in rest
+    assert rest.splitlines()[-1].startswith("apportion: Spark's Java process has ended: ")
+
+
+def test_an_interrupt_is_not_lost_where_cleaning_up_fails() -> None:
+    """Spark's processes may have been told to end too: what cannot be stopped any more was stopped."""
+
+    @contextmanager
+    def stopped(error: Exception) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            raise error
+
+    for interrupt in (KeyboardInterrupt, SystemExit):
+        for error in (OSError("gone"), Unavailable("gone"), ValueError("gone")):
+            with pytest.raises(interrupt), errors.plainly("lake"), stopped(error):
+                raise interrupt
 
 
 def test_a_source_that_sees_less_than_the_broker_has_is_an_error(

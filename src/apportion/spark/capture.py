@@ -24,7 +24,7 @@ import pyarrow as pa
 from apportion.errors import BadInput, Unavailable, UnknownName
 from apportion.inputs import cluster
 from apportion.inputs.properties import Properties
-from apportion.spark import bronze, schemas, session, settings
+from apportion.spark import bronze, errors, schemas, session, settings
 from apportion.spark.bronze import Bronze, Origin
 from apportion.spark.location import Location
 
@@ -85,10 +85,13 @@ def capture_once(
     return Captured(records, missing, lost)
 
 
-def capture_on(once: Callable[[], Captured], interval_s: float, progress: Progress) -> Iterator[Captured]:
+def capture_on(
+    once: Callable[[], Captured], spark: SparkSession, interval_s: float, progress: Progress
+) -> Iterator[Captured]:
     """One capture after another, ``interval_s`` from start to start, until the caller stops asking.
 
-    What keeps the first from working is raised; later ones may fail, for a broker that restarts is no reason to end.
+    What keeps the first from working is raised; later ones may fail, for a broker that restarts is no reason to end. A
+    Spark that has ended is one: what starts this process anew starts another.
     """
     worked = False
     while True:
@@ -98,11 +101,18 @@ def capture_on(once: Callable[[], Captured], interval_s: float, progress: Progre
         except Unavailable as error:
             if not worked:
                 raise
+            must_live(spark, error)
             progress(f"{error}; trying again in {interval_s:.0f} s")
         else:
             worked = True
             yield captured
         time.sleep(max(0.0, interval_s - (time.monotonic() - began)))
+
+
+def must_live(spark: SparkSession, error: Exception) -> None:
+    """Raise where it is of no use to try again after an error, since Spark has ended."""
+    if session.has_ended(spark):
+        raise Unavailable(f"{errors.SPARK_ENDED}; nothing is lost, run it again") from error
 
 
 # -- before ----------------------------------------------------------------------------------------------------------

@@ -107,6 +107,8 @@ _KNOWN: Final = (
 )
 
 
+SPARK_ENDED: Final = "Spark's Java process has ended: it was killed, or the machine ran out of memory"
+
 _LIBRARIES: Final = ("pyspark", "py4j", "pyarrow", "obstore", "_internal")
 """Modules of exceptions that are theirs, not ours; ``_internal`` is what ``deltalake`` calls its own."""
 
@@ -121,17 +123,30 @@ def plainly(where: Path | str, remedy: str = COPY_AGAIN) -> Iterator[None]:
 
     remedy
         What to do about a file there that cannot be read to its end.
+
+    What goes wrong on the way out, since Spark was told to end too, does not keep a signal from ending this process.
     """
     try:
         yield
-    except ApportionError:
-        raise
-    except OSError as error:
-        raise _of_system(error, where, remedy) from error
     except Exception as error:
+        if (ending := _interrupted(error)) is not None:
+            raise ending from None
+        if isinstance(error, ApportionError):
+            raise
+        if isinstance(error, OSError):
+            raise _of_system(error, where, remedy) from error
         if type(error).__module__.startswith(_LIBRARIES):
             raise Unavailable(sentence(error, where, remedy)) from error
         raise
+
+
+def _interrupted(error: BaseException) -> BaseException | None:
+    """The interrupt during which an error came up; None where there was none."""
+    while (earlier := error.__context__) is not None:
+        if isinstance(earlier, KeyboardInterrupt | SystemExit):
+            return earlier
+        error = earlier
+    return None
 
 
 def sentence(error: BaseException, where: Path | str, remedy: str = COPY_AGAIN) -> str:
@@ -160,6 +175,8 @@ def _of_system(error: OSError, where: Path | str, remedy: str) -> ApportionError
         return Unavailable(sentence(error, where))
     if error.errno is None:  # of a library, which has no such numbers: a store's, or Arrow of a broken file
         return Unavailable(sentence(error, where, remedy))
+    if isinstance(error, ConnectionError):  # of Py4J's; clients of Kafka and of stores have errors of their own
+        return Unavailable(f"{SPARK_ENDED}; run it again")
     if error.errno == errno.ENOTDIR:
         return BadInput(str(where), "a file on the way to it", "a folder")
     return Unavailable(f"{error.strerror or error}: {error.filename or where}")

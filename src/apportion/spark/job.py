@@ -142,7 +142,7 @@ def capture(
 
             if not service:
                 return once()
-            for captured in capturing.capture_on(once, interval_s, progress):
+            for captured in capturing.capture_on(once, running, interval_s, progress):
                 progress(f"{captured.records} records; next in {interval_s:.0f} s")
     raise AssertionError("a service ends by being interrupted")
 
@@ -190,11 +190,12 @@ def run(
             with errors.plainly(origin.root):
                 return capturing.capture_once(running, bootstrap, origin, properties, source, progress, form=kept)
 
-        for captured in capturing.capture_on(once, interval_s, progress):
+        for captured in capturing.capture_on(once, running, interval_s, progress):
             began = time.monotonic()
             try:
                 built = _build_at(origin, target, settings, running, spark is None, full=False, progress=progress)
             except Unavailable as error:
+                capturing.must_live(running, error)
                 progress(f"{error}; trying again in {interval_s:.0f} s")
                 continue
             progress(_told(captured, built, time.monotonic() - began))

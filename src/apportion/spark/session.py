@@ -260,6 +260,9 @@ def start(
             pieces = max(2, TASKS_A_CORE * spark.sparkContext.defaultParallelism)
             spark.conf.set("spark.sql.shuffle.partitions", str(pieces))
     spark.sparkContext.setLogLevel("ERROR")
+    # Where a JVM is killed the thread that adds up its counters would print a traceback; that it ended is told anyway.
+    server: Any = spark.sparkContext._accumulatorServer
+    server.handle_error = lambda request, address: None
     # PySpark prints each failed query as JSON too; what failed is raised and told in a sentence.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -277,6 +280,16 @@ def _reason(lines: list[str], error: Exception) -> str:
 def is_remote(spark: SparkSession) -> bool:
     """Whether a session's tasks run in other processes, maybe on other machines."""
     return is_connect(spark) or not settings.is_local(spark.sparkContext.master or "")
+
+
+def has_ended(spark: SparkSession) -> bool:
+    """Whether a session's JVM is gone, or was told to stop: nothing can be asked of it any more."""
+    if is_connect(spark):
+        return False
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())
+    except Exception:  # whatever Py4J makes of a process that is not there
+        return True
 
 
 def carry_package(spark: SparkSession) -> None:
@@ -393,7 +406,6 @@ def _no_jvm_left_behind(changed: Callable[[list[str]], list[str]]) -> Iterator[N
 
     changed
         Gives the command that starts it.
-
 
     PySpark then forgets its process and removes the folder where the JVM is to write its port. That it cannot write it
     ends the JVM's main thread alone: the process would stay for ever.
