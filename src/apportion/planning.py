@@ -74,7 +74,7 @@ def check_owners(name: str, group: Group, owner: Ints) -> None:
     if owner.min() < NOBODY or owner.max() >= group.M:
         worst = int(owner.max() if owner.max() >= group.M else owner.min())
         raise BrokenAssignor(f"the assignor {name!r} named member {worst}; there are members 0 to {group.M - 1}.")
-    if len(group.subscriptions) == 1 and group.wanted_topic.all():
+    if len(group.subscriptions) == 1 and group.all_wanted:
         return
     # What stays with its owner was looked at when the claims were judged.
     elsewhere = owner != (group.owner if len(group.claims.member) else NOBODY)

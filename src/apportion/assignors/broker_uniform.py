@@ -62,7 +62,7 @@ class BrokerUniform:
         owner = uniform(tables.problem(AS_LOADED))
         proof = dict.fromkeys(self.goals, "heuristic")
         if tables.equal and not group.has_capacities:
-            fewest = np.array_equal(tables.previous[group.wanted], group.owner[group.wanted])
+            fewest = not (group.wanted & (tables.previous != group.owner)).any()
             proof = {"balance": "optimal", "moves": "optimal" if fewest else "heuristic"}
         return Answer(owner, proof)
 
@@ -254,7 +254,7 @@ class _Held:
         """One topic's partitions, ascending, in the order of the set that they were copied into."""
         numbers = self.tables.group.number[partitions].tolist()
         order = number_order(numbers, backwards=self.filling.held, since_19=self.filling.since_19)
-        return partitions[np.searchsorted(numbers, order)]
+        return partitions if order is numbers else partitions[np.searchsorted(numbers, order)]
 
 
 def _words(group: Group, topic: int) -> tuple[int, int] | None:

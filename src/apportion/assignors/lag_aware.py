@@ -99,10 +99,11 @@ class LagAware:
 
     def _by_topic(self, group: Group, work: _Work, everything: _Part) -> Answer:
         owner = np.full(group.P, NOBODY, dtype=np.int64)
-        for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist():
+        sizes = group.start[1:] - group.start[:-1]
+        for topic in (group.wanted_topic & (sizes > 0)).nonzero()[0].tolist():
             owner[group.partitions(topic)] = self._one_topic(group, work, topic)
         # Balance within each topic does not balance the sums: a member may hold one fewer of every topic.
-        each = np.diff(group.start)[group.wanted_topic] // len(everything.members) - min(self.max_skew, group.P)
+        each = sizes[group.wanted_topic] // len(everything.members) - min(self.max_skew, group.P)
         bound = lower_bound(everything.sharing, int(np.maximum(each, 0).sum()))
         heaviest = everything.sharing.heaviest(everything.places(owner))
         proof = {

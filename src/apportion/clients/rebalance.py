@@ -126,7 +126,7 @@ def record(plan: Plan, withheld: Bools, generation: int | None, why: str, ms: fl
         generation=generation,
         assignor=plan.assignor,
         members=group.M,
-        partitions=group.P if group.wanted_topic.all() else int(np.count_nonzero(group.wanted)),
+        partitions=group.P if group.all_wanted else int(np.count_nonzero(group.wanted)),
         moved=moved,
         kept=kept,
         given=given,

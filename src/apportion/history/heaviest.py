@@ -24,15 +24,15 @@ class Heaviest:
         for at, places, owner in rows:
             key = id(places), owner.tobytes()
             if key not in plans:
-                given = np.flatnonzero(owner != NOBODY)
-                order = given[stable_order(owner[given])]
+                order = stable_order(owner + 1)[np.count_nonzero(owner == NOBODY) :]  # nobody's come first
                 if not len(order):
                     plans[key] = -1
                 else:
                     plans[key] = len(firsts)
                     firsts.append(len(members))
-                    starts = np.flatnonzero(np.diff(owner[order], prepend=-1))
-                    members.extend((starts + end).tolist())
+                    held = owner[order]
+                    starts = (held[1:] != held[:-1]).nonzero()[0] + 1
+                    members += [end, *(starts + end).tolist()]
                     orders.append(places[order])
                     end += len(order)
             self._row.append((at, plans[key]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ class Step:
     identities: tuple[str, ...]
     follows: bool = True
     places: dict[int, tuple[Step, Ints, Ints]] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def alone(self) -> Group:
+        """The group with nothing behind it."""
+        return self.group.without_past()
 
 
 def steps(
@@ -151,11 +157,11 @@ def follow(earlier: Step, owner: Ints, later: Step) -> Group:
     A member is carried over by its identity, a partition by its topic and id; what went away holds nothing.
     """
     member, position = _carried(earlier, later)
-    held = np.flatnonzero(owner != NOBODY)
+    held = (owner != NOBODY).nonzero()[0]
     to_member, to_partition = member[owner[held]], position[held]
-    stays = (to_member != NOBODY) & (to_partition != NOBODY)
+    stays = ((to_member != NOBODY) & (to_partition != NOBODY)).nonzero()[0]
     generation = np.full(later.group.M, earlier.generation.number, dtype=np.int64)
-    return later.group.with_claims(Claims(to_member[stays], to_partition[stays]), generation)
+    return later.group.with_claims(Claims(to_member[stays], to_partition[stays], single=True), generation)
 
 
 def _carried(earlier: Step, later: Step) -> tuple[Ints, Ints]:
@@ -170,8 +176,8 @@ def _carried(earlier: Step, later: Step) -> tuple[Ints, Ints]:
 
 
 def without_past(later: Step) -> Group:
-    """The generation's group with nothing behind it."""
-    return later.group.without_past()
+    """The generation's group with nothing behind it: the same for all strategies."""
+    return later.alone
 
 
 def _places(earlier: Group, later: Group) -> Ints:

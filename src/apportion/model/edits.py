@@ -109,7 +109,9 @@ def _as_lists(member: Ints, partition: Ints, group: Group) -> Claims:
     if not len(partition):
         return Claims(member, partition)
     topic = group.topic_of[partition]
-    first = np.flatnonzero((np.diff(member, prepend=NOBODY) != 0) | (np.diff(topic, prepend=NOBODY) != 0))
+    begins = np.ones(len(member), dtype=np.bool_)
+    begins[1:] = (member[1:] != member[:-1]) | (topic[1:] != topic[:-1])
+    first = begins.nonzero()[0]
     single = bool(np.bincount(partition).max() == 1)
     return Claims(member, partition, single=single, lists=(member[first], topic[first]))
 

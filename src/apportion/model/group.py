@@ -224,17 +224,17 @@ class Group:
         return self.with_claims(NO_CLAIMS, np.full(self.M, UNKNOWN, dtype=np.int64))
 
     # The letters are the names here: see apportion.arrays.
-    @property
+    @cached_property
     def P(self) -> int:
         """How many partitions."""
         return len(self.number)
 
-    @property
+    @cached_property
     def T(self) -> int:
         """How many topics."""
         return len(self.topics)
 
-    @property
+    @cached_property
     def M(self) -> int:
         """How many members."""
         return len(self.members)
@@ -263,9 +263,14 @@ class Group:
         return wanted
 
     @cached_property
+    def all_wanted(self) -> bool:
+        """Whether some member subscribes to each topic."""
+        return bool(self.wanted_topic.all())
+
+    @cached_property
     def wanted(self) -> Bools:
         """(P,) whether some member subscribes to the partition's topic."""
-        if self.wanted_topic.all():
+        if self.all_wanted:
             return np.ones(self.P, dtype=np.bool_)
         return self.wanted_topic.repeat(self.start[1:] - self.start[:-1])
 
@@ -286,7 +291,7 @@ class Group:
 
     def may_own(self, member: Ints, partition: Ints) -> Bools:
         """Whether each member subscribes to the topic of the partition beside it."""
-        if len(self.subscriptions) == 1 and self.wanted_topic.all():
+        if len(self.subscriptions) == 1 and self.all_wanted:
             return np.ones(len(partition), dtype=np.bool_)
         return self._wishes(member, self.topic_of[partition])
 

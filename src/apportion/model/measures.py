@@ -58,16 +58,16 @@ def measure(group: Group, owner: Ints) -> dict[str, Any]:
 
 def brief_measure(group: Group, owner: Ints) -> dict[str, int]:
     """Of the same measures those that a table has: partitions, load_min, load_max, moves, rack_misses and lag_max."""
-    held = loads(owner, group.M)
+    held = loads(owner, group.M).tolist()  # of a few members Python finds the least and the most sooner than NumPy
     result = {
-        "partitions": group.P if group.wanted_topic.all() else int(np.count_nonzero(group.wanted)),
-        "load_min": int(held.min()) if group.M else 0,
-        "load_max": int(held.max(initial=0)),
+        "partitions": group.P if group.all_wanted else int(np.count_nonzero(group.wanted)),
+        "load_min": min(held, default=0),
+        "load_max": max(held, default=0),
         "moves": moves(group, owner),
         "rack_misses": int(np.count_nonzero(rack_misses(group, owner))) if group.racks and group.racks.known else 0,
     }
     if group.shows_lag:
-        result["lag_max"] = int(lag_held(group, owner).max(initial=0))
+        result["lag_max"] = max(lag_held(group, owner).tolist(), default=0)
     return result
 
 

@@ -182,6 +182,7 @@ def _grown(spread: Sequence[int], bins: int) -> tuple[int, bool]:
     return bins, trees
 
 
+@lru_cache(maxsize=4096)
 def copied_bins(entries: int, *, since_19: bool = False) -> int:
     """The table of ``new HashSet<>(collection)``: Java 17 adds one where the size is three quarters of a power of two.
 

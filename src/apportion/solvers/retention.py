@@ -70,7 +70,7 @@ def first_ones(kind: Ints, cap: Ints, order: tuple[Ints, ...]) -> Bools:
     Only kinds that must give something up are looked at.
     """
     stays = np.ones(len(kind), dtype=np.bool_)
-    pressed = np.flatnonzero((np.bincount(kind, minlength=len(cap)) > cap)[kind])
+    pressed = (np.bincount(kind, minlength=len(cap)) > cap)[kind].nonzero()[0]
     if len(pressed):
         keys = (*order, kind)
         if len(pressed) == len(kind):

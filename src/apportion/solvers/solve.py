@@ -80,7 +80,7 @@ def _one_deal(group: Group) -> Ints:
     laps = np.empty((-(-group.P // group.M), group.M), dtype=np.int64)  # np.tile takes longer than a small plan
     laps[:] = np.arange(group.M)
     dealt = laps.ravel()
-    if group.wanted_topic.all():
+    if group.all_wanted:
         return dealt[: group.P]
     owner = np.full(group.P, NOBODY, dtype=np.int64)
     owner[group.wanted] = dealt[: np.count_nonzero(group.wanted)]
