@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -216,6 +217,12 @@ class Template:
         self.alone = [name for name in dict.fromkeys(answer.assignor for answer in self.rows) if name in alone]
         self.heaviest, self.really = Heaviest(sums), Heaviest(really)
 
+    @cached_property
+    def hashes(self) -> tuple[Hashes, Hashes]:
+        """(1, members) and (1, topics) hash codes of the names."""
+        members, topics = (string_hashes(list(names)).reshape(1, -1) for names in (self.members, self.topics))
+        return members, topics
+
     @staticmethod
     def _by_hashes(row: Outcome, members: Mapping[str, int], topics: Mapping[str, int]) -> ManyHashes | None:
         return ManyHashes(row, members, topics) if ManyHashes.fits(row) else None
@@ -306,9 +313,7 @@ class _Laying:
 
     def _keep_own_order(self, at: int, many: ManyHashes, row: Outcome, places: Ints | None) -> None:
         """The order that the template's own names come in is planned already."""
-        template = self.template
-        own = [string_hashes(list(names)).reshape(1, -1) for names in (template.members, template.topics)]
-        orders, shared = many.orders(*own)
+        orders, shared = many.orders(*self.template.hashes)
         if not shared[0]:
             many.planned[orders[0].tobytes()] = self._by_order(at, row, places)
 

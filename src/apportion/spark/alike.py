@@ -24,9 +24,13 @@ from apportion.history.shared_plans import Template
 from apportion.history.structure import JOINS, Places, Structure, told_by_ranks
 from apportion.model.lag import lag_of
 from apportion.model.topic_columns import TopicColumns
+from apportion.spark.python_rows import rows_of
 
 _ENTRY: Final = np.dtype([("partition", "<i4"), ("racks", "<i4"), ("known", "u1")])
 """What a key has of a partition: its id, how many racks it is in, and which ends of its log are known."""
+ROWS_AT_ONCE: Final = 32
+PARTITIONS_AT_ONCE: Final = 2_000
+"""Rows with so many partitions together are made Python's at once: one by itself takes as long as some."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,8 @@ class Batch:
         self._commit_partition = fields.numbers("partition")[0].astype(np.int32)
         self.committed, known = fields.numbers("committed")
         self._strange_commits = _counts(~known | (self.committed < 0))
+        self._runs: dict[int, list[int]] = {}
+        self._made: dict[int, dict[str, Any]] = {}
 
     def _topics(self, topics: Lists) -> None:
         self._topics_at, fields = topics.at, Structs(topics.values)
@@ -211,6 +217,26 @@ class Batch:
         self._entry = np.empty(len(self._partition), dtype=_ENTRY)
         self._entry["partition"], self._entry["racks"] = self._partition, np.diff(self._racks_at)
         self._entry["known"] = self._begins + 2 * self._ends
+
+    def expect(self, rows: Iterable[tuple[int, int]]) -> None:
+        """These rows will be asked for, in this order; each stands with its partitions beside."""
+        run, size = list[int](), 0
+        for row, partitions in rows:
+            if run and (len(run) == ROWS_AT_ONCE or size + partitions > PARTITIONS_AT_ONCE):
+                run, size = [], 0
+            run.append(row)
+            size += partitions
+            self._runs[row] = run
+
+    def row(self, row: int) -> dict[str, Any]:
+        """A row as Python's, but for partitions and commits; with it are made those that are expected next."""
+        if row not in self._made:
+            run = self._runs.get(row, [row])
+            names = [name for name in self.rows.schema.names if name not in ("topics", "commits")]
+            self._made.update(zip(run, rows_of(self.rows.select(names).take(pa.array(run))), strict=True))
+            for other in run:
+                self._runs.pop(other, None)
+        return self._made.pop(row)
 
     def stands(self, row: int) -> bool:
         """Whether a strategy can be asked about the group's present."""

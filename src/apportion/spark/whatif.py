@@ -155,6 +155,8 @@ class Plans:
                 alone.append((at, likeness))
             else:
                 alike.setdefault(likeness.key, []).append((at, likeness))
+        firsts = [some[0] for key, some in alike.items() if key not in self._patterns]
+        batch.expect([(at, likeness.size) for at, likeness in firsts])
         known: list[tuple[Pattern, list[tuple[int, Likeness]]]] = []
         one_by_one: list[tuple[str, Columns]] = []
         for key, some in alike.items():
@@ -237,9 +239,7 @@ def _question_at(batch: Batch, at: int, likeness: Likeness | None) -> Question:
     topics = batch.columns(likeness, batch.stands(at)) if likeness is not None else None
     if likeness is None or topics is None:
         return _question(rows_of(batch.rows.slice(at, 1))[0])
-    few = [name for name in batch.rows.schema.names if name not in ("topics", "commits")]
-    row = rows_of(batch.rows.select(few).slice(at, 1))[0]
-    present = None
+    row, present = batch.row(at), None
     if batch.stands(at):
         committed: dict[str, dict[int, int]] = {topic: {} for topic in batch.committed_topics(likeness)}
         present = group_json(row["group"], present_of(row), topics, committed)
