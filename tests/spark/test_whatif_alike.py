@@ -14,7 +14,7 @@ from apportion.assignors import known
 from apportion.history import shared_plans
 from apportion.history.answer_block import COLUMNS
 from apportion.history.scenarios import Outcome, what_if
-from apportion.spark import whatif
+from apportion.spark import alike, whatif
 from apportion.spark.whatif import Plans, _question, runner
 from bench.whatif_rows import batch, row
 
@@ -58,6 +58,19 @@ def test_groups_of_many_structures_in_one_batch_get_the_rows_that_each_gets_by_i
         by_itself = alone(one)
         assert first.get(one["group"], []) == by_itself, one["group"]
         assert again.get(one["group"], []) == by_itself, one["group"]
+
+
+def test_rows_that_are_expected_are_those_that_are_asked_for_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In any order, also more than once, and beside rows that nobody expected."""
+    monkeypatch.setattr(alike, "ROWS_AT_ONCE", 3)
+    rows = batch([row(*question(seed, f"g{seed}", "p", lag_seed=seed)) for seed in range(12)])
+    plain = rows.drop_columns(["topics", "commits"]).to_pylist(maps_as_pydicts="strict")
+    asked = alike.Batch(rows)
+    asked.expect([(at, at) for at in range(0, 12, 2)])
+    for at in (4, 2, 5, 4, 0, 10, 8, 6, 11, 10):
+        assert asked.row(at) == plain[at], at
+    assert not asked._made
+    assert not asked._runs
 
 
 def test_a_worker_gives_each_group_its_rows_also_of_a_slice_and_of_groups_that_are_gone() -> None:
