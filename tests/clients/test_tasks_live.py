@@ -20,7 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, RebalanceInProgressError
 from tests.serve.running import until
 
-from apportion.clients.restore import EPOCH
+from apportion.clients.restore import EPOCH, Restorer
 from apportion.clients.state_dir import StateFolder
 from apportion.clients.stores import SqliteStore
 from apportion.clients.tasks import TaskRunner
@@ -646,3 +646,42 @@ def test_a_broker_that_is_killed_and_comes_back_finds_everything_as_it_was(tmp_p
         own.start()
         one.write(120)
         one.until("120 are stored", lambda: len(one.stored()) == 120, patience_s=120)
+
+
+@pytest.mark.parametrize("more", [5, 45], ids=["shorter", "longer"])
+def test_a_copy_follows_a_changelog_that_was_deleted_and_made_anew(broker: Broker, tmp_path: Path, more: int) -> None:
+    """It has what the new one has, and no more: nothing of the old one, and all from the new one's beginning."""
+    changelog, task = new_name("again"), Task(0, 0)
+
+    def write(first: int, behind: int) -> None:
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+        for n in range(first, behind):
+            producer.send(changelog, key=b"%d" % n, value=b"x", partition=0, headers=[(EPOCH, b"1")])
+        producer.close()
+
+    broker.create_topic(changelog, 1)
+    write(0, 30)
+    topology = Topology((Subtopology(("clicks",), changelog),))
+    folder = StateFolder.of(tmp_path)
+    copies = Restorer(topology, {"bootstrap_servers": broker.bootstrap}, folder, SqliteStore)
+    try:
+        copies.keep({task})
+        step_until(copies, lambda: copies.open[task].position == 30)
+        broker.delete_topic(changelog)
+        step_until(copies, lambda: not copies._there([copies._pair(task)]))
+        broker.create_topic(changelog, 1)
+        write(100, 100 + more)
+        step_until(copies, lambda: copies.open[task].position == more and copies.lags() == {task: 0})
+        keys = {int(key) for key, _ in copies.open[task].items()}  # type: ignore[attr-defined]
+        assert keys == set(range(100, 100 + more))
+        assert copies.warmed == 30 + more
+    finally:
+        copies.close()
+        folder.close()
+
+
+def step_until(copies: Restorer, done: Callable[[], bool], patience_s: float = 60) -> None:
+    end = time.monotonic() + patience_s
+    while not done():
+        copies.step((), 50)
+        assert time.monotonic() < end, (copies.open, copies.lags())

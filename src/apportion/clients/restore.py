@@ -56,6 +56,7 @@ class Restorer:
         self._goal: dict[Task, int] = {}
         self._stale: dict[Task, set[bytes]] = {}
         self._absent: dict[Any, float] = {}
+        self._life: dict[Task, Any] = {}
         self._looked = self._searched = 0.0
         self._known = self._on_disk()
         self._consumer = KafkaConsumer(
@@ -91,7 +92,7 @@ class Restorer:
             timeout_ms = 0
         for pair, records in self._consumer.poll(timeout_ms=timeout_ms, max_records=5000).items():
             task = self._task_of(pair)
-            if task in self.open:
+            if task in self.open and not self._of_another_life(task):
                 self._apply(task, records)
                 self._count(len(records), task in waiting)
         self._look()
@@ -100,7 +101,7 @@ class Restorer:
     def _whole(self, waiting: Iterable[Task]) -> list[Task]:
         read = {self._task_of(pair) for pair in self._consumer.assignment()}
         known = [task for task in sorted(waiting) if task in self.open and task in self._goal and task in read]
-        return [task for task in known if self._at(task) >= self._goal[task]]
+        return [task for task in known if self._at(task) >= self._goal[task] and not self._of_another_life(task)]
 
     def take(self, task: Task) -> Store:
         """Hand over a store, of a writer with a new epoch: its task runs from now on."""
@@ -243,7 +244,8 @@ class Restorer:
         """Read the changelogs of exactly the open stores; nothing changes where the broker does not answer."""
         pairs = {self._pair(task): task for task in sorted(self.open)}
         pairs = {pair: pairs[pair] for pair in self._there(pairs)}
-        now = set(self._consumer.assignment())
+        remade = {pair for pair, task in pairs.items() if self._of_another_life(task)}
+        now = set(self._consumer.assignment()) - remade
         if now == set(pairs):
             return
         new = sorted(set(pairs) - now)
@@ -253,10 +255,22 @@ class Restorer:
         self._consumer.assign(list(pairs))
         for pair in new:
             task = pairs[pair]
-            if not begin[pair] <= self.open[task].position <= end[pair] and self.open[task].position:
+            lost = not begin[pair] <= self.open[task].position <= end[pair] and self.open[task].position
+            if lost or pair in remade:
                 self._anew(task)
+                self._goal.pop(task, None)
+                self._stale.pop(task, None)
+            self._life[task] = self._consumer._cluster.topic_id(pair.topic)
             self._ends[task] = end[pair]
             self._consumer.seek(pair, max(begin[pair], self.open[task].position))
+
+    def _of_another_life(self, task: Task) -> bool:
+        """Whether the changelog was deleted and made anew since this process read it: its id is another one.
+
+        Offsets alone would not tell where the new one is as long, and the client goes on at its end where it is not.
+        """
+        ids = self._life.get(task), self._consumer._cluster.topic_id(self._pair(task).topic)
+        return None not in ids and ids[0] != ids[1]
 
     def _anew(self, task: Task) -> None:
         """A store that is ahead of its changelog's end or behind its beginning is of another life of the topic."""
