@@ -164,23 +164,33 @@ def settle(packing: Packing, free: list[int], most_processes: int) -> bool:
     weight = packing.weight
     stuck = []
     for p in sorted(free, key=lambda p: (-weight[p], p)):
-        m = packing.tightest(p)
-        if m is None and weight[p] <= packing.problem.new_capacity and packing.problem.may_own(p, packing.problem.M):
-            if processes_open(packing) >= most_processes:
-                packing.close(_idle_process(packing))
-            if processes_open(packing) < most_processes:
-                packing.open_process()
-                m = packing.tightest(p)
+        m = _tightest_or_new(packing, p, most_processes)
         if m is None:
             stuck.append(p)
         else:
             packing.put(p, m)
-    stuck = _throw_out(packing, stuck)
+    stuck = _throw_out(packing, stuck, most_processes)
     if stuck:
         stuck = ruin_and_recreate(packing, stuck)
     if not stuck:
         improve(packing)
     return not stuck
+
+
+def _tightest_or_new(packing: Packing, p: int, most_processes: int, but: int = -1) -> int | None:
+    """The member with least room of those that can take p, a newcomer where none can; None where that may not come."""
+    m = packing.tightest(p, but)
+    if (
+        m is None
+        and packing.weight[p] <= packing.problem.new_capacity
+        and packing.problem.may_own(p, packing.problem.M)
+    ):
+        if processes_open(packing) >= most_processes:
+            packing.close(_idle_process(packing))
+        if processes_open(packing) < most_processes:
+            packing.open_process()
+            m = packing.tightest(p, but)
+    return m
 
 
 def _idle_process(packing: Packing) -> list[int]:
@@ -193,8 +203,11 @@ def _idle_process(packing: Packing) -> list[int]:
     return min(idle, key=lambda members: (sum(map(packing.problem.takes, members)), members), default=[])
 
 
-def _throw_out(packing: Packing, stuck: list[int]) -> list[int]:
-    """Make room for what has no place by moving what is lighter; returned is what has none in the end."""
+def _throw_out(packing: Packing, stuck: list[int], most_processes: int) -> list[int]:
+    """Make room for what has no place by moving what is lighter; returned is what has none in the end.
+
+    What is too heavy for a newcomer may throw out what is not, for which one may come.
+    """
     weight = packing.weight
     budget = EJECTIONS * len(stuck)
     while stuck and budget and packing.effort > -EFFORT:
@@ -204,7 +217,7 @@ def _throw_out(packing: Packing, stuck: list[int]) -> list[int]:
         if thrown is None:
             return [p, *stuck]
         for q in sorted(thrown, key=lambda q: (-weight[q], q)):
-            m = packing.tightest(q, but=packing.owner[p])
+            m = _tightest_or_new(packing, q, most_processes, but=packing.owner[p])
             if m is None:
                 stuck.append(q)
             else:
