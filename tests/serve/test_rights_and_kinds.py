@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from apportion.cli import main
 from apportion.demo import dump
 from apportion.inputs.config import Connection
 from apportion.inputs.load_history import load_histories, next_offsets
@@ -21,12 +22,13 @@ from apportion.testing.peers import JavaMember
 from .running import Serving, serving, until
 
 TOPIC, GROUP = "watched", "of-the-new-protocol"
-SECRETS = {"viewer": "viewer-hunter2", "narrow": "narrow-hunter3"}
+SECRETS = {"viewer": "viewer-hunter2", "narrow": "narrow-hunter3", "nobody": "nobody-hunter4"}
 
 
 @pytest.fixture(scope="module")
 def guarded(jars: str) -> Iterator[Broker]:
-    """A broker with logins and rights: viewer has those that the docs list, narrow lacks Read on __consumer_offsets."""
+    """A broker with logins and rights: viewer has those that the docs list, narrow lacks Read on __consumer_offsets,
+    nobody has none."""
     properties = {
         "listeners+": "SASL_PLAINTEXT://127.0.0.1:{port}",
         "listener.security.protocol.map+": "SASL_PLAINTEXT:SASL_PLAINTEXT",
@@ -94,6 +96,18 @@ def test_the_rights_that_are_listed_suffice_and_a_missing_one_is_a_sentence(guar
     finally:
         for member in members:
             member.close()
+
+
+@pytest.mark.broker
+def test_a_user_without_rights_is_not_told_that_there_is_nothing(
+    guarded: Broker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker leaves out what a user may not see, as it leaves out what is not there."""
+    address, config = f"127.0.0.1:{guarded.ports['port']}", login(tmp_path, "nobody")
+    assert main(["describe", "--bootstrap-server", address, "--command-config", config, "--all-groups"]) == 0
+    assert "or this user may not see them (ACL Describe)" in capfd.readouterr().err
+    with serving("--interval", "1", "--command-config", config, bootstrap=address) as server:
+        until(lambda: "or this user may not see it (ACL Describe)" in notes(server))
 
 
 def settled(state: dict[str, Any]) -> dict[str, Any] | None:

@@ -56,7 +56,10 @@ def run(args: argparse.Namespace) -> int:
         emit_page([pages.of_observed(group) for group in groups], source.input_name(args))
         return 0
     if not groups:
-        tell("the cluster has no consumer groups: nobody has joined one or committed yet")
+        tell(
+            "the cluster shows no consumer groups: nobody has joined one or committed yet, or this user may not see "
+            "them (ACL Describe)"
+        )
         return 0
     if args.time:
         _time(groups, args)

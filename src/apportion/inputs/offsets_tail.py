@@ -108,7 +108,10 @@ class OffsetsTail:
         )
         try:
             if not self._assign(consumer):
-                self._note("the cluster has no __consumer_offsets yet: nobody has joined a group or committed")
+                self._note(
+                    "the cluster shows no __consumer_offsets: nobody has joined a group or committed yet, or this user "
+                    "may not see it (ACL Describe)"
+                )
                 return
             self.trouble = ""
             self.ready.set()

@@ -196,7 +196,7 @@ function drawGroup(group) {
   overview(data.groups);
   addEventListener("hashchange", choose);
   if (live) { notes(data.live.notes); status(data.at ? `live, as of ${clock(data.at)}` : "live, waiting for the first round"); }
-  if (data.groups.length) choose(); else $("group").textContent = "No consumer groups: nobody has joined one or committed yet.";
+  if (data.groups.length) choose(); else $("group").textContent = "No consumer groups: nobody has joined one or committed yet, or this server may not see them.";
   if (live && current === null) follow(null);
   single();
   document.documentElement.dataset.drawnMs = (performance.now() - started).toFixed(0);
