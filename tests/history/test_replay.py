@@ -14,6 +14,7 @@ from apportion.history.fold import fold
 from apportion.history.records import CLASSIC, Generation, GenerationMember, GroupRecord, counts_after
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import what_if
+from apportion.history.steps import sizes
 from apportion.model.group import Group
 
 
@@ -130,6 +131,14 @@ def test_a_topic_made_anew_with_fewer_partitions_has_no_more_since() -> None:
     # Log ends of two partitions alone: the group reads all six still.
     back = fold([*history, classic(4, 4, member("a", {"t": range(6)}))]).generations
     assert [one.partitions for one in replay("g", back, "range", {"t": entries})] == [6, 6, 6, 6]
+
+
+def test_a_sample_of_an_absurd_id_makes_no_record_of_it_believed() -> None:
+    absurd = 2**31 - 1
+    history = [classic(1, 1, member("a", {"t": [0, 1, absurd]})), classic(2, 2, member("a", {"t": [0, 1]}))]
+    entries = [{"partition": p, "begin": 0, "end": 5} for p in (0, 1, absurd)]
+    generations = fold(history).generations
+    assert counts_after(generations, sizes({"t": entries}, generations)) == [{}, {"t": 2}]
 
 
 def test_a_partition_whose_log_ends_are_unknown_does_not_make_the_topic_smaller() -> None:

@@ -138,7 +138,12 @@ class Generation:
         return frozenset(topic for seat in self.members for topic in seat.topics)
 
 
-def counts_after(generations: Iterable[Generation], today: Mapping[str, int] | None = None) -> list[dict[str, int]]:
+Width = tuple[int, int]
+"""Of a topic: how many partitions are described, and the highest id and one more."""
+_NONE: Final[Width] = (0, 0)
+
+
+def counts_after(generations: Iterable[Generation], today: Mapping[str, Width] | None = None) -> list[dict[str, int]]:
     """How many partitions each wanted topic had in each generation, as a lower bound: the highest id seen so far + 1.
 
     The records do not tell partition counts. Kafka's assignors give out every partition, so that the bound is exact
@@ -146,8 +151,9 @@ def counts_after(generations: Iterable[Generation], today: Mapping[str, int] | N
     count that a topic has today would be wrong for a generation before it grew.
 
     today
-        The highest id that each topic has today, and one more. It lets ids be believed that are far above the number of
-        those given: a hostile record must not make a topic of 2**31 partitions. And it shows a topic that was deleted
+        How many partitions each topic has today, and its highest id and one more. The former lets ids be believed that
+        are far above the number of those given: a hostile record must not make a topic of 2**31 partitions, nor a
+        sample of log ends that has such an id. The latter shows a topic that was deleted
         and made anew with fewer, for none ever shrinks: after the last generation that gave an id which is not there
         today, earlier ids no longer count.
     """
@@ -157,7 +163,7 @@ def counts_after(generations: Iterable[Generation], today: Mapping[str, int] | N
         topic: k
         for k, highest in enumerate(highest_of)
         for topic in highest
-        if 0 < (today or {}).get(topic, 0) <= highest[topic]
+        if 0 < (today or {}).get(topic, _NONE)[1] <= highest[topic]
     }
     seen: dict[str, int] = {}
     result = []
@@ -171,12 +177,12 @@ def counts_after(generations: Iterable[Generation], today: Mapping[str, int] | N
     return result
 
 
-def _believed(generation: Generation, today: Mapping[str, int]) -> dict[str, int]:
+def _believed(generation: Generation, today: Mapping[str, Width]) -> dict[str, int]:
     """Topic to the highest id given; without those that no record of an honest group has."""
     return {
         topic: highest
         for topic, (given, highest) in _given(generation).items()
-        if highest < max(2 * given + SPARE, today.get(topic, 0))
+        if highest < max(2 * given + SPARE, today.get(topic, _NONE)[0])
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints, ints
-from apportion.history.records import Generation, counts_after
+from apportion.history.records import Generation, Width, counts_after
 from apportion.model.build import build, find_partitions
 from apportion.model.group import Claims, Group
 from apportion.model.topic_columns import FIELDS, TopicColumns
@@ -82,10 +82,10 @@ def steps(
     return walk
 
 
-def sizes(topics: TopicEntries, generations: Iterable[Generation]) -> dict[str, int]:
-    """The highest id described, and one more, of each topic that was given: log ends of some ids may be unknown."""
+def sizes(topics: TopicEntries, generations: Iterable[Generation]) -> dict[str, Width]:
+    """Of each topic that was given what ``counts_after`` takes: log ends of some ids may be unknown."""
     names = {topic for generation in generations for seat in generation.members for topic in seat.assigned}
-    return {topic: _highest(topics[topic]) + 1 for topic in names & topics.keys()}
+    return {topic: (len(topics[topic]), _highest(topics[topic]) + 1) for topic in names & topics.keys()}
 
 
 def _highest(entries: Sequence[Mapping[str, Any]]) -> int:
