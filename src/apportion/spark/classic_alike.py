@@ -32,7 +32,7 @@ _CHANGE: Final = ("cause", "moved", "kept", "given", "handed", "dropped", "needl
 
 
 @dataclass(frozen=True, eq=False)
-class _Seats:
+class _ClassicSeats:
     """Members of generations on columns.
 
     at
@@ -58,7 +58,7 @@ class _Seats:
     ids: pa.Array
 
     @classmethod
-    def of(cls, lists: pa.ListArray) -> _Seats:
+    def of(cls, lists: pa.ListArray) -> _ClassicSeats:
         structs = lists.values
         (member,), names = ranked(structs.field("member_id"))
         (instance,), instances = ranked(structs.field("instance_id"))
@@ -137,7 +137,7 @@ class ClassicAlike:
             (groups,) those that are folded by themselves whatever their generations are.
         """
         self._rows, self._start, self._groups = generations, start, groups
-        self._seats = _Seats.of(generations["members"].combine_chunks())
+        self._seats = _ClassicSeats.of(generations["members"].combine_chunks())
         self._number = longs(generations["generation"])
         self.like: Ints = np.arange(len(groups))
         first: dict[tuple[bytes, ...], int] = {}
