@@ -306,9 +306,9 @@ def test_a_receiver_that_is_away_is_one_line_when_it_goes_and_one_when_it_is_bac
     away = Exporter(replace(settings, otlp_endpoint=url), collected)
     away._provider.force_flush()
     away.close()
-    assert [record.getMessage() for record in caplog.records if record.levelname != "DEBUG"] == [
-        gone.format("Connection refused")
-    ]
+    [line] = [record.getMessage() for record in caplog.records if record.levelname != "DEBUG"]
+    late = "Failed to export metrics batch due to timeout, max retries or shutdown."  # on a machine that is busy
+    assert line in (gone.format("Connection refused"), gone.format(late))
 
 
 def test_the_time_to_catch_up_is_that_of_the_slowest_member_at_the_pace_of_the_last_rounds() -> None:
