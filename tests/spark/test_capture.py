@@ -408,6 +408,23 @@ def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any
     assert not list(folder.glob(".staging-*"))
 
 
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_a_capture_that_was_killed_while_it_wrote_its_first_plan_goes_on(
+    kafka: Broker, spark: Any, tmp_path: Path, form: str
+) -> None:
+    """Spark writes a plan as a hidden draft and renames it; where one is left it would never begin."""
+    if form == "delta" and not packages.local_jars(packages.DELTA):
+        pytest.skip("Delta's jars are not on this machine")
+    commit(kafka, "planned", 20)
+    offsets = tmp_path / "dump" / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.7f3d2f2c-9f3b-4c7e-8a55-0d6f3c1c2f10.tmp").touch()
+    (offsets.parent / "metadata").write_text('{"id":"d89088f5-f5e5-41cb-b626-c4b2b22c3e62"}')
+    first = job.capture(kafka.bootstrap, tmp_path / "dump", form=form, spark=spark)
+    assert first.records >= 20
+    assert job.capture(kafka.bootstrap, tmp_path / "dump", form=form, spark=spark).records == 0
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
 def test_a_capture_into_an_object_store_that_is_killed_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:

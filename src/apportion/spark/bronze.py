@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,7 @@ from apportion.spark import lake, lock, schemas, sinks
 from apportion.spark.files import MADE, SHOWN, sync, writing
 from apportion.spark.location import Location
 from apportion.spark.session import AS_IT_STANDS
+from apportion.spark.shelves import HadoopShelf, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -140,7 +142,7 @@ class FolderBronze:
 
     def has_checkpoint(self) -> bool:
         """Whether a batch was ever begun."""
-        return (self._folder / "checkpoint" / "offsets").is_dir()
+        return any(file.name.isdigit() for file in (self._folder / "checkpoint" / "offsets").glob("*"))
 
     def position(self) -> dict[int, int]:
         """By the newest commit of the checkpoint."""
@@ -154,6 +156,9 @@ class FolderBronze:
             self._keep(batch, number)
 
         checkpoint = self._folder / "checkpoint"
+        if not self.has_checkpoint():
+            # Spark begins in empty folders alone, and one that is killed while it writes its first plan leaves a draft.
+            shutil.rmtree(checkpoint, ignore_errors=True)
         writer = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
         _finish(writer.trigger(availableNow=True).start())
         _sync_checkpoint(checkpoint)
@@ -329,6 +334,8 @@ class LakeBronze:
     def take(self, stream: DataFrame) -> None:
         """An append a batch, which Delta makes once, however often Spark asks."""
         self._lock.check()
+        if not self.has_checkpoint() and not is_connect(self._spark):  # as in a folder
+            HadoopShelf(self._spark, self._checkpoint).clear()
         half_done = set(self._batches("offsets")) - set(self._batches("commits"))
         there = lake.is_there(self._spark, self._tables, self._records)
         self._before = None if half_done else self._count() if there else 0

@@ -201,6 +201,10 @@ class HadoopShelf:
         """Take it away, if it is there."""
         self._files.delete(self._path(name), False)
 
+    def clear(self) -> None:
+        """Take away the root, with all that is below it."""
+        self._files.delete(self._path(), True)
+
     def _path(self, *names: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path("/".join((self._root, *names)))
 
