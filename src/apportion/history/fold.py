@@ -108,6 +108,11 @@ class Folding:
         return max(standing, key=lambda side: side[0])[1] if standing else None
 
 
+def state_of(members: int) -> str:
+    """A group's state by its number of members: records tell of no rebalance that is under way."""
+    return "Stable" if members else "Empty"
+
+
 def server_assignor(members: Iterable[Mapping[str, Any]]) -> str:
     """The server's strategy that most KIP-848 members ask for, of equals the first by name; the default if none does.
 
@@ -124,7 +129,7 @@ def _of_broker(
     """A share or streams group as it stands; what share members read is nobody's own, so no strategy can plan it."""
     if not records.stands:
         return None
-    state = "Stable" if members else "Empty"
+    state = state_of(len(members))
     notes = patterns.of_topology(records.subtopologies) if isinstance(records, StreamsRecords) else ()
     protocol = protocol if members else None
     return Present(kind, state, protocol, records.epoch, members, readable=kind == STREAMS, says=notes)
@@ -165,7 +170,7 @@ class _Classic:
         last = self.last
         if last is None:
             return None
-        state = "Stable" if last.members else "Empty"
+        state = state_of(len(last.members))
         return Present(CLASSIC, state, last.protocol, last.number, last.members, last.readable)
 
 

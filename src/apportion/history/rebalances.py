@@ -192,17 +192,27 @@ def _row(before: Generation, now: Generation, change: Change) -> Rebalance:
         handed=change.handed,
         dropped=change.dropped,
         needless=change.needless,
-        skipped=min(max(0, now.number - before.number - 1), _INT32),
-        duration_ms=None if now.number == before.number else _duration(now),
-        complete=before.number <= now.number <= before.number + 1 or now.holes == before.holes,
+        skipped=skipped(before.number, now.number),
+        duration_ms=duration(before.number, now.number, now.started, now.at),
+        complete=is_complete(before.number, now.number, before.holes, now.holes),
     )
 
 
-def _duration(now: Generation) -> int | None:
-    """From the start to the record, in milliseconds; None where a clock tells no time after 1970, or runs backwards."""
-    if now.started is None or not 0 <= now.started <= now.at:
+def skipped(before: int, now: int) -> int:
+    """Generations that left no record between the two of these numbers; at most what 32 bits hold."""
+    return min(max(0, now - before - 1), _INT32)
+
+
+def duration(before: int, now: int, started: int | None, at: int) -> int | None:
+    """From the start to the record (ms); None in one generation, before 1970, or where a clock runs backwards."""
+    if now == before or started is None or not 0 <= started <= at:
         return None
-    return now.at - now.started
+    return at - started
+
+
+def is_complete(before: int, now: int, holes_before: int, holes: int) -> bool:
+    """Whether nothing between two generations can be hidden; ``holes`` are offsets missing up to each record."""
+    return before <= now <= before + 1 or holes == holes_before
 
 
 _SMALL: Final = 1000

@@ -153,9 +153,9 @@ def counts_after(generations: Iterable[Generation], today: Mapping[str, Width] |
     today
         How many partitions each topic has today, and its highest id and one more. The former lets ids be believed that
         are far above the number of those given: a hostile record must not make a topic of 2**31 partitions, nor a
-        sample of log ends that has such an id. The latter shows a topic that was deleted
-        and made anew with fewer, for none ever shrinks: after the last generation that gave an id which is not there
-        today, earlier ids no longer count.
+        sample of log ends that has such an id. The latter shows a topic that was deleted and made anew with fewer, for
+        none ever shrinks: after the last generation that gave an id which is not there today, earlier ids no longer
+        count.
     """
     ordered = list(generations)
     highest_of = [_believed(generation, today or {}) for generation in ordered]

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from apportion.arrays import Bools, Ints, Longs
+from apportion.history.fold import state_of
+from apportion.history.rebalances import duration, is_complete, skipped
 from apportion.history.records import CLASSIC
 from apportion.history.structure import told_by_ranks
 from apportion.spark import schemas
@@ -26,7 +28,6 @@ from apportion.spark.sorted_rows import listed, longs, ranked, spans, starts_of,
 
 LARGEST: Final = 1000
 """Partitions that were given in all generations of a group that may have its like."""
-_INT32: Final = 2**31 - 1
 _CHANGE: Final = ("cause", "moved", "kept", "given", "handed", "dropped", "needless")
 """Columns of a rebalance that are the same in groups of one key."""
 
@@ -207,7 +208,7 @@ class ClassicAlike:
         columns = {
             "group": self._groups.take(pa.array(groups)),
             "type": pa.array([CLASSIC] * len(groups), pa.string()),
-            "state": pa.array(np.where(counts > 0, "Stable", "Empty").tolist(), pa.string()),
+            "state": pa.array(list(map(state_of, counts.tolist())), pa.string()),
             "protocol": pc.if_else(pa.array(counts > 0), rows["protocol"].combine_chunks(), None),
             "generation": rows["generation"],
             "readable": pa.array([True] * len(groups), pa.bool_()),
@@ -219,26 +220,24 @@ class ClassicAlike:
         """The rows of ``rebalances.rebalances``; ``same`` has what the columns do not tell."""
         counts = np.diff(self._start)[groups] - 1
         now = spans(self._start[groups] + 1, counts)
-        before, number = now - 1, self._number
-        at, started = longs(self._rows["at_ms"]), longs(self._rows["state_ms"])
+        before = now - 1
+        at, started = (self._rows[name].take(pa.array(now)) for name in ("at_ms", "state_ms"))
         holes = longs(self._rows["holes"])
-        lasted = there(self._rows["state_ms"]) & (started >= 0) & (started <= at)
-        timed = (number[now] != number[before]) & lasted[now]
-        neighbours = (number[before] <= number[now]) & (number[now] <= number[before] + 1)
+        numbers = [self._number[rows].tolist() for rows in (before, now)]
         joined, left = self._came_and_went(before, now)
         columns = {
             "group": self._groups.take(pa.array(np.repeat(groups, counts))),
             "source_offset": self._rows["source_offset"].take(pa.array(now)),
-            "at": pa.array(at[now] * 1000),
+            "at": pc.multiply(at, 1000),
             "kind": pa.array([CLASSIC] * len(now), pa.string()),
-            "generation": pa.array(number[now]),
-            "previous_generation": pa.array(number[before]),
+            "generation": pa.array(numbers[1]),
+            "previous_generation": pa.array(numbers[0]),
             "members": pa.array(np.diff(self._seats.at)[now]),
             "joined": joined,
             "left": left,
-            "skipped": pa.array(np.clip(number[now] - number[before] - 1, 0, _INT32)),
-            "duration_ms": pa.array((at - started)[now], mask=~timed),
-            "complete": pa.array(neighbours | (holes[now] == holes[before])),
+            "skipped": pa.array(list(map(skipped, *numbers))),
+            "duration_ms": pa.array(list(map(duration, *numbers, started.to_pylist(), at.to_pylist())), pa.int64()),
+            "complete": pa.array(list(map(is_complete, *numbers, holes[before].tolist(), holes[now].tolist()))),
             **{name: same[name] for name in _CHANGE},
         }
         schema = schemas.arrow_schema(schemas.REBALANCES)
@@ -278,8 +277,8 @@ def _strange(names: pa.Array, members: bool = False, instances: bool = False) ->
     words = names.to_pylist()
     if told_by_ranks(words if members else (), words if instances else (), words):
         return np.zeros(len(words) + 1, dtype=np.bool_)
-    told = [told_by_ranks([word] if members else (), [word] if instances else (), [word]) for word in words]
-    return ~np.array([*told, True], dtype=np.bool_)
+    by_ranks = [told_by_ranks([word] if members else (), [word] if instances else (), [word]) for word in words]
+    return ~np.array([*by_ranks, True], dtype=np.bool_)
 
 
 def _dense(*columns: tuple[Longs, Longs]) -> list[Longs]:

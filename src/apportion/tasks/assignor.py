@@ -50,14 +50,15 @@ class TaskAnswer:
         return bool((self.active == self.target).all())
 
 
-def assign_tasks(state: ApplicationState, settings: TaskSettings, active: Ints | None = None) -> TaskAnswer:
+def assign_tasks(
+    state: ApplicationState, settings: TaskSettings, placed: tuple[Ints, dict[str, str]] | None = None
+) -> TaskAnswer:
     """Place active tasks, standbys and warm-ups, in this order.
 
-    active
-        (N,) the process that runs each task where that is known: one of those as good as what ``place_active`` gives.
+    placed
+        What ``place_active`` gives, or a placing as good as that with the same proof; None: that is asked.
     """
-    chosen, proof = place_active(state, settings)
-    active = chosen if active is None else active
+    active, proof = placed or place_active(state, settings)
     target = _place_target(state, active, settings)
     standby, exact_standby = _place_standbys(state, active, target, settings)
     warmup = _choose_warmups(state, active, target, standby, settings)

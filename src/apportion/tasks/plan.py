@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,8 @@ class TaskPlan:
         active
             (N,) the process that runs each task.
         """
-        return TaskPlan(self.application, assign_tasks(self.application, self.settings, active), self.settings)
+        proof = {goal: how for goal, how in self.answer.proof.items() if goal != "standbys"}
+        return replace(self, answer=assign_tasks(self.application, self.settings, (active, proof)))
 
     @cached_property
     def active(self) -> TasksByConsumer:
