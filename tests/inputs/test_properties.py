@@ -90,6 +90,29 @@ def test_truststores_of_java_are_read(tmp_path: Path, kind: str) -> None:
     assert len(Properties(settings).kafka_python()["ssl_context"].get_ca_certs()) == 1
 
 
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed: apt-get install openssl")
+@pytest.mark.parametrize("form", [["pkcs8", "-topk8"], ["rsa", "-aes256", "-traditional"]])
+def test_an_encrypted_key_needs_its_password_and_nobody_is_asked_for_it(
+    tmp_path: Path, form: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """OpenSSL would ask at the terminal, where a service would wait for ever."""
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ann -keyout key.pem -out crt.pem"
+    subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    lock = ["openssl", *form, "-in", "key.pem", "-out", "locked.pem", "-passout", "pass:s3cret"]
+    subprocess.run(lock, cwd=tmp_path, check=True, capture_output=True)
+    own = tmp_path / "own.pem"
+    own.write_text((tmp_path / "locked.pem").read_text() + (tmp_path / "crt.pem").read_text())
+    settings = {"security.protocol": "SSL", "ssl.keystore.location": str(own)}
+    assert Properties({**settings, "ssl.key.password": "s3cret"}).kafka_python()["ssl_context"]
+    for ask in (Properties.kafka_python, Properties.confluent):
+        with pytest.raises(BadInput, match=r"location: found an encrypted key; needed ssl\.key\.password"):
+            ask(Properties(settings))
+    with pytest.raises(BadInput, match=r"a key that ssl\.key\.password does not open") as raised:
+        Properties({**settings, "ssl.key.password": "wr0ng!"}).kafka_python()
+    assert "wr0ng" not in str(raised.value)
+    assert "pass phrase" not in capfd.readouterr().err
+
+
 def test_a_file_that_is_none_is_said(tmp_path: Path) -> None:
     """Missing, or bytes."""
     with pytest.raises(BadInput, match="No such file"):

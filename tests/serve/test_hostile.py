@@ -169,6 +169,19 @@ def test_a_login_is_asked_for_over_tls_and_its_secrets_are_told_to_nobody(tmp_pa
             assert silent.recv(1) == b"", "a greeting that does not come is not waited for"
 
 
+def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    subject = ["-subj", "/CN=127.0.0.1", "-keyout", "key.pem", "-out", "crt.pem", "-passout", "pass:s3cret"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", *subject]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    options = ["--tls-cert", str(tmp_path / "crt.pem"), "--tls-key", str(tmp_path / "key.pem")]
+    assert main(["serve", "--bootstrap-server", NOBODY, "--listen", "127.0.0.1:0", *options]) == 2
+    said = capfd.readouterr().err
+    assert "--tls-key: found an encrypted key; needed a plain one: openssl pkey -in " in said
+    assert "pass phrase" not in said
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

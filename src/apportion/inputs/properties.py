@@ -119,11 +119,12 @@ class Properties:
             context.check_hostname = False
         if own := self._own_file():
             try:
-                context.load_cert_chain(own, password=self.settings.get("ssl.key.password"))
+                context.load_cert_chain(own, password=self.settings.get("ssl.key.password", ""))
             except (OSError, ssl.SSLError) as error:
-                raise BadInput(
-                    f"{self.where}: ssl.keystore.location", f"no usable key ({error})", "a PEM file"
-                ) from error
+                found, needed = f"no usable key ({error})", "a PEM file with the certificate and its key"
+                if is_encrypted(Path(own)):
+                    found, needed = "a key that ssl.key.password does not open", "the password that it was made with"
+                raise BadInput(f"{self.where}: ssl.keystore.location", found, needed) from error
         return context
 
     def trusted(self) -> str | None:
@@ -165,6 +166,9 @@ class Properties:
         if not _is_pem(Path(keystore)):
             needed = f"a PEM file; make one with: openssl pkcs12 -in {Path(keystore).name} -out client.pem"
             raise BadInput(name, "a keystore of Java's", needed)
+        if is_encrypted(Path(keystore)) and not self.settings.get("ssl.key.password"):
+            # OpenSSL would ask at the terminal, and a service wait there for ever.
+            raise BadInput(name, "an encrypted key", "ssl.key.password")
         return keystore
 
     def _checks_host(self) -> bool:
@@ -234,6 +238,12 @@ def _unescape(text: str) -> str:
 def _is_pem(file: Path) -> bool:
     with file.open("rb") as opened:
         return b"-----BEGIN" in opened.read(65536)
+
+
+def is_encrypted(pem: Path) -> bool:
+    """Whether the file's private key needs a password, in PKCS #8's form or the older one."""
+    text = pem.read_bytes()
+    return b"BEGIN ENCRYPTED PRIVATE KEY" in text or b"Proc-Type: 4,ENCRYPTED" in text
 
 
 def _keystore(file: Path, password: str, name: str) -> str:

@@ -7,12 +7,14 @@ import signal
 import ssl
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 
 from apportion.errors import ApportionError, BadInput, Unavailable
 from apportion.inputs.config import Connection
+from apportion.inputs.properties import is_encrypted
 from apportion.serve.access import Access, is_loopback
 from apportion.serve.answers import Answers
 from apportion.serve.app import Server
@@ -101,6 +103,7 @@ def run(settings: ServerSettings, connection: Connection, listen: Listen, access
         Called with the port once it listens.
     Raises
         Unavailable: the address cannot be listened on, or a certificate not read.
+        BadInput: a key that only a password opens.
     """
     _more_files()
     sys.setswitchinterval(SWITCH_S)
@@ -114,6 +117,9 @@ def run(settings: ServerSettings, connection: Connection, listen: Listen, access
         ssl_certfile=listen.tls_cert, ssl_keyfile=listen.tls_key,
     )  # fmt: skip
     try:
+        if listen.tls_key and is_encrypted(Path(listen.tls_key)):  # OpenSSL would ask at the terminal
+            needed = f"a plain one: openssl pkey -in {listen.tls_key} -out key.pem"
+            raise BadInput("--tls-key", "an encrypted key", needed)
         config.load()
     except (OSError, ssl.SSLError) as error:
         raise Unavailable(f"TLS: {listen.tls_cert} and {listen.tls_key} cannot be used: {error}.") from None

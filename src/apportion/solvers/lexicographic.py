@@ -299,5 +299,5 @@ def _fewest(supply: Ints, low: Ints, high: Ints, eligible: Bools, miss: Bools) -
 def _sure(table: Ints | None) -> Ints:
     """The table; that there is one was shown before."""
     if table is None:
-        raise ArithmeticError("no plan fits the face that were shown to hold; please report this group")
+        raise ArithmeticError("no plan fits within the face that was shown to hold one; please report this group")
     return table
