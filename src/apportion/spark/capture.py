@@ -27,6 +27,7 @@ from apportion.inputs.properties import Properties
 from apportion.spark import bronze, errors, schemas, session, settings
 from apportion.spark.bronze import Bronze, Origin
 from apportion.spark.location import Location
+from apportion.wording import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,12 +74,12 @@ def capture_once(
         _settle_origin(kept, origin)
         old = kept.position()
         lost = _lost(location, before, old)
-        progress(f"reading __consumer_offsets of {bootstrap}: {_waiting(before, old)} offsets to go")
+        progress(f"reading __consumer_offsets of {bootstrap}: {count(_waiting(before, old), 'offset')} to go")
         kept.take(_stream(spark, bootstrap, properties, origin, rows_a_batch))
         new = kept.position()
         _must_have_read(before, new, kept)
         records, missing = _judge(kept, before, old, new)
-        progress(f"{records} records read; sampling log ends")
+        progress(f"{count(records, 'record')} read; sampling log ends")
         _sample(there, kept)
     if lost or missing:
         progress(_hidden(missing, lost))

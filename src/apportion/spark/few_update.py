@@ -29,6 +29,7 @@ from apportion.spark.log_ends import since
 from apportion.spark.schemas import TABLES, arrow_schema
 from apportion.spark.sinks import as_frame, frame_of
 from apportion.spark.sorted_rows import flattened, one, spans
+from apportion.wording import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,7 +93,7 @@ class FewUpdate(incremental.Update):
             self._gold_by_spark(self._frame(recorded), self._frame(committed), allowed_lag, assignors)
             return
         self.touched_groups = len(touched)
-        self.progress(f"{self.touched_groups} groups have something new")
+        self.progress(f"{count(self.touched_groups, 'group')} with something new")
         self._few_gold(silver, touched, recorded, committed, allowed_lag, assignors)
 
     # -- silver
@@ -362,7 +363,7 @@ class FewUpdate(incremental.Update):
         self.planned_groups = len(some)
         if not some:
             return
-        self.progress(f"{self.planned_groups} groups are planned anew")
+        self.progress(f"{count(self.planned_groups, 'group')} to plan anew")
         heard = pa.concat_tables([
             few.last_heard(silver.generations, silver.epochs, standing.newest(left["places"])) for silver, left in known
         ])  # fmt: skip

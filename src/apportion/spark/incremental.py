@@ -42,6 +42,7 @@ from apportion.spark.gold import tasks_of
 from apportion.spark.log_ends import since
 from apportion.spark.schemas import GROUP_STATE, TABLES
 from apportion.tables.schemas import fingerprint
+from apportion.wording import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -345,7 +346,7 @@ class Update:
         moved = self.news.ends or self.news.topics
         if not self.touched_groups and not moved:
             return
-        self.progress(f"{self.touched_groups} groups have something new")
+        self.progress(f"{count(self.touched_groups, 'group')} with something new")
         folded = left = self._left(touched)
         present = Bundled(left, "present", PRESENT).rows()
         if self.touched_groups:
@@ -548,7 +549,7 @@ class Update:
         self.planned_groups = planned.count()
         if not self.planned_groups:
             return
-        self.progress(f"{self.planned_groups} groups are planned anew")
+        self.progress(f"{count(self.planned_groups, 'group')} to plan anew")
         tasks = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2) * FEW_TASKS
         state = self._as_planned({name: self.table(name) for name in PLANNED_FROM}, planned, samples)
         known = Bundled(self._left(planned) if left is None else left, "histories", histories.SCHEMA).rows()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from apportion.errors import BadInput, MissingExtra
+from apportion.wording import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +144,7 @@ def capture(
             if not service:
                 return once()
             for captured in capturing.capture_on(once, running, interval_s, progress):
-                progress(f"{captured.records} records; next in {interval_s:.0f} s")
+                progress(f"{count(captured.records, 'record')}; next in {interval_s:.0f} s")
     raise AssertionError("a service ends by being interrupted")
 
 
@@ -206,12 +207,14 @@ def run(
 
 def _told(captured: Captured, built: Built, seconds: float) -> str:
     """What a round came to, in a sentence."""
+    records = count(captured.records, "record")
     if built.whole:
-        return f"{captured.records} records captured; every table made anew in {seconds:.0f} s: {built.whole}"
+        return f"{records} captured; every table made anew in {seconds:.0f} s: {built.whole}"
     written = ", ".join(built.written) or "no table"
-    touched, planned = ("all" if count is None else count for count in (built.touched_groups, built.planned_groups))
+    touched = "all groups" if built.touched_groups is None else count(built.touched_groups, "group")
+    planned = "all" if built.planned_groups is None else f"{built.planned_groups:,}"
     return (
-        f"{captured.records} records captured, {built.new_records} decoded; {touched} groups touched, "
+        f"{records} captured, {built.new_records:,} decoded; {touched} touched, "
         f"{planned} planned; {written} written in {seconds:.0f} s"
     )
 
@@ -427,6 +430,8 @@ def _build(
         why = "as asked"
     elif before is None and kept is not None:
         why = f"{incremental.STATE} is not as a build leaves it"
+    elif kept is None and not sink.names():
+        why = "there were none yet"
     elif gone:
         why = f"{gone[0]} is gone"
     elif rules["personal_days"] is not None and not why:
@@ -437,7 +442,7 @@ def _build(
         _make(pool, sink, source, steps or _steps(source, **rules), progress)
         built = Built(source.count, {}, [], why, source.count)
     else:
-        progress(f"{news.new_records} new records")
+        progress(count(news.new_records, "new record"))
         anew = partial(_make, pool, sink, source, _gold_steps(source, **rules), progress)
         plain = source.files is not None and isinstance(sink, sinks.ParquetSink)
         files = 1 + source.count // ROWS_A_TASK
