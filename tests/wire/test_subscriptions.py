@@ -214,6 +214,20 @@ def test_one_list_that_leads_astray_leaves_the_others_as_they_are() -> None:
             assert check([*sent, *[good[: 40 + 3 * n] for n in range(30)]]) >= 1
 
 
+@pytest.mark.parametrize("claimed", [-1, -(2**31), 3, 2**31 - 1])
+def test_a_list_that_cannot_be_as_long_as_it_says_is_refused_beside_lists_that_are_sought(claimed: int) -> None:
+    """It has no parts that could fail to be found, and what stands behind it was taken for a generation and a rack."""
+    names = ("clicks", "orders")
+    good = [
+        write_subscription(Subscription(names, None, tuple((name, (m,)) for name in names), 5, "a")) for m in range(60)
+    ]
+    empty = write_subscription(Subscription(names, None, (), 5, "a"))
+    at = len(empty) - len(b"\0\0\0\0\0\0\0\5\0\1a")
+    bad = empty[:at] + claimed.to_bytes(4, "big", signed=True) + empty[at + 4 :]
+    assert check([*good, bad]) == 1
+    assert check([bad, *good, empty]) == 1
+
+
 @pytest.mark.parametrize(
     ("sent", "reason", "offset"),
     [

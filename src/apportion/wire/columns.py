@@ -115,7 +115,7 @@ def read_held_lists(buffer: Buffer, begin: Ints, end: Ints, names: Collection[by
     # A part takes six bytes at least: an int16 length and an int32 count.
     refused = (count < 0) | (6 * count > room)
     if refused.any():
-        count = np.where(refused, 0, count)
+        count, names = np.where(refused, 0, count), ()  # parts are sought where all lists are good
     first = np.zeros(len(begin) + 1, dtype=np.int64)
     count.cumsum(out=first[1:])
     if names and len(begin) <= _SOUGHT_LISTS_MAX and int(first[-1]) > _FEW:
