@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from apportion.testing.records import commit_key, commit_value
 from apportion.wire import columns
 from apportion.wire.columns import Buffer, number_names
 from apportion.wire.commits import decode_commits, packed, sixteens, text_views
-from apportion.wire.primitives import Reader
+from apportion.wire.primitives import MAX_STRING, Reader
 
 from .test_commits import column
 
@@ -74,6 +75,21 @@ def test_names_are_told_apart_even_where_all_fall_on_one_place(mixes: int, monke
     size = np.array([len(name) for name in names])
     numbers = number_names(Buffer(names), np.cumsum(size) - size, size, known)
     assert numbers.tolist() == [known.get(name, -1) for name in names]
+
+
+def test_a_name_that_no_topic_can_have_costs_no_memory_for_each_name_that_is_read() -> None:
+    """One member may want a topic of 32,767 letters; every name was then compared in 4,096 words of eight bytes."""
+    short, long = [f"t{n}".encode() for n in range(20)], b"x" * MAX_STRING
+    names = [*short * 100, long, b"t20"]
+    size = np.array([len(name) for name in names])
+    at = size.cumsum() - size
+    buffer, known = Buffer(names), {name: number for number, name in enumerate([*short, long])}
+    tracemalloc.start()
+    numbers = number_names(buffer, at, size, known)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert numbers.tolist() == [*list(range(20)) * 100, 20, -1]
+    assert peak < 4 << 20
 
 
 @pytest.mark.parametrize(("kind", "size"), [("int8", 1), ("int16", 2), ("int32", 4), ("int64", 8)])

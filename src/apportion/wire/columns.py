@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.wire.primitives import MAX_STRING, text
+from apportion.wire.primitives import MAX_STRING, MAX_TOPIC, text
 
 _PAD: Final = 8
 """Bytes behind the buffer, so that every window of a number begins inside."""
@@ -341,9 +341,12 @@ def number_names(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int
 def _of_known(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int]) -> Ints:
     """The numbers of names of the very bytes: a table by hash, and the names that lost their place in another."""
     numbers = np.full(len(at), NOBODY, dtype=np.int64)
+    longest = max(map(len, known), default=0)
+    if longest > MAX_TOPIC:  # no topic's: one member's word alone would have thousands of words read at each place
+        known, longest = {name: number for name, number in known.items() if len(name) <= MAX_TOPIC}, MAX_TOPIC
     if not known:
         return numbers
-    is_small = len(known) <= _TABLE_KEPT_NAMES and len(known) * max(map(len, known)) <= _TABLE_KEPT_BYTES
+    is_small = len(known) <= _TABLE_KEPT_NAMES and len(known) * longest <= _TABLE_KEPT_BYTES
     names = _table_of(tuple(known)) if is_small else _NameTable(tuple(known))
     of_name = np.fromiter(known.values(), np.int64, len(known))
     open_at = np.arange(len(at))
