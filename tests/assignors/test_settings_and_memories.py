@@ -22,6 +22,7 @@ from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.user_data import Holding
 from apportion.wire.subscription import Subscription
+from apportion.wire.userdata import write_stream_join
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,15 @@ def test_the_leader_of_a_stream_join_tells_the_epoch_that_members_bring_along() 
     assert told is not None
     assert codec.told(told) is not None
     assert codec.tell(apportion.plan({"topics": {"t": 4}, "members": members}, "range")) is None
+
+
+def test_a_few_bytes_are_no_claims_by_the_million() -> None:
+    """Every number is a claim in every topic: of fifty kilobytes became 25 million claims, and 3 GB of memory."""
+    topics = tuple(f"t{n}" for n in range(2_000))
+    claims = {n: StreamJoin().read(Subscription(topics, write_stream_join(tuple(range(n)), 5))) for n in (500, 600)}
+    assert (len(claims[500].owned), claims[500].generation, claims[500].lost) == (2_000, 5, None)
+    assert (claims[600].owned, claims[600].generation) == ({}, None)
+    assert claims[600].lost == "600 numbers in each of 2,000 topics"
 
 
 def test_by_capacity_the_goal_is_called_by_its_scope() -> None:

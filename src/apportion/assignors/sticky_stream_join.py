@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from apportion.user_data import Claim, Holding, Stateless, UserDataCodec
 from apportion.wire.subscription import Subscription
 from apportion.wire.userdata import read_epoch, read_stream_join, write_epoch, write_stream_join
 from apportion.wording import count
+
+CLAIMS_MAX: Final = 1 << 20
+"""Partitions that one member may claim; more than that nobody had, and a few bytes can say thousands of millions."""
 
 
 class StreamJoin(Stateless):
@@ -30,7 +33,9 @@ class StreamJoin(Stateless):
     def read(self, subscription: Subscription) -> Claim:
         """The numbers as claims in every topic of the member, the epoch as their generation."""
         memory = read_stream_join(subscription.user_data)
-        numbers = list(memory.numbers)
+        numbers, topics = list(memory.numbers), len(subscription.topics)
+        if len(numbers) * topics > CLAIMS_MAX:
+            return Claim({}, lost=f"{count(len(numbers), 'number')} in each of {count(topics, 'topic')}")
         return Claim({topic: numbers for topic in subscription.topics if numbers}, memory.epoch, lost=memory.lost)
 
     def tell(self, plan: Plan) -> bytes | None:
