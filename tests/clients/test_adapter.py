@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.protocol.group import JoinGroupResponse_v5
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
 from apportion.clients import aio_kafka, kafka_python
@@ -175,6 +176,33 @@ def test_a_leader_begins_to_watch_what_others_want_and_it_does_not_watch_yet(mon
         assert watched(("u",), ("v",)) == ({"t", "u", "v"}, {"t", "u", "v"})
     finally:
         consumer.close(autocommit=False, timeout_ms=0)
+
+
+def test_aiokafka_is_never_asked_for_a_name_that_no_topic_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its only task that asks for metadata ended at one that does not fit a request, and the leader waited for ever."""
+    too_long = write_subscription(Subscription(("t", "x" * 20_000))).replace(b"x", b"\xff")  # read as 60,000 bytes
+    wishes = [Subscription(("t", "u")), Subscription(("t", "not a topic", ".."))]
+    sent = [*map(write_subscription, wishes), too_long]
+
+    async def asked() -> set[str]:
+        consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1", group_id="g")
+        ours = aio_kafka.assignor("sticky")
+        coordinator = GroupCoordinator(consumer._client, consumer._subscription, group_id="g", assignors=[ours])
+        brokers, partitions = [(1, "127.0.0.1", 1, None)], [(0, 0, 1, [1], [1])]
+        consumer._client.cluster.update_metadata(MetadataResponse_v1(brokers, 0, [(0, "t", False, partitions)]))
+
+        async def no_broker() -> None: ...
+
+        monkeypatch.setattr(consumer._client, "_maybe_wait_metadata", no_broker)
+        members = [(f"m{m}", None, one) for m, one in enumerate(sent)]
+        shares = await coordinator._perform_assignment(JoinGroupResponse_v5(0, 0, 6, "sticky", "m0", "m0", members))
+        assert set(shares) == {"m0", "m1", "m2"}
+        await coordinator.close()
+        await consumer.stop()
+        topics: set[str] = consumer._client._topics
+        return topics
+
+    assert asyncio.run(asked()) == {"t", "u"}
 
 
 @pytest.mark.parametrize("name", ["broker-uniform", "broker-range"])

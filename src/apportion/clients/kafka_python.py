@@ -2,14 +2,13 @@
 
 The client hands its strategies neither the generation at which they lead, nor what is still held at this moment, nor
 a way to ask for a rebalance. Each strategy of ours therefore meets the coordinator that it is given to (one wrapped
-constructor, see ``adapter.introduce``), and mends two of the client's habits on that one coordinator: see ``_patch``.
+constructor, see ``adapter.patch_coordinators``), and on that one coordinator mends what breaks groups: see ``_patch``.
 """
 
 from __future__ import annotations
 
 import logging
 import operator
-import re
 import time
 import weakref
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -35,7 +34,7 @@ from apportion.clients.foreign import ForeignWatch, OnForeign, StrategyNotAsked
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.protocol_selection import refused
 from apportion.clients.rebalance import OnPlan
-from apportion.clients.topic_metadata import ClientMetadata
+from apportion.clients.topic_metadata import ClientMetadata, can_exist
 from apportion.errors import UnreadableBytes
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held, in_order
@@ -45,7 +44,6 @@ log = logging.getLogger("apportion.clients")
 
 REPLICAS: Final = "replica_nodes"
 """Where the client's metadata of a partition list the brokers of its replicas."""
-_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 
 def assignor(
@@ -355,7 +353,7 @@ def _stand_ins(leader_id: str, joined: JoinedGroup, watched: Container[str]) -> 
 
     A name that no topic can have stays out, since the client would fail at it.
     """
-    fresh = {topic for topic in joined.topics if topic not in watched and _TOPIC.fullmatch(topic)}
+    fresh = {topic for topic in joined.topics if topic not in watched and can_exist(topic)}
     if not fresh:
         return []
     sent = joined.subscriptions.wish_for(fresh)

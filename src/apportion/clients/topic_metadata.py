@@ -6,15 +6,22 @@ list is looked at once.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from apportion.model.build import ReplicaRacks
 
 Topic = int | list[dict[str, Any]]
 """A topic as group.json has it: a number of partitions, or an entry for each."""
+_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+
+
+def can_exist(topic: str) -> bool:
+    """Whether Kafka lets a topic have this name (``Topic.validate``); at others a client fails before it has asked."""
+    return _NAME.fullmatch(topic) is not None
 
 
 class ClusterMetadata(Protocol):
