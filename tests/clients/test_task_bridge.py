@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.clients.bridge import JoiningMember
+from apportion.clients.bridge import Bridge, JoiningMember, Settings
 from apportion.clients.task_bridge import PROTOCOL, TaskBridge
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held
+from apportion.wire.subscription import Subscription
 from apportion.wire.taskdata import (
     Pair,
     TaskAssignment,
@@ -200,6 +201,28 @@ def test_a_member_of_an_older_version_that_tells_no_topology_runs_its_tasks() ->
     assert read_memory(raw) == memory
     older = b"\x00\x01" + raw[2:-5]  # version 1 ends before the topology
     assert read_memory(older) == replace(memory, topology="")
+
+
+class Compared(str):
+    """A name that counts how often it is compared with another."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_what_is_held_is_looked_up_among_the_topics_and_not_compared_with_each() -> None:
+    """A member with thousands of topics took seconds to join, and one that lies about them held its leader up."""
+    names, held = ([Compared(f"t{n}") for n in range(500)] for _ in range(2))
+    owned = tuple((name, (0,)) for name in held)
+    subscription = Bridge("cooperative-sticky", Settings()).subscription(names, keeps=True, holds=owned)
+    assert len(subscription.owned) == 500
+    leader = TaskBridge(TOPOLOGY, TaskSettings())
+    leader.assign([JoiningMember("m", None, Subscription((*SIZES, *names), None, owned, 1))], BrokerCluster())
+    assert Compared.compared < 50 * 500
 
 
 def test_who_missed_a_rebalance_has_no_claim_on_what_others_run_now() -> None:

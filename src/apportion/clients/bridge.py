@@ -130,7 +130,8 @@ class Bridge:
         wanted = tuple(sorted(topics, key=utf16))
         owned = self.last.owned if holds is None else holds
         if keeps:
-            owned = tuple((topic, ids) for topic, ids in owned if topic in wanted)
+            still = set(wanted)
+            owned = tuple((topic, ids) for topic, ids in owned if topic in still)
         holding = Holding(owned, self.last.generation, keeps, self.last.epoch, self.last.priority)
         user_data = with_capacity(self.memory, self.memory.user_data(holding), self.settings.capacity)
         return Subscription(wanted, user_data, owned if keeps else (), holding.generation, self.settings.rack)

@@ -208,8 +208,9 @@ def _holders(members: Sequence[JoiningMember]) -> Holders:
     holders: Holders = {}
     for member in members:
         generation = -1 if member.subscription.generation is None else member.subscription.generation
+        reads = set(member.subscription.topics)
         for topic, ids in member.subscription.owned:
-            for p in ids if topic in member.subscription.topics else ():
+            for p in ids if topic in reads else ():
                 holders.setdefault((topic, p), {})[member.member_id] = generation
     return holders
 
