@@ -1,19 +1,20 @@
 """Strategies inside the consumers that people already have, beside Java members, whoever leads.
 
 kafka_python, aio_kafka, confluent
-    One module a client: its interface and nothing else.
+    One module a client: its interface and nothing else; ``adapter`` and ``topic_metadata`` are what they share.
 bridge
-    Names in, names out, the same for all of them.
-memory
-    What members of each strategy remember between rebalances, and how it travels.
+    Bytes in, bytes out, the same for all of them: ``joined_group`` reads them, ``alike_members`` and
+    ``unchanged_shares`` are its two short cuts.
 rebalance
     What happened: the record that ``on_plan`` gets and the log line.
 lag_feed
     Offsets for lag-aware plans, fetched in the background.
-choice
-    Which strategy a group ends up with, and who stands in the way of one.
+protocol_selection, error_sentences
+    Which strategy a group ends up with, and what a client's error means.
+foreign
+    What a member does once the broker assigns by the new protocol.
 tasks
-    Whole tasks with state on kafka-python: active, standby, warm-up; ``stores``, ``restore`` and ``folder`` keep it.
+    Whole tasks with state on kafka-python: active, standby, warm-up; ``stores``, ``restore`` and ``state_dir`` keep it.
 task_bridge
     What members of such a group say, and how their leader plans it.
 """

@@ -26,7 +26,7 @@ _MISSING: Final = {
 def sentence(error: BaseException, subject: str = "") -> str:
     """One sentence about an error of a Kafka client, whichever client it is from.
 
-    what
+    subject
         Whom or what it is about, such as ``topic clicks``.
 
     >>> sentence(KeyError("x"))

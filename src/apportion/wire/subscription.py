@@ -84,7 +84,7 @@ _last: tuple[bytes, tuple[str, ...]] = (b"", ())
 
 
 def write_subscription(subscription: Subscription) -> bytes:
-    """The bytes that Kafka's own writer gives for ``said.version`` (0 to 3): topics and owned sorted as Java does."""
+    """The bytes that Kafka's own writer gives for this ``version`` (0 to 3): topics and owned sorted as Java does."""
     if not 0 <= subscription.version <= NEWEST:
         raise ValueError(f"subscription version {subscription.version}; there are 0 to {NEWEST}")
     writer = Writer().int16(subscription.version)
