@@ -160,6 +160,24 @@ def test_settings_are_said_once_and_secrets_stay_out_of_reprs():
         GroupConsumer({"bootstrap.servers": "a:1"}, ["t"])
 
 
+def test_a_login_that_the_member_cannot_have_is_refused_by_its_name_alone():
+    """It was left out, and the member looked for the brokers without it until its patience was over."""
+    secret = {"ssl.ca.pem": "-----BEGIN", "enable.ssl.certificate.verification": "false", "ssl.key.password": "secret"}
+    with pytest.raises(BadInput) as refused:
+        GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", **secret}, ["t"])
+    assert "found enable.ssl.certificate.verification, ssl.ca.pem; needed" in str(refused.value)
+    assert "ssl.ca.location" in str(refused.value)
+    assert "BEGIN" not in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("algorithm", "checks"), [("none", False), ("https", True)])
+def test_the_member_looks_at_the_name_of_a_host_where_librdkafka_does(algorithm: str, checks: bool):
+    given = member_settings({"ssl.endpoint.identification.algorithm": algorithm, "ssl.crl.location": "revoked.pem"})
+    assert given.get("ssl_check_hostname", True) is checks
+    assert given["ssl_crlfile"] == "revoked.pem"
+
+
 @pytest.mark.parametrize("said", ["false", "False", "f", "0", 0, False])
 def test_whatever_librdkafka_takes_for_no_keeps_the_member_from_committing(said: object):
     assert member_settings({"enable.auto.commit": said})["enable_auto_commit"] is False

@@ -74,12 +74,17 @@ _SAME: Final = {
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "ssl.ca.location": "ssl_cafile",
     "ssl.certificate.location": "ssl_certfile",
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
 }
 """librdkafka's setting to kafka-python's."""
+_LOGIN: Final = ("ssl.", "sasl.", "oauth", "enable.ssl.", "enable.sasl.")
+"""How librdkafka's settings of TLS and logins begin."""
+_HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
 _RESETS: Final = {"earliest": "earliest", "smallest": "earliest", "beginning": "earliest", "error": "none"}
 
 
@@ -87,8 +92,9 @@ class GroupConsumer:
     """A member of a consumer group with any strategy, which fetches by confluent-kafka.
 
     config
-        librdkafka's settings, the whole of them for the fetching client. ``enable.auto.commit`` (true) says whether
-        the member commits by itself: every ``auto.commit.interval.ms`` and before each rebalance.
+        librdkafka's settings, the whole of them for the fetching client; those of TLS and logins must be such as the
+        member can take too. ``enable.auto.commit`` (true) says whether the member commits by itself: every
+        ``auto.commit.interval.ms`` and before each rebalance.
     topics
         What it subscribes to.
     rack
@@ -97,6 +103,9 @@ class GroupConsumer:
         As for ``apportion.clients.kafka_python.assignor``.
 
     It belongs to one thread, as a KafkaConsumer does.
+
+    Raises
+        BadInput for settings that it cannot have, UnknownName for a strategy that does not exist; the clients' errors.
     """
 
     def __init__(
@@ -316,11 +325,22 @@ def rack_of(config: Mapping[str, Any]) -> str | None:
 
 
 def member_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """kafka-python's settings for the member, from librdkafka's."""
+    """kafka-python's settings for the member, from librdkafka's.
+
+    Raises
+        BadInput for a setting of TLS or logins without a counterpart: without it the member would look for the brokers
+        in another way than the fetching client, and find none.
+    """
+    both = [name for name in _SAME if name.startswith(_LOGIN)] + [_HOST_CHECK]
+    if alone := sorted(name for name in config if name.startswith(_LOGIN) and name not in both):
+        needed = "settings that the group's member, a kafka-python consumer, has too: "
+        raise BadInput("config", ", ".join(alone), needed + ", ".join(both))
     settings = {theirs: config[ours] for ours, theirs in _SAME.items() if ours in config}
     settings["bootstrap_servers"] = str(settings.get("bootstrap_servers", "localhost")).split(",")
     settings = {name: int(value) if name.endswith("_ms") else value for name, value in settings.items()}
     if "security_protocol" in settings:
         settings["security_protocol"] = str(settings["security_protocol"]).upper()
+    if str(config.get(_HOST_CHECK) or "").lower() == "none":
+        settings["ssl_check_hostname"] = False
     auto = str(config.get("enable.auto.commit", True)).lower() not in ("false", "f", "0")
     return {**settings, "enable_auto_commit": auto}
