@@ -95,7 +95,16 @@ def test_a_strategy_of_ones_own_reads_its_bytes_without_the_tail() -> None:
     assert joined.columns(memories).capacity.tolist() == [3]
 
 
-@pytest.mark.parametrize("capacity", [0, -1, 1_000_001, 2.0, True, "4"])
-def test_a_capacity_out_of_bounds_is_refused_when_the_assignor_is_made(capacity: object) -> None:
-    with pytest.raises(BadInput, match="capacity"):
-        Settings(capacity=capacity)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("capacity", value) for value in (0, -1, 1_000_001, 2.0, True, "4")),
+        *(("priority", value) for value in (2**31, -(2**31) - 1, 1.5, "10")),
+        ("auto_offset_reset", "earlest"),
+        ("rack", 5),
+    ],
+)
+def test_a_setting_that_its_bytes_cannot_say_is_refused_when_the_assignor_is_made(name: str, value: object) -> None:
+    """A priority from the environment, a text, failed at the first join, on the client's thread."""
+    with pytest.raises(BadInput, match=name):
+        Settings(**{name: value})  # type: ignore[arg-type]

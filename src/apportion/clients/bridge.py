@@ -25,6 +25,8 @@ from apportion.clients.unchanged_shares import write_answers
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
 from apportion.model.group import Group
+from apportion.model.group_json import check_reset
+from apportion.model.json_checks import INT32_MAX, check_text, integer
 from apportion.model.plan import Plan
 from apportion.model.to_names import collector_paused
 from apportion.planning import plan as make_plan
@@ -61,13 +63,15 @@ class Settings:
     rack
         Its ``client.rack``; None unknown.
     priority
-        For ``failover``: the highest goes first; None comes last.
+        For ``failover``, an int32: the highest goes first; None comes last.
     auto_offset_reset
         As the consumer has it: what a partition without a commit counts.
     on_foreign
         What to do once the broker assigns by the new protocol; None: as the strategy says.
     capacity
         How much this member can take beside the others.
+    Raises
+        BadInput for a value that is none of these.
     """
 
     rack: str | None = None
@@ -79,8 +83,13 @@ class Settings:
     capacity: int = 1
 
     def __post_init__(self) -> None:
-        if type(self.capacity) is not int or not 1 <= self.capacity <= CAPACITY_MAX:
-            raise BadInput("capacity", repr(self.capacity), f"an integer from 1 to {CAPACITY_MAX:,}")
+        """As group.json has them: what does not fit its bytes would fail at the first join, on the client's thread."""
+        if self.rack is not None:
+            check_text("rack", self.rack)
+        if self.priority is not None:
+            integer(-(2**31), INT32_MAX)("priority", self.priority)
+        check_reset("auto_offset_reset", self.auto_offset_reset)
+        integer(1, CAPACITY_MAX)("capacity", self.capacity)
 
 
 def require_client_side(strategy: Assignor) -> None:

@@ -164,7 +164,8 @@ def _names(where: str, value: Any) -> None:
         check_text(f"{where}[{i}]", name)
 
 
-def _reset(where: str, value: Any) -> None:
+def check_reset(where: str, value: Any) -> None:
+    """A value of ``auto.offset.reset``."""
     check_text(where, value)
     if value not in RESETS:
         raise BadInput(where, one_line(value), "one of " + ", ".join(RESETS))
@@ -198,7 +199,7 @@ def _group_fields(read: list[OwnedLists]) -> dict[str, Check]:
     return {
         "version": check_version,
         "group": check_text,
-        "auto_offset_reset": _reset,
+        "auto_offset_reset": check_reset,
         "topics": _topics,
         "members": partial(_members, read),
         "topic_ids": _topic_ids,
