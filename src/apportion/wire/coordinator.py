@@ -246,7 +246,6 @@ def _member(reader: Reader, version: int, protocol_type: str) -> Member:
     subscription, assignment = blob(), blob()
     if flexible:
         reader.tags()
-    rack, topics, owned, generation, assigned, user_data, unreadable = _said(protocol_type, subscription, assignment)
     return Member(
         member_id,
         instance_id,
@@ -254,23 +253,17 @@ def _member(reader: Reader, version: int, protocol_type: str) -> Member:
         host,
         rebalance_timeout_ms,
         session_timeout_ms,
-        rack,
-        topics,
-        owned,
-        generation,
-        assigned,
-        user_data,
-        unreadable,
+        *_consumer_fields(protocol_type, subscription, assignment),
         subscription,
         assignment,
     )
 
 
-_Said = tuple[str | None, tuple[str, ...], Held, int | None, Held, bytes | None, str | None]
+_ConsumerFields = tuple[str | None, tuple[str, ...], Held, int | None, Held, bytes | None, str | None]
 
 
-def _said(protocol_type: str, subscription: bytes, assignment: bytes) -> _Said:
-    """Rack, topics, owned, its generation, assigned, user data, and what could not be read of them."""
+def _consumer_fields(protocol_type: str, subscription: bytes, assignment: bytes) -> _ConsumerFields:
+    """The fields of ``Member`` from ``rack`` to ``unreadable``: what a consumer's subscription and assignment say."""
     if protocol_type != "consumer":
         return None, (), (), None, (), subscription, None
     trouble: list[str] = []
@@ -281,17 +274,17 @@ def _said(protocol_type: str, subscription: bytes, assignment: bytes) -> _Said:
     except UnreadableBytes as error:
         trouble.append(f"assignment: {error}")
     try:
-        subscription_ = read_subscription(subscription)
+        sent = read_subscription(subscription)
     except UnreadableBytes as error:
         trouble.append(f"subscription: {error}")
         return None, (), (), None, assigned, subscription, "; ".join(trouble)
     return (
-        subscription_.rack,
-        subscription_.topics,
-        subscription_.owned,
-        subscription_.generation,
+        sent.rack,
+        sent.topics,
+        sent.owned,
+        sent.generation,
         assigned,
-        subscription_.user_data,
+        sent.user_data,
         "; ".join(trouble) or None,
     )
 
