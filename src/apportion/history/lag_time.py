@@ -107,12 +107,12 @@ class Samples:
     def since_reset(self) -> Ints:
         """(P,) each partition's first sample after its offsets last went back: those of before are of another log."""
         first = self.start[:-1].copy()
-        back = np.flatnonzero(self.offset[1:] < self.offset[:-1]) + 1
-        if len(back):
-            partition = np.searchsorted(self.start, back, "right") - 1
-            inside = back > self.start[partition]
-            # Ascending, so that the last of a partition is the one that stays.
-            first[partition[inside]] = back[inside]
+        goes_back = np.zeros(len(self.offset) + 1, dtype=np.bool_)
+        goes_back[1:-1] = self.offset[1:] < self.offset[:-1]
+        goes_back[self.start] = False  # that is another partition's
+        back = np.flatnonzero(goes_back)
+        # Ascending, so that the last of a partition is the one that stays.
+        first[np.searchsorted(self.start, back, "right") - 1] = back
         return first
 
     def before(self, first: Ints, these: Bools) -> Ints:

@@ -128,6 +128,8 @@ def difference(a: Longs, b: Longs) -> tuple[Longs, Bools]:
     with np.errstate(over="ignore"):
         wrapped = a - b
     held = ((a ^ b) & (a ^ wrapped)) >= 0
+    if held.all():
+        return wrapped, held
     return np.where(held, wrapped, np.where(a > b, _MOST, _LEAST)), held
 
 

@@ -28,6 +28,8 @@ from apportion.spark.bundles import Tables, met
 from apportion.spark.by_group import member_topics
 from apportion.spark.logs import NO_ENDS, NO_TOPICS, described
 from apportion.spark.sorted_rows import (
+    ascending,
+    in_order,
     listed,
     longs,
     millis,
@@ -128,8 +130,10 @@ class Asked:
         (t_place, t_log, t_wants, t_named), topics = ranked(
             places["topic"], logs["topic"], wants, named["topic"]
         )  # fmt: skip
-        order = np.lexsort((longs(logs["partition"]), t_log))
-        logs, t_log = logs.take(pa.array(order)).combine_chunks(), t_log[order]
+        if not ascending(t_log, longs(logs["partition"])):
+            order = in_order(t_log, longs(logs["partition"]))
+            logs, t_log = logs.take(pa.array(order)), t_log[order]
+        logs = logs.combine_chunks()
         log_start, width = np.searchsorted(t_log, np.arange(len(topics) + 1)), max(1, len(topics))
 
         # Pairs of group and topic as one number, whose order is that of the names.

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from apportion.arrays import Longs
 from apportion.history import ends_then
 from apportion.history.commits import topic_names
 from apportion.history.ends_then import SILENT, EndSamples
@@ -26,6 +25,7 @@ from apportion.spark.histories import SPEAK_OF_TOPICS, TOPIC_ID
 from apportion.spark.log_ends import since
 from apportion.spark.python_rows import rows_of
 from apportion.spark.sorted_rows import (
+    ascending,
     distinct,
     flattened,
     longs,
@@ -117,7 +117,7 @@ def holes(records: Sequence[pa.Table], gaps: pa.Table) -> pa.Table:
     of, before, missing = (gaps[name].to_numpy() for name in ("source_partition", "before_offset", "missing"))
     if len(of):
         order = np.argsort(of, kind="stable")  # of files that are sorted this is next to nothing
-        if not _ascending(of[order], before[order]):
+        if not ascending(of[order], before[order]):
             order = np.lexsort((before, of))
         of, before, missing = of[order], before[order], missing[order]
     total = np.concatenate(([0], np.cumsum(missing)))
@@ -128,11 +128,6 @@ def holes(records: Sequence[pa.Table], gaps: pa.Table) -> pa.Table:
         last = first + np.searchsorted(before[first:behind], offset[there], "right")
         counts[there] = total[last] - total[first]
     return with_columns(rows, holes=pa.array(counts)).filter(pa.array(counts > 0)).cast(by_group.HOLE)
-
-
-def _ascending(code: Longs, values: Longs) -> bool:
-    """Whether the values of each run of equal codes ascend."""
-    return bool(((values[1:] >= values[:-1]) | (code[1:] != code[:-1])).all())
 
 
 def follow(known: Mapping[str, pa.Table], now_ms: int, allowed_lag: int) -> dict[str, pa.Table]:

@@ -18,6 +18,7 @@ from apportion.spark import schemas
 from apportion.spark.bundles import TASK, Tables, bundled, met, unpacked
 from apportion.spark.slices import Batches
 from apportion.spark.sorted_rows import (
+    ascending,
     in_order,
     listed,
     longs,
@@ -123,7 +124,7 @@ def few_samples(ends: pa.Table) -> pa.Table:
 def _last(row: Ints, by: Longs, count: int, known: Any) -> pa.Array:
     """For each of some rows the place of its greatest entry among the known ones; null where it has none."""
     entries = np.flatnonzero(known)
-    entries = entries[np.lexsort((by[entries], row[entries]))]
+    entries = entries[in_order(row[entries], by[entries])]
     best = np.full(count, -1)
     best[row[entries]] = entries  # of those of one row the last assignment stays
     return pa.array(best, mask=best < 0)
@@ -143,11 +144,14 @@ def _sampled(ends: pa.Table, order: Ints, log: Longs, every: Longs) -> dict[str,
     every
         All such numbers, ascending.
     """
-    timed = there(ends["at"])[order]
-    order, log = order[timed], log[timed]
+    # Mostly there is nothing to leave out or to sort below, which is seen sooner than columns are copied.
+    if ends["at"].null_count:
+        timed = there(ends["at"])[order]
+        order, log = order[timed], log[timed]
     at_us = longs(ends["at"].cast(pa.int64()))[order]
-    by_time = in_order(log, at_us)
-    order, log, at_us = order[by_time], log[by_time], at_us[by_time]
+    if not ascending(log, at_us):
+        by_time = in_order(log, at_us)
+        order, log, at_us = order[by_time], log[by_time], at_us[by_time]
     if ((log[1:] == log[:-1]) & (at_us[1:] == at_us[:-1])).any():
         # Of samples of one moment the greatest is the newest, whichever build wrote it down first.
         by_value = in_order(log, at_us, *[key[order] for key in _among_equal(ends)])
@@ -158,17 +162,20 @@ def _sampled(ends: pa.Table, order: Ints, log: Longs, every: Longs) -> dict[str,
     columns["sampled_at"] = ends["at"].take(newest)
 
     row, at, end = np.repeat(np.arange(len(every)), np.diff(start)), at_us // 1000, longs(ends["end"])[order]
-    distinct = in_order(row, at, end)
-    row, at, end = row[distinct], at[distinct], end[distinct]
+    if not ascending(row, at, end):
+        by_end = in_order(row, at, end)
+        row, at, end = row[by_end], at[by_end], end[by_end]
     distinct = starts_of(row, at, end)[:-1]
-    row, at, end = row[distinct], at[distinct], end[distinct]
+    if len(distinct) < len(row):
+        row, at, end = row[distinct], at[distinct], end[distinct]
     counts = np.bincount(row, minlength=len(every))
     behind = np.cumsum(counts)
     several = counts > 1
     earlier = np.zeros(len(every), dtype=np.int64)
     earlier[several] = at[behind[several] - 2]
-    chosen = behind[row] - np.arange(len(row)) <= SAMPLES_MAX
-    row, at, end = row[chosen], at[chosen], end[chosen]
+    if counts.max(initial=0) > SAMPLES_MAX:
+        chosen = behind[row] - np.arange(len(row)) <= SAMPLES_MAX
+        row, at, end = row[chosen], at[chosen], end[chosen]
     last = starts_of(row, at)[1:] - 1
     counts = np.bincount(row[last], minlength=len(every))
     lists = {"sample_at": listed(counts, pa.array(at[last])), "sample_end": listed(counts, pa.array(end[last]))}
