@@ -291,7 +291,7 @@ def test_texts_as_numbers_of_words_give_the_rows_of_texts(seed: int) -> None:
     assert kept[0].num_rows > 3
     no_members = groups_that_are_there([])
     wants = [
-        by_group.named_topics(no_members, by_group.NAME.empty_table(), no_members, one)
+        by_group.named_topics(by_group.topics_of(no_members), by_group.NAME.empty_table(), no_members, one)
         .sort_by("topic")
         .sort_by("group")
         for one in kept

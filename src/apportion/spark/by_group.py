@@ -121,7 +121,7 @@ def _left_again(tables: Tables, since_ms: int) -> dict[str, pa.Table]:
     places = standing.places(commits, since_ms)
     present = _of(tables, "present", schemas.GROUP_STATE, groups.PRESENT).cast(_SCHEMAS["present"])
     generations = _of(tables, "generations", schemas.GENERATIONS, ("group", "members"))
-    named = named_topics(generations, tables.get("names", NAME.empty_table()), present, places)
+    named = named_topics(topics_of(generations), tables.get("names", NAME.empty_table()), present, places)
     return {"places": places, "present": present.sort_by("group").combine_chunks(), "named": named}
 
 
@@ -153,8 +153,9 @@ def left_of(tables: Tables, since_ms: int) -> dict[str, pa.Table]:
     folding = GroupsFolding(records, holes, names, commits)
     folding.run()
     present = _present(folding.table("present"), kept)
+    named = named_topics(topics_of(records["generations"]), names, present, kept)
     return {
-        "places": kept, "present": present, "named": named_topics(records["generations"], names, present, kept),
+        "places": kept, "present": present, "named": named,
         "rebalances": _by_day(folding.table("rebalances")), "epochs": _by_day(folding.table("epochs")),
         "histories": folding.histories(),
     }  # fmt: skip
@@ -165,14 +166,16 @@ def _by_day(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.argsort(day_codes(rows["at"]), kind="stable")))
 
 
-def named_topics(generations: pa.Table, names: pa.Table, present: pa.Table, places: pa.Table) -> pa.Table:
+def named_topics(wanted: pa.Table, names: pa.Table, present: pa.Table, places: pa.Table) -> pa.Table:
     """(group, topic): what a group's members want, ever wanted, what its epochs name, or that it has commits on.
 
+    wanted
+        What they ever wanted, as ``topics_of`` tells it of their generations.
     names
         (group, topic_id, topic) of the ids that the groups' epochs speak of.
     """
     committed = places.select(_PAIR).filter(places["standing"])
-    pieces = [_topics_of(generations), names.select(_PAIR), _topics_of(present), committed]
+    pieces = [wanted, names.select(_PAIR), topics_of(present), committed]
     # Pairs as numbers: most of them are a group's commits, one for each partition of a topic.
     of_group, groups = ranked(*[piece["group"] for piece in pieces])
     of_topic, topics = ranked(*[piece["topic"] for piece in pieces])
@@ -188,7 +191,7 @@ def _of(tables: Tables, kind: str, table: schemas.TableSchema, columns: Sequence
     return tables[kind] if kind in tables else schemas.arrow_schema(table, columns).empty_table()
 
 
-def _topics_of(table: pa.Table) -> pa.Table:
+def topics_of(table: pa.Table) -> pa.Table:
     """(group, topic): what the members of each row subscribe to."""
     row, topics = member_topics(table["members"])
     return pa.table({"group": table["group"].take(row), "topic": topics})

@@ -39,6 +39,8 @@ from apportion.spark.sorted_rows import (
 
 Row = dict[str, Any]
 _TOPIC_ID: Final = re.compile(TOPIC_ID)
+_NEVER: Final = 2**63 - 1
+"""Milliseconds: of a topic without samples."""
 FOLLOW: Final = ("lag", "group_state", "verdicts")
 """Tables that follow the log ends."""
 
@@ -207,13 +209,15 @@ def unsettled(state: pa.Table, heard: pa.Table, known: pa.Table, before_ms: int)
     sampled = np.flatnonzero(count)
     first = (np.cumsum(count) - count)[sampled]
     newest_old = np.maximum.reduceat(np.where(at <= before_ms, at, SILENT), first) if len(first) else first
-    seen = pa.table({"topic": one(known["topic"]).take(pa.array(sampled)), "ms": pa.array(newest_old)})
-    covered = seen.group_by("topic").aggregate([("ms", "min")])
-    named = distinct(flattened(state, "topics", "topic"), "group", "topic")
-    both = named.join(covered, keys="topic", join_type="inner").join(heard, keys="group", join_type="inner")
-    until = both["ms_min"]
-    again = both.filter(pc.or_(pc.equal(until, SILENT), pc.less(until, both["heard_ms"])))
-    return set(again["group"].unique().to_pylist())
+    named = flattened(state, "topics", "topic")
+    (of_log, topic), topics = ranked(known["topic"], named["topic"])
+    until = np.full(len(topics), _NEVER)
+    np.minimum.at(until, of_log[sampled], newest_old)
+    (group, of_heard), groups = ranked(named["group"], heard["group"])
+    heard_ms = np.full(len(groups), SILENT)
+    heard_ms[of_heard] = longs(heard["heard_ms"])
+    again = (until[topic] == SILENT) | (until[topic] < heard_ms[group])
+    return set(groups.take(pa.array(np.unique(group[again]))).to_pylist())
 
 
 def gold_whatif(state: pa.Table, histories: pa.Table, assignors: Sequence[str] | None) -> pa.Table:

@@ -9,8 +9,8 @@ a full build, this 0.95 of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -210,8 +210,7 @@ class FewUpdate(incremental.Update):
         self._swap("gold/epochs", _of(left["epochs"], recorded), recorded)
         self._swap("gold/groups", by_group.groups_of(left["present"]), touched)
         if self.news.ends or self.news.topics:
-            with _systems_memory():
-                planned = self._follow(left["present"], recorded, touched, allowed_lag)
+            planned = self._follow(left["present"], recorded, touched, allowed_lag)
             if planned is None:
                 planned = self._follow_by_spark(left["present"], recorded, touched, allowed_lag)
             self._plan_some(planned, touched, (silver, left), assignors)
@@ -242,7 +241,8 @@ class FewUpdate(incremental.Update):
         present = nulls_first(pa.concat_tables([stayed, living.cast(stayed.schema)]), ["group"])
         names = few.names_of(epochs, few.names_among(commits, topics) if epochs.num_rows else {})
         tables = {
-            "present": present, "commits": commits, "generations": generations, "epochs": epochs, "names": names
+            "present": present, "commits": commits, "generations": generations.select(["group", "at"]),
+            "epochs": epochs.select(["group", "at"]), "names": names, "wanted": by_group.topics_of(generations),
         }  # fmt: skip
         of_group = {name: _RowsByName.of(rows, "group") for name, rows in tables.items()}
         followed = _Followed(
@@ -407,21 +407,6 @@ class FewUpdate(incremental.Update):
         return self.spark.createDataFrame([(name,) for name in sorted(some)], "group string")
 
 
-@contextmanager
-def _systems_memory() -> Iterator[None]:
-    """Arrow's columns are in memory of the C library during the block.
-
-    Arrow's own allocator gives pages back to the kernel and asks for them again: where columns of a million rows come
-    and go, that takes a tenth of the time.
-    """
-    before = pa.default_memory_pool()
-    pa.set_memory_pool(pa.system_memory_pool())
-    try:
-        yield
-    finally:
-        pa.set_memory_pool(before)
-
-
 def _names(rows: pa.Table) -> set[str]:
     return set(rows["group"].unique().to_pylist())
 
@@ -516,20 +501,21 @@ class _Followed:
                 mine = {name: _with(rows, "group", others, no=True) for name, rows in mine.items()}
             if self.remembers:
                 self.asked.append(_asked(places))
-            named = by_group.named_topics(mine["generations"], mine["names"], mine["present"], places)
+            named = by_group.named_topics(mine["wanted"], mine["names"], mine["present"], places)
             known = logs.described(*[rows.some(named["topic"].unique()) for rows in (of_ends, self.of_topics)])
             asked = {"places": places, "present": mine["present"], "named": named, "logs": known}
             followed = few.follow(asked, self.now_ms, self.allowed_lag)
             for name in few.FOLLOW:
                 self.pieces[name].append(followed[name])
-            heard = few.last_heard(mine["generations"], mine["epochs"], standing.newest(places))
+            commits = places.select(["group", "commit_time"]).filter(places["standing"])
+            heard = few.last_heard(mine["generations"], mine["epochs"], commits)
             self.moved |= few.unsettled(followed["group_state"], heard, known, self.sampled_ms)
         return late, doubtful
 
 
 def _asked(places: pa.Table) -> pa.Table:
     """What rows ask of the samples of log ends, as ``KeptEnds`` takes it."""
-    return places.filter(places["standing"]).select(kept_ends.ASKED)
+    return places.select(kept_ends.ASKED).filter(places["standing"])
 
 
 def _of(rows: pa.Table, some: Collection[str]) -> pa.Table:
