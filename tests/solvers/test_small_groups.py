@@ -1,4 +1,4 @@
-"""Small groups of one mind come out the same without arrays as with them."""
+"""Groups of one mind come out the same on plain lists, by counting, and on classes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from apportion.model.build import build
 from apportion.solvers.lexicographic import solve
 from apportion.solvers.partition_classes import problem_of
 from apportion.solvers.small_groups import plan_on_lists
+from apportion.solvers.uniform_groups import plan_uniform
 
 
-def uniform_group(rng: random.Random) -> dict[str, Any]:
+def uniform_group(rng: random.Random, largest: int = 6) -> dict[str, Any]:
     """Members that want the same; each claims some, of several generations, also what others claim or nobody wants."""
-    topics = {f"t{t}": rng.randint(0, 6) for t in range(4)}
+    topics = {f"t{t}": rng.randint(0, largest) for t in range(4)}
     raw: dict[str, Any] = {"topics": topics, "members": {}}
     wanted = rng.sample(sorted(topics), rng.randint(1, 4))
     members = rng.randint(1, 7)
@@ -30,12 +31,13 @@ def uniform_group(rng: random.Random) -> dict[str, Any]:
     return raw
 
 
-def test_lists_and_arrays_give_the_same_plan() -> None:
-    rng, kept, given_up = random.Random(5), 0, 0
-    for _ in range(1500):
-        group = build(uniform_group(rng))
-        owner, order = plan_on_lists(group, None), ("balance", "moves")
+def test_lists_counting_and_classes_give_the_same_plan() -> None:
+    rng, kept, given_up, order = random.Random(5), 0, 0, ("balance", "moves")
+    for turn in range(1500):
+        group = build(uniform_group(rng, largest=40 if turn % 5 == 0 else 6))
+        owner = plan_on_lists(group, None)
         assert np.array_equal(owner, solve(problem_of(group, order), order))
+        assert np.array_equal(owner, plan_uniform(group))
         kept += int((owner == group.owner)[group.owner >= 0].sum())
         given_up += int((owner != group.owner)[group.owner >= 0].sum())
     assert kept > 50

@@ -19,6 +19,7 @@ from apportion.solvers.lexicographic import complete, solve
 from apportion.solvers.partition_classes import problem_of, topics_apart
 from apportion.solvers.problem import Problem, units, weights
 from apportion.solvers.small_groups import LISTS_MAX_CELLS, LISTS_MAX_PARTITIONS, plan_on_lists
+from apportion.solvers.uniform_groups import plan_uniform
 
 GOALS: Final = ("balance", "racks", "moves")
 """The goals that count where nothing else is asked for."""
@@ -72,6 +73,8 @@ def _without_classes(group: Group, order: tuple[str, ...], wide: bool) -> tuple[
     # Lists of claims are made for small groups alone: for large ones they take as long as the whole plan.
     if equal and "spread" not in order and (small or group.P * group.M <= LISTS_MAX_CELLS):
         return plan_on_lists(group, None if small else weights(order, group.P, group.M)), proof
+    if alone and "spread" not in order:
+        return plan_uniform(group), proof
     return plan_by_topic(group, units(group.capacity), order) if wide else None
 
 
