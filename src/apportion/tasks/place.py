@@ -12,6 +12,8 @@ from apportion.solvers.min_cost_flow import solve_flow, solver
 
 LARGE: Final = 100_000
 """From so many cells (tasks x processes) on a flow, and the import of its solver, take long enough to go round them."""
+HUB_ABOVE: Final = 3
+"""So many places at a class's usual price have an arc each; more are one hub's."""
 
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 """An odd number whose powers tell the columns of a table apart (2^64 over the golden ratio)."""
@@ -145,12 +147,21 @@ class _Classes:
 def place_at_home(home: Ints, processes: int) -> Ints | None:
     """What ``place`` gives where each task (N,) may go home alone, or at one price anywhere if it has none (-1).
 
-    Processes are empty and have a thread each. None for a large table and without a solver: then ``place`` is asked.
+    Processes are empty and have a thread each. None without a solver, where ``place`` deals.
     """
     if processes == 1 or (home != NOBODY).all():
         return np.maximum(home, 0)
-    if len(home) * processes >= LARGE or solver() is None:
+    roams = home == NOBODY
+    if roams.all() and len(home) * processes >= LARGE:
+        return np.arange(len(home)) % processes  # as ``_most_stay`` counts
+    if solver() is None:
         return None
+    given = _only_even(np.bincount(home[~roams], minlength=processes), int(np.count_nonzero(roams)))
+    if given is not None:  # the flow has no choice
+        owner = home.copy()
+        each = np.arange(processes)
+        owner[roams] = _deal_seats(each, given) if processes > HUB_ABOVE else each.repeat(given)
+        return owner
     first, class_of = _first_seen(home)
     roams = home[first] == NOBODY
     costs = np.where(roams[:, None], 1, -1) * np.ones(processes, dtype=np.int64)
@@ -158,6 +169,15 @@ def place_at_home(home: Ints, processes: int) -> Ints | None:
     classes = _Classes(np.zeros(len(first), dtype=np.int64), costs, class_of, 1)
     one, none = np.ones(processes, dtype=np.int64), np.zeros(processes, dtype=np.int64)
     return _cheapest(classes, one, none, None)
+
+
+def _only_even(load: Ints, rest: int) -> Ints | None:
+    """(Q,) how many of ``rest`` each gets if they make the fullest of those that get some even; None if they do not."""
+    line = np.sort(load)
+    below = line.cumsum()
+    count = int(np.searchsorted(line * np.arange(1, len(line) + 1) - below, rest, side="right"))
+    level, over = divmod(rest + int(below[count - 1]), count)
+    return None if over else np.maximum(level - load, 0)
 
 
 def _solve(placing: Placing) -> Ints | None:
@@ -282,7 +302,7 @@ def _class_arcs(
     """
     eligible = costs >= 0
     usual = costs.max(axis=1)
-    many = (eligible & (costs == usual[:, None])).sum(axis=1) > 3
+    many = (eligible & (costs == usual[:, None])).sum(axis=1) > HUB_ABOVE
     cheap = eligible & ~(many[:, None] & (costs == usual[:, None]))
     c, q = np.nonzero(cheap)
     first = sum(map(len, net.tail))
