@@ -122,19 +122,21 @@ def test_groups_with_another_past_are_of_another_structure() -> None:
         assert theirs.key != mine.key
 
 
-def test_a_strategy_that_shares_another_ones_targets_has_the_rows_that_it_gets_alone() -> None:
-    """On random groups, some of which tell of homes by stale claims, with and without a past."""
-    pair = ["cooperative-sticky", "sticky"]
-    homes = 0
+@pytest.mark.parametrize("pair", [["cooperative-sticky", "sticky"], ["broker-range", "range"]])
+def test_a_strategy_that_shares_another_ones_targets_has_the_rows_that_it_gets_alone(pair: list[str]) -> None:
+    """On random groups, some of which tell of homes by stale claims or of racks, with and without a past."""
+    homes = racks = 0
     for seed, raw in enumerate(many_groups(150, seed=7, kinds=Kinds(capacities=True))):
         present = read_group(raw)
         homes += present.tells_home
+        racks += present.racks is not None and present.racks.known
         past = question(seed)[1]
         topics = question(seed)[3]
         both = what_if("g", past, group_to_dict(present), topics, pair)
         alone = [row for name in pair for row in what_if("g", past, group_to_dict(present), topics, [name])]
         assert sorted(both, key=str) == sorted(alone, key=str), f"{raw}"
     assert homes > 5, "some groups have stale claims"
+    assert 5 < racks < 145, "some groups know racks"
 
 
 def test_a_group_with_another_past_keeps_only_what_does_not_depend_on_it() -> None:

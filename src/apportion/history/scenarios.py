@@ -27,8 +27,9 @@ AS_IS: Final = "as-is"
 LAG: Final = "lag"
 _SHORTER: Final = {"broker-uniform": "unjudged", "streams": "brief"}
 """Strategies of ours to a way to ask them that leaves out what stands in no row."""
-_SAME_TARGET: Final = {"cooperative-sticky": "sticky"}
-"""Strategies that differ only where a stale claim tells of a home; see ``solvers.solve.best``."""
+_SAME_TARGET: Final = {"cooperative-sticky": "sticky", "broker-range": "range"}
+"""Strategies to one whose targets are theirs: sticky ones differ only where a stale claim tells of a home (see
+``solvers.solve.best``), those that cut topics into ranges only where racks are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def _replays(
         yield from (_failed(assignor, REPLAY, 0, error) for assignor in assignors)
         return
     # Of what a replay carries along nothing is stale: all claims are of one generation, each partition's once.
-    twins = _Twins()
+    twins = _Twins(homes=False, racks=any(_knows_racks(step.group) for step in walk))
     for assignor in assignors if walk else ():
         yield twins.get(assignor) or twins.put(
             _guarded(assignor, REPLAY, len(walk), partial(replayed, walk, then, assignor))
@@ -156,7 +157,7 @@ def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str
         if now is not walk[-1]:
             earlier_moves += given.measures.get("moves", moves(group, given.owner))
     measures = {**brief_measure(group, given.owner), **given.measures}
-    racks = bool(walk[-1].group.racks and walk[-1].group.racks.known)
+    racks = _knows_racks(walk[-1].group)
     answer = ScenarioResult(
         assignor,
         REPLAY,
@@ -185,13 +186,13 @@ def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str], blind
         except Exception as error:
             yield from (_failed(assignor, scenario, 1, error) for assignor in assignors)
             continue
-        twins = _Twins()
+        twins = _Twins(homes=after.tells_home, racks=_knows_racks(after))
         for assignor in assignors:
             earlier = as_is.get(assignor) if scenario == LAG else None
             if earlier is not None and earlier.owner is not None:
                 yield _under_lag(earlier, after)
                 continue
-            outcome = None if after.tells_home else twins.get(assignor)
+            outcome = twins.get(assignor)
             if outcome is None:
                 outcome = twins.put(_guarded(assignor, scenario, 1, partial(planned, after, assignor, scenario)))
             if scenario == AS_IS and assignor in blind:
@@ -200,26 +201,34 @@ def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str], blind
 
 
 class _Twins:
-    """Outcomes of one question, for strategies whose targets are those of others where nothing stale is claimed."""
+    """Outcomes of one question, for strategies whose targets are those of others.
 
-    def __init__(self) -> None:
+    homes, racks
+        Whether a stale claim tells of a home, and whether racks are known.
+    """
+
+    def __init__(self, *, homes: bool, racks: bool) -> None:
+        self._differs = {"cooperative-sticky": homes, "broker-range": racks}
         self._of_target: dict[str, Outcome] = {}
 
     def get(self, assignor: str) -> Outcome | None:
         """What another strategy with the same target has answered, under this one's name."""
-        outcome = self._of_target.get(_target(assignor))
+        outcome = self._of_target.get(self._target(assignor))
         return outcome and replace(outcome, answer=replace(outcome.answer, assignor=assignor))
 
     def put(self, outcome: Outcome) -> Outcome:
         """Keep a strategy's own outcome, if it has a plan."""
         if outcome.owner is not None:
-            self._of_target[_target(outcome.answer.assignor)] = outcome
+            self._of_target[self._target(outcome.answer.assignor)] = outcome
         return outcome
 
+    def _target(self, assignor: str) -> str:
+        """The strategy whose targets this one's are; mostly itself."""
+        return assignor if self._differs.get(assignor) else _SAME_TARGET.get(assignor, assignor)
 
-def _target(assignor: str) -> str:
-    """The strategy whose targets this one's are; mostly itself."""
-    return _SAME_TARGET.get(assignor, assignor)
+
+def _knows_racks(group: Group) -> bool:
+    return group.racks is not None and group.racks.known
 
 
 def _under_lag(as_is: Outcome, group: Group) -> Outcome:
@@ -254,7 +263,7 @@ def planned(group: Group, assignor: str, scenario: str) -> Outcome:
         scenario,
         1,
         moves=measures["moves"],
-        **_state(measures, bool(group.racks and group.racks.known)),
+        **_state(measures, _knows_racks(group)),
         proof=proof or None,
     )
     return Outcome(answer, group, given.owner)
