@@ -242,6 +242,8 @@ class _Held:
         """The member's partitions."""
         group, mine = self.tables.group, self.tables.held_by.get(member, np.empty(0, dtype=np.int64))
         topic_of = group.topic_of[mine]
+        if len(mine) and topic_of[0] == topic_of[-1]:  # they stand topic by topic: all are of one
+            return self._numbers(mine)
         topics = sorted(distinct(topic_of).tolist(), key=lambda t: (self.rank_of.get(t, len(self.rank_of)), t))
         hashes = [self.tables.hash_of(topic) for topic in topics]
         bins = copied_bins(1)
@@ -252,9 +254,9 @@ class _Held:
 
     def _numbers(self, partitions: Ints) -> Ints:
         """One topic's partitions, ascending, in the order of the set that they were copied into."""
-        numbers = self.tables.group.number[partitions].tolist()
+        numbers = self.tables.group.number[partitions]
         order = number_order(numbers, backwards=self.filling.held, since_19=self.filling.since_19)
-        return partitions if order is numbers else partitions[np.searchsorted(numbers, order)]
+        return partitions if order is None else partitions[order]
 
 
 def _words(group: Group, topic: int) -> tuple[int, int] | None:

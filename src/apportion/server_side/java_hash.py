@@ -25,6 +25,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.arrays import Ints
+from apportion.solvers.dealing import stable_order
+
 INITIAL_BINS: Final = 16
 LOAD_FACTOR: Final = 0.75
 TREE_ENTRIES: Final = 9
@@ -194,15 +197,13 @@ def copied_bins(entries: int, *, since_19: bool = False) -> int:
     return 1 << (wanted - 1).bit_length()
 
 
-def number_order(numbers: Sequence[int], *, backwards: bool = False, since_19: bool = False) -> Sequence[int]:
-    """Ascending partition ids as a HashSet that they were copied into hands them on."""
+def number_order(numbers: Ints, *, backwards: bool = False, since_19: bool = False) -> Ints | None:
+    """Positions of ascending partition ids as a HashSet that they were copied into hands them on; None: as they are."""
     bins = copied_bins(len(numbers), since_19=since_19)
-    if not numbers or numbers[-1] < bins:
-        return numbers
+    if not len(numbers) or numbers[-1] < bins:
+        return None
     if bins < TREE_BINS:
-        order = bin_order(numbers, bins, backwards=backwards)
-        return [numbers[position] for position in order.positions]
+        return np.array(bin_order(numbers.tolist(), bins, backwards=backwards).positions, dtype=np.int64)
     # Partition ids are their own hash codes, and no bin makes a table of this size grow.
-    ids = np.array(numbers, dtype=np.int64)[:: -1 if backwards else 1]
-    ordered: list[int] = ids[np.argsort((ids ^ (ids >> 16)) & (bins - 1), kind="stable")].tolist()
-    return ordered
+    bin_of = (numbers ^ (numbers >> 16)) & (bins - 1)
+    return len(numbers) - 1 - stable_order(bin_of[::-1]) if backwards else stable_order(bin_of)
