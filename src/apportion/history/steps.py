@@ -42,7 +42,7 @@ class Step:
     group: Group
     identities: tuple[str, ...]
     follows: bool = True
-    places: dict[int, tuple[Step, Ints, Ints]] = field(default_factory=dict, init=False)
+    places: dict[int, tuple[Step, tuple[Ints, Ints, Ints]]] = field(default_factory=dict, init=False)
 
     @cached_property
     def alone(self) -> Group:
@@ -156,23 +156,25 @@ def follow(earlier: Step, owner: Ints, later: Step) -> Group:
 
     A member is carried over by its identity, a partition by its topic and id; what went away holds nothing.
     """
-    member, position = _carried(earlier, later)
-    held = (owner != NOBODY).nonzero()[0]
-    to_member, to_partition = member[owner[held]], position[held]
-    stays = ((to_member != NOBODY) & (to_partition != NOBODY)).nonzero()[0]
-    generation = np.full(later.group.M, earlier.generation.number, dtype=np.int64)
-    return later.group.with_claims(Claims(to_member[stays], to_partition[stays], single=True), generation)
+    member, position, generation = _carried(earlier, later)
+    to_member = member[owner]
+    stays = ((to_member != NOBODY) & (position != NOBODY)).nonzero()[0]
+    return later.group.with_claims(Claims(to_member[stays], position[stays], single=True), generation)
 
 
-def _carried(earlier: Step, later: Step) -> tuple[Ints, Ints]:
-    """(M,) the later member, and (P,) the later partition, that each of the earlier step is; -1 nowhere."""
+def _carried(earlier: Step, later: Step) -> tuple[Ints, Ints, Ints]:
+    """(M + 1,) the later member, and (P,) the later partition, that each of the earlier step is; -1 nowhere.
+
+    Nobody stands last among the members, where -1 finds it. Beside them (M of the later,) the earlier generation.
+    """
     # The step stands beside the answer, so that its place in memory is nobody else's.
     kept = later.places.get(id(earlier))
     if kept is None:
         index = {identity: m for m, identity in enumerate(later.identities)}
-        member = ints([index.get(identity, NOBODY) for identity in earlier.identities])
-        kept = later.places[id(earlier)] = earlier, member, _places(earlier.group, later.group)
-    return kept[1], kept[2]
+        member = ints([*(index.get(identity, NOBODY) for identity in earlier.identities), NOBODY])
+        generation = np.full(later.group.M, earlier.generation.number, dtype=np.int64)
+        kept = later.places[id(earlier)] = earlier, (member, _places(earlier.group, later.group), generation)
+    return kept[1]
 
 
 def without_past(later: Step) -> Group:

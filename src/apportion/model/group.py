@@ -310,7 +310,8 @@ class Group:
     def verdict(self) -> Verdict:
         """Which claims stand, and why the others fell."""
         claims = self.claims
-        subscribed = claims.lists is not None and bool(self._wishes(*claims.lists).all())
+        everybody = len(self.subscriptions) == 1 and self.all_wanted
+        subscribed = everybody or (claims.lists is not None and bool(self._wishes(*claims.lists).all()))
         return judge(
             *(claims.member, claims.partition, self.generation, self.P, self.may_own),
             single=claims.single,
