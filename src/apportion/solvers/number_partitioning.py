@@ -75,14 +75,15 @@ def _deal_to_two(lag: Longs) -> Ints:
 def _deal_to_few(lag: Longs, members: int) -> Ints:
     """Deal falling lags in rounds, in Python's own numbers: a round of a few costs less than a call of NumPy."""
     # What a member holds, times the members, plus its place: in the order of these numbers a round is dealt.
+    wide = lag if int(lag[0]) < 2**62 // (members * len(lag)) else lag.astype(object)
+    lags = (wide * members).tolist()
     line = list(range(members))
-    lags = [one * members for one in lag.tolist()]
     dealt: list[int] = []
     for first in range(0, len(lags), members):
         line.sort()
         dealt += line
         line = list(map(add, line, lags[first : first + members]))
-    return np.array([held % members for held in dealt[: len(lags)]], dtype=np.int64)
+    return (np.array(dealt[: len(lags)], dtype=wide.dtype) % members).astype(np.int64)
 
 
 def deal_rounds_many(lags: Sequence[Longs], members: Sequence[int]) -> list[Ints]:
