@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -447,4 +448,5 @@ def with_lag(group: Group, lag: Longs) -> Group:
 
 
 def _columns(rows: Sequence[ScenarioResult]) -> Columns:
-    return {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+    columns = zip(*map(attrgetter(*COLUMNS), rows), strict=True) if rows else ((),) * len(COLUMNS)
+    return {name: list(values) for name, values in zip(COLUMNS, columns, strict=True)}

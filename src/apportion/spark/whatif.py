@@ -269,7 +269,11 @@ def _of_groups(some: Sequence[tuple[str, Columns]]) -> dict[str, pa.Array]:
     arrays = {"group": pa.array([group for group, columns in some for _ in columns["assignor"]], pa.string())}
     for name in COLUMNS:
         kind = pa.string() if name in TEXTS else pa.int64()
-        arrays[name] = pa.array([_fitting(value) for _, columns in some for value in columns[name]], kind)
+        values = [value for _, columns in some for value in columns[name]]
+        try:
+            arrays[name] = pa.array(values, kind)
+        except (OverflowError, pa.ArrowInvalid):
+            arrays[name] = pa.array([_fitting(value) for value in values], kind)
     return arrays
 
 
