@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Literal
 
@@ -86,16 +86,12 @@ class LagAware:
             self.by: "optimal" if heaviest == result.bound else "bounded",
             "moves": "optimal" if result.max_kept else "heuristic",
         }
-        return self._answer(group, work, owner, proof, result)
+        return self._answer(group, work, heaviest, proof, replace(result, owner=owner))
 
-    def _answer(self, group: Group, work: _Work, owner: Ints, proof: dict[str, str], shared: Shared) -> Answer:
+    def _answer(self, group: Group, work: _Work, heaviest: int, proof: dict[str, str], shared: Shared) -> Answer:
         """The owners with the measures and the argument."""
-        amount = summable(work.amount)
-        held = np.zeros(group.M, dtype=amount.dtype)
-        np.add.at(held, owner[owner != NOBODY], amount[owner != NOBODY])
-        heaviest = int(held.max())
         measures = work.measures(group, heaviest, shared.bound)
-        return Answer(owner, proof, measures, certificate=_LagBound(heaviest, shared, self, work))
+        return Answer(shared.owner, proof, measures, certificate=_LagBound(heaviest, shared, self, work))
 
     def _by_topic(self, group: Group, work: _Work, everything: _Part) -> Answer:
         owner = np.full(group.P, NOBODY, dtype=np.int64)
@@ -112,7 +108,7 @@ class LagAware:
         }
         if self.tolerance:
             proof["moves"] = "heuristic"
-        return self._answer(group, work, owner, proof, Shared(owner, bound, max_kept=False))
+        return self._answer(group, work, heaviest, proof, Shared(owner, bound, max_kept=False))
 
     def _one_topic(self, group: Group, work: _Work, topic: int) -> Ints:
         """(partitions of the topic,) their owners by the rule, and past ones within the tolerance."""
@@ -139,7 +135,8 @@ class LagAware:
                 owner[span] = who[deal_topic(work.amount[span], unit[who])]
         else:
             owner = everything.owners(group, share_by_capacity(machines, self.tolerance))
-        shown = max(machines.burdens(everything.places(owner))) == machines.least_burden()
+        places = everything.places(owner)
+        shown = max(machines.burdens(places)) == machines.least_burden()
         proof = {
             "topic-balance" if self.scope == "topic" else "balance": "optimal",
             self.by: "optimal" if shown else "bounded",
@@ -147,7 +144,7 @@ class LagAware:
         if self.scope == "group":
             proof["moves"] = "heuristic"
         bound = max(int(sharing.lag.max(initial=0)), -(-int(sharing.lag.sum()) // len(everything.members)))
-        return self._answer(group, work, owner, proof, Shared(owner, bound, max_kept=False))
+        return self._answer(group, work, sharing.heaviest(places), proof, Shared(owner, bound, max_kept=False))
 
 
 @dataclass(frozen=True, eq=False)

@@ -295,28 +295,23 @@ class _Laying:
             self._refused.append((g, at))
 
     def _by_name(self, block: AnswerBlock) -> None:
-        if self.hashes is None:
+        if self.hashes is None or len(self.left) == block.groups:
             return
-        members, topics = self.hashes
+        # The order that the template's own names come in is planned already: they are asked about before the others.
+        members, topics = map(np.concatenate, zip(self.template.hashes, self.hashes, strict=True))
         for at, many, row, places in self.template.by_name:
             if many is None:
                 self._rename_each(block, at, row, places, range(block.groups))
                 continue
-            if not many.planned:
-                self._keep_own_order(at, many, row, places)
             orders, shared = many.orders(members, topics)
+            if not many.planned and not shared[0]:
+                many.planned[orders[0].tobytes()] = self._by_order(at, row, places)
             alike: dict[bytes, list[int]] = {}
-            for g, order in enumerate(orders):
+            for g, order in enumerate(orders[1:]):
                 alike.setdefault(order.tobytes(), []).append(g)
             for order, some in alike.items():
-                self._same_order(block, at, many, places, order, [g for g in some if not shared[g]])
-            self._rename_each(block, at, row, places, np.flatnonzero(shared).tolist())
-
-    def _keep_own_order(self, at: int, many: ManyHashes, row: Outcome, places: Ints | None) -> None:
-        """The order that the template's own names come in is planned already."""
-        orders, shared = many.orders(*self.template.hashes)
-        if not shared[0]:
-            many.planned[orders[0].tobytes()] = self._by_order(at, row, places)
+                self._same_order(block, at, many, places, order, [g for g in some if not shared[g + 1]])
+            self._rename_each(block, at, row, places, np.flatnonzero(shared[1:]).tolist())
 
     def _same_order(
         self, block: AnswerBlock, at: int, many: ManyHashes, places: Ints | None, order: bytes, some: list[int]

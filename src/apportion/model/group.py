@@ -386,7 +386,7 @@ class Group:
     def subscribers(self, topic: int) -> Ints:
         """Members that subscribe to the topic, in member order."""
         if len(self.subscriptions) == 1:
-            return np.arange(self.M) if topic in self.subscriptions[0] else np.empty(0, dtype=np.int64)
+            return np.arange(self.M) if self.wanted_topic[topic] else np.empty(0, dtype=np.int64)
         first, of_topic = self._subscriptions_with
         has = np.zeros(len(self.subscriptions), dtype=np.bool_)
         has[of_topic[first[topic] : first[topic + 1]]] = True
