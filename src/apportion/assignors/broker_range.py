@@ -30,7 +30,7 @@ class BrokerRange:
     def assign(self, group: Group) -> Answer:
         """Return (P,) the member that owns each partition."""
         owner = np.full(group.P, NOBODY, dtype=np.int64)
-        for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist():
+        for topic in group.dealt_topics:
             span = group.partitions(topic)
             owner[span] = _runs(group.subscribers(topic), span.stop - span.start)
         proof = dict.fromkeys(self.goals, "optimal")

@@ -96,7 +96,7 @@ class LagAware:
     def _by_topic(self, group: Group, work: _Work, everything: _Part) -> Answer:
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         sizes = group.start[1:] - group.start[:-1]
-        for topic in (group.wanted_topic & (sizes > 0)).nonzero()[0].tolist():
+        for topic in group.dealt_topics:
             owner[group.partitions(topic)] = self._one_topic(group, work, topic)
         # Balance within each topic does not balance the sums: a member may hold one fewer of every topic.
         each = sizes[group.wanted_topic] // len(everything.members) - min(self.max_skew, group.P)
@@ -130,7 +130,7 @@ class LagAware:
         sharing = everything.sharing
         machines = Machines(sharing.lag, sharing.past, sharing.kind, sharing.may, unit[everything.members])
         if self.scope == "topic":
-            for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist():
+            for topic in group.dealt_topics:
                 span, who = group.partitions(topic), group.subscribers(topic)
                 owner[span] = who[deal_topic(work.amount[span], unit[who])]
         else:

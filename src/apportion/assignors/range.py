@@ -32,7 +32,7 @@ class Range:
         """Return (P,) the member that owns each partition."""
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         near = _cuts_with_racks(group, owner) if group.racks is not None and group.racks.known else {}
-        for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist():
+        for topic in group.dealt_topics:
             if topic in near:
                 deal_rest(near[topic])
             else:

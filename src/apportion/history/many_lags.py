@@ -32,17 +32,13 @@ class ManyLags:
         """Take the row's plan."""
         assert row.group is not None  # noqa: S101 - rows without one have no lags
         self.row, self.group = row, row.group
-        self._topics = [
-            (self.group.partitions(t), self.group.subscribers(t))
-            for t in np.flatnonzero(self.group.wanted_topic & (np.diff(self.group.start) > 0)).tolist()
-        ]
+        self._topics = [(self.group.partitions(t), self.group.subscribers(t)) for t in self.group.dealt_topics]
         self.topics = len(self._topics)
 
     @staticmethod
     def fits(group: Group) -> bool:
         """Whether all members are of one capacity, and all topics that have partitions are wanted by the same."""
-        topics = np.flatnonzero(group.wanted_topic & (np.diff(group.start) > 0)).tolist()
-        wanted_by = {group.subscribers(t).tobytes() for t in topics}
+        wanted_by = {group.subscribers(t).tobytes() for t in group.dealt_topics}
         return len(wanted_by) == 1 and group.equal_capacities
 
     def lags(self, lag: Longs) -> list[tuple[Longs, int]]:

@@ -18,7 +18,7 @@ from apportion.history.replay import carried_along, happened
 from apportion.history.steps import Step, TopicEntries, steps
 from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.measures import brief_measure, loads, moves
+from apportion.model.measures import brief_measure, lag_held, loads, moves
 from apportion.model.plan import Answer
 from apportion.planning import checked, strategy_of
 
@@ -147,7 +147,15 @@ def _replays(
 
 def _work_out(group: Group) -> None:
     """What depends on no past, once: every strategy's group of the same generation takes it over."""
-    _ = group.wanted, group.topic_of, group.equal_capacities, group.has_capacities, group.lag_floats, group.shows_lag
+    _ = (
+        group.wanted,
+        group.topic_of,
+        group.dealt_topics,
+        group.equal_capacities,
+        group.has_capacities,
+        group.lag_floats,
+        group.shows_lag,
+    )
 
 
 def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> Outcome:
@@ -234,7 +242,7 @@ def _knows_racks(group: Group) -> bool:
 def _under_lag(as_is: Outcome, group: Group) -> Outcome:
     """The plan of a strategy that sees no lag, where only lags are others."""
     assert as_is.owner is not None  # noqa: S101 - the caller looked
-    lag = brief_measure(group, as_is.owner).get("lag_max")
+    lag = max(lag_held(group, as_is.owner).tolist(), default=0) if group.shows_lag else None
     return Outcome(replace(as_is.answer, scenario=LAG, lag_max=lag), group, as_is.owner)
 
 

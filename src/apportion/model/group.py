@@ -263,6 +263,12 @@ class Group:
         return wanted
 
     @cached_property
+    def dealt_topics(self) -> list[int]:
+        """The topics that some member subscribes to and that have partitions."""
+        dealt: list[int] = (self.wanted_topic & (self.start[1:] > self.start[:-1])).nonzero()[0].tolist()
+        return dealt
+
+    @cached_property
     def all_wanted(self) -> bool:
         """Whether some member subscribes to each topic."""
         return bool(self.wanted_topic.all())
