@@ -94,7 +94,7 @@ class Leader:
 
     def unused(self) -> None: ...
 
-    _do_join_and_sync_async = _on_join_complete_async = unused
+    _do_join_and_sync_async = _on_join_prepare_async = _on_join_complete_async = unused
     _handle_find_coordinator_response = _perform_assignment = unused
 
 

@@ -18,7 +18,12 @@ from typing import Any, Final
 try:
     from aiokafka.consumer.group_coordinator import GroupCoordinator
     from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-    from aiokafka.errors import GroupAuthorizationFailedError, InconsistentGroupProtocolError, KafkaError
+    from aiokafka.errors import (
+        GroupAuthorizationFailedError,
+        InconsistentGroupProtocolError,
+        KafkaError,
+        UnknownTopicOrPartitionError,
+    )
     from aiokafka.protocol.admin import DescribeGroupsRequest
     from aiokafka.protocol.group import JoinGroupRequest
 except ImportError:  # pragma: no cover - tried in an environment without the client
@@ -158,6 +163,8 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
     * The leader's strategy gets the whole JoinGroup answer, not what version 0 leaves of it.
     * With several strategies the client sends one JoinGroup for each, the first with the first alone, so that the
       group is asked for a choice that no member meant. Now the first names them all, and the others are not sent.
+    * The last commit before a join, and before the end, was tried for ever where a topic had been deleted, and nothing
+      was read meanwhile (aiokafka #1095). Now such a topic has nothing to commit, as in Kafka (KAFKA-16224).
     * A refusal for want of a common strategy says what each side has, and one for want of a right how it is given.
     * When replicas move to other racks, a leader with a rack rejoins (KIP-881): racks are part of what it watches.
     """
@@ -192,6 +199,21 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
         except InconsistentGroupProtocolError:
             raise InconsistentGroupProtocolError(await _refusal(c)) from None
 
+    async def last_autocommit(assignment: Any) -> None:
+        c: Any = self()
+        while c._enable_auto_commit:
+            await c.ensure_coordinator_known()
+            try:
+                async with c._commit_lock:
+                    await c._do_commit_offsets(assignment, assignment.all_consumed_offsets())
+                return
+            except UnknownTopicOrPartitionError:
+                return  # the broker has taken the other offsets of the same request
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+            await asyncio.sleep(c._retry_backoff_ms / 1000)
+
     async def coordinator_known() -> Any:
         c: Any = self()
         try:
@@ -200,6 +222,7 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
             raise GroupAuthorizationFailedError(sentence(error, f"group {c.group_id}")) from None
 
     coordinator._perform_assignment = perform_assignment
+    coordinator._maybe_do_last_autocommit = last_autocommit
     coordinator.ensure_coordinator_known = coordinator_known
     coordinator._get_metadata_snapshot = snapshot
     coordinator._send_req = send_req

@@ -42,6 +42,8 @@ from apportion.wire.subscription import Subscription, read_subscription, write_s
 
 log = logging.getLogger("apportion.clients")
 
+COMMIT_MS: Final = 5000
+"""How long the commit before a join may be tried; then the next owner reads again what it would have said."""
 REPLICAS: Final = "replica_nodes"
 """Where the client's metadata of a partition list the brokers of its replicas."""
 
@@ -219,12 +221,14 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     * A join that was answered between two calls of ``poll`` was thrown away and begun anew, over and over where polls
       are short. Now its answer is taken by the next, unless so late that the session may be over.
     * A member that was expelled while it rejoined kept its partitions under its new id. It has lost them (KIP-429).
+    * Where a topic had been deleted, the commit before a join was tried as long as ``poll`` may last, which is for ever
+      where records are iterated over, and nothing was read meanwhile. Now it is given up after ``COMMIT_MS``.
     * When replicas move to other racks, a leader with a rack rejoins (KIP-881).
     """
     self = weakref.ref(coordinator)
     need_rejoin = type(coordinator).need_rejoin
     join = type(coordinator)._do_join_and_sync_async
-    complete = type(coordinator)._on_join_complete_async
+    prepare, complete = type(coordinator)._on_join_prepare_async, type(coordinator)._on_join_complete_async
     in_time_s = coordinator.config["session_timeout_ms"] / 2000
     answered: list[tuple[int, float, bytes]] = []
 
@@ -238,6 +242,10 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         # The strategy in charge alone: what another saw in its own time would have it rejoin for ever.
         chosen = c._generation.protocol
         return c._is_leader and any(a.racks_moved(c._cluster) for a in ours if a.name == chosen)
+
+    async def join_prepare(generation: int, member_id: str, timeout_ms: float | None = None) -> None:
+        at_most = COMMIT_MS if timeout_ms is None else min(timeout_ms, COMMIT_MS)
+        await prepare(self(), generation, member_id, timeout_ms=at_most)
 
     async def join_and_sync() -> Any:
         c: Any = self()
@@ -258,6 +266,7 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         await complete(self(), generation, member_id, protocol, assignment)
 
     coordinator.need_rejoin = needs
+    coordinator._on_join_prepare_async = join_prepare
     coordinator._do_join_and_sync_async = join_and_sync
     coordinator._on_join_complete_async = join_complete
     _say_why(coordinator)
