@@ -24,7 +24,8 @@ if __name__ == "__main__":
     for entry in before.difference(sys.path):
         sys.path_importer_cache.pop(entry, None)  # each worker would read its list of files again
 
-import pyarrow.parquet  # noqa: F401
+import pyarrow as pa
+import pyarrow.parquet
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
@@ -36,6 +37,7 @@ with suppress(ImportError):  # Arrow looks for it as soon as it is given a list
     import pandas  # noqa: F401
 
 if __name__ == "__main__":
+    pa.set_memory_pool(pa.system_memory_pool())  # it uses what NumPy gave back: see ``job``
     gc.collect()
     gc.freeze()  # what is here stays: no worker looks through it again, nor writes to its pages
     manager()
