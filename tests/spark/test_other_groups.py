@@ -18,7 +18,7 @@ import pytest
 
 from apportion.spark import files, schemas, sinks
 from apportion.spark.few_update import _RowsByName
-from apportion.spark.other_groups import keep_others, rows_after, rows_with
+from apportion.spark.other_groups import _stored, keep_others, rows_after, rows_with
 from apportion.spark.sorted_rows import coded
 
 NAME, TABLE = "gold/verdicts", schemas.VERDICTS
@@ -260,3 +260,36 @@ def test_rows_after_a_moment_are_given_whatever_times_there_are(tmp_path: Path) 
     for moment in (-(2**62), 5, 10**17):
         later = [n for n, at in enumerate(times) if at is not None and at > moment]
         assert rows_after([tmp_path / "ends.parquet"], schema, "at", moment)["end"].to_pylist() == later
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_one_field_of_structs_in_a_list_is_that_of_the_whole_column(tmp_path: Path, seed: int) -> None:
+    """Whatever the inner lists are called in the file; of members without topics and rows without members too."""
+    rng = random.Random(seed)
+
+    def member() -> dict[str, Any] | None:
+        topics = rng.choice([None, [], ["a"], ["b", None, "a"]])
+        owned = [{"topic": "c", "partitions": [1, 2]}] * rng.randrange(3)
+        return rng.choice([None, {"member_id": "m", "topics": topics, "owned": owned}])
+
+    rows = [
+        {"group": rng.choice("abc"), "members": rng.choice([None, [member() for _ in range(rng.randrange(3))]])}
+        for _ in range(40)
+    ]
+    whole = pa.Table.from_pylist(rows, schema=schemas.arrow_schema(schemas.GENERATIONS))
+    file, names = tmp_path / "part.parquet", ("members.topics", "group")
+    pq.write_table(whole, file, row_group_size=15, use_compliant_nested_type=bool(seed % 2))
+    some = None if seed < 5 else ["a"]
+    read = rows_with([file], whole.schema, "group", some, names)
+    expected = [
+        {"members": row["members"] and [one and {"topics": one["topics"]} for one in row["members"]],
+         "group": row["group"]} for row in rows if some is None or row["group"] in some
+    ]  # fmt: skip
+    assert read is not None
+    assert read.to_pylist() == expected
+    assert read.schema.equals(schemas.arrow_schema(schemas.GENERATIONS, names))
+    only = pq.ParquetFile(file)
+    assert _stored(only, read.schema) == [
+        path for path in (only.schema.column(n).path for n in range(len(only.schema)))
+        if path == "group" or path.startswith(("members.list.element.topics", "members.list.item.topics"))
+    ]  # fmt: skip

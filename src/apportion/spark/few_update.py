@@ -48,7 +48,7 @@ _IDS: Final = ("topic_id", "topic")
 _SOURCE: Final = ("source_partition", "source_offset")
 _WHOLE: Final = {
     "silver/commits": standing.ASKED,
-    "silver/generations": ("group", "members", "at"),
+    "silver/generations": ("group", "members.topics", "at"),
     "silver/epochs": ("group", "key_type", "body", "at"),
     "silver/topics": None,
 }

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from apportion.spark import schemas
 from apportion.spark.files import ROWS_A_GROUP, dictionaries, link, sync
 
 BYTES_AT_ONCE: Final = 64 << 20
@@ -64,11 +65,23 @@ def _rows_of(
     first = 0
     if mask is not None and not pc.any(mask).as_py():
         return
-    for batch in parquet.iter_batches(min(rows, ROWS_A_GROUP), row_groups=[number], columns=schema.names):
+    for batch in parquet.iter_batches(min(rows, ROWS_A_GROUP), row_groups=[number], columns=_stored(parquet, schema)):
         chosen = batch if mask is None else batch.filter(mask.slice(first, batch.num_rows))
         first += batch.num_rows
         if chosen.num_rows:
             yield chosen.select(schema.names).cast(schema)
+
+
+def _stored(parquet: pq.ParquetFile, schema: pa.Schema) -> list[str]:
+    """The columns of a file that hold those of a schema; of structs in a list those that hold its fields."""
+    inside = {one.name: {inner.name for inner in one.type.value_type} for one in schema
+              if pa.types.is_list(one.type) and pa.types.is_struct(one.type.value_type)}  # fmt: skip
+    paths = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
+    parts = [(path, *path.split(".")) for path in paths]
+    return [
+        path for path, name, *rest in parts
+        if name in schema.names and (name not in inside or not inside[name].isdisjoint(rest))
+    ]  # fmt: skip
 
 
 def rows_with(
@@ -83,13 +96,13 @@ def rows_with(
     """The rows of some files that have one of some values in a column; all rows where the values are None.
 
     columns
-        Those that are wanted, in their order; all by default.
+        Those that are wanted, in their order, as ``schemas.chosen`` takes them; all by default.
     bytes_max
         Where the rows are more than that, None.
     words
         Columns of texts are given as ``sorted_rows.coded`` gives them, and no text is made for a row.
     """
-    chosen = pa.schema([schema.field(name) for name in columns or schema.names])
+    chosen = schemas.chosen(schema, columns or schema.names)
     wanted = None if values is None else pa.array(sorted(values), schema.field(column).type)
     pieces, size = [], 0
     # Of a few rows out of many, a column of words is read as numbers: most of them are never looked up.

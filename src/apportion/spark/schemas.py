@@ -67,13 +67,22 @@ def arrow_schema(table: TableSchema, columns: Iterable[str] | None = None) -> pa
     """The Arrow form of a table's schema: times in microseconds of UTC, every column nullable.
 
     columns
-        Those that are wanted, in their order; all by default.
+        Those that are wanted, in their order, as ``chosen`` takes them; all by default.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     typed = to_arrow_schema(table.schema, timezone="UTC")
-    names = typed.names if columns is None else columns
-    return pa.schema([pa.field(name, typed.field(name).type) for name in names])
+    return chosen(typed, typed.names if columns is None else columns)
+
+
+def chosen(schema: pa.Schema, columns: Iterable[str]) -> pa.Schema:
+    """Some columns of a schema; ``members.topics`` is ``members``, a list of structs, with that field of each alone."""
+    fields = []
+    for column in columns:
+        name, _, inner = column.partition(".")
+        kind = schema.field(name).type
+        fields.append(pa.field(name, pa.list_(pa.struct([kind.value_type.field(inner)])) if inner else kind))
+    return pa.schema(fields)
 
 
 RECORDS, ENDS, TOPICS = _table(schemas.RECORDS), _table(schemas.ENDS), _table(schemas.TOPICS)
