@@ -57,10 +57,10 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> Growing:
 
 @pytest.fixture(scope="module")
 def old(spark: Any, s3: S3Server, growing: Growing) -> Rows:
-    """The tables of that half, made by Spark on S3 below ``base``, and copied to a folder; then the dump grows."""
+    """The tables of that half, made by Spark: on S3 below ``base``, and as Delta in a folder; then the dump grows."""
     s3.upload(growing.folder, "dump")
     job.build("s3a://lake/dump", "s3a://lake/base", spark=spark, **SETTINGS)
-    shutil.copytree(s3.root / s3.bucket / "base", growing.folder.parent / "base")
+    job.build(growing.folder, growing.folder.parent / "base", form="delta", spark=spark, **SETTINGS)
     before = published("s3://lake/base", s3)
     growing.grow(1.0)
     growing.describe(7)
