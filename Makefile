@@ -26,7 +26,7 @@ demo: $(STAMP) ## a recorded real cluster: every group, its lag, its rebalances,
 	@$(VENV)/bin/apportion demo
 
 test: setup check ## every check and every test, with a real broker and real Spark
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # brokers are mostly waited for: two at a time
+	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder  # brokers are mostly waited for: more at a time than two cores
 
 PYTHON ?= python3
 SIZE ?=
