@@ -18,7 +18,12 @@ from typing import Any, Final
 try:
     from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
     from kafka.coordinator.consumer import ConsumerCoordinator
-    from kafka.errors import GroupAuthorizationFailedError, InconsistentGroupProtocolError, KafkaError
+    from kafka.errors import (
+        GroupAuthorizationFailedError,
+        InconsistentGroupProtocolError,
+        KafkaError,
+        UnknownTopicOrPartitionError,
+    )
     from kafka.protocol.admin import DescribeGroupsRequest
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 except ImportError:  # pragma: no cover - tried in an environment without the client
@@ -42,8 +47,6 @@ from apportion.wire.subscription import Subscription, read_subscription, write_s
 
 log = logging.getLogger("apportion.clients")
 
-COMMIT_MS: Final = 5000
-"""How long the commit before a join may be tried; then the next owner reads again what it would have said."""
 REPLICAS: Final = "replica_nodes"
 """Where the client's metadata of a partition list the brokers of its replicas."""
 
@@ -222,13 +225,15 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
       are short. Now its answer is taken by the next, unless so late that the session may be over.
     * A member that was expelled while it rejoined kept its partitions under its new id. It has lost them (KIP-429).
     * Where a topic had been deleted, the commit before a join was tried as long as ``poll`` may last, which is for ever
-      where records are iterated over, and nothing was read meanwhile. Now it is given up after ``COMMIT_MS``.
+      where records are iterated over, and nothing was read meanwhile. Now such a topic has nothing to commit, as in
+      Kafka (KAFKA-16224).
     * When replicas move to other racks, a leader with a rack rejoins (KIP-881).
     """
     self = weakref.ref(coordinator)
     need_rejoin = type(coordinator).need_rejoin
     join = type(coordinator)._do_join_and_sync_async
     prepare, complete = type(coordinator)._on_join_prepare_async, type(coordinator)._on_join_complete_async
+    send, preparing = type(coordinator)._send_offset_commit_request, False
     in_time_s = coordinator.config["session_timeout_ms"] / 2000
     answered: list[tuple[int, float, bytes]] = []
 
@@ -244,8 +249,19 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         return c._is_leader and any(a.racks_moved(c._cluster) for a in ours if a.name == chosen)
 
     async def join_prepare(generation: int, member_id: str, timeout_ms: float | None = None) -> None:
-        at_most = COMMIT_MS if timeout_ms is None else min(timeout_ms, COMMIT_MS)
-        await prepare(self(), generation, member_id, timeout_ms=at_most)
+        nonlocal preparing
+        preparing = True
+        try:
+            await prepare(self(), generation, member_id, timeout_ms=timeout_ms)
+        finally:
+            preparing = False
+
+    async def send_commit(offsets: Any) -> None:
+        try:
+            await send(self(), offsets)
+        except UnknownTopicOrPartitionError:
+            if not preparing:
+                raise  # the broker has taken the other offsets of the same request
 
     async def join_and_sync() -> Any:
         c: Any = self()
@@ -267,6 +283,7 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
 
     coordinator.need_rejoin = needs
     coordinator._on_join_prepare_async = join_prepare
+    coordinator._send_offset_commit_request = send_commit
     coordinator._do_join_and_sync_async = join_and_sync
     coordinator._on_join_complete_async = join_complete
     _say_why(coordinator)
