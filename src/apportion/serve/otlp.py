@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from http.client import responses
 from typing import Any, Final
 
 from apportion.arrays import UNKNOWN
@@ -59,8 +60,12 @@ class _LastWords(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Nothing passes."""
-        self._errors.append(record.getMessage())
+        self.add(record.getMessage())
         return False
+
+    def add(self, words: str) -> None:
+        """What was said of the attempt."""
+        self._errors.append(words)
 
     def take(self) -> str:
         """Why the last attempt failed, without the address, which may hold a password."""
@@ -68,8 +73,8 @@ class _LastWords(logging.Filter):
         self._errors.clear()
         if system := re.search(r"\[Errno -?\d+\] ([\w ,-]+)", text):
             return system[1]
-        if refused := re.search(r"code: (\d{3}), reason: ([\w ]+)", text):
-            return f"{refused[1]} {refused[2].strip()}"
+        if refused := re.search(r"code: (\d{3})\b", text):
+            return f"{refused[1]} {responses.get(int(refused[1]), '')}".strip()
         return re.sub(r"\S*(?:://|url: )\S+", "...", text)[:200] or "no answer"
 
 
@@ -110,7 +115,11 @@ class Exporter:
             """The SDK's own, with a look at what came of it."""
 
             def export(self, *given: Any, **named: Any) -> MetricExportResult:
-                result = super().export(*given, **named)
+                try:
+                    result = super().export(*given, **named)
+                except Exception as error:  # versions before 1.40 raise what later ones log
+                    receiver.last_words.add(str(error))
+                    result = MetricExportResult.FAILURE
                 receiver.note(result is MetricExportResult.SUCCESS)
                 return result
 
