@@ -81,6 +81,9 @@ def test_a_consumer_of_aiokafka_reads_on_and_can_be_stopped(broker: Broker, topi
             await asyncio.to_thread(broker.delete_topic, deleted)
             while {partition.topic for partition in consumer.assignment()} != {kept}:
                 await asyncio.sleep(0.05)
+            with KafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+                producer.send(kept, b"one")
+            assert (await consumer.getone()).topic == kept
         finally:
             await asyncio.wait_for(consumer.stop(), PATIENCE_S / 2)
 

@@ -8,14 +8,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.spark.conftest import rows_of
-from tests.spark.stores import reach, rows_in, store
+from tests.spark.stores import rows_in, store
 from tests.spark.test_capture import commit, wait_for_quiet
 
-from apportion.spark import job, packages
+from apportion.spark import packages
 from apportion.spark.schemas import TABLES
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
@@ -24,7 +23,7 @@ from apportion.testing.s3 import S3Server
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(900)]
 
 
-def test_run_keeps_a_lake_on_s3_up_to_date(spark: Any, tmp_path: Path) -> None:
+def test_run_keeps_a_lake_on_s3_up_to_date(tmp_path: Path) -> None:
     """With a session of its own and the environment's keys: rounds after the first change tables by the process itself,
     while Spark captures; the rows are those of a full build, and Ctrl-C ends it with a sentence."""
     needs_java()
@@ -34,8 +33,8 @@ def test_run_keeps_a_lake_on_s3_up_to_date(spark: Any, tmp_path: Path) -> None:
         commit(kafka, "one", 5)
         variables = {**os.environ, **s3.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
         variables.pop("APPORTION_SPARK_CONF", None)
-        apportion = [sys.executable, "-m", "apportion", "pipeline", "run"]
-        words = ["--bootstrap-server", kafka.bootstrap, "--from", "s3a://lake/dump", "--to", "s3a://lake/tables"]
+        apportion = [sys.executable, "-m", "apportion", "pipeline"]
+        words = ["run", "--bootstrap-server", kafka.bootstrap, "--from", "s3a://lake/dump", "--to", "s3a://lake/tables"]
         running = subprocess.Popen(
             [*apportion, *words, "--interval", "1", "--source", "python", "--assignor", "range"],
             env=variables, stderr=subprocess.PIPE, text=True,
@@ -61,8 +60,9 @@ def test_run_keeps_a_lake_on_s3_up_to_date(spark: Any, tmp_path: Path) -> None:
         assert "Traceback" not in text, text
         assert running.returncode == 130, text
         ran = rows_in(s3, "s3://lake/tables")
-        reach(spark, s3)
-        job.build("s3a://lake/dump", tmp_path / "full", assignors=["range"], spark=spark)
+        anew = ["build", "--from", "s3a://lake/dump", "--to", str(tmp_path / "full"), "--assignor", "range"]
+        built = subprocess.run([*apportion, *anew], env=variables, capture_output=True, text=True, check=False)
+        assert built.returncode == 0, built.stderr
         for name in TABLES:
             assert ran[name] == rows_of(tmp_path / "full" / name), name
         assert {"one", "two"} <= {row.split("'group': '")[1].split("'")[0] for row in ran["gold/groups"]}

@@ -131,6 +131,9 @@ def test_spark_goes_on_from_what_was_built_without_it(spark: Any, s3: S3Server, 
         assert (detail["minReaderVersion"], detail["tableFeatures"]) == (1, ["appendOnly", "invariants"]), name
     again = job.build("s3a://lake/dump", place, spark=spark, **SETTINGS)
     assert (again.whole, again.written) == ("", ())
+    shutil.rmtree(s3.root / s3.bucket / "for-spark" / "gold/lag")
+    assert job.build("s3a://lake/dump", place, spark=spark, **SETTINGS).whole == "gold/lag is gone"
+    assert published("s3://lake/for-spark", s3) == new
 
 
 def test_what_is_new_in_a_local_folder_of_delta_tables_is_built_without_spark(

@@ -199,21 +199,6 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
         except InconsistentGroupProtocolError:
             raise InconsistentGroupProtocolError(await _refusal(c)) from None
 
-    async def last_autocommit(assignment: Any) -> None:
-        c: Any = self()
-        while c._enable_auto_commit:
-            await c.ensure_coordinator_known()
-            try:
-                async with c._commit_lock:
-                    await c._do_commit_offsets(assignment, assignment.all_consumed_offsets())
-                return
-            except UnknownTopicOrPartitionError:
-                return  # the broker has taken the other offsets of the same request
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-            await asyncio.sleep(c._retry_backoff_ms / 1000)
-
     async def coordinator_known() -> Any:
         c: Any = self()
         try:
@@ -222,12 +207,37 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
             raise GroupAuthorizationFailedError(sentence(error, f"group {c.group_id}")) from None
 
     coordinator._perform_assignment = perform_assignment
-    coordinator._maybe_do_last_autocommit = last_autocommit
     coordinator.ensure_coordinator_known = coordinator_known
     coordinator._get_metadata_snapshot = snapshot
     coordinator._send_req = send_req
     coordinator._do_rejoin_group = do_rejoin_group
+    _leave_out_deleted(coordinator)
     _watch_for_the_broker(coordinator, ours)
+
+
+def _leave_out_deleted(coordinator: Any) -> None:
+    """On this one coordinator, let the last commit before a join or the end be done though topics were deleted."""
+    self = weakref.ref(coordinator)
+    autocommit, commit = type(coordinator)._maybe_do_last_autocommit, type(coordinator)._do_commit_offsets
+    is_last = False
+
+    async def last_autocommit(assignment: Any) -> None:
+        nonlocal is_last
+        is_last = True
+        try:
+            await autocommit(self(), assignment)
+        finally:
+            is_last = False
+
+    async def do_commit(assignment: Any, offsets: Any) -> None:
+        try:
+            await commit(self(), assignment, offsets)
+        except UnknownTopicOrPartitionError:  # the broker has taken the other offsets of the request
+            if not is_last:
+                raise
+
+    coordinator._maybe_do_last_autocommit = last_autocommit
+    coordinator._do_commit_offsets = do_commit
 
 
 def _snapshot(c: Any, view: ClientMetadata | None, ranked: bool) -> dict[str, Any]:

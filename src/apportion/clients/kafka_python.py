@@ -232,8 +232,7 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     self = weakref.ref(coordinator)
     need_rejoin = type(coordinator).need_rejoin
     join = type(coordinator)._do_join_and_sync_async
-    prepare, complete = type(coordinator)._on_join_prepare_async, type(coordinator)._on_join_complete_async
-    send, preparing = type(coordinator)._send_offset_commit_request, False
+    complete = type(coordinator)._on_join_complete_async
     in_time_s = coordinator.config["session_timeout_ms"] / 2000
     answered: list[tuple[int, float, bytes]] = []
 
@@ -247,21 +246,6 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         # The strategy in charge alone: what another saw in its own time would have it rejoin for ever.
         chosen = c._generation.protocol
         return c._is_leader and any(a.racks_moved(c._cluster) for a in ours if a.name == chosen)
-
-    async def join_prepare(generation: int, member_id: str, timeout_ms: float | None = None) -> None:
-        nonlocal preparing
-        preparing = True
-        try:
-            await prepare(self(), generation, member_id, timeout_ms=timeout_ms)
-        finally:
-            preparing = False
-
-    async def send_commit(offsets: Any) -> None:
-        try:
-            await send(self(), offsets)
-        except UnknownTopicOrPartitionError:
-            if not preparing:
-                raise  # the broker has taken the other offsets of the same request
 
     async def join_and_sync() -> Any:
         c: Any = self()
@@ -282,12 +266,36 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         await complete(self(), generation, member_id, protocol, assignment)
 
     coordinator.need_rejoin = needs
-    coordinator._on_join_prepare_async = join_prepare
-    coordinator._send_offset_commit_request = send_commit
     coordinator._do_join_and_sync_async = join_and_sync
     coordinator._on_join_complete_async = join_complete
+    _leave_out_deleted(coordinator)
     _say_why(coordinator)
     _watch_for_the_broker(coordinator, ours)
+
+
+def _leave_out_deleted(coordinator: Any) -> None:
+    """On this one coordinator, let the commit before a join be done though topics of it were deleted."""
+    self = weakref.ref(coordinator)
+    prepare, send = type(coordinator)._on_join_prepare_async, type(coordinator)._send_offset_commit_request
+    preparing = False
+
+    async def join_prepare(generation: int, member_id: str, timeout_ms: float | None = None) -> None:
+        nonlocal preparing
+        preparing = True
+        try:
+            await prepare(self(), generation, member_id, timeout_ms=timeout_ms)
+        finally:
+            preparing = False
+
+    async def send_commit(offsets: Any) -> None:
+        try:
+            await send(self(), offsets)
+        except UnknownTopicOrPartitionError:  # the broker has taken the other offsets of the request
+            if not preparing:
+                raise
+
+    coordinator._on_join_prepare_async = join_prepare
+    coordinator._send_offset_commit_request = send_commit
 
 
 def _watch_for_the_broker(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:

@@ -27,9 +27,9 @@ AS_IS: Final = "as-is"
 LAG: Final = "lag"
 _SHORTER: Final = {"broker-uniform": "unjudged", "streams": "brief"}
 """Strategies of ours to a way to ask them that leaves out what stands in no row."""
-_SAME_TARGET: Final = {"cooperative-sticky": "sticky", "broker-range": "range"}
-"""Strategies to one whose targets are theirs: sticky ones differ only where a stale claim tells of a home (see
-``solvers.solve.best``), those that cut topics into ranges only where racks are known."""
+_SAME_TARGET: Final = {"cooperative-sticky": ("sticky", "homes"), "broker-range": ("range", "racks")}
+"""Strategies to one whose targets are theirs, unless homes (stale claims, see ``solvers.solve.best``) or racks are
+known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _replays(
         yield from (_failed(assignor, REPLAY, 0, error) for assignor in assignors)
         return
     # Of what a replay carries along nothing is stale: all claims are of one generation, each partition's once.
-    twins = _Twins(homes=False, racks=any(_knows_racks(step.group) for step in walk))
+    twins = _Twins(False, any(_knows_racks(step.group) for step in walk))
     for assignor in assignors if walk else ():
         yield twins.get(assignor) or twins.put(
             _guarded(assignor, REPLAY, len(walk), partial(replayed, walk, then, assignor))
@@ -194,7 +194,7 @@ def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str], blind
         except Exception as error:
             yield from (_failed(assignor, scenario, 1, error) for assignor in assignors)
             continue
-        twins = _Twins(homes=after.tells_home, racks=_knows_racks(after))
+        twins = _Twins(after.tells_home, _knows_racks(after))
         for assignor in assignors:
             earlier = as_is.get(assignor) if scenario == LAG else None
             if earlier is not None and earlier.owner is not None:
@@ -215,8 +215,8 @@ class _Twins:
         Whether a stale claim tells of a home, and whether racks are known.
     """
 
-    def __init__(self, *, homes: bool, racks: bool) -> None:
-        self._differs = {"cooperative-sticky": homes, "broker-range": racks}
+    def __init__(self, homes: bool, racks: bool) -> None:
+        self._known = {"homes": homes, "racks": racks}
         self._of_target: dict[str, Outcome] = {}
 
     def get(self, assignor: str) -> Outcome | None:
@@ -232,7 +232,8 @@ class _Twins:
 
     def _target(self, assignor: str) -> str:
         """The strategy whose targets this one's are; mostly itself."""
-        return assignor if self._differs.get(assignor) else _SAME_TARGET.get(assignor, assignor)
+        other, unless = _SAME_TARGET.get(assignor, (assignor, "homes"))
+        return assignor if self._known[unless] else other
 
 
 def _knows_racks(group: Group) -> bool:

@@ -21,6 +21,7 @@ from apportion.errors import BadInput, Unavailable
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_OWN_PEM: Final = "a PEM file with the certificate and its key"
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,11 @@ class Properties:
             try:
                 context.load_cert_chain(own, password=self.settings.get("ssl.key.password", ""))
             except (OSError, ssl.SSLError) as error:
-                found, needed = f"no usable key ({error})", "a PEM file with the certificate and its key"
                 if is_encrypted(Path(own)):
-                    found, needed = "a key that ssl.key.password does not open", "the password that it was made with"
-                raise BadInput(f"{self.where}: ssl.keystore.location", found, needed) from error
+                    unopened = "a password that does not open the key"
+                    raise BadInput(f"{self.where}: ssl.key.password", unopened, "the one it was made with") from error
+                unusable = f"no usable key ({error})"
+                raise BadInput(f"{self.where}: ssl.keystore.location", unusable, _OWN_PEM) from error
         return context
 
     def trusted(self) -> str | None:
@@ -162,7 +164,7 @@ class Properties:
             return None
         name = f"{self.where}: ssl.keystore.location"
         if not Path(keystore).is_file():
-            raise BadInput(name, "no such file", "a PEM file with the certificate and its key")
+            raise BadInput(name, "no such file", _OWN_PEM)
         if not _is_pem(Path(keystore)):
             needed = f"a PEM file; make one with: openssl pkcs12 -in {Path(keystore).name} -out client.pem"
             raise BadInput(name, "a keystore of Java's", needed)
