@@ -1,4 +1,4 @@
-"""Groups of one mind come out the same on plain lists, by counting, and on classes."""
+"""Groups of one mind, or of minds with nothing in common, come out the same on lists, by counting, and on classes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,19 @@ from apportion.solvers.small_groups import plan_on_lists
 from apportion.solvers.uniform_groups import plan_uniform
 
 
-def uniform_group(rng: random.Random, largest: int = 6) -> dict[str, Any]:
-    """Members that want the same; each claims some, of several generations, also what others claim or nobody wants."""
-    topics = {f"t{t}": rng.randint(0, largest) for t in range(4)}
+def uniform_group(rng: random.Random, largest: int = 6, kinds: int = 1) -> dict[str, Any]:
+    """Members that want the same; each claims some, of several generations, also what others claim or nobody wants.
+
+    kinds
+        What some members want no others do, up to so many times.
+    """
+    topics = {f"t{t}": rng.randint(0, largest) for t in range(4 * kinds)}
     raw: dict[str, Any] = {"topics": topics, "members": {}}
-    wanted = rng.sample(sorted(topics), rng.randint(1, 4))
-    members = rng.randint(1, 7)
+    wanted = rng.sample(sorted(topics), rng.randint(1, len(topics)))
+    members = rng.randint(1, 7 * kinds)
     for m in range(members):
-        raw["members"][f"m{m}"] = {"topics": wanted, "owned": {}, "generation": rng.choice((3, 3, 3, 4))}
+        topics_of = wanted[rng.randrange(kinds) :: kinds]
+        raw["members"][f"m{m}"] = {"topics": topics_of, "owned": {}, "generation": rng.choice((3, 3, 3, 4))}
     for topic, size in topics.items():
         for p in range(size):
             for _ in range(rng.choice((0, 1, 1, 1, 1, 2))):
@@ -42,3 +47,23 @@ def test_lists_counting_and_classes_give_the_same_plan() -> None:
         given_up += int((owner != group.owner)[group.owner >= 0].sum())
     assert kept > 50
     assert given_up > 25
+
+
+def test_members_with_nothing_in_common_are_planned_by_counting_as_on_classes() -> None:
+    rng, several, order = random.Random(6), 0, ("balance", "moves")
+    for turn in range(1500):
+        group = build(uniform_group(rng, largest=40 if turn % 5 == 0 else 6, kinds=rng.randint(2, 4)))
+        if not group.P:
+            continue
+        assert group.apart
+        owner = plan_uniform(group)
+        assert np.array_equal(owner, solve(problem_of(group, order), order))
+        several += len(group.subscriptions) > 1 and bool((owner != group.owner)[group.owner >= 0].any())
+    assert several > 300
+
+
+def test_one_topic_in_common_is_enough_not_to_be_apart() -> None:
+    topics = {"a": 1, "b": 1, "c": 1}
+    for wishes, apart in (("a b", True), ("ab c", True), ("ab b", False), ("ab bc", False), ("a ab abc", False)):
+        members = {f"m{n}": {"topics": list(wish)} for n, wish in enumerate(wishes.split())}
+        assert build({"topics": topics, "members": members}).apart == apart

@@ -73,7 +73,7 @@ def _without_classes(group: Group, order: tuple[str, ...], wide: bool) -> tuple[
     # Lists of claims are made for small groups alone: for large ones they take as long as the whole plan.
     if equal and "spread" not in order and (small or group.P * group.M <= LISTS_MAX_CELLS):
         return plan_on_lists(group, None if small else weights(order, group.P, group.M)), proof
-    if alone and "spread" not in order:
+    if equal and not wide and order == ("balance", "moves") and group.apart:
         return plan_uniform(group), proof
     return plan_by_topic(group, units(group.capacity), order) if wide else None
 
