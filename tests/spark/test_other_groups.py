@@ -140,6 +140,11 @@ def test_a_file_shared_by_many_groups_keeps_the_rows_of_the_others_in_their_orde
         keep_others(file, target, pa.array(gone, pa.string()), SCHEMA)
         assert pairs_of(pq.read_table(target)) == [pair for pair in pairs if pair[0] not in gone]
         assert os.path.samefile(file, target) == (count == 0)
+        assert [field.type for field in pq.read_schema(target)] == [field.type for field in SCHEMA], "texts, not words"
+        if count:
+            kept = pq.ParquetFile(target, read_dictionary=["group"])
+            words = [kept.read_row_group(n)["group"].chunk(0).dictionary for n in range(kept.num_row_groups)]
+            assert not {word for some in words for word in some.to_pylist()} & {*gone}, "nothing of a group that left"
         target.unlink()
         some = rows_with([file], SCHEMA, "group", gone, ["group", "lag"])
         assert some is not None

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from apportion.spark import schemas
-from apportion.spark.files import ROWS_A_GROUP, dictionaries, link, sync
+from apportion.spark.files import ROWS_A_GROUP, link, sync, table_writer
 
 BYTES_AT_ONCE: Final = 64 << 20
+_WORDS: Final = pa.dictionary(pa.int32(), pa.string())
 
 
 def keep_others(file: Path, target: Path, groups: pa.Array, schema: pa.Schema) -> None:
@@ -27,7 +28,8 @@ def keep_others(file: Path, target: Path, groups: pa.Array, schema: pa.Schema) -
     groups
         Names: rows with one of them in the column ``group`` are left out.
     """
-    with pq.ParquetFile(file, read_dictionary=["group"]) as parquet:
+    words = _as_words(schema, but="metadata")  # Kafka Streams writes another text for each partition there
+    with pq.ParquetFile(file, read_dictionary=_texts(words)) as parquet:
         others = list(_others(parquet, groups))
         if not sum(len(mask) for mask in others):
             return  # a file that only shows the columns: another one does, or one is made
@@ -36,11 +38,22 @@ def keep_others(file: Path, target: Path, groups: pa.Array, schema: pa.Schema) -
             return
         if not any(pc.any(mask).as_py() for mask in others):
             return
-        with pq.ParquetWriter(target, schema, use_dictionary=dictionaries(schema)) as writer:
+        with table_writer(target, words) as writer:
             for number, mask in enumerate(others):
-                for batch in _rows_of(parquet, number, mask, schema):
-                    writer.write_batch(batch, row_group_size=ROWS_A_GROUP)
+                for batch in _rows_of(parquet, number, mask, words):
+                    writer.write_batch(_with_own_words(batch), row_group_size=ROWS_A_GROUP)
     sync(target)
+
+
+def _with_own_words(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with the words that they have themselves, in the order of the rows: of others nothing is written."""
+    columns = []
+    for column in rows.columns:
+        if pa.types.is_dictionary(column.type):
+            own = column.indices.dictionary_encode()
+            column = pa.DictionaryArray.from_arrays(own.indices, column.dictionary.take(own.dictionary))
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def _others(parquet: pq.ParquetFile, groups: pa.Array) -> Iterator[pa.Array]:
@@ -109,7 +122,7 @@ def rows_with(
     asked = {*chosen.names} if wanted is None else {column, *chosen.names}
     texts = [name for name in asked if schema.field(name).type == pa.string()] if words or wanted is not None else []
     if words:
-        chosen = pa.schema([_as_words(one) for one in chosen])
+        chosen = _as_words(chosen)
     for file in files:
         with pq.ParquetFile(file, read_dictionary=texts) as parquet:
             for number in range(parquet.num_row_groups):
@@ -127,8 +140,15 @@ def rows_with(
     return pa.Table.from_batches(pieces, schema=chosen).combine_chunks()
 
 
-def _as_words(field: pa.Field) -> pa.Field:
-    return field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.type == pa.string() else field
+def _as_words(schema: pa.Schema, but: str = "") -> pa.Schema:
+    """A schema where columns of texts, but one, have the numbers of their words."""
+    texts = {field.name for field in schema if field.type == pa.string()} - {but}
+    return pa.schema([field.with_type(_WORDS) if field.name in texts else field for field in schema])
+
+
+def _texts(words: pa.Schema) -> list[str]:
+    """Columns that are to be read as words."""
+    return [field.name for field in words if field.type == _WORDS]
 
 
 def rows_after(files: Iterable[Path], schema: pa.Schema, column: str, moment_us: int) -> pa.Table:
@@ -137,11 +157,11 @@ def rows_after(files: Iterable[Path], schema: pa.Schema, column: str, moment_us:
     moment_us
         Microseconds. A row without a time is not later.
     """
-    chosen = pa.schema([_as_words(field) for field in schema])
+    chosen = _as_words(schema)
     moment = pa.scalar(moment_us).cast(schema.field(column).type)
     pieces: list[pa.RecordBatch] = []
     for file in files:
-        with pq.ParquetFile(file, read_dictionary=[field.name for field in schema if field.type == pa.string()]) as one:
+        with pq.ParquetFile(file, read_dictionary=_texts(chosen)) as one:
             index = one.schema_arrow.get_field_index(column)
             for number in range(one.num_row_groups):
                 if _all_before(one.metadata.row_group(number).column(index).statistics, moment):
