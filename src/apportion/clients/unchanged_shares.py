@@ -68,14 +68,12 @@ def _unchanged(group: Group, owner: Ints, memories: Memories, joined_at: Ints) -
         same[member[owner[partition] != member]] = False
     if np.count_nonzero(same) < WORTHWHILE * group.M:
         return None
-    whole = len(member) == int(owned.ids.sum()) and int(owned.ids.min()) > 0
-    if not whole or _MALFORMED in "".join(group.topics):
+    # Claims that are all there come list by list, in the order of their bytes; lists without ids were left out before.
+    if claims.lists is None or len(claims.lists[0]) < len(owned.ids) or _MALFORMED in "".join(group.topics):
         return None
-    # Claims come list by list, in the order of their bytes.
     falls = (partition[1:] <= partition[:-1]).nonzero()[0]
     same[member[falls[member[falls + 1] == member[falls]]]] = False
-    begins = owned.ids.cumsum() - owned.ids
-    topic, holder = claims.lists[::-1] if claims.lists else (group.topic_of[partition[begins]], member[begins])
+    holder, topic = claims.lists
     again = (topic[1:] == topic[:-1]).nonzero()[0]  # a topic in two parts, or of two members
     same[holder[again[holder[again + 1] == holder[again]]]] = False
     return same

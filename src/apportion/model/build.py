@@ -643,7 +643,7 @@ def _racks_of_columns(
 ) -> Racks | None:
     """The racks of members and partitions, from topics whose racks are numbered already."""
     if replicas is None:
-        return _racks(entries, int(start[-1]), of_member)
+        return _racks(entries, int(start[-1]), of_member) if "racks" in entries.fields or any(of_member) else None
     lists = [()] if not replicas.lists else replicas.lists
     numbers_of = [replicas.of_topic.get(topic) for topic in index]
     if all(type(numbers) is bytes for numbers in numbers_of):

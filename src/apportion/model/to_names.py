@@ -84,9 +84,9 @@ def by_owner(owner: Ints, members: int) -> tuple[Ints, Ints]:
         held[:more] += 1
         return dealt[dealt < len(owner)] if more else dealt, held
     key = owner + 1
-    order = np.argsort(key.astype(np.uint16), kind="stable")
+    order = key.astype(np.uint16).argsort(kind="stable")
     if members >= 1 << 16:
-        order = order[np.argsort((key >> 16)[order].astype(np.uint16), kind="stable")]
+        order = order[(key >> 16)[order].astype(np.uint16).argsort(kind="stable")]
     held = np.bincount(key, minlength=members + 1)
     return order[held[0] :], held[1:]
 

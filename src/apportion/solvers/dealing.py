@@ -64,7 +64,7 @@ def laps(need: Ints, column: Ints, load: Ints) -> Ints:
     array([0, 2, 0, 1, 2, 2])
     """
     member = np.arange(len(need)).repeat(need)
-    level = np.arange(len(member)) + np.repeat(load - need.cumsum() + need, need)
+    level = np.arange(len(member)) + (load - need.cumsum() + need).repeat(need)
     key = column[member] * (int(level.max(initial=0)) + 1) + level
     return member[stable_order(key)]
 
@@ -145,7 +145,7 @@ def stable_order(key: Ints) -> Ints:
     """Positions in ascending order of small keys, equal ones as they come; short keys are sorted by radix."""
     if len(key) and int(key.max()) < RADIX_MAX:
         key = key.astype(np.int16)
-    return np.argsort(key, kind="stable")
+    return key.argsort(kind="stable")
 
 
 def order_by_keys(keys: Sequence[Ints]) -> Ints:
