@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 from apportion.cli import main
 from apportion.demo import dump
@@ -22,13 +25,13 @@ from apportion.testing.peers import JavaMember
 from .running import Serving, serving, until
 
 TOPIC, GROUP = "watched", "of-the-new-protocol"
-SECRETS = {"viewer": "viewer-hunter2", "narrow": "narrow-hunter3", "nobody": "nobody-hunter4"}
+SECRETS = {"viewer": "viewer-hunter2", "narrow": "narrow-hunter3", "nobody": "nobody-hunter4", "some": "some-hunter5"}
 
 
 @pytest.fixture(scope="module")
 def guarded(jars: str) -> Iterator[Broker]:
     """A broker with logins and rights: viewer has those that the docs list, narrow lacks Read on __consumer_offsets,
-    nobody has none."""
+    some may look at the cluster, at all topics and at one group, nobody at nothing."""
     properties = {
         "listeners+": "SASL_PLAINTEXT://127.0.0.1:{port}",
         "listener.security.protocol.map+": "SASL_PLAINTEXT:SASL_PLAINTEXT",
@@ -58,6 +61,8 @@ def give_rights(broker: Broker) -> None:
     ]  # fmt: skip
     read = (ACLOperation.READ, ResourcePattern(ResourceType.TOPIC, "__consumer_offsets"))
     given = [("viewer", right) for right in (*every, read)] + [("narrow", right) for right in every]
+    mine = (ACLOperation.DESCRIBE, ResourcePattern(ResourceType.GROUP, "mine"))
+    given += [("some", right) for right in (*every, mine) if right[1] != ResourcePattern(ResourceType.GROUP, "*")]
     allow = ACLPermissionType.ALLOW
     with broker.admin() as admin:
         admin.create_acls([ACL(f"User:{user}", "*", operation, allow, what) for user, (operation, what) in given])
@@ -140,3 +145,23 @@ def test_a_past_that_somebody_kept_is_there_at_once_and_is_read_on_from_where_it
     assert following
     assert collector._tail is not None
     assert collector._tail._next == following
+
+
+@pytest.mark.broker
+def test_groups_that_a_user_may_not_look_at_are_named_and_the_others_shown(
+    guarded: Broker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A user with the right to describe the cluster is told the names of all groups, whatever it may see of each."""
+    address, config = f"127.0.0.1:{guarded.ports['port']}", login(tmp_path, "some")
+    for group in ("mine", "theirs"):
+        with closing(KafkaConsumer(bootstrap_servers=guarded.bootstrap, group_id=group)) as consumer:
+            consumer.assign([TopicPartition(TOPIC, 0)])
+            consumer.commit({TopicPartition(TOPIC, 0): OffsetAndMetadata(0, "", -1)})
+    asked = ["describe", "--bootstrap-server", address, "--command-config", config]
+    assert main([*asked, "--all-groups", "-o", "json"]) == 0
+    out, err = capfd.readouterr()
+    assert [group["group"] for group in json.loads(out)["groups"]] == ["mine"]
+    assert "theirs" in err
+    assert "(ACL Describe on the group)" in err
+    assert main([*asked, "--group", "mine", "--group", "theirs"]) == 2
+    assert "may not look at a group that was asked for" in capfd.readouterr().err

@@ -368,9 +368,14 @@ def _live(args: argparse.Namespace) -> list[Observed]:
         raise Usage(
             "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
         )
-    there = connection(args)
+    there, refused = connection(args), list[str]()
     with progress.slow(f"asking {there.bootstrap}"):
-        return live.groups(there, None if everything else args.groups)
+        groups = live.groups(there, None if everything else args.groups, refused=refused)
+    if refused:
+        shown = ", ".join(refused[:3]) + (f" and {len(refused) - 3} more" if len(refused) > 3 else "")
+        them = "it" if len(refused) == 1 else "them"
+        tell(f"without {shown}: this user may not look at {them} (ACL Describe on the group)")
+    return groups
 
 
 def connection(args: argparse.Namespace) -> Connection:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from apportion.errors import UnknownName, UnreadableBytes
+from apportion.errors import Unavailable, UnknownName, UnreadableBytes
 from apportion.history import patterns
 from apportion.history.records import SHARE, STREAMS
 from apportion.inputs import tasks_and_shares
@@ -25,19 +25,26 @@ NOT_FOUND: Final = 69
 Committed = Mapping[tuple[str, int], int]
 
 
-def groups(connection: Connection, names: Sequence[str] | None, leave_out: bool = False) -> list[Observed]:
+def groups(
+    connection: Connection, names: Sequence[str] | None, leave_out: bool = False, refused: list[str] | None = None
+) -> list[Observed]:
     """The named groups in that order, or by name all that read topics.
 
     leave_out
         A named group that is not there is left out.
+    refused
+        Where all are asked for: takes the names of groups that are left out, since this user may not look at them. If
+        it is not given, one such group is an error.
     Raises
         Unavailable: no broker answers, or it refuses. UnknownName: no group of that name. MissingExtra: no client.
     """
     with connect(connection.bootstrap, connection.properties) as cluster:
-        return read(cluster, names, leave_out)
+        return read(cluster, names, leave_out, refused)
 
 
-def read(cluster: Cluster, names: Sequence[str] | None, leave_out: bool = False) -> list[Observed]:
+def read(
+    cluster: Cluster, names: Sequence[str] | None, leave_out: bool = False, refused: list[str] | None = None
+) -> list[Observed]:
     """The named groups, or all, over a connection that is open: see ``groups``."""
     admin, where = cluster._admin, cluster.bootstrap
     listed = {group["group_id"]: group for group in patiently(where, admin.list_groups)}
@@ -47,6 +54,9 @@ def read(cluster: Cluster, names: Sequence[str] | None, leave_out: bool = False)
         if not leave_out:
             raise UnknownName("group", unknown[0], sorted(listed))
         chosen = [name for name in chosen if name in listed]
+    if names is None and refused is not None:
+        refused += _refused(cluster, chosen)
+        chosen = [name for name in chosen if name not in refused]
     if not chosen:
         return []
     kinds = {name: kind_of(listed[name]) for name in chosen}
@@ -63,6 +73,23 @@ def read(cluster: Cluster, names: Sequence[str] | None, leave_out: bool = False)
     entries = _entries(cluster, partitions)
     ids = {one.topic: one.topic_id for one in partitions if one.topic_id}
     return [observed_group(name, descriptions[name], committed.get(name, {}), entries, ids) for name in chosen]
+
+
+def _refused(cluster: Cluster, names: Sequence[str]) -> list[str]:
+    """Those of some groups that this user may not look at; who may describe the cluster is told all names."""
+    from kafka import errors
+
+    def ask(some: Sequence[str]) -> bool:
+        try:  # who coordinates them, which is kept for what is asked next
+            patiently(cluster.bootstrap, lambda: admin._manager.run(admin._find_coordinator_ids, list(some)))
+        except Unavailable as error:
+            if not isinstance(error.__cause__, errors.GroupAuthorizationFailedError):
+                raise
+            return False
+        return True
+
+    admin = cluster._admin
+    return [] if ask(names) else [name for name in names if not ask([name])]
 
 
 def kind_of(group: Mapping[str, Any]) -> str:
