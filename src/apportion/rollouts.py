@@ -29,7 +29,7 @@ from apportion.model.group import Group
 from apportion.model.group_json import group_to_dict
 from apportion.model.plan import Answer, Plan
 from apportion.planning import plan
-from apportion.wording import count
+from apportion.wording import count, some_of
 
 Protocol = Literal["eager", "cooperative", "consumer"]
 PROTOCOLS: Final = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "broker-uniform"}
@@ -203,15 +203,15 @@ def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[Member
         loud = tuple(m for m in batch if m not in named)
         if back_in_time:
             yield MembershipChange(
-                f"{which}: {_names(back_in_time)} back in {times.restart_s:g} s", restart=back_in_time
+                f"{which}: {some_of(back_in_time)} back in {times.restart_s:g} s", restart=back_in_time
             )
         if loud:
-            yield MembershipChange(f"{which}: {_names(loud)} gone", leave=loud)
+            yield MembershipChange(f"{which}: {some_of(loud)} gone", leave=loud)
         if silent:
-            yield MembershipChange(f"{which}: {_names(silent)} gone", leave=silent, silent=True)
+            yield MembershipChange(f"{which}: {some_of(silent)} gone", leave=silent, silent=True)
         comers = {m if m in silent else _reborn(group, m, i): _bare(fields[m]) for m in batch if m not in back_in_time}
         if comers:
-            yield MembershipChange(f"{which}: {_names([m for m in batch if m not in back_in_time])} back", join=comers)
+            yield MembershipChange(f"{which}: {some_of([m for m in batch if m not in back_in_time])} back", join=comers)
 
 
 def scale(group: Group, n: int, static: bool) -> list[MembershipChange]:
@@ -229,7 +229,7 @@ def scale(group: Group, n: int, static: bool) -> list[MembershipChange]:
         changes = []
         for silent in sorted(set(silent_of.values())):
             leave = tuple(member for member in silent_of if silent_of[member] == silent)
-            step = f"scale to {n}: {_names(leave)} gone" if both else f"scale to {n}"
+            step = f"scale to {n}: {some_of(leave)} gone" if both else f"scale to {n}"
             changes.append(MembershipChange(step, leave=leave, silent=silent))
         return changes
     grown = group_to_dict(whatif.join(group, n - group.M))["members"]
@@ -337,10 +337,6 @@ def _reborn(group: Group, member: str, i: int) -> str:
     drawn = hashlib.sha256(f"{group.name}\0{member}\0{i}".encode()).hexdigest()
     uuid = "-".join((drawn[:8], drawn[8:12], drawn[12:16], drawn[16:20], drawn[20:32]))
     return f"{client}-{uuid}" if client else uuid
-
-
-def _names(members: Sequence[str]) -> str:
-    return ", ".join(members[:3]) + (f" and {len(members) - 3} more" if len(members) > 3 else "")
 
 
 def _number(verb: str, text: str) -> int:

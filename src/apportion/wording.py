@@ -10,6 +10,11 @@ def count(n: int, thing: str, things: str | None = None) -> str:
     return f"{n:,} {thing if n == 1 else things or thing + 's'}"
 
 
+def some_of(names: Sequence[str]) -> str:
+    """The first three of some names, and how many more there are: ``a, b, c and 5 more``."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def shorten(text: str, places: int) -> str:
     """The text, cut with an ellipsis where it is longer than so many places."""
     return text if len(text) <= places else text[: max(places - 3, 0)] + "..."

@@ -19,7 +19,7 @@ from apportion.cli import progress
 from apportion.cli.output import tell
 from apportion.cli.parser import Parser, Usage
 from apportion.errors import BadInput, MissingExtra, Unavailable, within
-from apportion.wording import count
+from apportion.wording import count, some_of
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
@@ -372,9 +372,8 @@ def _live(args: argparse.Namespace) -> list[Observed]:
     with progress.slow(f"asking {there.bootstrap}"):
         groups = live.groups(there, None if everything else args.groups, refused=refused)
     if refused:
-        shown = ", ".join(refused[:3]) + (f" and {len(refused) - 3} more" if len(refused) > 3 else "")
         them = "it" if len(refused) == 1 else "them"
-        tell(f"without {shown}: this user may not look at {them} (ACL Describe on the group)")
+        tell(f"without {some_of(refused)}: this user may not look at {them} (ACL Describe on the group)")
     return groups
 
 

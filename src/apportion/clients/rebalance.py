@@ -16,6 +16,7 @@ from apportion.model.claims import STANDS
 from apportion.model.group import Group
 from apportion.model.plan import Plan
 from apportion.model.to_names import Assignment, owners_to_names
+from apportion.wording import some_of
 
 
 @dataclass(frozen=True)
@@ -244,5 +245,4 @@ def _count(subject: str, who: object) -> str:
     names: Sequence[str] = sorted(who)  # type: ignore[call-overload]
     if not names:
         return ""
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{subject}: {shown}"
+    return f"{subject}: {some_of(names)}"

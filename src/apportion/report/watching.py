@@ -12,7 +12,7 @@ from apportion.model.measures import lag_held, loads
 from apportion.report.describing import ShownGroup
 from apportion.report.oddities import member_labels
 from apportion.report.text import cell_width, printable
-from apportion.wording import count, shorten
+from apportion.wording import count, shorten, some_of
 
 BAR: Final = 30
 MOST_CHANGES: Final = 8
@@ -92,9 +92,9 @@ def difference(before: ShownGroup, now: ShownGroup) -> str:
     came = _labels(now, set(now.group.members) - set(before.group.members))
     gone = _labels(before, set(before.group.members) - set(now.group.members))
     if came:
-        changes.append(f"joined: {_list(came)}")
+        changes.append(f"joined: {some_of(came)}")
     if gone:
-        changes.append(f"left: {_list(gone)}")
+        changes.append(f"left: {some_of(gone)}")
     old, new = _owners(before), _owners(now)
     moved = sum(1 for topic_partition, who in new.items() if topic_partition in old and old[topic_partition] != who)
     given = sum(1 for topic_partition in new if topic_partition not in old)
@@ -116,10 +116,6 @@ def _owners(standing: ShownGroup) -> Owners:
 def _labels(standing: ShownGroup, members: set[str]) -> list[str]:
     group = standing.group
     return sorted(member_labels(group, [m for m, member in enumerate(group.members) if member in members]))
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _cut(line: str, width: int) -> str:
