@@ -284,9 +284,11 @@ def test_balanced_counts_keep_what_was_even_already() -> None:
 
 
 def test_many_tables_are_dealt_as_each_row_is_by_itself() -> None:
-    """Tables of all widths, to any number of members, most lags equal or none."""
+    """Tables of all widths, to any number of members, most lags equal or none; some near what 64 bits hold."""
     rng = np.random.default_rng(1)
-    lags = [rng.integers(0, rng.choice([1, 3, 1000]), (rng.integers(1, 5), rng.integers(0, 40))) for _ in range(300)]
+    lags = [
+        rng.integers(0, rng.choice([1, 3, 1000, 2**57]), (rng.integers(1, 5), rng.integers(0, 40))) for _ in range(300)
+    ]
     members = rng.integers(1, 7, len(lags)).tolist()
     for lag, count, owners in zip(lags, members, deal_rounds_many(lags, members), strict=True):
         for row, owner in zip(lag, owners, strict=True):

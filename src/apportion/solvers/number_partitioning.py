@@ -145,6 +145,16 @@ def _turns(by_lag: Longs) -> Ints:
             turns[:, n, 0], turns[:, n, 1] = second, ~second
             ahead += np.where(second, -apart[:, n], apart[:, n])
         return turns
+    if int(by_lag.sum(axis=(1, 2)).max()) < 2**62 // members:
+        # As in ``_deal_to_few``: numbers in whose order a round is dealt, and which tell their members.
+        line = np.broadcast_to(np.arange(members), (rows, members)).copy()
+        lags = by_lag * members
+        for n in range(rounds):
+            line.sort(axis=1)
+            turns[:, n] = line
+            line += lags[:, n]
+        turns %= members
+        return turns
     held = np.zeros((rows, members), dtype=np.int64)
     for n in range(rounds):
         turns[:, n] = order = np.argsort(held, axis=1, kind="stable")
