@@ -169,7 +169,8 @@ class FewUpdate(incremental.Update):
         for name in ("silver/commits", "silver/generations", "silver/epochs"):
             rows = self._commits_of(some) if name == "silver/commits" else None
             if rows is None:
-                rows = self.sink.rows_with(name, "group", some, bytes_max=BYTES_MAX)
+                asked = standing.ASKED if name == "silver/commits" else None
+                rows = self.sink.rows_with(name, "group", some, asked, bytes_max=BYTES_MAX)
             if rows is None or rows.num_rows > ROWS_MAX:
                 return None
             tables[name] = rows

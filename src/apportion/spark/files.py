@@ -66,16 +66,29 @@ def table_writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(file, schema, use_dictionary=stored, store_schema=False, write_batch_size=VALUES_AT_ONCE)
 
 
-def dictionaries(schema: pa.Schema) -> list[str] | bool:
+def dictionaries(schema: pa.Schema) -> list[str]:
     """Columns of a file that are stored as a dictionary and numbers of its words: ``use_dictionary`` of Arrow's writer.
 
-    In a table with a row a partition offsets, times and rates hardly repeat: to look for words there takes more than
-    half of the time in which the file is written, and makes it hardly smaller.
+    In a table with a row a partition offsets, times and rates hardly repeat, and neither do the numbers inside of
+    nested columns, which are partitions and offsets: to look for words there takes more than half of the time in which
+    the file is written, and makes it hardly smaller.
     """
-    if not set(schema.names) >= _A_PARTITION or any(pa.types.is_nested(field.type) for field in schema):
-        return True
-    hardly_repeat = (pa.types.is_int64, pa.types.is_timestamp, pa.types.is_floating)
-    return [field.name for field in schema if not any(is_one(field.type) for is_one in hardly_repeat)]
+    a_partition = set(schema.names) >= _A_PARTITION
+    hardly_repeat = (pa.types.is_int64, pa.types.is_timestamp, pa.types.is_floating) if a_partition else ()
+    flat = [field for field in schema if not pa.types.is_nested(field.type)]
+    nested = [path for field in schema if field not in flat for path in _texts_in(field.name, field.type)]
+    return [field.name for field in flat if not any(is_one(field.type) for is_one in hardly_repeat)] + nested
+
+
+def _texts_in(path: str, kind: pa.DataType) -> Iterator[str]:
+    """The texts of a nested column, by their paths in a file."""
+    if pa.types.is_list(kind):
+        yield from _texts_in(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _texts_in(f"{path}.{field.name}", field.type)
+    elif pa.types.is_string(kind):
+        yield path
 
 
 def write_empty(file: Path, schema: pa.Schema) -> None:
