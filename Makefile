@@ -26,6 +26,7 @@ demo: $(STAMP) ## a recorded real cluster: every group, its lag, its rebalances,
 	@$(VENV)/bin/apportion demo
 
 test: setup check ## every check and every test, with a real broker and real Spark
+	@$(PY) -m compileall -q src  # as pip does for users; a thousand tests start the command line or a worker of Spark's
 	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder  # brokers are mostly waited for: more at a time than two cores
 
 PYTHON ?= python3

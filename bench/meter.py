@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import threading
 import time
@@ -10,10 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import apportion
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _last: dict[tuple[int, int], float] = {}
 """Number and start of each process that was ever seen, which no other has -> the most CPU seconds seen of it."""
+
+
+def compile_package() -> None:
+    """Compile the package's modules as pip does for users, which an editable install leaves to each process."""
+    compileall.compile_dir(Path(apportion.__file__).parent, quiet=2)
 
 
 def processes() -> dict[int, tuple[str, float, int]]:

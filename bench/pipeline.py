@@ -29,7 +29,7 @@ from apportion.errors import Unavailable
 from apportion.spark import few_records, job, rows, schemas, session, sources
 from apportion.spark.slices import read_slice, slices_of
 from bench.made_log import OFFSETS_PARTITIONS, Size, load, write_dump, write_ends, write_more
-from bench.meter import Cost, Meter, cpu_seconds
+from bench.meter import Cost, Meter, compile_package, cpu_seconds
 
 STAGES = ("capture", "decode alone", "silver", "gold", "what-if")
 AGAIN = (
@@ -230,6 +230,7 @@ def _memory_gb() -> float:
 
 def main() -> None:
     """Print the section."""
+    compile_package()
     once, captures = "--once" in sys.argv, "--no-capture" not in sys.argv
     given = [int(word) for word in sys.argv[1:] if word.isdigit()]
     size = Size(*given, *(1_000_000, 20_000, 1_000_000)[len(given) :])

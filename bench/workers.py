@@ -27,7 +27,7 @@ from apportion.spark import job
 from apportion.testing.cluster import SparkCluster
 from apportion.testing.s3 import S3Server
 from bench.made_log import Size, write_dump, write_ends, write_more
-from bench.meter import Cost, Meter
+from bench.meter import Cost, Meter, compile_package
 
 STAGES = ("full", "1 % of the groups", "1 %, all log ends", "nothing new")
 PLACES = ("one core, a local folder", "two cores, a local folder", "two cores, S3", "two workers of one core, S3")
@@ -125,6 +125,7 @@ def main() -> None:
     if "--build" in sys.argv:
         build_here(*sys.argv[sys.argv.index("--build") + 1 :])
         return
+    compile_package()
     given = [int(word) for word in sys.argv[1:] if word.isdigit()]
     size = Size(*given, *(200_000, 5_000, 250_000)[len(given) :])
     if "--place" in sys.argv:
