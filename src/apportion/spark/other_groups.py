@@ -11,14 +11,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from apportion.arrays import Bools
 from apportion.spark import schemas
 from apportion.spark.files import ROWS_A_GROUP, link, sync, table_writer
 
 BYTES_AT_ONCE: Final = 64 << 20
+RUNS_MAX: Final = 1_000
+"""Runs of rows that are written one after the other; of more the rows are copied."""
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -40,20 +44,42 @@ def keep_others(file: Path, target: Path, groups: pa.Array, schema: pa.Schema) -
             return
         with table_writer(target, words) as writer:
             for number, mask in enumerate(others):
-                for batch in _rows_of(parquet, number, mask, words):
-                    writer.write_batch(_with_own_words(batch), row_group_size=ROWS_A_GROUP)
+                stays, first = np.asarray(mask), 0
+                for batch in _rows_of(parquet, number, None, words) if stays.any() else ():
+                    rows = _chosen(batch, stays[first : first + batch.num_rows])
+                    first += batch.num_rows
+                    if rows.num_rows:
+                        writer.write_table(rows, row_group_size=ROWS_A_GROUP)
     sync(target)
 
 
-def _with_own_words(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows with the words that they have themselves, in the order of the rows: of others nothing is written."""
-    columns = []
-    for column in rows.columns:
-        if pa.types.is_dictionary(column.type):
-            own = column.indices.dictionary_encode()
-            column = pa.DictionaryArray.from_arrays(own.indices, column.dictionary.take(own.dictionary))
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+def _chosen(rows: pa.RecordBatch, stays: Bools) -> pa.Table:
+    """Rows that stay, without the words that others alone have: of these nothing is written.
+
+    A group's rows stand together, so what stays is a few runs of rows, which need not be copied.
+    """
+    ends = np.flatnonzero(np.diff(stays, prepend=False, append=False))
+    if len(ends) > RUNS_MAX:
+        rows, stays = rows.filter(pa.array(stays)), stays[stays]
+        ends = np.array([0, len(stays)])
+    columns = [_with_own_words(one, stays) if pa.types.is_dictionary(one.type) else one for one in rows.columns]
+    whole = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+    runs = [whole.slice(first, end - first) for first, end in ends.reshape(-1, 2).tolist()]
+    return pa.Table.from_batches(runs, schema=rows.schema)
+
+
+def _with_own_words(column: pa.DictionaryArray, stays: Bools) -> pa.DictionaryArray:
+    """The column with the words of rows that stay; in rows that do not stands any of them, or null."""
+    indices, words = column.indices, column.dictionary
+    null = np.asarray(indices.is_null()) if indices.null_count else None
+    number = np.asarray(indices.fill_null(0) if indices.null_count else indices)
+    used = np.zeros(len(words), dtype=np.bool_)
+    used[number[stays if null is None else stays & ~null]] = True
+    if used.all():
+        return column
+    renumbered = np.maximum(used.cumsum(dtype=np.int32) - 1, 0)
+    own = pa.array(renumbered[number], mask=null) if used.any() else pa.nulls(len(column), pa.int32())
+    return pa.DictionaryArray.from_arrays(own, words.filter(pa.array(used)))
 
 
 def _others(parquet: pq.ParquetFile, groups: pa.Array) -> Iterator[pa.Array]:
