@@ -1,9 +1,10 @@
 """The leader's call and franz-go's with equally warm and equally cold caches.
 
-Before each call of the large table everybody's collector runs. Python's walks over the whole process on the thread that
-plans, and leaves its caches without the code and the memory of the call; Go's walks over a small heap, on other
-threads. So the table compares a cold call with a warmer one. Here both have the caches that they have there, both
-those of a thread that made the same call just before, and both those of one that wrote through 64 MB in between.
+In the large table calls follow each other, and everybody's collector works when it likes. Here both have what they
+have there (in turn); a thread that made the same call just before (warm); one that wrote through 64 MB just before
+(cold); and a collector that was made to run just before (collected). The last is no equal thing: Python's walks over
+the whole process on the thread that plans, and leaves its caches without the code and the memory of the call; Go's
+walks over a small heap, on other threads.
 
 Beside stands our call on a group of the same members, wishes and event with hardly any partitions. It goes the same
 way, so it is what the call takes whatever the size: a floor that no quicker work on partitions can lower.
@@ -19,11 +20,11 @@ from statistics import median
 from typing import Any
 
 from bench import peers
-from bench.leader import leader_ms
+from bench.leader import IN_TURN, leader_ms
 from bench.matrix import alone
 from bench.parts import LEADER_CELLS
 
-CACHES = ("collected", "warm", "cold")
+CACHES = (IN_TURN, "warm", "cold", "collected")
 ROUNDS, CALLS = 5, 21
 FLOOR_RATIO, FLOOR_TOPICS = 2, 5
 """Partitions a member, and topics: hardly any, and still too many for the ways of groups of a few partitions."""

@@ -178,6 +178,8 @@ def aiokafka(raw: Raw) -> Callable[[Joined], dict[str, bytes]]:
 
 
 CLIENTS = {"kafka-python": kafka_python, "aiokafka": aiokafka}
+IN_TURN = "in turn"
+"""Calls one after the other, the collector at work when it likes: see ``bench.caches`` for what else there is."""
 COLD_BYTES = 64 << 20
 """More memory than the processor's caches hold."""
 
@@ -204,11 +206,11 @@ def logged() -> Iterator[None]:
             loop.setLevel(loop_before)
 
 
-def leader_ms(client: str, raw: Raw, calls: int, caches: str = "collected") -> tuple[float, float]:
+def leader_ms(client: str, raw: Raw, calls: int, caches: str = IN_TURN) -> tuple[float, float]:
     """CPU milliseconds of the first call in this process, and the median of the others.
 
     caches
-        What comes between the collector and each call: see ``bench.caches``.
+        What comes before each call: see ``bench.caches``.
     """
     # kafka-python plans on its IO thread, as with a broker; aiokafka's plan runs in another thread than its loop.
     clock = time.thread_time if client == "kafka-python" else time.process_time
@@ -220,7 +222,8 @@ def leader_ms(client: str, raw: Raw, calls: int, caches: str = "collected") -> t
         # Every call gets bytes of its own, as from a socket: nothing may be recognised by identity.
         call = prepare([(name, bytes(bytearray(sent))) for name, sent in joined])
         same = prepare(joined) if caches == "warm" else None
-        gc.collect()
+        if caches != IN_TURN:
+            gc.collect()
         if same is not None:
             same()
         elif caches == "cold":

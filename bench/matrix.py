@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -81,7 +80,6 @@ def timed(raw: dict[str, Any], calls: int, name: str = "cooperative-sticky") -> 
     for _ in range(calls + 1):
         made = None  # taking the last one apart is not this one's time
         fresh = copy.deepcopy(raw)
-        gc.collect()
         wall, cpu = time.perf_counter(), time.process_time()
         made = planned(fresh, strategy)
         spent.append((time.process_time() - cpu, time.perf_counter() - wall))
@@ -100,7 +98,6 @@ def parts(raw: dict[str, Any], calls: int) -> tuple[float, float, float]:
         made.clear()
         group = answer = plan = None  # taking the last one apart is not this one's time
         fresh = copy.deepcopy(raw)
-        gc.collect()
         at = [time.process_time()]
         group = build(fresh, reuse_lists=True)
         at.append(time.process_time())
@@ -147,7 +144,6 @@ def public_ms(raw: dict[str, Any], calls: int) -> float:
     spent = []
     for _ in range(calls + 1):
         fresh = copy.deepcopy(raw)
-        gc.collect()
         at = time.process_time()
         answer = apportion.plan(fresh).to_dict()
         spent.append((time.process_time() - at) * 1000)

@@ -31,17 +31,17 @@ SECTIONS = {
 }
 TEXTS = {
     "parts": """Milliseconds of CPU time, medians of 38 calls of kafka-python's coordinator, the clock read at the door
-of each part. Cold: the collector walks over the whole process before each call, as in the tables above. The client's
-own part asks for metadata, wakes its other thread and checks each topic's name; no strategy can spare it. Others: what
-members remember, what is withheld, the members' order.""",
-    "caches": """From bytes to bytes once more, beside franz-go; medians of five processes each, by turns. Collected: as
-in the table above, after everybody's own collector. Python's walks over the whole process on the thread that plans and
-leaves its caches cold; Go's walks over a small heap, on other threads, and leaves them warm: that table sets a cold
-call beside a warm one. Warm: the same call was made just before, in both (and in Go the collector ran once more, lest
-what that call left start it during the next). Cold: the thread has written through 64 MB just before, in both. A
-consumer, which rebalances once in a while, is somewhere between. Beside our call the same with hardly any partitions, 2
-a member in 5 topics, all else being equal: what the call takes whatever the size, and no quicker work on partitions can
-lower.""",
+of each part. Cold: the collector walks over the whole process before each call. The client's own part asks for
+metadata, wakes its other thread and checks each topic's name; no strategy can spare it. Others: what members remember,
+what is withheld, the members' order.""",
+    "caches": """From bytes to bytes once more, beside franz-go; medians of five processes each, by turns. In turn: as
+in the table above, one call after the other. Warm: the same call was made just before, in both, and before that (in Go
+once more behind it) the collector ran. Cold: the thread has written through 64 MB just before, in both. A consumer,
+which rebalances once in a while, is somewhere between. Collected: the collector was made to run just before, which is
+how the table above was measured until November 2026. It sets a cold call beside a warm one: Python's walks over the
+whole process on the thread that plans and leaves its caches cold; Go's walks over a small heap, on other threads.
+Beside our call the same with hardly any partitions, 2 a member in 5 topics, all else being equal: what the call takes
+whatever the size, and no quicker work on partitions can lower.""",
     "floors": """From names to names, beside what no planner can be without that takes and gives Python's lists: to look
 once at every id and every topic that is owned, and to make dicts of ready keys and ids (lists that stay are handed on,
 the collector is paused). No array, no plan, no check is in it. The cells whose goals are near.""",
@@ -74,12 +74,15 @@ record through a handler that formats it. aiokafka's has a hop to a thread and b
 process. The later ones have what the call before kept of the members' lists of topics and of the topics' sizes, as a
 consumer that leads again; of what members own and of plans nothing is kept, and franz-go keeps nothing at all. Java:
 `ConsumerProtocol.deserializeSubscription` of every member, `assign`, `serializeAssignment`. franz-go:
-`MemberBalancer`, `BalanceOrError`, `IntoSyncAssignment`; it knows no racks here. The last two columns are no leader's
+`MemberBalancer`, `BalanceOrError`, `IntoSyncAssignment`; it knows no racks here. A consumer's call is between its first
+and the later ones, which find the processor's caches warm: "The leader's call with equal caches" tells what cold ones
+change. The last two columns are no leader's
 call: `apportion.plan(dict)` with `to_dict()`, which judges every field of a dict that anyone may have written, and the
 same group from names to names, as in the next table."""
 
 LEADER_COLUMNS = (
-    "cell", "partitions", "**kafka-python (first)**", "**aiokafka (first)**", "Java warm (first)", "franz-go",
+    "cell", "partitions", "**kafka-python (first)**", "**aiokafka (first)**", "Java warm (first)",
+    "franz-go (first)",
     "plan(dict)", "of names to names",
 )  # fmt: skip
 
@@ -89,10 +92,10 @@ alone take" below tells, where a goal is near or missed, what of the time would 
 
 HOW = """How it is measured:
 
-- CPU milliseconds of the planning thread, medians, a fresh input for each call. Java's and Go's
-  garbage collectors and Java's compiler work on other threads and are not counted; Python's collector works on the
-  same one and is on as in production. Wall time, which other programs on the machine lengthen, stands beside. Everybody
-  has a process of its own for each cell.
+- CPU milliseconds of the planning thread, medians, a fresh input for each call, one call after the other. All garbage
+  collectors are on as in production, and none is made to run between calls. Java's and Go's, and Java's compiler, work
+  on other threads and are not counted; Python's works on the same one. Wall time, which other programs on the machine
+  lengthen, stands beside. Everybody has a process of its own for each cell.
 - Java in brackets: the first call of a fresh JVM, which is what a consumer sees, since rebalances are rare.
 - franz-go needs a client to know racks, so in the rack cells it plans without them.
 - kafka-python: one call, given up after the seconds of CPU time that the cell says, not tried above 10,000 partitions.
@@ -130,13 +133,13 @@ def _opening(repeat: str) -> list[str]:
 def _leader(rows: Sequence[Row]) -> list[str]:
     heads = [
         "| " + " | ".join(LEADER_COLUMNS) + " |",
-        "|---" + "|---:" * 7 + "|",
+        "|---" + "|---:" * (len(LEADER_COLUMNS) - 1) + "|",
     ]
     lines = []
     for row in rows:
         clients = [f"**{_ms(warm)}** ({_ms(first)})" for first, warm in row.leader.values()]
         java, go = row.told["Java with bytes"], row.told["franz-go"]
-        others = [_pair(java.warm, java.first, java.why), _pair(go.whole, None, go.why)]
+        others = [_pair(java.warm, java.first, java.why), _pair(go.whole, go.first_whole, go.why)]
         ratio = f"{row.public / row.cpu:.1f}"
         cells = [row.cell.name, f"{row.partitions:,}", *clients, *others, _ms(row.public), ratio]
         lines.append("| " + " | ".join(cells) + " |")
@@ -144,11 +147,8 @@ def _leader(rows: Sequence[Row]) -> list[str]:
 
 
 SMALL_CALLS = """Hundreds of calls of NumPy of a microsecond or more each, the log record and the client's own part are
-there whatever the size of the group. They take longer where the code and the memory are no longer in the processor's
-cache: as here, where Python's collector walks over the whole process before each call, on the thread that plans; Go's
-collector leaves that thread's cache alone. "The leader's call, part by part" below tells how much of it is the plan,
-"The leader's call with equal caches" how much is there with hardly any partitions, and who is ahead with equal
-caches."""
+there whatever the size of the group. "The leader's call, part by part" below tells how much of it is the plan, "The
+leader's call with equal caches" how much is there with hardly any partitions, and who is ahead with cold caches."""
 DEALT = """Members of such groups are dealt the partitions without NumPy and without a plan: what is left is the
 client's own part, in aiokafka a thread that is asked and waited for, the log record, and writing."""
 
@@ -178,6 +178,7 @@ def _leader_summary(rows: Sequence[Row]) -> list[str]:
             "Java's first call, by its own first": [(row, 0, row.told["Java with bytes"].first) for row in rows],
             "Java warm": [(row, 1, row.told["Java with bytes"].warm) for row in rows],
             "franz-go": [(row, 1, row.told["franz-go"].whole) for row in rows],
+            "franz-go's first call, by its own first": [(row, 0, row.told["franz-go"].first_whole) for row in rows],
         }
         for name, pairs in against.items():
             known = [

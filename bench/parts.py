@@ -139,7 +139,6 @@ def _floor(raw: Row) -> list[tuple[float, float]]:
         changed = [share for share, old in zip(shares.values(), before, strict=True) if share != old]
         keys, ids = list(chain.from_iterable(changed)), [held for share in changed for held in share.values()]
         flat, ends = tuple(chain.from_iterable(ids)), [0, *accumulate(map(len, ids))]
-        gc.collect()
         began = time.process_time()
         lists = list(chain.from_iterable([held.values() for held in owned]))
         alone = len(lists) == sum(map(len, lists))

@@ -37,6 +37,8 @@ class Told:
         beside ``warm``).
     why
         Why there are no figures.
+    first_whole
+        The first call from bytes to bytes, where reading and writing are told apart.
     """
 
     first: float | None = None
@@ -46,6 +48,7 @@ class Told:
     sync: float | None = None
     assignment: Assignment = field(default_factory=dict)
     why: str = ""
+    first_whole: float | None = None
 
     @property
     def whole(self) -> float | None:
@@ -97,7 +100,7 @@ def java(path: Path, calls: int, seconds: float, *, from_bytes: bool = False) ->
     return Told(out["first_ms"], _median(warm), _median(wall), assignment=out["assignment"])
 
 
-def franz_go(path: Path, calls: int, caches: str = "collected") -> Told:
+def franz_go(path: Path, calls: int, caches: str = "in turn") -> Told:
     """franz-go's cooperative-sticky balancer by its public interface, which knows no racks without a client.
 
     caches
@@ -107,9 +110,11 @@ def franz_go(path: Path, calls: int, caches: str = "collected") -> Told:
         out = _run([go_program(), str(path), str(calls + 1), caches])
     except ApportionError as wrong:
         return Told(why=str(wrong).splitlines()[0])
-    plan, wire, sync, wall = (out[name][1:] for name in ("plan_ms", "wire_ms", "sync_ms", "wall_ms"))
-    warm, its_wall, its_wire, its_sync = (_median(part) for part in (plan, wall, wire, sync))
-    return Told(out["plan_ms"][0], warm, its_wall, its_wire, its_sync, out["assignment"])
+    parts = [out[name] for name in ("plan_ms", "wall_ms", "wire_ms", "sync_ms")]
+    first, _, first_wire, first_sync = (part[0] for part in parts)
+    warm, wall, wire, sync = (_median(part[1:]) for part in parts)
+    whole = first + first_wire + first_sync
+    return Told(first, warm, wall, wire, sync, out["assignment"], first_whole=whole)
 
 
 def kafka_python(path: Path, partitions: int, limit_s: int) -> Told:

@@ -6,8 +6,9 @@
 // that the three together are a leader's call from bytes to bytes. Milliseconds are CPU time of the
 // one thread that plans; what the collector does beside it is not in them.
 //
-// CACHES is what comes between the collector and each call: nothing (collected), the same call once before (warm), or
-// one pass of the planning thread over more memory than the processor's caches hold (cold).
+// CACHES is what comes before each call: nothing, with the collector at work when it likes (in turn); else the collector,
+// and behind it nothing (collected), the same call (warm), or one pass of the planning thread over more memory than the
+// processor's caches hold (cold).
 package main
 
 import (
@@ -47,15 +48,14 @@ func main() {
 	for name, what := range g.Topics {
 		topics[name] = count(what)
 	}
-	caches := "collected"
+	caches := "in turn"
 	if len(os.Args) > 3 {
 		caches = os.Args[3]
 	}
 	var wire, plan, sync, wall []float64
 	for i := 0; i < calls; i++ {
-		joined, same := said(g, kgo.CooperativeStickyBalancer()), said(g, kgo.CooperativeStickyBalancer())
-		runtime.GC()
-		settle(caches, same, topics)
+		joined := said(g, kgo.CooperativeStickyBalancer())
+		settle(caches, g, topics)
 		at, began := cpu(), time.Now()
 		balancer, _, err := kgo.CooperativeStickyBalancer().MemberBalancer(joined)
 		check(err)
@@ -78,7 +78,12 @@ func main() {
 var memory = make([]byte, 64<<20)
 
 // settle leaves the caches as they are to be when the clock starts.
-func settle(caches string, same []kmsg.JoinGroupResponseMember, topics map[string]int32) {
+func settle(caches string, g group, topics map[string]int32) {
+	if caches == "in turn" {
+		return
+	}
+	same := said(g, kgo.CooperativeStickyBalancer())
+	runtime.GC()
 	switch caches {
 	case "warm":
 		balancer, _, err := kgo.CooperativeStickyBalancer().MemberBalancer(same)
