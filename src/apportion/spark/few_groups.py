@@ -18,19 +18,17 @@ import pyarrow.compute as pc
 
 from apportion.history import ends_then
 from apportion.history.commits import topic_names
-from apportion.history.ends_then import SILENT, EndSamples
+from apportion.history.ends_then import SILENT
 from apportion.spark import by_group, facts, logs, whatif
-from apportion.spark.files import nulls_first
+from apportion.spark.ends_then import topics_then
 from apportion.spark.histories import SPEAK_OF_TOPICS, TOPIC_ID
 from apportion.spark.log_ends import since
-from apportion.spark.python_rows import rows_of
 from apportion.spark.sorted_rows import (
     ascending,
     distinct,
     flattened,
     longs,
     millis,
-    millis_or_null,
     one,
     ranked,
     there,
@@ -179,23 +177,14 @@ def as_planned(
     }
     if not older:
         return state
-    rows = [row for batch in state.combine_chunks().to_batches() for row in rows_of(batch)]
-    asked = [row for row in rows if row["group"] in older]
-    samples = _samples_of(every({topic["topic"] for row in asked for topic in row["topics"]}))
-    for row in asked:
-        for topic in row["topics"]:
-            then = samples.then({topic["topic"]: topic["partitions"]}, heard_ms[row["group"]])
-            topic["partitions"] = then[topic["topic"]]
-    return pa.Table.from_pylist(rows, schema=state.schema)
-
-
-def _samples_of(ends: pa.Table) -> EndSamples:
-    """Every sample with a time."""
-    ends = ends.filter(ends["at"].is_valid())
-    ends = with_columns(ends, at_ms=millis_or_null(ends["at"]))
-    ends = nulls_first(ends, ("topic", "partition", "at", "begin", "end"))
-    columns = (ends[name].to_pylist() for name in ("topic", "partition", "at_ms", "begin", "end"))
-    return EndSamples.ordered((topic, p, (at, begin, end)) for topic, p, at, begin, end in zip(*columns, strict=True))
+    is_older = np.asarray(pc.is_in(one(state["group"]), pa.array(sorted(older), state["group"].type)))
+    asked = state.filter(pa.array(is_older))
+    topics = pc.struct_field(one(asked["topics"]).flatten(), "topic").drop_null().unique().to_pylist()
+    heard = np.array([heard_ms[group] for group in asked["group"].to_pylist()], dtype=np.int64)
+    then = topics_then(asked["topics"], heard, every(set(topics)))
+    row = np.where(is_older, state.num_rows + np.cumsum(is_older) - 1, np.arange(state.num_rows))
+    whole = pa.concat_arrays([one(state["topics"]), then]).take(pa.array(row))
+    return state.set_column(state.schema.get_field_index("topics"), "topics", whole)
 
 
 def unsettled(state: pa.Table, heard: pa.Table, known: pa.Table, before_ms: int) -> set[str]:

@@ -24,7 +24,7 @@ from apportion.spark import (
     standing,
 )
 from apportion.spark.bundles import ROWS_A_TASK, Bundled, files_of, shelf
-from apportion.spark.other_groups import rows_with
+from apportion.spark.other_groups import rows_in, rows_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,7 +76,7 @@ def beside_of_files(t: Tables) -> dict[str, pa.Table] | None:
     names = [f"silver/{name}" for name in ("generations", "epochs", "gaps")]
     files = {name: files_of(t[name]) for name in (*names, "silver/commits", "silver/topics")}
     known = {name: some for name, some in files.items() if some is not None}
-    if len(known) < len(files) or sum(_rows(known[name]) for name in names) > ROWS_HERE:
+    if len(known) < len(files) or sum(rows_in(known[name]) for name in names) > ROWS_HERE:
         return None
     records = [_read(known, name, by_group.HOLE.names[:-1]) for name in names[:2]]
     holes = few_groups.holes(records, _read(known, "silver/gaps", ("source_partition", "before_offset", "missing")))
@@ -92,12 +92,6 @@ def beside_of_files(t: Tables) -> dict[str, pa.Table] | None:
         for name in ("silver/commits", "silver/topics")
     ]
     return {"holes": holes, "names": few_groups.names_of(epochs, few_groups.names_among(*pairs))}
-
-
-def _rows(files: Sequence[Path]) -> int:
-    import pyarrow.parquet as pq  # only here: see ``slices.batches_of``
-
-    return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def _read(files: Mapping[str, Sequence[Path]], name: str, columns: Sequence[str]) -> pa.Table:

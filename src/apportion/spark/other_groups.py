@@ -125,6 +125,11 @@ def _stored(parquet: pq.ParquetFile, schema: pa.Schema) -> list[str]:
     ]  # fmt: skip
 
 
+def rows_in(files: Iterable[Path]) -> int:
+    """How many rows some files have, by their footers."""
+    return sum(pq.read_metadata(file).num_rows for file in files)
+
+
 def rows_with(
     files: Iterable[Path],
     schema: pa.Schema,

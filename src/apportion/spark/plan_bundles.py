@@ -4,8 +4,9 @@ Groups of one structure are planned together (see ``whatif``), and are in as man
 names say. So each task puts together all that is asked about its groups, and hands it on by structure; each planning
 task hands its rows back by the group's name, where they are sorted and written. Spark copies bytes.
 
-A group is planned with the log ends sampled first after its newest record. Those of most groups are the newest ones.
-The others, ``older``, are few, and their log ends are looked up by ``planned_ends``.
+A group is planned with the log ends sampled first after its newest record. Those of groups at work are the newest ones.
+Those of the others, ``older``, are looked up: by each task in the files of ``silver/ends``, as ``ends_then`` does, or
+where these are not on this machine, or too large, by a query of ``planned_ends``.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from apportion.arrays import Bools, Ints, Longs
 from apportion.history.ends_then import SILENT, last_heard
-from apportion.spark import planned_ends, schemas, whatif
-from apportion.spark.bundles import BUNDLE, TASK, Bundled, Tables, bundled, for_tasks, met, task_of, unpacked
+from apportion.spark import ends_then, planned_ends, schemas, whatif
+from apportion.spark.bundles import BUNDLE, TASK, Bundled, Tables, bundled, files_of, for_tasks, met, task_of, unpacked
+from apportion.spark.other_groups import rows_in, rows_with
 from apportion.spark.slices import Batches
 from apportion.spark.sorted_rows import flattened, longs, millis, one, ranked, there, with_columns
 
@@ -43,6 +45,8 @@ _OLDER: Final = StructType(
 _WHATIF: Final = schemas.arrow_schema(schemas.WHATIF)
 SELDOM_ALIKE: Final = 200
 """Partitions of a group that has hardly its like, and is then planned by itself."""
+SAMPLES_A_TASK: Final = 5_000_000
+"""Samples of log ends up to which a task looks them up in its memory: half a gigabyte or so."""
 _MIX: Final = np.int64(0x9E3779B97F4A7C1)
 """An odd number that spreads small ones over 64 bits."""
 
@@ -155,6 +159,9 @@ def settled(asked: DataFrame, ends: DataFrame, tasks: int, planners: int, shelf:
         ``silver/ends``.
     """
     ready, older = (asked.where(F.col("kind") == kind) for kind in ("asked", "older"))
+    files = files_of(ends)
+    if files is not None and rows_in(files) <= tasks * SAMPLES_A_TASK:
+        return ready.unionByName(met([older], tasks, partial(_found_then, files=files, planners=planners), shelf=shelf))
     if older.mapInArrow(_some_rows, "task int").isEmpty():
         return ready
     then = planned_ends.topics_then(Bundled(asked, "older", _OLDER, _looked_up).rows(), ends)
@@ -170,6 +177,19 @@ def _some_rows(bundles: Batches) -> Iterator[pa.RecordBatch]:
 
 def _looked_up(older: pa.Table) -> pa.Table:
     return older.select(_OLDER.names)
+
+
+def _found_then(tables: Tables, files: Sequence[Path], planners: int) -> dict[str, pa.Table]:
+    """Groups of one task with the topics as they were then, by the files of ``silver/ends``."""
+    if "older" not in tables or not tables["older"].num_rows:
+        return {}
+    older = tables["older"]
+    names = pc.struct_field(one(older["topics"]).flatten(), "topic").unique().drop_null().to_pylist()
+    ends = rows_with(files, schemas.arrow_schema(schemas.ENDS), "topic", names, ends_then.ASKED, words=True)
+    assert ends is not None  # noqa: S101 - no limit was given
+    topics = ends_then.topics_then(older["topics"], longs(older["heard_ms"]), ends)
+    older = older.set_column(older.schema.get_field_index("topics"), "topics", topics)
+    return {"asked": _dealt(older.drop_columns(["heard_ms"]), planners)}
 
 
 def _with_then(tables: Tables, planners: int) -> dict[str, pa.Table]:

@@ -1,0 +1,72 @@
+"""The log ends that plans are made with, looked up on columns: ``history.ends_then``'s rule for many groups at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from apportion.arrays import Bools, Ints, Longs
+from apportion.spark.sorted_rows import in_order, longs, millis, numbered, one, ranked, starts_of, there
+
+ASKED = ("topic", "partition", "begin", "end", "at")
+"""Columns of ``silver/ends`` that are looked at."""
+
+
+def topics_then(topics: pa.ChunkedArray | pa.Array, heard_ms: Longs, ends: pa.Table) -> pa.Array:
+    """Topics as in ``gold/group_state``, with the log ends sampled first at a moment or after it, else with the newest.
+
+    topics
+        (groups,) lists of structs.
+    heard_ms
+        (groups,) the moments: when each group left its newest record.
+    ends
+        Rows of ``silver/ends``, all of these topics, in any order. Samples without a time do not count.
+    """
+    lists = one(topics)
+    named = lists.flatten()
+    held = pc.struct_field(named, "partitions")
+    places = held.flatten()
+    entry = longs(pc.list_parent_indices(held))
+    samples = ends.filter(ends["at"].is_valid())
+    (of_entry, of_sample), _ = ranked(pc.struct_field(named, "topic"), samples["topic"])
+    log = numbered(of_entry[entry], longs(pc.struct_field(places, "partition")))
+    heard = heard_ms[longs(pc.list_parent_indices(lists))[entry]]
+    row, found = _first_after(log, heard, numbered(of_sample, longs(samples["partition"])), samples)
+    place = pa.array(row, pa.int64(), mask=~found)
+    then = {name: pc.if_else(pa.array(found, pa.bool_()), one(samples[name]).take(place), pc.struct_field(places, name))
+            for name in ("begin", "end")}  # fmt: skip
+    whole = _relisted(held, _replaced(places, then))
+    return _relisted(lists, _replaced(named, {"partitions": whole})).cast(lists.type)
+
+
+def _first_after(log: Longs, heard: Longs, of: Longs, samples: pa.Table) -> tuple[Ints, Bools]:
+    """(Q,) the row of the first sample of each log at its moment or after it, else of its last; whether it has any."""
+    if not len(of):
+        return np.zeros(len(log), dtype=np.int64), np.zeros(len(log), dtype=np.bool_)
+    offsets = [key(samples[name]).astype(np.int64) for name in ("begin", "end") for key in (there, longs)]
+    order = in_order(of, longs(samples["at"].cast(pa.int64())), *offsets)
+    of, at = of[order], millis(samples["at"])[order]
+    start = starts_of(of)
+    logs = of[start[:-1]]
+    which = np.minimum(np.searchsorted(logs, log), len(logs) - 1)
+    # A log's number and its sample's among all moments make one number, by which all is in order.
+    moments = np.unique(at)
+    rank = np.repeat(np.arange(len(logs)), np.diff(start)) * (len(moments) + 1) + np.searchsorted(moments, at)
+    wanted = which * (len(moments) + 1) + np.searchsorted(moments, heard)
+    first = np.minimum(np.searchsorted(rank, wanted), start[which + 1] - 1)
+    return order[first], logs[which] == log
+
+
+def _replaced(structs: pa.StructArray, columns: dict[str, pa.Array]) -> pa.StructArray:
+    """Structs, none of them null, with some fields replaced."""
+    fields = list(structs.type)
+    arrays = dict(zip([field.name for field in fields], structs.flatten(), strict=True)) | columns
+    return pa.StructArray.from_arrays([arrays[field.name] for field in fields], fields=fields)
+
+
+def _relisted(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:
+    """The same lists of other values."""
+    ends = np.cumsum(longs(pc.list_value_length(lists)))
+    offsets = pa.array(np.concatenate(([0], ends)), pa.int32())
+    return pa.ListArray.from_arrays(offsets, values, mask=lists.is_null() if lists.null_count else None)
