@@ -26,7 +26,6 @@ from apportion.arrays import Bools, Ints, Longs
 from apportion.history.ends_then import SILENT, last_heard
 from apportion.spark import ends_then, planned_ends, schemas, whatif
 from apportion.spark.bundles import BUNDLE, TASK, Bundled, Tables, bundled, files_of, for_tasks, met, task_of, unpacked
-from apportion.spark.other_groups import rows_in, rows_with
 from apportion.spark.slices import Batches
 from apportion.spark.sorted_rows import flattened, longs, millis, one, ranked, there, with_columns
 
@@ -160,7 +159,7 @@ def settled(asked: DataFrame, ends: DataFrame, tasks: int, planners: int, shelf:
     """
     ready, older = (asked.where(F.col("kind") == kind) for kind in ("asked", "older"))
     files = files_of(ends)
-    if files is not None and rows_in(files) <= tasks * SAMPLES_A_TASK:
+    if files is not None and _samples_in(files) <= tasks * SAMPLES_A_TASK:
         return ready.unionByName(met([older], tasks, partial(_found_then, files=files, planners=planners), shelf=shelf))
     if older.mapInArrow(_some_rows, "task int").isEmpty():
         return ready
@@ -179,10 +178,18 @@ def _looked_up(older: pa.Table) -> pa.Table:
     return older.select(_OLDER.names)
 
 
+def _samples_in(files: Sequence[Path]) -> int:
+    from apportion.spark.other_groups import rows_in  # only here: a cluster's tasks may lack what Arrow's Parquet needs
+
+    return rows_in(files)
+
+
 def _found_then(tables: Tables, files: Sequence[Path], planners: int) -> dict[str, pa.Table]:
     """Groups of one task with the topics as they were then, by the files of ``silver/ends``."""
     if "older" not in tables or not tables["older"].num_rows:
         return {}
+    from apportion.spark.other_groups import rows_with  # only here, as above
+
     older = tables["older"]
     names = pc.struct_field(one(older["topics"]).flatten(), "topic").unique().drop_null().to_pylist()
     ends = rows_with(files, schemas.arrow_schema(schemas.ENDS), "topic", names, ends_then.ASKED, words=True)
