@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from apportion.arrays import Bools, Ints, Longs
-from apportion.spark.sorted_rows import in_order, longs, millis, numbered, one, ranked, starts_of, there
+from apportion.spark.sorted_rows import in_order, longs, millis, numbered, one, ranked, starts_of, there, with_fields
 
 ASKED = ("topic", "partition", "begin", "end", "at")
 """Columns of ``silver/ends`` that are looked at."""
@@ -36,8 +36,8 @@ def topics_then(topics: pa.ChunkedArray | pa.Array, heard_ms: Longs, ends: pa.Ta
     place = pa.array(row, pa.int64(), mask=~found)
     then = {name: pc.if_else(pa.array(found, pa.bool_()), one(samples[name]).take(place), pc.struct_field(places, name))
             for name in ("begin", "end")}  # fmt: skip
-    whole = _relisted(held, _replaced(places, then))
-    return _relisted(lists, _replaced(named, {"partitions": whole})).cast(lists.type)
+    whole = _relisted(held, with_fields(places, then))
+    return _relisted(lists, with_fields(named, {"partitions": whole})).cast(lists.type)
 
 
 def _first_after(log: Longs, heard: Longs, of: Longs, samples: pa.Table) -> tuple[Ints, Bools]:
@@ -56,13 +56,6 @@ def _first_after(log: Longs, heard: Longs, of: Longs, samples: pa.Table) -> tupl
     wanted = which * (len(moments) + 1) + np.searchsorted(moments, heard)
     first = np.minimum(np.searchsorted(rank, wanted), start[which + 1] - 1)
     return order[first], logs[which] == log
-
-
-def _replaced(structs: pa.StructArray, columns: dict[str, pa.Array]) -> pa.StructArray:
-    """Structs, none of them null, with some fields replaced."""
-    fields = list(structs.type)
-    arrays = dict(zip([field.name for field in fields], structs.flatten(), strict=True)) | columns
-    return pa.StructArray.from_arrays([arrays[field.name] for field in fields], fields=fields)
 
 
 def _relisted(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:

@@ -27,7 +27,7 @@ from apportion.history.ends_then import SILENT, last_heard
 from apportion.spark import ends_then, planned_ends, schemas, whatif
 from apportion.spark.bundles import BUNDLE, TASK, Bundled, Tables, bundled, files_of, for_tasks, met, task_of, unpacked
 from apportion.spark.slices import Batches
-from apportion.spark.sorted_rows import flattened, longs, millis, one, ranked, there, with_columns
+from apportion.spark.sorted_rows import flattened, longs, millis, one, ranked, there, with_columns, with_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,20 +86,10 @@ def _without_owned(histories: pa.Table) -> pa.Table:
     generations = one(histories["generations"])
     members = pc.struct_field(generations.values, "members")
     fields = dict.fromkeys(("owned", "owned_generation"))
-    few = _replaced(members.values, fields)
+    few = with_fields(members.values, fields)
     lists = pa.ListArray.from_arrays(members.offsets, few, mask=members.is_null() if members.null_count else None)
-    whole = pa.ListArray.from_arrays(generations.offsets, _replaced(generations.values, {"members": lists}))
+    whole = pa.ListArray.from_arrays(generations.offsets, with_fields(generations.values, {"members": lists}))
     return histories.set_column(histories.schema.get_field_index("generations"), "generations", whole)
-
-
-def _replaced(structs: pa.StructArray, columns: dict[str, pa.Array | None]) -> pa.StructArray:
-    """Structs with some fields replaced; None for nulls."""
-    fields = list(structs.type)
-    arrays = dict(zip([one.name for one in fields], structs.flatten(), strict=True))
-    for name, column in columns.items():
-        arrays[name] = pa.nulls(len(structs), arrays[name].type) if column is None else column
-    mask = structs.is_null() if structs.null_count else None
-    return pa.StructArray.from_arrays([arrays[one.name] for one in fields], fields=fields, mask=mask)
 
 
 def heard_ms(histories: pa.Table, places: pa.Table) -> Longs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, timedelta
 from itertools import pairwise
 from typing import Any, Final
@@ -150,6 +151,16 @@ def with_columns(rows: pa.Table, **columns: Any) -> pa.Table:
     for name, values in columns.items():
         rows = rows.append_column(name, values)
     return rows
+
+
+def with_fields(structs: pa.StructArray, columns: Mapping[str, pa.Array | None]) -> pa.StructArray:
+    """Structs with some fields replaced; None for nulls."""
+    fields = list(structs.type)
+    arrays = dict(zip([field.name for field in fields], structs.flatten(), strict=True))
+    for name, column in columns.items():
+        arrays[name] = pa.nulls(len(structs), arrays[name].type) if column is None else column
+    mask = structs.is_null() if structs.null_count else None
+    return pa.StructArray.from_arrays([arrays[field.name] for field in fields], fields=fields, mask=mask)
 
 
 def distinct(rows: pa.Table, *names: str) -> pa.Table:
