@@ -17,6 +17,7 @@ from typing import Any
 
 from apportion.errors import ApportionError
 from apportion.testing import jars
+from bench.leader import IN_TURN
 
 HERE = Path(__file__).parent
 JAVA_VERSION, GO_VERSION, PYTHON_VERSION = "kafka-clients 4.3.0", "franz-go v1.22.2", "kafka-python 3.0.12"
@@ -100,7 +101,7 @@ def java(path: Path, calls: int, seconds: float, *, from_bytes: bool = False) ->
     return Told(out["first_ms"], _median(warm), _median(wall), assignment=out["assignment"])
 
 
-def franz_go(path: Path, calls: int, caches: str = "in turn") -> Told:
+def franz_go(path: Path, calls: int, caches: str = IN_TURN) -> Told:
     """franz-go's cooperative-sticky balancer by its public interface, which knows no racks without a client.
 
     caches

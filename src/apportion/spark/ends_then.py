@@ -32,10 +32,11 @@ def topics_then(topics: pa.ChunkedArray | pa.Array, heard_ms: Longs, ends: pa.Ta
     (of_entry, of_sample), _ = ranked(pc.struct_field(named, "topic"), samples["topic"])
     log = numbered(of_entry[entry], longs(pc.struct_field(places, "partition")))
     heard = heard_ms[longs(pc.list_parent_indices(lists))[entry]]
-    row, found = _first_after(log, heard, numbered(of_sample, longs(samples["partition"])), samples)
-    place = pa.array(row, pa.int64(), mask=~found)
-    then = {name: pc.if_else(pa.array(found, pa.bool_()), one(samples[name]).take(place), pc.struct_field(places, name))
-            for name in ("begin", "end")}  # fmt: skip
+    row, is_sampled = _first_after(log, heard, numbered(of_sample, longs(samples["partition"])), samples)
+    sample, known = pa.array(row, pa.int64(), mask=~is_sampled), pa.array(is_sampled, pa.bool_())
+    then = {}
+    for name in ("begin", "end"):
+        then[name] = pc.if_else(known, one(samples[name]).take(sample), pc.struct_field(places, name))
     whole = _relisted(held, with_fields(places, then))
     return _relisted(lists, with_fields(named, {"partitions": whole})).cast(lists.type)
 

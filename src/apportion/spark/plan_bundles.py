@@ -45,7 +45,7 @@ _WHATIF: Final = schemas.arrow_schema(schemas.WHATIF)
 SELDOM_ALIKE: Final = 200
 """Partitions of a group that has hardly its like, and is then planned by itself."""
 SAMPLES_A_TASK: Final = 5_000_000
-"""Samples of log ends up to which a task looks them up in its memory: half a gigabyte or so."""
+"""Samples of log ends, by the mean of the tasks, up to which each looks its own up in memory."""
 _MIX: Final = np.int64(0x9E3779B97F4A7C1)
 """An odd number that spreads small ones over 64 bits."""
 
