@@ -25,6 +25,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from apportion.testing import jars
+
 ROOT = Path(__file__).parents[1]
 FIGURES, PAGE = ROOT / "tests" / "versions.json", ROOT / "docs" / "versions.md"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -82,7 +84,21 @@ def main(arguments: Sequence[str]) -> int:
     if not extra:  # what is tried of chosen tests alone is no row of the table
         write_down({"end": end, "tests": size, "exit code": code, **counts(report), "versions": versions(python)})
     print(f"{end}, {size} tests, exit code {code}: {versions(python)}")
+    if chosen.end == "newest":
+        print(newer_kafka())
     return code
+
+
+def newer_kafka() -> str:
+    """A sentence on the jars of Apache Kafka: whether Maven has a newer release than the newest that tests run on."""
+    goal = "org.codehaus.mojo:versions-maven-plugin:2.18.0:display-property-updates"
+    command = [jars.maven(), "-B", "-f", str(jars.SOURCES / "pom.xml"), f"-Dkafka.version={jars.KAFKA[-1]}", goal]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    newer = re.search(r"\$\{kafka\.version\} \.* \S+ -> (\S+)", told)
+    tried = " and ".join(jars.KAFKA)
+    if newer is None:
+        return f"Apache Kafka: tests run on {tried}, and Maven has nothing newer."
+    return f"Apache Kafka {newer[1]} is out, and tests run on {tried}: add it to KAFKA in src/apportion/testing/jars.py."
 
 
 def counts(report: Path) -> dict[str, int]:

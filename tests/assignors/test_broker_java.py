@@ -28,16 +28,13 @@ Json = dict[str, Any]
 Coordinator = Callable[[list[Json]], Iterator[dict[str, dict[str, list[int]]]]]
 
 
-@pytest.fixture(scope="module")
-def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Coordinator:
-    """Ask Kafka: requests ``{"assignor", "group", "joins"}`` give assignments."""
-    kafka = needs_java()
-    compiled = tmp_path_factory.mktemp("coordinator")
+@pytest.fixture(scope="module", params=jars.KAFKA)
+def coordinator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Coordinator:
+    """Ask Kafka, each release: requests ``{"assignor", "group", "joins"}`` give assignments."""
+    needs_java(request.param)
     source = Path(__file__).with_name("GroupCoordinator.java")
-    compiler = [jars.java("javac"), "-nowarn", "-proc:none", "-cp", kafka, "-d", str(compiled), str(source)]
-    subprocess.run(compiler, check=True, capture_output=True)
-    command = [jars.java(), "-XX:TieredStopAtLevel=1", "-Xmx256m"]
-    command += ["-cp", f"{compiled}{os.pathsep}{kafka}", "GroupCoordinator"]
+    path = jars.compile_program(source, tmp_path_factory.mktemp("coordinator"), request.param)
+    command = [jars.java(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", path, "GroupCoordinator"]
 
     def ask(requests: list[Json]) -> Iterator[dict[str, dict[str, list[int]]]]:
         lines = "".join(json.dumps(request) + "\n" for request in requests)

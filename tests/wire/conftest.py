@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,12 +20,20 @@ Judge = Callable[[Questions], list[dict[str, Any]]]
 @pytest.fixture(scope="session")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """Ask Kafka: a list of questions gives a list of answers; an answer with ``error`` is a refusal."""
-    kafka = needs_java()
-    made = tmp_path_factory.mktemp("judge")
-    source = Path(__file__).with_name("Judge.java")
-    compiler = [jars.java("javac"), "-nowarn", "-proc:none", "-cp", kafka, "-d", str(made), str(source)]
-    subprocess.run(compiler, check=True, capture_output=True)
-    command = [jars.java(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", f"{made}{os.pathsep}{kafka}", "Judge"]
+    return of_release(jars.KAFKA[0], tmp_path_factory.mktemp("judge"))
+
+
+@pytest.fixture(scope="session")
+def newer_judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
+    """Ask the newest release of Kafka."""
+    return of_release(jars.KAFKA[-1], tmp_path_factory.mktemp("judge"))
+
+
+def of_release(version: str, folder: Path) -> Judge:
+    """The program Judge beside it, compiled against a release of Kafka."""
+    needs_java(version)
+    path = jars.compile_program(Path(__file__).with_name("Judge.java"), folder, version)
+    command = [jars.java(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", path, "Judge"]
 
     def ask(questions: Questions) -> list[dict[str, Any]]:
         lines = "".join(json.dumps(question) + "\n" for question in questions)

@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as NativePartition
 from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from apportion.testing import jars
 from apportion.testing.broker import Broker
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Other, Record, decode
 
@@ -73,8 +74,12 @@ def written(broker: Broker) -> list[Pair]:
     return found
 
 
-def test_everything_that_a_broker_writes_is_read_as_kafka_reads_it(judge: Judge) -> None:
-    with Broker() as broker:
+@pytest.mark.parametrize(("version", "by"), [(jars.KAFKA[0], "judge"), (jars.KAFKA[-1], "newer_judge")])
+def test_everything_that_a_broker_writes_is_read_as_kafka_reads_it(
+    version: str, by: str, request: pytest.FixtureRequest
+) -> None:
+    judge: Judge = request.getfixturevalue(by)
+    with Broker(version=version) as broker:
         broker.create_topic("clicks", 4)
         classic(broker)
         commit_only(broker)

@@ -110,6 +110,8 @@ class Broker(Client):
         More arguments for ``StorageTool format``: ``("--add-scram", "SCRAM-SHA-256=[name=ann,password=secret]")``.
     jvm
         More options for the JVM.
+    version
+        The release of Apache Kafka, as ``jars.kafka`` takes it.
     """
 
     def __init__(
@@ -122,7 +124,9 @@ class Broker(Client):
         node_id: int = 1,
         cluster_id: str | None = None,
         controller: str | None = None,
+        version: str = jars.KAFKA[0],
     ) -> None:
+        self.version = version
         self.rack, self.properties, self.node_id = rack, dict(properties or {}), node_id
         self.format_args, self.jvm = tuple(format_args), tuple(jvm)
         self.cluster_id = cluster_id or urlsafe_b64encode(uuid4().bytes).decode().rstrip("=").replace("-", "x")
@@ -212,7 +216,8 @@ class Broker(Client):
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
         (self.folder / "server.properties").write_text(text)
         config = str(self.folder / "server.properties")
-        java("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", config, *self.format_args)
+        words = ("format", "-t", self.cluster_id, "-c", config, *self.format_args)
+        java("kafka.tools.StorageTool", *words, version=self.version)
 
     def _settings(self) -> dict[str, str]:
         alone = self.given_controller is None
@@ -241,7 +246,7 @@ class Broker(Client):
     def _launch(self, patience_s: float) -> None:
         config = str(self.folder / "server.properties")
         command = [jars.java(), *JVM, *LOGGING, *self.jvm, f"-Dapportion.sweep={self.folder}"]
-        command += ["-cp", jars.kafka(), "apportion.Leash", "kafka.Kafka", config]
+        command += ["-cp", jars.kafka(self.version), "apportion.Leash", "kafka.Kafka", config]
         with self.log.open("wb") as log:
             self.process = processes.start(command, log=subprocess.STDOUT, stdout=log)
         until = time.monotonic() + patience_s
@@ -258,12 +263,14 @@ class BrokerCluster(Client):
 
     racks
         ``["a", "b", "c"]``. Topics with ``replication=2`` have their replicas in two of them.
-    properties
-        Settings for every broker.
+    properties, version
+        Settings and the release of every broker.
     """
 
-    def __init__(self, racks: Sequence[str], *, properties: Mapping[str, str] | None = None) -> None:
-        first = Broker(rack=racks[0], properties=properties)
+    def __init__(
+        self, racks: Sequence[str], *, properties: Mapping[str, str] | None = None, version: str = jars.KAFKA[0]
+    ) -> None:
+        first = Broker(rack=racks[0], properties=properties, version=version)
         self.brokers = [first]
         self._others, self._properties = list(racks[1:]), properties
 
@@ -283,6 +290,7 @@ class BrokerCluster(Client):
                     node_id=node_id,
                     cluster_id=first.cluster_id,
                     controller=first.controller,
+                    version=first.version,
                 )
                 self.brokers.append(more)
                 more.start()
@@ -300,7 +308,9 @@ class BrokerCluster(Client):
         self.close()
 
 
-def java(main_class: str, *args: str, patience_s: float = 120, text: str | None = None) -> str:
+def java(
+    main_class: str, *args: str, patience_s: float = 120, text: str | None = None, version: str = jars.KAFKA[0]
+) -> str:
     """Run a Java class of Kafka's or ours to its end and return its standard output.
 
     text
@@ -309,7 +319,7 @@ def java(main_class: str, *args: str, patience_s: float = 120, text: str | None 
         Unavailable: it ended with an error or took too long; with what it said.
     """
     command = [jars.java(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", LOGGING[0]]
-    command += ["-cp", jars.kafka(), main_class, *args]
+    command += ["-cp", jars.kafka(version), main_class, *args]
     try:
         process = subprocess.run(
             command, capture_output=True, encoding="utf-8", timeout=patience_s, input=text, check=False

@@ -3,7 +3,7 @@
 ``python -m apportion.testing.jars`` does it all and is quick when nothing is missing. The jars live in
 ``$APPORTION_JARS``, else in ``.jars`` of the source tree, else in ``~/.cache/apportion/jars``:
 
-    kafka/   broker, tools and clients (``java/pom.xml`` beside this file)
+    kafka/   broker, tools and clients (``java/pom.xml`` beside this file); kafka-4.4.0/ the same of another release
     peer/    our own classes, from ``java/apportion/*.java``
     spark/   the connector, handed to Spark as ``spark.jars``; beside it delta/ and s3a/ (``apportion.spark.packages``)
     s3/      versitygw, which speaks S3 over a folder: built by Go on demand, for the tests of object stores alone
@@ -21,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,6 +30,9 @@ from apportion.spark import packages
 from apportion.spark.packages import JarSet
 
 SOURCES = Path(__file__).parent / "java"
+
+KAFKA = ("4.3.0", "4.4.0")
+"""Releases of Apache Kafka that tests run against; the first where a test names none."""
 
 S3_SERVER = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
@@ -86,11 +89,21 @@ def maven() -> str:
     raise Unavailable(f"Maven is needed to fetch Apache Kafka, and no mvn is on the PATH; bring it with: {BRING}")
 
 
-def kafka() -> str:
-    """The class path of Apache Kafka and the Java peers; fetched and compiled where they are missing."""
-    made(home() / "kafka", stamp(SOURCES / "pom.xml"), fetch_kafka)
+def kafka(version: str = KAFKA[0]) -> str:
+    """The class path of a release of Apache Kafka and the Java peers; fetched and compiled where they are missing.
+
+    version
+        One of ``KAFKA``, or another that Maven has. The peers are compiled once, against the first of ``KAFKA``.
+    """
+    for release in dict.fromkeys((KAFKA[0], version)):
+        made(kafka_folder(release), stamp(SOURCES / "pom.xml"), partial(fetch_kafka, version=release))
     made(home() / "peer", stamp(*sorted(SOURCES.glob("**/*.java")), SOURCES / "pom.xml"), compile_peers)
-    return os.pathsep.join([str(home() / "peer"), str(home() / "kafka" / "*")])
+    return os.pathsep.join([str(home() / "peer"), str(kafka_folder(version) / "*")])
+
+
+def kafka_folder(version: str) -> Path:
+    """Where the jars of a release of Apache Kafka lie."""
+    return home() / ("kafka" if version == KAFKA[0] else f"kafka-{version}")
 
 
 def spark(jar_set: JarSet = packages.KAFKA) -> list[Path]:
@@ -152,11 +165,11 @@ def recipe_of(folder: Path) -> str | None:
         return None
 
 
-def fetch_kafka(folder: Path) -> None:
+def fetch_kafka(folder: Path, version: str) -> None:
     """All jars that the broker and its tools need."""
-    say("Apache Kafka (54 MB)")
-    goal = "dependency:copy-dependencies"
-    run(maven(), "-q", "-B", "-f", str(SOURCES / "pom.xml"), goal, f"-DoutputDirectory={folder}")
+    say(f"Apache Kafka {version} (54 MB)")
+    goal, release = "dependency:copy-dependencies", f"-Dkafka.version={version}"
+    run(maven(), "-q", "-B", "-f", str(SOURCES / "pom.xml"), goal, release, f"-DoutputDirectory={folder}")
 
 
 def fetch_set(jar_set: JarSet, folder: Path) -> None:
@@ -192,6 +205,30 @@ def compile_peers(folder: Path) -> None:
     """Our own Java classes against the jars of Kafka."""
     sources = [str(path) for path in sorted(SOURCES.glob("**/*.java"))]
     run(java("javac"), "-nowarn", "-proc:none", "-d", str(folder), "-cp", str(home() / "kafka" / "*"), *sources)
+
+
+def compile_program(source: Path, folder: Path, version: str = KAFKA[0]) -> str:
+    """Compile one Java program of a test against a release of Apache Kafka; the class path to run it with.
+
+    Coordinator classes are nobody's interface: what moved or went after the release that the program is written for
+    is replaced in its text.
+    """
+    text = source.read_text(encoding="utf-8")
+    for old, new in MOVED.get(version, {}).items():
+        text = text.replace(old, new)
+    (folder / source.name).write_text(text, encoding="utf-8")
+    libraries = kafka(version)
+    run(java("javac"), "-nowarn", "-proc:none", "-cp", libraries, "-d", str(folder), str(folder / source.name))
+    return f"{folder}{os.pathsep}{libraries}"
+
+
+MOVED = {
+    "4.4.0": {
+        "kafka.common.utils.LogContext": "kafka.common.utils.internals.LogContext",
+        ".withStaticMembers(group.staticMembers())": "",
+    }
+}
+"""Release -> text of our programs for the first release -> what it is there."""
 
 
 def run(*command: str, environment: Mapping[str, str] | None = None) -> None:
@@ -241,7 +278,8 @@ def main() -> int:
     """
     try:
         java(), java("javac")
-        kafka()
+        for version in KAFKA:
+            kafka(version)
         for jar_set in packages.SETS:
             spark(jar_set)
     except ApportionError as wrong:

@@ -17,11 +17,11 @@ from apportion.testing import jars as jar_box
 from apportion.testing.broker import Broker
 
 
-def needs_java() -> str:
-    """The class path of Apache Kafka; skips the calling test, or fails it where nothing may be skipped."""
+def needs_java(version: str = jar_box.KAFKA[0]) -> str:
+    """The class path of a release of Apache Kafka; skips the calling test, or fails it where nothing may be skipped."""
     try:
         jar_box.java("javac")
-        return jar_box.kafka()
+        return jar_box.kafka(version)
     except Unavailable as missing:
         if os.environ.get("APPORTION_REQUIRE_BROKER") == "1":
             raise

@@ -74,6 +74,9 @@ def _streams_group(writer: Writer, body: Body) -> None:
         inner = Writer()
         _pairs(inner, body["lastAssignmentConfigs"])
         tags[1] = inner.done()
+    for tag, name in ((2, "storedDescriptionTopologyEpoch"), (3, "failedDescriptionTopologyEpoch")):  # Kafka 4.4
+        if name in body:
+            tags[tag] = Writer().int32(body[name]).done()
     writer.int32(body["epoch"]).int64(body["metadataHash"]).tags(tags)
 
 

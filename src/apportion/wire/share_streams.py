@@ -3,7 +3,8 @@
 All are version 0 and flexible; bodies are in Kafka's own JSON form, see ``record_fields``. Types 9, 16, 18 and 24 are
 not among them: 9 and 18 were dropped before a release wrote them for good, 16 is a consumer group's regular
 expression, and no broker of 4.3 writes 24.
-Source: the classes that Kafka 4.3's build makes of the group coordinator's message files.
+Source: the classes that the builds of Kafka 4.3 and 4.4 make of the group coordinator's message files; type 17's tags
+2 and 3 are 4.4's.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ VALUES: Final[Mapping[int, Read]] = {
         {
             0: ("validatedTopologyEpoch", Reader.int32, -1),
             1: ("lastAssignmentConfigs", nullable_array(_PAIR, 3), []),
+            2: ("storedDescriptionTopologyEpoch", Reader.int32, -1),
+            3: ("failedDescriptionTopologyEpoch", Reader.int32, -1),
         },
     ),
     19: struct(
