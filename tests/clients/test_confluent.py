@@ -6,10 +6,12 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
+from kafka.consumer.subscription_state import TopicPartitionState
 from kafka.structs import TopicPartition as Part
 from tests.serve.running import until
 
@@ -154,7 +156,9 @@ def test_settings_are_said_once_and_secrets_stay_out_of_reprs():
         "session_timeout_ms": 6000,
         "security_protocol": "SASL_SSL",
         "enable_auto_commit": True,
+        "isolation_level": "read_committed",
     }
+    assert member_settings({"isolation.level": "read_uncommitted"})["isolation_level"] == "read_uncommitted"
     assert member_settings({"metadata.broker.list": "a:1"})["bootstrap_servers"] == ["a:1"]
     with pytest.raises(BadInput, match=r"no 'group\.id'"):
         GroupConsumer({"bootstrap.servers": "a:1"}, ["t"])
@@ -188,14 +192,11 @@ class Alone:
 
     def __init__(self, **settings: object) -> None:
         self.settings = settings
+        state = TopicPartitionState()
+        state.seek(7)
+        self._subscription = SimpleNamespace(assignment={Part("t", 0): state})
 
     def subscribe(self, **_: object) -> None: ...
-
-    def assignment(self) -> set[Part]:
-        return {Part("t", 0)}
-
-    def position(self, _: Part, **__: object) -> int:
-        return 7
 
     def close(self) -> None: ...
 

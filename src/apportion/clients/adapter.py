@@ -9,9 +9,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from apportion.clients.bridge import Bridge
-from apportion.errors import BadInput
+from apportion.errors import ApportionError, BadInput
 
 _PATCHED: Final = "_apportion_patched"
+
+
+class Forked(ApportionError):
+    """A consumer was made in another process: the threads that work for it did not come along with ``fork``."""
+
+    def __init__(self, consumer: str) -> None:
+        super().__init__(
+            f"this {consumer} was made before this process was forked, and its threads stayed behind; make a consumer "
+            "of its own in each process, after the fork."
+        )
 
 
 class Adapter(ABC):

@@ -37,7 +37,7 @@ from apportion.clients.bridge import Bridge, OffsetFeed, Settings
 from apportion.clients.error_sentences import sentence
 from apportion.clients.foreign import ForeignWatch, OnForeign, StrategyNotAsked
 from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.protocol_selection import refused
+from apportion.clients.protocol_selection import names_itself, refused
 from apportion.clients.rebalance import OnPlan
 from apportion.clients.topic_metadata import ClientMetadata, can_exist
 from apportion.wire.assignment import Assignment
@@ -213,6 +213,64 @@ def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
     coordinator._do_rejoin_group = do_rejoin_group
     _leave_out_deleted(coordinator)
     _watch_for_the_broker(coordinator, ours)
+    _lead_after_a_restart(coordinator)
+    _keep_paused(coordinator)
+
+
+def _lead_after_a_restart(coordinator: Any) -> None:
+    """On this one coordinator, join again where a static leader came back as its own follower (KAFKA-13435)."""
+    self: Callable[[], Any] = weakref.ref(coordinator)
+    send, complete = coordinator._send_req, coordinator._on_join_complete
+    follows_itself = False
+
+    async def send_req(request: Any) -> Any:
+        nonlocal follows_itself
+        response = await send(request)
+        if isinstance(request, JoinGroupRequest) and not response.error_code:
+            follows_itself = names_itself(response.leader_id, response.member_id, self()._group_instance_id)
+        return response
+
+    async def join_complete(*args: Any) -> None:
+        await complete(*args)
+        if follows_itself:
+            self().request_rejoin()
+
+    coordinator._send_req = send_req
+    coordinator._on_join_complete = join_complete
+
+
+def _keep_paused(coordinator: Any) -> None:
+    """On this one coordinator, let what its user paused stay paused through a rebalance, if it stays here at all.
+
+    The client makes all partitions anew at each rebalance, and what was paused to hold back load was read again.
+    """
+    self: Callable[[], Any] = weakref.ref(coordinator)
+    prepare, complete = coordinator._on_join_prepare, coordinator._on_join_complete
+    before: Any = None
+
+    async def join_prepare(previous_assignment: Any) -> None:
+        nonlocal before
+        before = previous_assignment
+        await prepare(previous_assignment)
+
+    async def join_complete(*args: Any) -> None:
+        subscription = self()._subscription
+        assign = subscription.assign_from_subscribed
+
+        def assign_and_pause(partitions: Any) -> None:
+            assign(partitions)
+            for partition in before.tps.intersection(partitions) if before is not None else ():
+                if before.state_value(partition).paused:
+                    subscription.pause(partition)
+
+        subscription.assign_from_subscribed = assign_and_pause
+        try:
+            await complete(*args)
+        finally:
+            del subscription.assign_from_subscribed
+
+    coordinator._on_join_prepare = join_prepare
+    coordinator._on_join_complete = join_complete
 
 
 def _leave_out_deleted(coordinator: Any) -> None:

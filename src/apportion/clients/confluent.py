@@ -11,15 +11,21 @@ commits. A confluent-kafka consumer, told by ``assign()`` what to read, fetches.
 * Membership moves only inside ``poll``, ``consume`` and ``commit``, in the caller's own thread. So nobody works on a
   record of a partition while it is handed over, and none of it is given out after the member has let go.
 * What ``poll`` gave out counts as done when the next call comes; that is what is committed, as with Java's client.
+* Next offsets are counted here, by what was given out: librdkafka's own positions count what a signal handler that
+  raised kept from the caller.
 * ``poll`` takes some messages ahead from librdkafka, which is quicker; those of a partition that goes are dropped.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import chain, islice
+from math import inf
+from threading import RLock, get_ident
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,6 +33,8 @@ from typing import Any, Final, Self
 try:
     from confluent_kafka import Consumer, TopicPartition
     from kafka import ConsumerRebalanceListener, KafkaConsumer
+    from kafka.coordinator.assignors.abstract import RebalanceProtocol
+    from kafka.errors import FencedInstanceIdError
     from kafka.structs import OffsetAndMetadata
     from kafka.structs import TopicPartition as Part
 except ImportError:  # pragma: no cover - tried in an environment without the clients
@@ -35,11 +43,14 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.confluent", "confluent") from None
 
 from apportion.assignors import Assignor as Strategy
+from apportion.clients.adapter import Forked
 from apportion.clients.bridge import OffsetFeed
+from apportion.clients.confluent_settings import NEEDS_CLASSIC, RESETS, member_settings, rack_of
 from apportion.clients.foreign import OnForeign, StrategyNotAsked
 from apportion.clients.kafka_python import assignor
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput
+from apportion.wording import some_of
 
 log = logging.getLogger("apportion.clients")
 
@@ -47,45 +58,15 @@ TEND_S: Final = 0.2
 """Seconds between two looks at the group, at most."""
 JOIN_S: Final = 0.05
 """Seconds that one look may last while the group rebalances."""
+WAITS_S: Final = 5.0
+"""Seconds after which the log names partitions of which no position is known."""
 CLOSE_MOST_S: Final = 86_400
 """Seconds that ``close`` may wait, at most."""
 AHEAD: Final = 100
 """Messages that ``poll`` takes from librdkafka at a time, at most; the caller gets them one by one."""
 
-NEEDS_CLASSIC: Final = (
-    "group.protocol=classic, which the strategies need: by the new protocol (KIP-848) the broker assigns, and no "
-    "client has a strategy there. It would also refuse such a member in a group whose strategy sends user data, of "
-    "which librdkafka says no more than 'The group id does not exist'. For the broker's own assignors take "
-    "confluent_kafka.Consumer itself, in a group of its own"
-)
-_SAME: Final = {
-    "metadata.broker.list": "bootstrap_servers",
-    "bootstrap.servers": "bootstrap_servers",
-    "client.id": "client_id",
-    "group.id": "group_id",
-    "group.instance.id": "group_instance_id",
-    "session.timeout.ms": "session_timeout_ms",
-    "heartbeat.interval.ms": "heartbeat_interval_ms",
-    "max.poll.interval.ms": "max_poll_interval_ms",
-    "auto.commit.interval.ms": "auto_commit_interval_ms",
-    "metadata.max.age.ms": "metadata_max_age_ms",
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.crl.location": "ssl_crlfile",
-}
-"""librdkafka's setting to kafka-python's."""
-_LOGIN: Final = ("ssl.", "sasl.", "oauth", "enable.ssl.", "enable.sasl.")
-"""How librdkafka's settings of TLS and logins begin."""
-_HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
-_RESETS: Final = {"earliest": "earliest", "smallest": "earliest", "beginning": "earliest", "error": "none"}
+OnPartitions = Callable[["GroupConsumer", list[TopicPartition]], object]
+"""Called with the consumer and the partitions, as confluent-kafka calls ``on_assign`` and ``on_revoke``."""
 
 
 class GroupConsumer:
@@ -97,15 +78,24 @@ class GroupConsumer:
         ``auto.commit.interval.ms`` and before each rebalance.
     topics
         What it subscribes to.
+    on_assigned
+        Called once for partitions that are new, before any of their records; it may ``seek`` and ``pause``.
+    on_revoked
+        Called before the member lets partitions go, at a rebalance and in ``close``; ``commit`` still counts in it.
+    on_lost
+        Called when they may be somebody else's already, and commits are refused; ``on_revoked`` where None.
     rack
         The member's rack, told to the group; without it that of ``client.rack``, from which librdkafka fetches.
     strategy, priority, on_plan, lag, on_foreign, capacity, settings
         As for ``apportion.clients.kafka_python.assignor``.
 
-    It belongs to one thread, as a KafkaConsumer does.
+    It belongs to one thread, as a KafkaConsumer does; ``close`` alone may be called from another one, and from a
+    signal handler: a call that is under way then ends, and closes. All callbacks are called inside of its own calls,
+    in their thread; what they raise comes out of the call, once, and the rebalance goes on with the next one.
 
     Raises
-        BadInput for settings that it cannot have, UnknownName for a strategy that does not exist; the clients' errors.
+        BadInput for settings that it cannot have, UnknownName for a strategy that does not exist; Forked in a child
+        process; RuntimeError after ``close``; the clients' errors.
     """
 
     def __init__(
@@ -114,6 +104,9 @@ class GroupConsumer:
         topics: Iterable[str],
         strategy: str | Strategy = "cooperative-sticky",
         *,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
         rack: str | None = None,
         priority: int | None = None,
         on_plan: OnPlan | None = None,
@@ -128,7 +121,7 @@ class GroupConsumer:
             raise BadInput("config", f"group.protocol={config['group.protocol']}", NEEDS_CLASSIC)
         if isinstance(topics, str):  # which would be taken for a list of letters
             raise BadInput("topics", repr(topics), f"a list of names, [{topics!r}]")
-        reset = _RESETS.get(str(config.get("auto.offset.reset", "latest")), "latest")
+        reset = RESETS.get(str(config.get("auto.offset.reset", "latest")), "latest")
         strategy = assignor(
             strategy,
             rack=rack_of(config) if rack is None else rack,
@@ -140,11 +133,11 @@ class GroupConsumer:
             capacity=capacity,
             **settings,
         )
-        self._next = 0.0
-        self._ahead: deque[Any] = deque()
-        self._reading: set[Part] = set()
-        self._restart: set[Part] = set()
-        self._seen: dict[Part, int] = {}
+        self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost or on_revoked
+        self._forget_all()
+        self._lock, self._owner, self._pid = RLock(), 0, os.getpid()
+        self._closing, self._closed = False, False
+        self._close_timeout: float | None = None
         with ExitStack() as opened:
             self._fetcher = Consumer({**config, "enable.auto.commit": False, "enable.auto.offset.store": False})
             opened.callback(self._fetcher.close)
@@ -152,8 +145,30 @@ class GroupConsumer:
                 **member_settings(config), auto_offset_reset=reset, partition_assignment_strategy=[strategy]
             )
             opened.callback(self._member.close)
+            strategy.may_join = self._may_join
             self._member.subscribe(topics=list(topics), listener=_Handover(self))
             opened.pop_all()  # from now on ``close`` closes
+
+    def _forget_all(self) -> None:
+        self._next = 0.0
+        """When to look at the group again."""
+        self._ahead: deque[Any] = deque()
+        """Messages that the fetcher brought and nobody got yet."""
+        self._given: Sequence[Any] = ()
+        """What the last call gave out; it counts as done when the next one comes."""
+        self._fetched: dict[tuple[str, int], int] = {}
+        """Next offset behind what was fetched, of every partition that was begun."""
+        self._owned: set[Part] = set()
+        self._reading: set[Part] = set()
+        self._paused: set[Part] = set()
+        self._restart: set[Part] = set()
+        """Let go of, so that they begin anew at the member's position should they come back."""
+        self._unsure = False
+        """Whether messages may have been lost between the fetcher and us."""
+        self._announced: set[Part] = set()
+        """What the application knows as its own."""
+        self._expelled: set[Part] = set()
+        self._waiting: tuple[frozenset[Part], float] = frozenset(), inf
 
     def __repr__(self) -> str:
         return f"GroupConsumer(reading {len(self._reading)} partitions)"
@@ -161,40 +176,25 @@ class GroupConsumer:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def poll(self, timeout: float = 1.0) -> Any:
-        """One ``confluent_kafka.Message``, or None after ``timeout`` seconds."""
-        if monotonic() >= self._next:
-            self._tend()
-        return self._ahead.popleft() if self._ahead else self._wait(timeout)
-
-    def _wait(self, timeout: float) -> Any:
-        """Fetch, with an eye on the group: what is there already at once, else the first that comes."""
-        until = monotonic() + timeout
-        while True:
-            self._ahead.extend(self._fetcher.consume(AHEAD, 0))
-            if self._ahead:
-                return self._ahead.popleft()
-            left = until - monotonic()
-            message = self._fetcher.poll(max(0.0, min(left, TEND_S)))
-            if message is not None or left <= TEND_S:
-                return message
-            self._tend()
+        """One ``confluent_kafka.Message``, or None after ``timeout`` seconds; below 0 it waits for one."""
+        if not self._ahead or monotonic() >= self._next:
+            self._fill(1, timeout)
+        if not self._ahead:
+            return None
+        # No call from here on: Python runs signal handlers behind calls, and what one keeps from the caller must stay.
+        message = self._ahead[0]
+        del self._ahead[0]
+        self._given = (message,)
+        return message
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[Any]:
-        """Up to ``num_messages`` messages; fewer, or none, after ``timeout`` seconds."""
-        until = monotonic() + timeout
-        got: list[Any] = []
-        while True:
-            if monotonic() >= self._next:
-                if got:  # what was got here is not done yet, so nobody may take its partition
-                    return got
-                self._tend()
-            while self._ahead and len(got) < num_messages:
-                got.append(self._ahead.popleft())
-            left = until - monotonic()
-            if len(got) < num_messages:
-                got += self._fetcher.consume(num_messages - len(got), max(0.0, min(left, TEND_S)))
-            if len(got) >= num_messages or left <= 0:
-                return got
+        """Up to ``num_messages`` messages; fewer, or none, after ``timeout`` seconds; below 0 it waits for all."""
+        if len(self._ahead) < num_messages or monotonic() >= self._next:
+            self._fill(num_messages, timeout)
+        messages = list(islice(self._ahead, num_messages))
+        given, ahead = tuple(messages), deque(islice(self._ahead, num_messages, None))
+        self._given, self._ahead = given, ahead  # no call from here on, as in ``poll``
+        return messages
 
     def commit(self) -> None:
         """Commit everything given out so far, and wait.
@@ -202,15 +202,54 @@ class GroupConsumer:
         Raises
             kafka-python's errors, such as CommitFailedError where the group has gone on without this member.
         """
-        offsets = {part: OffsetAndMetadata(offset, "", -1) for part, offset in self._positions().items()}
-        if offsets:
-            self._member.commit(offsets)
+        if self._owner != get_ident():  # else a callback of ours asks, in the midst of another call
+            self._given = ()
+        with self._turn():
+            offsets = {Part(*part): OffsetAndMetadata(at, "", -1) for part, at in self._positions().items()}
+            if offsets:
+                self._member.commit(offsets)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give out nothing of these until ``resume``; it lasts over rebalances as long as they stay here.
+
+        Raises
+            BadInput for a partition that is not this member's.
+        """
+        with self._turn():
+            parts = self._own(partitions)
+            self._paused |= parts
+            self._stop_reading(parts)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on where ``pause`` stopped.
+
+        Raises
+            BadInput for a partition that is not this member's.
+        """
+        with self._turn():
+            self._paused -= self._own(partitions)
+            self._next = 0.0
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on at ``partition.offset``, an offset from 0.
+
+        Raises
+            BadInput for a partition that is not this member's, or another offset.
+        """
+        if partition.offset < 0:
+            raise BadInput("partition.offset", str(partition.offset), "an offset, from 0")
+        with self._turn():
+            parts = self._own([partition])
+            self._stop_reading(parts)
+            self._given = tuple(message for message in self._given if _place(message) not in parts)
+            self._fetched.update(dict.fromkeys(parts, partition.offset))
+            self._next = 0.0
 
     def assignment(self) -> dict[str, list[int]]:
-        """Topic to the partitions that it reads."""
+        """Topic to the partitions that it has, paused ones among them."""
         ids_of: dict[str, list[int]] = {}
-        for part in sorted(self._reading):
-            ids_of.setdefault(part.topic, []).append(part.partition)
+        for topic, partition in sorted(self._owned):
+            ids_of.setdefault(topic, []).append(partition)
         return ids_of
 
     def close(self, timeout: float | None = None) -> None:
@@ -219,85 +258,231 @@ class GroupConsumer:
         timeout
             Seconds that the broker has to answer, half of them the commit and half the good-bye; None: kafka-python's
             own 30, as many as Java's ``close()`` has. After it the group misses this member when its session ends.
+
+        In a callback, and in a signal handler that interrupts another call, it returns at once: that call ends soon,
+        gives out nothing, and closes, also where the handler raises.
         """
         if timeout is not None and not 0 <= timeout <= CLOSE_MOST_S:
             raise BadInput("timeout", repr(timeout), f"seconds, from 0 to {CLOSE_MOST_S:,}")
-        try:
-            self._remember()
-        finally:
-            try:
-                self._member.close(**({} if timeout is None else {"timeout_ms": int(timeout * 500)}))
-            finally:
-                self._reading.clear()
-                self._ahead.clear()
-                self._fetcher.close()
+        self._close_timeout, self._closing = timeout, True
+        if self._owner == get_ident() or self._pid != os.getpid():
+            return
+        with self._lock:
+            self._given = ()
+            self._shut()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        """Close; after an exception without committing what the last call gave out, which may be what failed."""
+        if wrong is None or self._pid != os.getpid():
+            self.close()
+            return
+        with self._lock:
+            self._shut()
+
+    def _shut(self) -> None:
+        if self._closed:
+            return
+        self._owner = get_ident()
+        try:
+            self._remember()
+            self._give_up(self._announced)
+        finally:
+            self._closed = True
+            try:
+                timeout = self._close_timeout
+                self._member.close(**({} if timeout is None else {"timeout_ms": int(timeout * 500)}))
+            finally:
+                self._owner = 0
+                self._forget_all()
+                self._fetcher.close()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One call at a time; what asked to close meanwhile is done at its end."""
+        if self._pid != os.getpid():
+            raise Forked("GroupConsumer")
+        if self._owner == get_ident():
+            yield
+            return
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("this GroupConsumer is closed")
+            self._owner = get_ident()
+            try:
+                yield
+            finally:
+                self._owner = 0
+                if self._closing:
+                    self._shut()
+
+    def _fill(self, count: int, timeout: float) -> None:
+        """Fetch until ``count`` messages are ahead or ``timeout`` seconds are over, with an eye on the group."""
+        until = inf if timeout < 0 else monotonic() + timeout
+        with self._turn():
+            self._given = ()
+            while not self._closing:
+                if monotonic() >= self._next:
+                    self._tend()
+                if len(self._ahead) >= count:
+                    return
+                self._fetch(max(count - len(self._ahead), AHEAD), 0.0)  # what has come, at once
+                left = until - monotonic()
+                if len(self._ahead) >= count or left <= 0:
+                    return
+                self._fetch(count - len(self._ahead), min(left, TEND_S, max(0.0, self._next - monotonic())))
+
+    def _fetch(self, count: int, timeout: float) -> None:
+        """Take messages from librdkafka; should a signal handler raise meanwhile, they are fetched again."""
+        try:
+            messages = self._fetcher.consume(count, timeout)
+            self._ahead.extend(messages)
+            for message in messages:
+                if message.error() is None:
+                    self._fetched[_place(message)] = int(message.offset() or 0) + 1
+        except BaseException:
+            self._unsure, self._next = True, 0.0
+            raise
 
     # -- the group ---------------------------------------------------------------------------------------------------
 
     def _tend(self) -> None:
         """Look after the group: say how far we are, let the member act, then read what it has now."""
+        if self._unsure:
+            self._stop_reading(set(self._reading))
+            self._unsure = False
         self._remember()
         calm = self._member._coordinator.stable() and not self._member._coordinator.need_rejoin()
         try:
             self._member.poll(timeout_ms=0 if calm else int(JOIN_S * 1000))
-        except StrategyNotAsked:
+        except (StrategyNotAsked, FencedInstanceIdError):
             self._follow()  # it has given everything back
             raise
         self._follow()
-        self._next = monotonic() + (TEND_S if calm else 0)
+        self._next = monotonic() + (TEND_S if calm and not self._waiting[0] else JOIN_S)
 
-    def _positions(self) -> dict[Part, int]:
-        """Next offset of every partition of which something was fetched: the first that was not given out."""
-        if not self._reading:
-            return {}
-        asked = [TopicPartition(part.topic, part.partition) for part in self._reading]
-        positions = {Part(at.topic, at.partition): at.offset for at in self._fetcher.position(asked) if at.offset >= 0}
-        for message in reversed(self._ahead):  # so that the oldest of each partition has the last word
-            if message.error() is None:
-                positions[Part(message.topic(), message.partition())] = message.offset()
+    def _positions(self) -> dict[tuple[str, int], int]:
+        """Next offset of every partition that was begun: the first that does not count as done."""
+        positions = dict(self._fetched)
+        for message in chain(reversed(self._ahead), reversed(self._given)):  # the oldest has the last word
+            if (place := _place(message)) in positions and message.error() is None:
+                positions[place] = message.offset()
         return positions
 
     def _remember(self) -> None:
         """Tell the member how far we are: it commits that."""
-        held = self._member.assignment()
-        for part, offset in self._positions().items():
-            if part in held and self._seen.get(part) != offset:
-                self._member.seek(part, offset)
-                self._seen[part] = offset
+        held = self._member._subscription.assignment
+        for place, offset in self._positions().items():
+            state = held.get(place)
+            if state is not None and (state.position is None or state.position.offset != offset):
+                self._member.seek(Part(*place), offset)
 
     def _follow(self) -> None:
-        """Have the fetcher read exactly what the member owns, from the committed offset on."""
-        owned = set(self._member.assignment())
-        gone = {part for part in self._reading if part not in owned or part in self._restart}
+        """Have the fetcher read exactly what the member owns, from its position on, where that is known.
+
+        The member learns positions in the background: a partition without a leader keeps no other one waiting.
+        """
+        states = dict(self._member._subscription.assignment)
+        owned = {part for part, state in states.items() if not state._pending_revocation}
+        gone = {part for part in self._fetched.keys() | self._reading if part not in owned} | self._restart
+        self._stop_reading(gone)
+        for part in gone:
+            self._fetched.pop(part, None)
         self._restart.clear()
-        if gone:
-            self._fetcher.incremental_unassign([TopicPartition(part.topic, part.partition) for part in gone])
-            self._reading.difference_update(gone)
-            self._ahead = deque(m for m in self._ahead if Part(m.topic(), m.partition()) not in gone)
-        new = sorted(owned - self._reading)
-        starts = {part: self._member.position(part, timeout_ms=5000) for part in new}
-        known = [part for part in new if starts[part] is not None]
+        self._paused &= states.keys()
+        self._owned = owned
+        self._give_up(self._announced - owned)
+        self._announce(owned)
+        new = sorted(owned - self._reading - self._paused)
+        for part in new:
+            if part not in self._fetched and states[part].position is not None:
+                self._fetched[part] = states[part].position.offset
+        known = [part for part in new if part in self._fetched]
         if known:
-            at = [TopicPartition(part.topic, part.partition, starts[part]) for part in known]
-            self._fetcher.incremental_assign(at)
+            self._fetcher.incremental_assign(
+                [TopicPartition(part.topic, part.partition, self._fetched[part]) for part in known]
+            )
             self._reading.update(known)
+        self._tell_waiting(frozenset(new) - set(known))
+
+    def _stop_reading(self, parts: Collection[Any]) -> None:
+        """Take these from the fetcher; what it brought of them and nobody got is fetched again if they come back."""
+        for message in reversed(self._ahead):
+            if (place := _place(message)) in parts and message.error() is None:
+                self._fetched[place] = message.offset()
+        self._ahead = deque(message for message in self._ahead if _place(message) not in parts)
+        if stopped := self._reading.intersection(parts):
+            self._fetcher.incremental_unassign([TopicPartition(*part) for part in stopped])
+            self._reading -= stopped
+
+    def _tell_waiting(self, waiting: frozenset[Part]) -> None:
+        """Name once what has had no position for some time: nothing else would."""
+        before, since = self._waiting
+        if waiting != before:
+            since = monotonic()
+        elif monotonic() - since > WAITS_S:
+            names = some_of([f"{part.topic}-{part.partition}" for part in sorted(waiting)])
+            log.warning("no broker tells yet where to begin in %s; all other partitions are read", names)
+            since = inf
+        self._waiting = waiting, since if waiting else inf
+
+    def _own(self, partitions: Iterable[TopicPartition]) -> set[Part]:
+        parts = {Part(at.topic, at.partition) for at in partitions}
+        if strange := sorted(parts - self._member._subscription.assignment.keys()):
+            names = some_of([f"{part.topic}-{part.partition}" for part in strange])
+            raise BadInput("partitions", names, "partitions that this member has, see assignment()")
+        return parts
+
+    # -- callbacks ---------------------------------------------------------------------------------------------------
+
+    def _may_join(self) -> bool:
+        """Whether the application knows what the next join takes away; it is told in its own thread alone."""
+        coordinator = self._member._coordinator
+        expelled = coordinator._generation.is_lost()
+        keeps = coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE and not expelled
+        gone = self._announced - (self._member.assignment() if keeps else set())
+        if not gone:
+            return True
+        if self._owner != get_ident():
+            return False
+        self._expelled |= gone if expelled else set()
+        self._give_up(gone)
+        return True
+
+    def _give_up(self, parts: set[Part]) -> None:
+        """Tell the application that these are no longer its own."""
+        gone, self._announced = set(parts), self._announced - parts
+        lost, self._expelled = gone & self._expelled, self._expelled - gone
+        for call, these in ((self._on_lost, lost), (self._on_revoked, gone - lost)):
+            if call is not None and these:
+                call(self, [TopicPartition(*part) for part in sorted(these)])
+
+    def _announce(self, owned: set[Part]) -> None:
+        """Tell the application what is its own now."""
+        if self._on_assigned is None and self._on_lost is None:
+            return
+        new, self._announced = owned - self._announced, self._announced | owned
+        if self._on_assigned is not None and new:
+            self._on_assigned(self, [TopicPartition(*part) for part in sorted(new)])
 
     def given_up(self, parts: Sequence[Any], *, expelled: bool) -> None:
-        """The member lets go of these (called by it, inside of ``_tend`` or ``close``)."""
-        if not expelled and self._member.config["enable_auto_commit"]:
+        """The member lets go of these (called by it, on its own thread, inside of ``_tend`` or ``close``)."""
+        if expelled:
+            self._expelled.update(self._announced.intersection(parts))
+        elif self._member.config["enable_auto_commit"]:
             # At most what was given out while the join was on its way; it reaches the broker before the next join.
-            offsets = {part: OffsetAndMetadata(o, "", -1) for part, o in self._positions().items() if part in parts}
+            offsets = {
+                Part(*place): OffsetAndMetadata(at, "", -1) for place, at in self._positions().items() if place in parts
+            }
             if offsets:
                 self._member.commit_async(offsets)
         self._restart.update(parts)
-        for part in parts:
-            self._seen.pop(part, None)
+
+
+def _place(message: Any) -> tuple[str, int]:
+    return message.topic(), message.partition()
 
 
 class _Handover(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -317,30 +502,3 @@ class _Handover(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_lost(self, lost: Any) -> None:
         """Somebody else may have them already."""
         self._consumer.given_up(list(lost), expelled=True)
-
-
-def rack_of(config: Mapping[str, Any]) -> str | None:
-    """The rack that librdkafka is told; an empty one is none, as there."""
-    return str(config.get("client.rack") or "") or None
-
-
-def member_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """kafka-python's settings for the member, from librdkafka's.
-
-    Raises
-        BadInput for a setting of TLS or logins without a counterpart: without it the member would look for the brokers
-        in another way than the fetching client, and find none.
-    """
-    both = [name for name in _SAME if name.startswith(_LOGIN)] + [_HOST_CHECK]
-    if alone := sorted(name for name in config if name.startswith(_LOGIN) and name not in both):
-        needed = "settings that the group's member, a kafka-python consumer, has too: "
-        raise BadInput("config", ", ".join(alone), needed + ", ".join(both))
-    settings = {theirs: config[ours] for ours, theirs in _SAME.items() if ours in config}
-    settings["bootstrap_servers"] = str(settings.get("bootstrap_servers", "localhost")).split(",")
-    settings = {name: int(value) if name.endswith("_ms") else value for name, value in settings.items()}
-    if "security_protocol" in settings:
-        settings["security_protocol"] = str(settings["security_protocol"]).upper()
-    if str(config.get(_HOST_CHECK) or "").lower() == "none":
-        settings["ssl_check_hostname"] = False
-    auto = str(config.get("enable.auto.commit", True)).lower() not in ("false", "f", "0")
-    return {**settings, "enable_auto_commit": auto}

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import logging
 import operator
+import os
 import time
 import weakref
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Final
 
 try:
+    from kafka.consumer.subscription_state import TopicPartitionState
     from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
     from kafka.coordinator.consumer import ConsumerCoordinator
     from kafka.errors import (
+        FencedInstanceIdError,
         GroupAuthorizationFailedError,
         InconsistentGroupProtocolError,
         KafkaError,
@@ -32,12 +35,12 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.kafka_python", "kafka-python") from None
 
 from apportion.assignors import Assignor as Strategy
-from apportion.clients.adapter import Adapter, patch_coordinators
+from apportion.clients.adapter import Adapter, Forked, patch_coordinators
 from apportion.clients.bridge import Bridge, JoiningMember, OffsetFeed, Settings
 from apportion.clients.error_sentences import sentence
 from apportion.clients.foreign import ForeignWatch, OnForeign, StrategyNotAsked
 from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.protocol_selection import refused
+from apportion.clients.protocol_selection import names_itself, refused
 from apportion.clients.rebalance import OnPlan
 from apportion.clients.topic_metadata import ClientMetadata, can_exist
 from apportion.errors import UnreadableBytes
@@ -49,6 +52,8 @@ log = logging.getLogger("apportion.clients")
 
 REPLICAS: Final = "replica_nodes"
 """Where the client's metadata of a partition list the brokers of its replicas."""
+LAST_COMMIT_MS: Final = 1_000
+"""Time that the commit before a join has at least: the client gives it what is left of ``poll``, then cancels it."""
 
 
 def assignor(
@@ -102,6 +107,8 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         self._planned_racks: Mapping[str, list[tuple[str, ...]]] = {}
         self._compared: tuple[Any, Any] | None = None
         self._joined: tuple[JoinedGroup, float] | None = None
+        self.may_join: Callable[[], bool] = lambda: True
+        """Asked when a join is due; one that is put off is due again at the next poll."""
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
         """Cooperative strategies work eagerly too, so that a group can be switched to them in two bounces."""
@@ -241,11 +248,11 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
         if c is None:
             return False
         pending = c.rejoining and c._subscription.partitions_auto_assigned()
-        if pending or need_rejoin(c):
-            return True
         # The strategy in charge alone: what another saw in its own time would have it rejoin for ever.
         chosen = c._generation.protocol
-        return c._is_leader and any(a.racks_moved(c._cluster) for a in ours if a.name == chosen)
+        due = pending or need_rejoin(c)
+        due = due or (c._is_leader and any(a.racks_moved(c._cluster) for a in ours if a.name == chosen))
+        return due and all(strategy.may_join() for strategy in ours)
 
     async def join_and_sync() -> Any:
         c: Any = self()
@@ -271,6 +278,98 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     _leave_out_deleted(coordinator)
     _say_why(coordinator)
     _watch_for_the_broker(coordinator, ours)
+    _lead_after_a_restart(coordinator)
+    _forget_positions(coordinator)
+    _end_when_fenced(coordinator)
+
+
+def _lead_after_a_restart(coordinator: Any) -> None:
+    """On this one coordinator, join again where a static leader came back as its own follower.
+
+    A static member that restarts gets its place without a rebalance, and an answer that names its former member id as
+    the leader (KAFKA-13435). Nobody would watch how the topics grow; a second join makes it the leader it was.
+    """
+    self: Callable[[], Any] = weakref.ref(coordinator)
+    process, complete = coordinator._process_join_group_response, coordinator._on_join_complete_async
+    follows_itself = False
+
+    def process_join_group_response(response: Any, sent_at: float) -> None:
+        nonlocal follows_itself
+        process(response, sent_at)
+        follows_itself = names_itself(response.leader, response.member_id, self().group_instance_id)
+
+    async def join_complete(*args: Any) -> None:
+        try:
+            await complete(*args)
+        finally:
+            if follows_itself:
+                self().request_rejoin()
+
+    coordinator._process_join_group_response = process_join_group_response
+    coordinator._on_join_complete_async = join_complete
+
+
+def _forget_positions(coordinator: Any) -> None:
+    """On this one coordinator, take up committed offsets after a generation that the member missed.
+
+    The client keeps positions of partitions that it has again, as if nobody had had them in between. That holds from
+    one generation to the next; a member whose SyncGroup came too late for one may have been somebody else's follower,
+    and its next commit would set offsets back. A cooperative member claims what it holds, so nobody else got it.
+    """
+    self = weakref.ref(coordinator)
+    complete = coordinator._on_join_complete_async
+    last: int | None = None
+
+    async def join_complete(generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
+        nonlocal last
+        c: Any = self()
+        if last is not None and generation != last + 1 and c._rebalance_protocol == RebalanceProtocol.EAGER:
+            for partition, state in list(c._subscription.assignment.items()):
+                fresh = TopicPartitionState()
+                fresh.paused = state.paused
+                c._subscription.assignment[partition] = fresh
+        last = generation
+        await complete(generation, member_id, protocol, assignment)
+
+    coordinator._on_join_complete_async = join_complete
+
+
+def _end_when_fenced(coordinator: Any) -> None:
+    """On this one coordinator, raise from ``poll`` once another member has its instance id, or the process is a fork.
+
+    The client stops beating and says nothing: without commits of its own it would read on beside its successor.
+    """
+    self, pid = weakref.ref(coordinator), os.getpid()
+    poll, heartbeat = coordinator.poll, type(coordinator)._send_heartbeat_request
+    fenced = False
+
+    async def send_heartbeat() -> None:
+        nonlocal fenced
+        try:
+            await heartbeat(self())
+        except FencedInstanceIdError:
+            fenced = True
+            raise
+
+    async def give_up() -> None:
+        c: Any = self()
+        c.reset_generation()  # so that its partitions are lost, not revoked
+        await c._on_close_prepare_async()
+
+    def poll_unless_fenced(*args: Any, **options: Any) -> Any:
+        if os.getpid() != pid:
+            raise Forked("KafkaConsumer")
+        if fenced:
+            c: Any = self()
+            c._net.run(give_up)
+            raise FencedInstanceIdError(
+                f"another member of group {c.group_id!r} has group_instance_id {c.group_instance_id!r} now, and this "
+                "one has given its partitions up; give each member an id of its own"
+            )
+        return poll(*args, **options)
+
+    coordinator._send_heartbeat_request = send_heartbeat
+    coordinator.poll = poll_unless_fenced
 
 
 def _leave_out_deleted(coordinator: Any) -> None:
@@ -282,8 +381,13 @@ def _leave_out_deleted(coordinator: Any) -> None:
     async def join_prepare(generation: int, member_id: str, timeout_ms: float | None = None) -> None:
         nonlocal preparing
         preparing = True
+        c: Any = self()
         try:
-            await prepare(self(), generation, member_id, timeout_ms=timeout_ms)
+            patience_ms = None if timeout_ms is None else max(timeout_ms, LAST_COMMIT_MS)
+            await prepare(c, generation, member_id, timeout_ms=patience_ms)
+        except KafkaError:
+            c.rejoining = True  # the listener raised: poll tells of it, and the next one joins, as Java's client does
+            raise
         finally:
             preparing = False
 

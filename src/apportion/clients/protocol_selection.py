@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from apportion.errors import ApportionError
 
@@ -26,6 +27,7 @@ add it everywhere, then take the old one away.
         super().__init__(f"no strategy is common to all members: {sides}. {ADVICE}")
 
 
+UUID_LENGTH: Final = 36
 ADVICE = "Give all of them one in common: first add it everywhere, then take the old one away."
 
 
@@ -43,6 +45,19 @@ def chosen(lists: Mapping[str, Sequence[str]]) -> str:
         raise NoCommonStrategy(lists)
     votes = Counter(next(name for name in names if name in common) for names in lists.values())
     return votes.most_common(1)[0][0]
+
+
+def names_itself(leader: str | None, member_id: str, instance_id: str | None) -> bool:
+    """Whether an answer to JoinGroup names as leader what the static member was before it restarted.
+
+    The broker makes a static member's id of its instance id, a dash and a UUID.
+
+    >>> names_itself("a-6ab2d1b8-7c1f-4b0e-9d3a-0a4a5b1c2d3e", "a-0f8fad5b-d9cb-469f-a165-70867728950e", "a")
+    True
+    """
+    if not leader or not instance_id or leader == member_id:
+        return False
+    return leader.startswith(instance_id + "-") and len(leader) == len(instance_id) + 1 + UUID_LENGTH
 
 
 def refused(
