@@ -95,7 +95,7 @@ class Leader:
     def unused(self) -> None: ...
 
     _do_join_and_sync_async = _on_join_prepare_async = _on_join_complete_async = unused
-    _send_offset_commit_request = unused
+    _send_offset_commit_request = _send_heartbeat_request = unused
     _handle_find_coordinator_response = _perform_assignment = unused
 
 

@@ -161,23 +161,24 @@ def test_close_in_a_signal_handler_commits_and_leaves(broker: Broker, ends: str)
 
 
 def test_an_exception_in_with_commits_nothing_that_failed(broker: Broker):
-    """The application fails at its sixth record: five are committed, and the sixth comes again."""
+    """The application fails at its sixth record: five are committed, and the sixth comes again; so with ``consume``."""
     topic, group = new_name("fails"), new_name("fails")
     broker.create_topic(topic, 1)
     write(broker, topic, 20)
-    with pytest.raises(ZeroDivisionError), GroupConsumer(settings(broker, group), [topic]) as consumer:
-        while True:
-            message = consumer.poll(1.0)
-            if message is not None and message.offset() == 5:
-                1 / 0  # noqa: B018
-    assert committed(broker, group) == {0: 5}
-    with pytest.raises(ZeroDivisionError), GroupConsumer(settings(broker, group), [topic]) as consumer:
-        until(lambda: [m.offset() for m in consumer.consume(5, 2.0)] == [5, 6, 7, 8, 9])
-        until(lambda: len(consumer.consume(3, 5.0)) == 3)
-        1 / 0  # noqa: B018
-    assert committed(broker, group) == {0: 10}
+
+    def fails_at(offset: int, batch: int) -> None:
+        with GroupConsumer(settings(broker, group), [topic]) as consumer:
+            while True:
+                messages = [consumer.poll(1.0)] if batch == 1 else consumer.consume(batch, 3.0)
+                if offset in [message.offset() for message in messages if message is not None]:
+                    raise ZeroDivisionError
+
+    for offset, batch, done in ((5, 1, 5), (10, 4, 9), (9, 1, 9)):
+        with pytest.raises(ZeroDivisionError):
+            fails_at(offset, batch)
+        assert committed(broker, group) == {0: done}
     with closing(GroupConsumer(settings(broker, group), [topic])) as consumer:
-        until(lambda: [m.offset() for m in consumer.consume(10, 2.0)] == list(range(10, 20)))
+        until(lambda: [m.offset() for m in consumer.consume(11, 2.0)] == list(range(9, 20)))
     assert committed(broker, group) == {0: 20}
 
 
