@@ -16,7 +16,8 @@ from kafka.structs import TopicPartition as Part
 from tests.serve.running import until
 
 from apportion.clients import confluent
-from apportion.clients.confluent import GroupConsumer, member_settings
+from apportion.clients.confluent import GroupConsumer
+from apportion.clients.confluent_settings import member_settings
 from apportion.clients.lag_feed import LagFeed
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker, BrokerCluster
