@@ -170,13 +170,14 @@ def _advise(comparison: Comparison, fairest: Plan) -> str:
 
 def _fewest_moves_proved(p: Plan) -> bool:
     """Whether the plan is shown to be fairest and to move least of those: many strategies prove other goals."""
-    return next(iter(p.proof), "") == "balance" and "moves" in p.proof and set(p.proof.values()) == {"optimal"}
+    looks_at_work = bool({"lag", "weight"} & set(p.proof))  # before it counts moves
+    balanced = next(iter(p.proof), "") == "balance" and "moves" in p.proof and not looks_at_work
+    return balanced and set(p.proof.values()) == {"optimal"}
 
 
 def _lighter(comparison: Comparison, m: dict[str, int]) -> Plan | None:
     """The plan to take while lag is worth moves: nearly the lightest there is, and of those the one that moves least.
 
-    Lag-aware is asked over all topics too, where it was compared at all.
     m
         Measures of the plan that would be taken if nothing lagged.
     """
@@ -184,8 +185,6 @@ def _lighter(comparison: Comparison, m: dict[str, int]) -> Plan | None:
     if m.get("lag_bound", 0) >= worth:
         return None
     judged = [p for p in comparison.complete if "lag_max" in p.measures and _advisable(p)]
-    if any(p.assignor == "lag-aware" for p in judged):
-        judged.append(plan(comparison.group, "lag-aware", {"scope": "group"}))
     least = min((p.measures["lag_max"] for p in judged), default=worth)
     if least >= worth:
         return None
@@ -206,17 +205,14 @@ def _shared(m: dict[str, int]) -> str:
 
 
 def every_plan(group: Group) -> list[Plan]:
-    """What every strategy would do now, the lag-aware one in both scopes; those that cannot are left out."""
+    """What every strategy would do now; those that cannot are left out."""
     planned: list[Plan] = []
     if not group.M:
         return planned
     small = group.P <= ALL_STRATEGIES_MAX_PARTITIONS
-    asked: list[tuple[str, dict[str, str]]] = [(name, {}) for name in (known() if small else QUICK_STRATEGIES)]
-    if small and group.lag_known.any():
-        asked.append(("lag-aware", {"scope": "group"}))
-    for name, settings in asked:
+    for name in known() if small else QUICK_STRATEGIES:
         try:
-            planned.append(plan(group, name, settings))
+            planned.append(plan(group, name))
         except ApportionError:
             continue
     return planned

@@ -25,11 +25,11 @@ def test_every_known_strategy_keeps_its_promises(name: str) -> None:
 
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "lag-aware": [
-        {"scope": "group"},
-        {"scope": "group", "max_skew": 2},
-        {"scope": "group", "tolerance": 0.5},
-        {"max_skew": 1},
-        {"tolerance": 0.2},
+        {"scope": "topic"},
+        {"max_skew": 2},
+        {"tolerance": 0.5},
+        {"scope": "topic", "max_skew": 1},
+        {"scope": "topic", "tolerance": 0.2},
     ],
     "failover": [{"preempt": False}],
     "sticky": [{"order": "moves,balance"}, {"order": "balance"}],

@@ -44,7 +44,7 @@ def test_counts_are_the_fairest_for_the_capacities() -> None:
 def test_in_each_topic_counts_are_the_fairest_for_the_capacities() -> None:
     for seed in range(150):
         raw = some(seed)
-        made = apportion.plan(raw, "lag-aware")
+        made = apportion.plan(raw, "lag-aware", {"scope": "topic"})
         value = values(raw, owners(raw, made.assignment))
         assert (value["spread"],) == best_values(raw, ("spread",)), seed
 

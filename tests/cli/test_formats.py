@@ -56,7 +56,7 @@ def test_the_group_of_the_example_is_read_and_written_back(run: Runner, folder: 
     assert again.out == done.out
 
 
-@pytest.mark.parametrize("setting", ["max_skew=2", "scope=group"])
+@pytest.mark.parametrize("setting", ["max_skew=2", "scope=topic"])
 def test_a_setting_is_taken(run: Runner, folder: Path, setting: str) -> None:
     done = run("plan", "group.json", "--assignor", "lag-aware", "--set", setting, "-o", "json")
     key, _, value = setting.partition("=")

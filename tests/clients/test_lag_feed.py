@@ -80,6 +80,27 @@ def test_offsets_that_are_none_mean_counts_and_words_in_the_log(caplog: pytest.L
     assert "since the offsets of the lag feed cannot be used" in log
 
 
+def test_without_a_feed_each_plan_warns_once_and_claims_nothing_of_lag(caplog: pytest.LogCaptureFixture):
+    seen: list[Any] = []
+    bridge = Bridge("lag-aware", Settings(on_plan=seen.append))
+    for generation in (1, 2):
+        caplog.clear()
+        with caplog.at_level("WARNING", logger="apportion.clients"):
+            bridge.assign([JoiningMember("a", None, Subscription(("t",)))], Topics(), "g", generation)
+        assert [record.getMessage() for record in caplog.records] == [
+            "the plan counts partitions: lag-aware was given no lag, as by assignor(..., lag=feed)"
+        ]
+    assert seen[-1].plan.proof == {"balance": "optimal", "lag": "heuristic", "moves": "optimal"}
+    assert any("lag: not known of any partition" in line for line in seen[-1].plan.explain())
+
+
+def test_a_strategy_that_looks_at_no_lag_does_not_miss_it(caplog: pytest.LogCaptureFixture):
+    for strategy, options in (("sticky", {}), ("lag-aware", {"by": "weight"})):
+        bridge = Bridge(strategy, Settings(), options)
+        bridge.assign([JoiningMember("a", None, Subscription(("t",)))], Topics())
+    assert "lag" not in caplog.text
+
+
 def test_a_feed_that_hangs_makes_nobody_wait(caplog: pytest.LogCaptureFixture):
     """The fetch ends only after the plan is there, so that a plan that waited for it would wait for ever."""
     planned = threading.Event()

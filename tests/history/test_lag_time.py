@@ -59,7 +59,7 @@ def test_the_bounds_hold_the_true_age_whatever_the_log_did_between_samples(
 
 
 def test_an_end_that_went_back_is_another_log() -> None:
-    assert age([(0, 500), (1000, 10), (2000, 20)], 15, 3000).seconds == 1.5
+    assert age([(0, 500), (1000, 10), (2000, 20)], 15, 3000).seconds == 1.4
     older = age([(0, 0), (1000, 500), (2000, 10), (3000, 20)], 5, 4000)
     assert (older.seconds, older.at_least, older.at_most) == (None, 2, None)
 
@@ -82,12 +82,47 @@ def test_without_a_commit_or_an_end_no_lag_is_told() -> None:
 
 
 def test_who_is_a_few_seconds_behind_keeps_up_whatever_the_rates_say() -> None:
-    """Written evenly by 10 a second; the commit is 15 s old, or a message more."""
+    """Written evenly by 10 a second; the first unread message is 15 s old, or a message's time more."""
     ends = [(0, 0), (100_000, 1000)]
-    keeps = lag_time(Series(ends, [(0, 0), (100_000, 850)]), 100_000)
+    keeps = lag_time(Series(ends, [(0, 0), (100_000, 849)]), 100_000)
     assert (keeps.age.seconds, keeps.in_words, keeps.catch_up_s) == (15, "keeping up", 0)
-    behind = lag_time(Series(ends, [(0, 0), (100_000, 849)]), 100_000)
+    behind = lag_time(Series(ends, [(0, 0), (100_000, 848)]), 100_000)
     assert (behind.in_words, behind.catch_up_s) == ("growing", inf)
+
+
+def test_one_message_a_minute_that_is_read_at_once_is_never_told_behind() -> None:
+    """Written at any second of each minute, committed 4 s later, sampled every 60 s: what is unread is new."""
+    for second in range(1, 61):
+        written = [(minute * 60 + second) * 1000 for minute in range(38)]
+        for now in range(60_000, 38 * 60_000, 60_000):
+            ends = [(at, sum(w <= at for w in written)) for at in range(0, now + 1, 60_000)]
+            commits = [(w + 4_000, i + 1) for i, w in enumerate(written) if w + 4_000 <= now]
+            told = lag_time(Series(ends, [(0, 0), *commits]), now)
+            assert told.in_words in ("caught up", "keeping up"), (second, now)
+            assert told.age.at_least is not None
+            assert told.age.at_least <= 4
+
+
+def test_a_reader_that_dies_is_growing_from_the_first_sample_on() -> None:
+    """It read as fast as was written, 10 a second, and committed every 5 s; then nothing more."""
+    commits = [(at * 1000, at * 10) for at in range(0, 301, 5)]
+    for now in range(320_000, 600_000, 10_000):
+        ends = [(at, at // 100) for at in range(0, now + 1, 10_000)]
+        told = lag_time(Series(ends, commits), now, now - 600_000)
+        assert (told.in_words, told.catch_up_s) == ("growing", inf), now
+
+
+def test_a_lag_that_may_be_of_markers_is_neither_standing_nor_without_an_end() -> None:
+    """A transaction of nine messages and its marker, all read, and then silence; of three unread it is none."""
+    ends = [(0, 0), (10_000, 10), (600_000, 10)]
+    told = lag_time(Series(ends, [(0, 0), (12_000, 9)]), 600_000)
+    assert (told.lag, told.left, told.in_words, told.catch_up_s) == (1, 0, "maybe at a marker", 0)
+    assert in_a_sentence(told).startswith("1 message unread for")
+    stands = lag_time(Series(ends, [(0, 0), (12_000, 7)]), 600_000, 20_000)
+    assert (stands.in_words, stands.catch_up_s) == ("standing", inf)
+    rows = Samples.of([ends]), Samples.of([[(0, 0), (12_000, 9)]]), np.array([9]), np.array([1])
+    known = lag_times(*rows, 600_000, 20_000, np.array([True]))
+    assert (known.row(0).in_words, known.row(0).catch_up_s) == ("standing", inf), "a message that is known to be one"
 
 
 def readers(parts: list[Series], owner: list[int], members: int) -> tuple[LagTimes, LagTimes]:
@@ -133,7 +168,7 @@ def test_offsets_that_no_broker_gives_add_up_to_no_negative_lag() -> None:
     with np.errstate(all="raise"):
         times = lag_times(ends, nothing, np.array([0, 5]), np.array([most, most]), 20_000, 0)
         whole = of_group(times, np.array([0, 0]), 1)
-    assert times.seconds.tolist() == [15.0, 20.0]
+    assert times.seconds.tolist() == [pytest.approx(15.0), pytest.approx(20.0)]
     assert (whole.lag.tolist(), whole.left.tolist()) == ([2**63 - 1024], [2**63 - 1024])
 
 
@@ -146,7 +181,7 @@ def test_a_rate_needs_two_samples_of_one_log() -> None:
 def test_one_commit_in_the_window_counts_from_the_one_before_it_and_none_is_a_standstill() -> None:
     ends = [(0, 0), (100_000, 1000)]
     seldom = lag_time(Series(ends, [(0, 0), (60_000, 300)]), 100_000, 50_000)
-    assert (seldom.read, seldom.written) == (5, 10)
+    assert (seldom.read, seldom.written) == (3, 10), "of the silence after it too: something was unread"
     stopped = lag_time(Series(ends, [(0, 0), (40_000, 300)]), 100_000, 50_000)
     assert (stopped.read, stopped.in_words) == (0, "growing")
     first = lag_time(Series(ends, [(60_000, 300)]), 100_000, 50_000)

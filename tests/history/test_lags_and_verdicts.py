@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tests.history.verdict_of_one import CommitSample
 from apportion.arrays import Bools
 from apportion.history.lag_time import Samples
 from apportion.history.lags import STATUSES, Known, Lags, lags
-from apportion.history.verdicts import WORST, lags_left, verdicts
+from apportion.history.verdicts import WORST, lags_at, lags_left, verdicts
 from apportion.model.lag import lag_of
 
 Numbers = Sequence[int | None]
@@ -30,10 +30,12 @@ Numbers = Sequence[int | None]
         (10, 40, 100, {}, (90, 60, "expired_data")),
         (40, 40, 100, {}, (60, 60, "ok")),
         (0, 7, 7, {}, (7, 0, "expired_data")),
-        (90, 0, 100, {"same_topic": False}, (10, 10, "invalid")),
-        (900, 0, 100, {"same_topic": False}, (-800, 0, "invalid")),
+        (90, 0, 100, {"same_topic": False}, (10, None, "invalid")),
+        (900, 0, 100, {"same_topic": False}, (-800, None, "invalid")),
         (90, 0, 100, {"wanted": False}, (10, 10, "unsubscribed")),
-        (10, 40, 100, {"wanted": False}, (90, 60, "expired_data")),
+        (10, 40, 100, {"wanted": False}, (90, 60, "unsubscribed")),
+        (103, 0, 100, {"wanted": False}, (-3, 0, "unsubscribed")),
+        (10, 40, 100, {"wanted": False, "same_topic": False}, (90, None, "invalid")),
         (-(2**63), 40, 100, {}, (None, 60, "expired_data")),
         (90, None, None, {}, (None, None, "unknown_topic")),
         (90, None, None, {"same_topic": False, "wanted": False}, (None, None, "unknown_topic")),
@@ -80,10 +82,12 @@ def told(numbers: tuple[int | None, ...], same: bool, wanted: bool) -> tuple[Any
     stop = max(begin, end if last_stable is None else min(end, last_stable))
     lag, stable = (held(min(max(last - committed, 0), max(last - begin, 0))) for last in (end, stop))
     fits = [
-        (not same, "invalid"), (committed > end, "ahead"), (committed < begin, "expired_data"),
-        (not wanted, "unsubscribed"), (True, "ok"),
+        (not same, "invalid"), (not wanted, "unsubscribed"), (committed > end, "ahead"),
+        (committed < begin, "expired_data"), (True, "ok"),
     ]  # fmt: skip
-    return held(end - committed), lag, stable, held(max(0, begin - committed)), next(s for fit, s in fits if fit)
+    lost = held(max(0, begin - committed)) if wanted else 0
+    known = (lag, stable, lost) if same else (None, None, None)
+    return held(end - committed), *known, next(s for fit, s in fits if fit)
 
 
 def test_columns_say_what_numbers_without_bounds_say() -> None:
@@ -113,8 +117,8 @@ def test_no_rows_are_no_rows() -> None:
 
 
 Window = list[CommitSample]
-Partition = tuple[Window, int | None, int, int | None]
-"""Its window, lag, the moment, and since when it is behind."""
+Partition = tuple[Window, int | None, int, int | None, Sequence[int | None]]
+"""Its window, lag, the moment, since when it is behind, and the lags when its log's end was sampled."""
 
 
 def on_windows(partitions: Sequence[Partition], allowed_lag: int = 0) -> list[str]:
@@ -122,16 +126,21 @@ def on_windows(partitions: Sequence[Partition], allowed_lag: int = 0) -> list[st
     commits = [commit for window, *_ in partitions for commit in window]
     start = np.cumsum([0, *(len(window) for window, *_ in partitions)])
     samples = Samples(np.array([c.at for c in commits], float), np.array([c.committed for c in commits], int), start)
-    left, lag = Known.of(commit.lag for commit in commits), Known.of(lag for _, lag, _, _ in partitions)
-    now = np.array([now for _, _, now, _ in partitions], dtype=float)
-    since = np.array([np.nan if since is None else since for *_, since in partitions], dtype=float)
-    return [WORST[code] for code in verdicts(samples, left, lag, now, since, allowed_lag).tolist()]
+    left, lag = Known.of(commit.lag for commit in commits), Known.of(lag for _, lag, *_ in partitions)
+    now = np.array([now for _, _, now, *_ in partitions], dtype=float)
+    since = np.array([np.nan if since is None else since for *_, since, _ in partitions], dtype=float)
+    sampled = Known.of(lag for *_, lags in partitions for lag in lags)
+    begins = np.cumsum([0, *(len(lags) for *_, lags in partitions)])
+    return [WORST[code] for code in verdicts(samples, left, lag, now, since, (sampled, begins), allowed_lag).tolist()]
 
 
-def verdict(window: Window, lag: int | None, now: int, allowed_lag: int = 0, behind_since: int | None = None) -> str:
+def verdict(
+    window: Window, lag: int | None, now: int, allowed_lag: int = 0, behind_since: int | None = None,
+    sampled: Sequence[int | None] = (),
+) -> str:  # fmt: skip
     """The columns' verdict on one partition, which is the plain rule's."""
-    (word,) = on_windows([(window, lag, now, behind_since)], allowed_lag)
-    assert word == verdict_of_one.verdict(window, lag, now, allowed_lag, behind_since)
+    (word,) = on_windows([(window, lag, now, behind_since, sampled)], allowed_lag)
+    assert word == verdict_of_one.verdict(window, lag, now, sampled, allowed_lag, behind_since)
     return word
 
 
@@ -156,20 +165,48 @@ def test_a_group_that_commits_the_same_offset_again_and_again_stalls() -> None:
     assert verdict(STILL, 7, 4000) == "STALL"
 
 
-def test_lag_that_never_shrinks_is_a_warning() -> None:
-    assert verdict(MOVING, 7, 4000) == "WARN"
-    assert verdict(window(5, 6, 7, lags=[7, 5, 6]), 6, 3000) == "OK"
+def test_lag_that_does_not_shrink_from_sample_to_sample_is_a_warning() -> None:
+    assert verdict(MOVING, 7, 4000, sampled=[4, 5, 6, 7]) == "WARN"
+    assert verdict(MOVING, 7, 4000, sampled=[None, 6, 4, 7, 8, 7]) == "WARN", "it swings with each commit, and grows"
+    assert verdict(MOVING, 6, 3000, sampled=[7, 5, 6]) == "OK"
+    assert verdict(MOVING, 6, 3000, sampled=[None, 6]) == "OK", "one lag has no direction"
+
+
+def test_an_end_that_is_sampled_seldom_hides_no_growing_lag() -> None:
+    """Written by 100 a second, read by 90, committed every 5 s, sampled every 60: at commits the lag only shrinks."""
+    commits = [(at * 1000, at * 90) for at in range(0, 601, 5)]
+    ends = [(at * 1000, at * 100 + 1000) for at in range(0, 601, 60)]
+    recent = verdict_of_one.with_lags(commits[-10:], ends)
+    assert [later.lag < sooner.lag for sooner, later in pairwise(recent)][:8] == [True] * 8  # type: ignore[operator]
+    sampled = lags_at(Samples.of([ends]), Samples.of([commits]), 0).to_list()
+    assert sampled == verdict_of_one.lags_at(ends, commits, 0) == [1000 + 10 * at for at in range(0, 601, 60)]
+    assert verdict(recent, 7000, 600_000, sampled=sampled) == "WARN"
 
 
 def test_silence_longer_than_the_window_is_a_stop() -> None:
-    assert verdict(MOVING, 7, 3000 + 3001) == "STOP"
-    assert verdict(MOVING, 7, 3000 + 3000) == "WARN"
+    slow = [CommitSample(30_000 * i, 5 + i, 7) for i in range(4)]
+    assert verdict(slow, 7, 90_000 + 90_001) == "STOP"
+    assert verdict(slow, 7, 90_000 + 90_000) == "OK"
+
+
+def test_silence_has_a_least_time() -> None:
+    """Ten commits within a second, as of a reader that commits each message, are no reason to alarm after two."""
+    quick = [CommitSample(100 * i, 5 + i, 7) for i in range(10)]
+    assert verdict(quick, 7, 900 + 60_000) == "OK"
+    assert verdict(quick, 7, 900 + 60_001) == "STOP"
 
 
 def test_silence_with_nothing_to_read_is_no_stop() -> None:
     caught_up = window(5, 6, 7, 8, lags=[0, 0, 0, 0])
     assert verdict(caught_up, 7, 100_000, behind_since=99_000) == "OK"
-    assert verdict(caught_up, 7, 100_000, behind_since=90_000) == "STOP"
+    assert verdict(caught_up, 7, 100_000, behind_since=39_000) == "STOP"
+
+
+@pytest.mark.parametrize("lag", [1, 2])
+def test_what_may_be_the_marker_of_a_transaction_is_no_stop_and_no_stall(lag: int) -> None:
+    assert verdict(MOVING, lag, 10**9) == "OK"
+    assert verdict(STILL, lag, 4000) == "OK"
+    assert verdict(MOVING, 3, 10**9) == "STOP"
 
 
 def test_an_offset_that_went_back_is_a_rewind_until_it_is_reached_again() -> None:
@@ -194,7 +231,7 @@ def test_many_partitions_at_once_are_judged_as_each_by_itself(allowed_lag: int) 
     """Windows of every length, no samples or many, commits of one moment and of times that run backwards."""
     rng = random.Random(allowed_lag)
     partitions: list[Partition] = []
-    commits, ends = [], []
+    commits, ends, recent = [], [], []
     for p in range(5_000):
         steps = (0, 0, 1, 5, -3) if p % 3 else (0, 1)
         offset, at, mine = 100, 1_000, []
@@ -205,29 +242,36 @@ def test_many_partitions_at_once_are_judged_as_each_by_itself(allowed_lag: int) 
         sampled = list(zip(times, sorted(rng.randrange(90, 200) for _ in times), strict=True))
         commits.append(mine)
         ends.append(sampled)
-        lag, since = rng.choice((None, 0, 3, 4, 50)), rng.choice((None, 0, 9_000, 24_000))
-        partitions.append((verdict_of_one.with_lags(mine, sampled), lag, rng.choice((5_000, 25_000)), since))
+        lag, since = rng.choice((None, 0, 2, 3, 4, 50)), rng.choice((None, 0, 9_000, 84_000))
+        mine = sorted(mine, key=lambda commit: commit[0])
+        recent.append(mine)
+        lags = verdict_of_one.lags_at(sampled, mine, 4_000)
+        partitions.append(
+            (verdict_of_one.with_lags(commits[-1], sampled), lag, rng.choice((5_000, 85_000)), since, lags)
+        )
     left = lags_left(Samples.of(commits), Samples.of(ends))
     assert left.to_list() == [commit.lag for window, *_ in partitions for commit in window]
+    sampled_lags = lags_at(Samples.of(ends), Samples.of(recent), 4_000)
+    assert sampled_lags.to_list() == [lag for *_, lags in partitions for lag in lags]
     words = on_windows(partitions, allowed_lag)
-    assert words == [verdict_of_one.verdict(w, lag, now, allowed_lag, since) for w, lag, now, since in partitions]
+    assert words == [verdict_of_one.verdict(w, lag, now, s, allowed_lag, since) for w, lag, now, since, s in partitions]
     assert set(words) == set(WORST)
 
 
 def test_a_lag_that_is_not_known_is_well_whatever_number_stands_in_its_place() -> None:
     still = Samples.of([[(0, 5), (1, 5), (2, 5)]])
-    left, moment = Known.of([None, None, None]), np.array([3.0])
+    left, moment, nothing = Known.of([None, None, None]), np.array([3.0]), (Known.of([]), np.array([0, 0]))
     for there, word in ((True, "STALL"), (False, "OK")):
         lag = Known(np.array([9]), np.array([there]))
-        assert verdicts(still, left, lag, moment, np.array([np.nan])).tolist() == [WORST.index(word)]
+        assert verdicts(still, left, lag, moment, np.array([np.nan]), nothing).tolist() == [WORST.index(word)]
 
 
 def test_a_moment_that_no_timestamp_holds_is_no_silence_and_leaves_no_lag() -> None:
     at = Samples(np.array([np.nan, np.nan]), np.array([5, 6]), np.array([0, 2]))
     left = lags_left(at, Samples.of([[(1, 100)]]))
     assert left.to_list() == [None, None]
-    late, unknown = np.array([9e15]), np.array([np.nan])
-    assert verdicts(at, left, Known.of([94]), late, unknown).tolist() == [WORST.index("OK")]
+    late, unknown, nothing = np.array([9e15]), np.array([np.nan]), (Known.of([]), np.array([0, 0]))
+    assert verdicts(at, left, Known.of([94]), late, unknown, nothing).tolist() == [WORST.index("OK")]
     assert lags_left(Samples.of([[(1, 5)], []]), Samples.of([[], []])).to_list() == [None]
     assert lags_left(Samples.of([[(1, -(2**63))]]), Samples.of([[(1, 2**63 - 1)]])).to_list() == [None]
     assert lags_left(Samples.of([[(1, 2**63 - 1)]]), Samples.of([[(1, -2)]])).to_list() == [0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +26,24 @@ def with_lags(commits: Sequence[tuple[int, int]], ends: Sequence[tuple[int, int]
     return window
 
 
+def lags_at(ends: Sequence[tuple[int, int]], commits: Sequence[tuple[int, int]], since: int) -> list[int | None]:
+    """The lag when each end (ms, offset) was sampled, by the last commit (ms, offset) up to then."""
+    times = [at for at, _ in commits]
+    lags: list[int | None] = []
+    for at, end in ends:
+        i = bisect_right(times, at)
+        lags.append(max(0, end - commits[i - 1][1]) if i and at >= since else None)
+    return lags
+
+
 def verdict(
-    window: Sequence[CommitSample], lag: int | None, now: int, allowed_lag: int = 0, behind_since: int | None = None
-) -> str:
-    if lag is None or lag <= allowed_lag or not window:
+    window: Sequence[CommitSample], lag: int | None, now: int, sampled: Sequence[int | None] = (),
+    allowed_lag: int = 0, behind_since: int | None = None,
+) -> str:  # fmt: skip
+    if lag is None or lag <= allowed_lag or lag in (1, 2) or not window:
         return "OK"
     first, last = window[0], window[-1]
-    if len(window) > 1 and now - max(last.at, behind_since or 0) > last.at - first.at:
+    if len(window) > 1 and now - max(last.at, behind_since or 0) > max(last.at - first.at, 60_000):
         return "STOP"
     if last.committed < max(commit.committed for commit in window):
         return "REWIND"
@@ -41,5 +51,6 @@ def verdict(
         return "OK"
     if all(commit.committed == first.committed for commit in window):
         return "STALL"
-    known = [commit.lag for commit in window if commit.lag is not None]
-    return "WARN" if len(known) > 1 and all(later >= sooner for sooner, later in pairwise(known)) else "OK"
+    known = [lag for lag in sampled if lag is not None]
+    half = len(known) // 2
+    return "WARN" if half and min(known[half:]) >= max(known[:half]) else "OK"

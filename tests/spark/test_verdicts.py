@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.history.verdict_of_one import verdict, with_lags
+from tests.history.verdict_of_one import lags_at, verdict, with_lags
 from tests.spark.test_many_groups_at_once import table
 
 from apportion.history.verdicts import WINDOW
@@ -26,11 +26,16 @@ def plain(
     commits: list[tuple[int, int | None]], samples: list[tuple[int, int]], lag: int, seconds: float | None
 ) -> str:
     """The rules on one partition: commits (ms, offset; None a deletion) and log ends (ms, offset)."""
+    furthest: dict[int, int] = {}
+    for at, offset in commits:
+        if offset is not None:
+            furthest[at] = max(offset, furthest.get(at, offset))
+    sampled = lags_at(samples, sorted(furthest.items()), 0)
     while any(offset is None for _, offset in commits):
         commits = commits[[offset for _, offset in commits].index(None) + 1 :]
     window = with_lags([(at, offset) for at, offset in commits[-WINDOW:] if offset is not None], samples)
     since = None if seconds is None else T0 + 100_000 - int(seconds * 1000)
-    return verdict(window, lag, T0 + 100_000, 3, since)
+    return verdict(window, lag, T0 + 100_000, sampled, 3, since)
 
 
 def test_random_partitions_get_the_same_word() -> None:
@@ -58,7 +63,10 @@ def test_random_partitions_get_the_same_word() -> None:
     topics = kinds.arrow_schema(kinds.TOPICS).empty_table()
     known = logs.described(table(ends, kinds.ENDS, logs._ENDS), topics)
     answers = facts.facts_of({**left, "logs": known}, T0 + 100_000, 3)
-    lags = {one["partition"]: (one["lag"], one["seconds"]) for one in answers["lag"].to_pylist()}
+    lags = {
+        one["partition"]: (one["lag"], None if one["seconds"] is None else one["seconds_least"])
+        for one in answers["lag"].to_pylist()
+    }
     verdicts = {one["partition"]: one["verdict"] for one in answers["verdicts"].to_pylist()}
     expected = {p: plain(*one, *lags[p]) for p, one in series.items()}
     assert verdicts == expected

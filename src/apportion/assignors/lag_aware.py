@@ -29,8 +29,10 @@ class LagAware:
     company, not less of it. Source: KIP-169, "Algorithm"; lag there is subtracted the wrong way round.
 
     scope
-        ``topic``: per topic, partitions by lag descending then id, each to the subscriber with fewest of this topic,
-        then least lag of this topic, then first. ``group``: counts and lag over all topics.
+        ``group``: counts and lag over all topics. ``topic``: the KIP's rule; per topic, partitions by lag descending
+        then id, each to the subscriber with fewest of this topic, then least lag of this topic, then first. What is
+        even in each topic need not be even over all of them, so that the rule can leave the heaviest member worse off
+        than a plan that looks at no lag.
     max_skew
         Lag wins over counts by up to so many partitions: members with the same subscription then differ by at most
         ``1 + max_skew``. In ``topic`` a subscriber up to ``max_skew`` ahead of the least is chosen if its lag is less.
@@ -51,7 +53,12 @@ class LagAware:
     goals: ClassVar[tuple[str, ...]] = ("topic-balance", "balance", "lag", "weight", "moves")
     capacities: ClassVar[bool] = True
 
-    scope: Literal["topic", "group"] = "topic"
+    @property
+    def reads_lag(self) -> bool:
+        """Whether members should bring a feed of lags."""
+        return self.by == "lag"
+
+    scope: Literal["topic", "group"] = "group"
     max_skew: int = 0
     tolerance: float = 0.0
     by: Literal["lag", "weight"] = "lag"
@@ -89,7 +96,9 @@ class LagAware:
         return self._answer(group, work, heaviest, proof, replace(result, owner=owner))
 
     def _answer(self, group: Group, work: _Work, heaviest: int, proof: dict[str, str], shared: Shared) -> Answer:
-        """The owners with the measures and the argument."""
+        """The owners with the measures and the argument; of lags that nobody knows nothing is claimed."""
+        if not (work.known & group.wanted).any():
+            proof = {**proof, self.by: "heuristic"}
         measures = work.measures(group, heaviest, shared.bound)
         return Answer(shared.owner, proof, measures, certificate=_LagBound(heaviest, shared, self, work))
 
@@ -266,6 +275,9 @@ class _LagBound:
         heaviest, least = f"{self.work.value(self.heaviest):,}", f"{self.work.value(self.shared.bound):,}"
         burden = count(self.heaviest, "message") if self.work.by == "lag" else f"a weight of {heaviest}"
         by = self.work.by
+        if not (self.work.known & group.wanted).any():
+            unknown = f"{by}: not known of any partition, so it counts for nothing."
+            return [f"balance: counts {where} are the fairest there are.", unknown]
         if not group.equal_capacities:
             way = "by exchanges" if self.how.scope == "group" else "where a topic's counts leave a choice"
             return [

@@ -3,14 +3,20 @@
 ``describe --time``, the table ``gold/lag``, the page and the live view all call ``lag_times``: the same samples give
 the same answer everywhere.
 
-The message at the committed offset was written when the log's end passed that offset. Between two samples a log is
+The message at the committed offset c was written when the log's end reached c + 1. Between two samples a log is
 taken to grow evenly; the true moment lies between the two, and both are given as bounds. An offset that was passed
-before the first sample is older than that sample, which is a bound and no estimate. Nothing is extrapolated.
+before the first sample is older than that sample, which is a bound and no estimate. Nothing is extrapolated. What
+alarms goes by the lower bound.
 
-Rates are what was written and read between the first and the last sample of a window. A lag whose reading is no faster
-than its writing never ends: it is said to grow (or to stand), and no time is given for it, least of all a negative one.
-Readers commit every few seconds, so that there is always something uncommitted in a topic that is written to: a group
-whose first unread message is a few seconds old keeps up, whatever the two rates seem to say.
+A transaction ends with a marker, which takes an offset and is no message: a group that has read all of it may have
+committed the marker's offset, and stays 1 behind for ever (2 after an abort that had begun alone). Such a lag is told
+as what it may be, unless the caller knows that it is of messages.
+
+Rates are what was written and read between the first and the last sample of a window. Where something is unread,
+reading ends at the log's last sample and not at the last commit: silence is no reading. A lag whose reading is no
+faster than its writing never ends: it is said to grow (or to stand), and no time is given for it, least of all a
+negative one. Readers commit every few seconds, so that there is always something uncommitted in a topic that is written
+to: a group whose first unread message is a few seconds old keeps up, whatever the two rates seem to say.
 
 All arrays are flat, partition by partition; a million partitions take some passes over their samples.
 """
@@ -33,10 +39,12 @@ LAG_MAX: Final = 2.0**63 - 1024
 """The largest lag of several partitions that is told: no float above it is a number of 64 bits."""
 SAMPLES_MAX: Final = 1_000
 """Samples of one partition that are looked at, the newest."""
-CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING, NOT_KNOWN = (
-    "caught up", "keeping up", "growing", "standing", "shrinking", "unknown",
+MARKERS_MAX: Final = 2
+"""A lag of so many old messages may be markers of transactions alone."""
+CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING, NOT_KNOWN, MARKER = (
+    "caught up", "keeping up", "growing", "standing", "shrinking", "unknown", "maybe at a marker",
 )  # fmt: skip
-IN_WORDS: Final = (NOT_KNOWN, CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING)
+IN_WORDS: Final = (NOT_KNOWN, CAUGHT_UP, MARKER, KEEPING_UP, GROWING, STANDING, SHRINKING)
 """All states; ``LagTimes.states`` gives places here."""
 
 Pairs = Sequence[tuple[int, int]]
@@ -175,7 +183,9 @@ class LagTimes:
         """Each entry's state, as its place in ``IN_WORDS``; see ``LagTime.in_words``."""
         with np.errstate(invalid="ignore"):
             trend = self.written - self.read
-            conditions = (self.lag == UNKNOWN, self.lag == 0, self.left == 0, trend > 0, trend == 0, trend < 0)
+            read_up = self.left == 0
+            marker = read_up & ~(self.seconds <= CAUGHT_UP_S)
+            conditions = (self.lag == UNKNOWN, self.lag == 0, marker, read_up, trend > 0, trend == 0, trend < 0)
         answer: Ints = np.select(conditions, range(len(IN_WORDS)), 0)
         return answer
 
@@ -211,11 +221,12 @@ class LagTime:
 
     @property
     def in_words(self) -> str:
-        """``caught up``, ``keeping up``, ``growing``, ``standing``, ``shrinking`` or ``unknown``."""
+        """One of ``IN_WORDS``."""
         if self.lag is None:
             return NOT_KNOWN
         if not self.left:
-            return KEEPING_UP if self.lag else CAUGHT_UP
+            old = self.age.seconds is None or self.age.seconds > CAUGHT_UP_S
+            return CAUGHT_UP if not self.lag else MARKER if old else KEEPING_UP
         if self.trend is None:
             return NOT_KNOWN
         return GROWING if self.trend > 0 else STANDING if self.trend == 0 else SHRINKING
@@ -228,7 +239,10 @@ def _or_none(value: float) -> float | None:
 # -- partitions ----------------------------------------------------------------------------------------------------
 
 
-def lag_times(ends: Samples, commits: Samples, unread: Longs, lag: Longs, now_ms: float, since_ms: float) -> LagTimes:
+def lag_times(
+    ends: Samples, commits: Samples, unread: Longs, lag: Longs, now_ms: float, since_ms: float,
+    messages: Bools | None = None,
+) -> LagTimes:  # fmt: skip
     """Every partition at a moment.
 
     ends, commits
@@ -240,17 +254,32 @@ def lag_times(ends: Samples, commits: Samples, unread: Longs, lag: Longs, now_ms
         (P,) messages left to read; -1 unknown.
     since_ms
         Where the window of the rates begins.
+    messages
+        (P,) where what is unread is known to hold a message; else up to ``MARKERS_MAX`` may be markers.
     """
     seconds, at_least, at_most = ages(ends, unread, now_ms)
-    written, read = rates(ends, since_ms), rates(commits, since_ms)
+    sampled = ends.start[1:] > ends.start[:-1]
+    looked = np.full(len(lag), np.nan)
+    looked[sampled] = ends.at[ends.start[1:][sampled] - 1]
+    written, read = rates(ends, since_ms), rates(commits, since_ms, np.where(lag > 0, looked, np.nan))
     newest = np.full(len(lag), -np.inf)
     some = commits.start[1:] > commits.start[:-1]
     newest[some] = commits.at[commits.start[1:][some] - 1]
     # A group that committed nothing in the whole window has read nothing in it, as far as anybody can tell.
     read[(newest < since_ms) & ~np.isnan(written)] = 0.0
     with np.errstate(invalid="ignore"):
-        left = np.where((lag > 0) & ~(seconds <= CAUGHT_UP_S), lag, 0)
+        left = np.where((lag > 0) & ~(seconds <= CAUGHT_UP_S) & ~maybe_markers(lag, messages), lag, 0)
     return LagTimes(seconds, at_least, at_most, lag, left, written, read, catch_up(lag, left, written, read))
+
+
+def maybe_markers(lag: Longs, messages: Bools | None = None) -> Bools:
+    """(P,) where a lag may be of markers alone.
+
+    messages
+        As ``lag_times`` takes it.
+    """
+    few: Bools = (lag > 0) & (lag <= MARKERS_MAX)
+    return few if messages is None else few & ~messages
 
 
 def ages(ends: Samples, unread: Longs, now_ms: float) -> tuple[Floats, Floats, Floats]:
@@ -268,15 +297,18 @@ def ages(ends: Samples, unread: Longs, now_ms: float) -> tuple[Floats, Floats, F
     high, low = after[late], after[late] - 1
     # As floats: offsets may be any 64 bits, and their difference need not fit.
     mine, one, other = (values.astype(np.float64) for values in (unread[late], ends.offset[low], ends.offset[high]))
-    share = (mine - one) / (other - one)
+    share = np.minimum((mine + 1 - one) / (other - one), 1.0)
     then = ends.at[low] + share * (ends.at[high] - ends.at[low])
     seconds[late] = np.maximum(now_ms - then, 0) / 1000
     at_most[late] = np.maximum(now_ms - ends.at[low], 0) / 1000
     return seconds, at_least, at_most
 
 
-def rates(samples: Samples, since_ms: float) -> Floats:
+def rates(samples: Samples, since_ms: float, until_ms: Floats | None = None) -> Floats:
     """(P,) messages a second between the first and last sample of a window, since offsets last went back; NaN unknown.
+
+    until_ms
+        (P,) to when the last sample holds, if that is later than itself; NaN: no longer.
 
     Where the window holds one sample alone, the one before it counts too.
     """
@@ -287,8 +319,9 @@ def rates(samples: Samples, since_ms: float) -> Floats:
     pace = np.full(len(first), np.nan)
     rows = np.flatnonzero(some)
     one, last = first[rows], behind_last[rows] - 1
-    took = samples.at[last] - samples.at[one]
-    rows, one, last, took = (values[took > 0] for values in (rows, one, last, took))
+    until = samples.at[last] if until_ms is None else np.fmax(samples.at[last], until_ms[rows])
+    took = until - samples.at[one]
+    rows, one, last, took = (values[(took > 0) & (last > one)] for values in (rows, one, last, took))
     offset = samples.offset.astype(np.float64)
     pace[rows] = (offset[last] - offset[one]) * 1000 / took
     return pace
@@ -381,7 +414,7 @@ def age(ends: Pairs, unread: int | None, now_ms: int) -> Age:
     """How old the first unread message of one partition is at a moment.
 
     >>> age([(0, 0), (10_000, 100)], 50, 20_000)
-    Age(seconds=15.0, at_least=10.0, at_most=20.0)
+    Age(seconds=14.9, at_least=10.0, at_most=20.0)
     >>> age([(0, 60), (10_000, 100)], 50, 20_000)
     Age(seconds=None, at_least=20.0, at_most=None)
     """

@@ -17,9 +17,9 @@ import numpy as np
 
 from apportion.arrays import Bools, Ints, Longs
 
-STATUSES: Final = ("unknown_topic", "invalid", "ahead", "expired_data", "unsubscribed", "ok", "never_committed")
+STATUSES: Final = ("unknown_topic", "invalid", "unsubscribed", "ahead", "expired_data", "ok", "never_committed")
 """In the order of the codes in ``Lags.status``."""
-UNKNOWN_TOPIC, INVALID, AHEAD, EXPIRED_DATA, UNSUBSCRIBED, OK, NEVER_COMMITTED = range(7)
+UNKNOWN_TOPIC, INVALID, UNSUBSCRIBED, AHEAD, EXPIRED_DATA, OK, NEVER_COMMITTED = range(7)
 _MOST: Final = 2**63 - 1
 _LEAST: Final = -(2**63)
 
@@ -62,11 +62,11 @@ class Lags:
     raw
         ``end - committed`` with its sign.
     lag
-        Messages that can still be read: 0 to end - begin.
+        Messages that can still be read: 0 to end - begin. Not known of a topic made anew: the commit is of another log.
     stable
         The same for a reader of committed messages, who stops at the last stable offset.
     lost
-        Messages that retention deleted unread.
+        Messages that retention deleted unread; none of a topic that the group left.
     status
         Code into ``STATUSES``: the first that fits.
     """
@@ -79,6 +79,11 @@ class Lags:
     stable: Known
     lost: Known
     status: Ints
+
+    @property
+    def owed(self) -> Known:
+        """``lag`` of topics that the group still wants: what it left it need not read."""
+        return self.lag.where(self.status != UNSUBSCRIBED)
 
     def words(self) -> list[str]:
         """Each row's status."""
@@ -104,21 +109,22 @@ def lags(committed: Known, begin: Known, end: Known, last_stable: Known, same_to
     known = begin.there & end.there
     begin, end, last_stable = begin.where(known), end.where(known), last_stable.where(known)
     both = known & committed.there
+    same = both & same_topic
     c, b, e = committed.value, begin.value, end.value
     raw, behind = difference(e, c)
     lost, expired = difference(b, c), c < b
     stop = np.maximum(np.where(last_stable.there, np.minimum(last_stable.value, e), e), b)
     status = np.select(
-        [~committed.there, ~known, ~same_topic, c > e, expired, ~wanted],
-        [NEVER_COMMITTED, UNKNOWN_TOPIC, INVALID, AHEAD, EXPIRED_DATA, UNSUBSCRIBED],
+        [~committed.there, ~known, ~same_topic, ~wanted, c > e, expired],
+        [NEVER_COMMITTED, UNKNOWN_TOPIC, INVALID, UNSUBSCRIBED, AHEAD, EXPIRED_DATA],
         OK,
     )
     return Lags(
         begin, end, last_stable,
         Known(raw, both & behind),
-        _readable(c, b, e).where(both),
-        _readable(c, b, stop).where(both),
-        Known(np.where(expired, lost[0], 0), both & (~expired | lost[1])),
+        _readable(c, b, e).where(same),
+        _readable(c, b, stop).where(same),
+        Known(np.where(expired & wanted, lost[0], 0), same & (~(expired & wanted) | lost[1])),
         status,
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
-"""``lag-aware`` as it comes, for one group under many lags: dealing, bound and measures a few calls for all of them.
+"""``lag-aware`` by the KIP's rule, for one group under many lags: dealing, bound and measures a few calls for all.
 
-The rule is ``assignors.lag_aware``'s with its default settings, and so is each value; this file only asks it of a table
+The rule is ``assignors.lag_aware``'s with ``scope=topic``, and so is each value; this file only asks it of a table
 of lags instead of a row. What the table cannot show (capacities, topics with different subscribers) is asked alone.
 """
 

@@ -2,8 +2,10 @@
 
 On columns: a row a partition, its window of commits one after the other, all partitions in some passes.
 
-Source: linkedin/Burrow, ``core/internal/evaluator/caching.go``, with two repairs: ``allowed_lag`` counts in every rule
-(there, some compare with 0), and a lag that nobody measured is unknown rather than 0.
+Source: linkedin/Burrow, ``core/internal/evaluator/caching.go``, with repairs: ``allowed_lag`` counts in every rule
+(there, some compare with 0), a lag that nobody measured is unknown rather than 0, silence has a least time (its
+``min-distance`` lengthens the window instead), WARN looks at lags when log ends were sampled and not at commits, where
+an end that nobody looked at again seems to stand still, and a lag that may be of markers is none.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from typing import Final
 
 import numpy as np
 
-from apportion.arrays import Bools, Floats, Ints
-from apportion.history.lag_time import Samples
+from apportion.arrays import Bools, Floats, Ints, Longs
+from apportion.history.lag_time import Samples, maybe_markers
 from apportion.history.lags import Known, difference
 
 WINDOW: Final = 10
 """Commits looked at, as in Burrow's default."""
+STOP_MIN_MS: Final = 60_000.0
+"""Silence up to which nobody is called stopped: a restart takes as long, and a session 45 s to end."""
 OK, WARN, STALL, STOP, REWIND = "OK", "WARN", "STALL", "STOP", "REWIND"
 WORST: Final = (OK, WARN, STALL, REWIND, STOP)
 """From well to worst; a group is as its worst partition, and in error from STALL on."""
@@ -29,20 +33,39 @@ def lags_left(commits: Samples, ends: Samples) -> Known:
     commits, ends
         Of the same partitions, ends by ascending time. Not known: nothing was sampled by then, or no 64 bits hold it.
     """
-    which, whose = (np.repeat(np.arange(len(one.start) - 1), np.diff(one.start)) for one in (commits, ends))
-    # Logs are sampled together, so the moments are few: each end and each commit is found by partition and moment.
-    moments = np.unique(ends.at)
-    keys = whose * (len(moments) + 1) + np.searchsorted(moments, ends.at, "right")
-    last = (
-        np.searchsorted(keys, which * (len(moments) + 1) + np.searchsorted(moments, commits.at, "right"), "right") - 1
-    )
-    there = (last >= ends.start[:-1][which]) & ~np.isnan(commits.at)
-    end = ends.offset[np.where(there, last, 0)] if len(ends.offset) else np.zeros(len(which), dtype=np.int64)
+    end, there = _newest(ends, commits)
     behind, held = difference(end, commits.offset)
     return Known(np.maximum(behind, 0), there & (held | (behind < 0)))
 
 
-def verdicts(window: Samples, left: Known, lag: Known, now: Floats, behind_since: Floats, allowed_lag: int = 0) -> Ints:
+def lags_at(ends: Samples, commits: Samples, since_ms: float) -> Known:
+    """(N,) the lag at each of N samples of log ends, by the last commit up to then; not known before ``since_ms``.
+
+    ends, commits
+        Of the same partitions, commits by ascending time.
+    """
+    committed, there = _newest(commits, ends)
+    behind, held = difference(ends.offset, committed)
+    return Known(np.maximum(behind, 0), there & (held | (behind < 0)) & (ends.at >= since_ms))
+
+
+def _newest(of: Samples, then: Samples) -> tuple[Longs, Bools]:
+    """(N,) the last offset of the same partition up to each of N moments, and whether there is one."""
+    which, whose = (np.repeat(np.arange(len(one.start) - 1), np.diff(one.start)) for one in (then, of))
+    # Logs are sampled together, so the moments are few: each is found by partition and moment.
+    moments = np.unique(of.at)
+    keys = whose * (len(moments) + 1) + np.searchsorted(moments, of.at, "right")
+    wanted = which * (len(moments) + 1) + np.searchsorted(moments, then.at, "right")
+    last = np.searchsorted(keys, wanted, "right") - 1
+    there: Bools = (last >= of.start[:-1][which]) & ~np.isnan(then.at)
+    offset = of.offset[np.where(there, last, 0)] if len(of.offset) else np.zeros(len(which), dtype=np.int64)
+    return offset, there
+
+
+def verdicts(
+    window: Samples, left: Known, lag: Known, now: Floats, behind_since: Floats, sampled: tuple[Known, Ints],
+    allowed_lag: int = 0,
+) -> Ints:  # fmt: skip
     """(P,) the verdicts on partitions, as places in ``WORST``.
 
     window
@@ -54,13 +77,16 @@ def verdicts(window: Samples, left: Known, lag: Known, now: Floats, behind_since
     behind_since
         (P,) when (ms) the log end went past the last commit; NaN where that is not known: silence before it had no
         cause.
+    sampled
+        (N,) lags when log ends were sampled, as ``lags_at`` gives them, and (P + 1,) where each partition's begin.
     allowed_lag
         Messages that count as none.
     Returns
-        OK where the lag is unknown or allowed, or nothing was committed. Else STOP where nothing was committed, though
-        there was something to read, for longer than the whole window took; REWIND where an offset went back and was
-        not reached again; and unless the lag was allowed at some commit of the window, STALL where offsets stood still,
-        WARN where the lag never shrank. Else OK.
+        OK where the lag is unknown or allowed, or may be of markers, or nothing was committed. Else STOP where nothing
+        was committed, though there was something to read, for longer than the whole window took and than
+        ``STOP_MIN_MS``; REWIND where an offset went back and was not reached again; and unless the lag was allowed at
+        some commit of the window, STALL where offsets stood still, WARN where no lag of the later half of the samples
+        is below one of the earlier half. Else OK.
     """
     counts = np.diff(window.start)
     answer = np.zeros(len(counts), dtype=np.int64)
@@ -70,20 +96,30 @@ def verdicts(window: Samples, left: Known, lag: Known, now: Floats, behind_since
     first, last = window.start[:-1][rows], window.start[1:][rows] - 1
     many = counts[rows] > 1
     began, ended = window.at[first], window.at[last]
-    silent = now[rows] - np.fmax(ended, behind_since[rows]) > ended - began
+    silent = now[rows] - np.fmax(ended, behind_since[rows]) > np.maximum(ended - began, STOP_MIN_MS)
     highest, lowest = (of.reduceat(window.offset, first) for of in (np.maximum, np.minimum))
     allowed = np.logical_or.reduceat(left.there & (left.value <= allowed_lag), first)
     cases = [
-        (~lag.there | (lag.value <= allowed_lag))[rows], many & silent, highest > window.offset[last], ~many | allowed,
-        highest == lowest, _never_shrank(left, np.repeat(np.arange(len(rows)), counts[rows]), len(rows)),
+        (~lag.there | (lag.value <= allowed_lag) | maybe_markers(lag.value))[rows], many & silent,
+        highest > window.offset[last], ~many | allowed, highest == lowest, _did_not_shrink(*sampled)[rows],
     ]  # fmt: skip
     answer[rows] = np.select(cases, [WORST.index(word) for word in (OK, STOP, REWIND, OK, STALL, WARN)], 0)
     return answer
 
 
-def _never_shrank(left: Known, row: Ints, rows: int) -> Bools:
-    """Where two lags at least are known, and none is less than the one known before it."""
-    values, of = left.value[left.there], row[left.there]
-    fell = (values[1:] < values[:-1]) & (of[1:] == of[:-1])
-    kept: Bools = (np.bincount(of, minlength=rows) > 1) & (np.bincount(of[1:][fell], minlength=rows) == 0)
-    return kept
+def _did_not_shrink(lags: Known, start: Ints) -> Bools:
+    """(P,) where two lags at least are known, and none of the later half is less than one of the earlier.
+
+    Halves, since a lag swings with every commit: how often logs are sampled must not decide.
+    """
+    count = len(start) - 1
+    of = np.repeat(np.arange(count), np.diff(start))[lags.there]
+    value = lags.value[lags.there]
+    known = np.bincount(of, minlength=count)
+    place = np.arange(len(of)) - np.repeat(np.cumsum(known) - known, known)
+    early = place < (known // 2)[of]
+    most, least = np.full(count, np.iinfo(np.int64).min), np.full(count, np.iinfo(np.int64).max)
+    np.maximum.at(most, of[early], value[early])
+    np.minimum.at(least, of[~early], value[~early])
+    answer: Bools = (known > 1) & (least >= most)
+    return answer

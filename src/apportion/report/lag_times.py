@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apportion.arrays import NOBODY
-from apportion.history.lag_time import SHRINKING, Age, LagTime, LagTimes
+from apportion.history.lag_time import MARKER, MARKERS_MAX, SHRINKING, Age, LagTime, LagTimes
 from apportion.history.measured import GroupTime
 from apportion.history.member_speeds import ENOUGH, Speed
 from apportion.model.group import Group
@@ -120,6 +120,11 @@ def page_data(labels: Sequence[str], members: LagTimes, whole: LagTime) -> dict[
 
 def in_a_sentence(whole: LagTime) -> str:
     """A group's lag in time as people say it; its lag is known."""
+    if whole.in_words == MARKER:
+        return (
+            f"{count(whole.lag or 0, 'message')} unread for {age_in_words(whole.age)}, at most {MARKERS_MAX} of a "
+            "partition: these may be markers of transactions, which nobody reads."
+        )
     oldest = "" if whole.age.at_least is None else f"; the oldest unread message is {age_in_words(whole.age)} old"
     ends = ""
     if whole.catch_up_s is not None and whole.left:

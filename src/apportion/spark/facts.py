@@ -193,29 +193,42 @@ class Asked:
         behind = lags(committed, begin, end, last_stable, same, self.wanted[rows])
         ends = _samples(self.logs, "sample_at", "sample_end").of_columns(in_logs)
         recent = _samples(self.places, "recent_at", "recent_offset").of_columns(in_places)
-        begun, lag = (np.where(one.there, one.value, UNKNOWN) for one in (behind.begin, behind.lag))
+        begun, lag = (np.where(one.there, one.value, UNKNOWN) for one in (behind.begin, behind.owed))
         unread = np.where(committed.there, np.maximum(committed.value, begun), UNKNOWN)
-        times = lag_times(ends, recent, unread, lag, float(now_ms), now_ms - WINDOW_S * 1000)
+        since_ms = now_ms - WINDOW_S * 1000
+        times = lag_times(ends, recent, unread, lag, float(now_ms), since_ms)
         columns = {**key, "committed": mine("committed"), "commit_time": mine("commit_time")}
         columns |= {"sampled_at": logs("sampled_at"), **lag_columns(behind), **time_columns(times)}
         lag_table = _table(schemas.LAG, columns)
         judged = np.flatnonzero(stands & there(logs("sampled_at")))
-        return {"lag": lag_table, "verdicts": self._verdicts(judged, in_places[judged], ends, lag_table, allowed_lag)}
+        at_samples = ends.of_columns(judged), recent.of_columns(judged), since_ms
+        owed = behind.owed.value[judged], behind.owed.there[judged]
+        table = self._verdicts(judged, in_places[judged], at_samples, Known(*owed), lag_table, allowed_lag)
+        return {"lag": lag_table, "verdicts": table}
 
-    def _verdicts(self, rows: Ints, in_places: Ints, ends: Samples, lag: pa.Table, allowed_lag: int) -> pa.Table:
+    def _verdicts(
+        self, rows: Ints, in_places: Ints, samples: tuple[Samples, Samples, float], owed: Known, lag: pa.Table,
+        allowed_lag: int,
+    ) -> pa.Table:  # fmt: skip
         """Those of some rows of a piece that have a standing commit and a log end.
 
         in_places
             Their rows in ``places``.
+        samples
+            Of these rows: log ends, the commits of the window of rates, and where (ms) that begins.
+        owed
+            Messages that the group still has to read.
         """
         window = _samples(self.places, "window_at", "window_offset", in_places)
-        known = lag.select(["group", "topic", "partition", "lag", "sampled_at", "seconds"]).take(pa.array(rows))
+        known = lag.select(["group", "topic", "partition", "lag", "sampled_at", "seconds", "seconds_least"])
+        known = known.take(pa.array(rows))
         now = millis(known["sampled_at"]).astype(np.float64)
-        seconds = np.asarray(known["seconds"].to_numpy(), dtype=np.float64)
-        since = now - np.floor(seconds * 1000)
-        left = rule.lags_left(window, ends.of_columns(rows))
-        behind = Known(longs(known["lag"]), there(known["lag"]))
-        words = rule.verdicts(window, left, behind, now, since, allowed_lag)
+        # By the lower bound: nobody is called stopped for a time in which there may have been nothing to read.
+        seconds, least = (np.asarray(known[name].to_numpy(), dtype=np.float64) for name in ("seconds", "seconds_least"))
+        since = np.where(np.isnan(seconds), np.nan, now - np.floor(least * 1000))
+        ends, recent, since_ms = samples
+        left, sampled = rule.lags_left(window, ends), (rule.lags_at(ends, recent, since_ms), ends.start)
+        words = rule.verdicts(window, left, owed, now, since, sampled, allowed_lag)
         moments = self.places["window_at"].combine_chunks()
         taken = pc.list_flatten(moments.take(pa.array(in_places)))
         micros = pc.multiply(taken, 1000).cast(pa.timestamp("us", tz="UTC"))

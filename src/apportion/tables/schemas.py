@@ -342,8 +342,12 @@ LAG: Final = Table(
             column("end", _LONG, "high watermark", "unknown topic"),
             column("last_stable", _LONG, "last stable offset", "unknown topic"),
             column("raw_lag", _LONG, "`end - committed`, negative where the commit is ahead", "either is unknown"),
-            column("lag", _LONG, "messages that can still be read", "unknown"),
-            column("status", _STRING, "ok, ahead, expired_data, never_committed, unknown_topic, unsubscribed, invalid"),
+            column("lag", _LONG, "messages that can still be read", "unknown, or status invalid"),
+            column(
+                "status",
+                _STRING,
+                "the first that fits: never_committed, unknown_topic, invalid, unsubscribed, ahead, expired_data, ok",
+            ),
             column("stable_lag", _LONG, "as `lag`, for a `read_committed` reader: up to `last_stable`", "unknown"),
             column(
                 "seconds",
@@ -351,7 +355,7 @@ LAG: Final = Table(
                 "age of the first unread message when log ends were last sampled",
                 "unknown, or older than the first sample",
             ),
-            column("lost", _LONG, "messages that retention deleted unread", "unknown"),
+            column("lost", _LONG, "messages that retention deleted unread; 0 where unsubscribed", "unknown"),
             column("commit_time", _TIME, "when it was committed", "never committed, or 292,000 years away"),
             column("sampled_at", _TIME, "when the log ends were sampled", "unknown topic"),
             column("seconds_least", "double", "what `seconds` is at least", "unknown"),
@@ -364,7 +368,8 @@ LAG: Final = Table(
             column(
                 "in_words",
                 _STRING,
-                "caught up, keeping up (nothing unread is older than 15 s), growing, standing, shrinking, unknown",
+                "caught up, maybe at a marker (1 or 2 unread, which may be markers of transactions), keeping up (nothing "
+                "unread is older than 15 s), growing, standing, shrinking, unknown",
             ),
             column("catch_up_s", "double", "seconds until the lag is gone at these rates", "never, or unknown"),
         ]
@@ -502,7 +507,7 @@ WHATIF: Final = Table(
     Struct(
         [
             column("group", _STRING, "group"),
-            column("assignor", _STRING, "strategy"),
+            column("assignor", _STRING, "strategy; `lag-aware` by the rule of KIP-169 (`scope=topic`)"),
             column("scenario", _STRING, "scenario"),
             column("generations", _INT, "generations walked"),
             column("moves", _LONG, "partitions moved in all", "error"),
@@ -578,8 +583,10 @@ VERDICTS: Final = Table(
             column("group", _STRING, "group"),
             column("topic", _STRING, "topic"),
             column("partition", _INT, "partition"),
-            column("verdict", _STRING, "OK, WARN, STALL, REWIND or STOP"),
-            column("lag", _LONG, "messages that can still be read", "unknown"),
+            column(
+                "verdict", _STRING, "OK, WARN, STALL, REWIND or STOP; OK where unsubscribed, or 1 or 2 messages wait"
+            ),
+            column("lag", _LONG, "messages that can still be read", "unknown, or status invalid"),
             column("window", _INT, "commits that were looked at, at most ten"),
             column("first_commit", _TIME, "when the oldest of them was made", "no commit has a time"),
             column("last_commit", _TIME, "when the newest of them was made", "no commit has a time"),
