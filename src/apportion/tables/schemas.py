@@ -368,8 +368,8 @@ LAG: Final = Table(
             column(
                 "in_words",
                 _STRING,
-                "caught up, maybe at a marker (1 or 2 unread, which may be markers of transactions), keeping up (nothing "
-                "unread is older than 15 s), growing, standing, shrinking, unknown",
+                "caught up, maybe at a marker (1 or 2 unread, which may be markers of transactions), keeping up "
+                "(nothing unread is older than 15 s), growing, standing, shrinking, unknown",
             ),
             column("catch_up_s", "double", "seconds until the lag is gone at these rates", "never, or unknown"),
         ]
