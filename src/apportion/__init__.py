@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from apportion.assignors import Assignor, find, known
     from apportion.comparison import Comparison, compare
     from apportion.errors import ApportionError, BadInput, BrokenAssignor, MissingExtra, Unavailable, UnknownName
+    from apportion.model.facts import Fact
     from apportion.model.group import Group
     from apportion.model.group_json import group_to_dict, read_group
     from apportion.model.measures import measure
@@ -29,6 +30,7 @@ _ROOMS: Final = {
     "BadInput": "apportion.errors",
     "BrokenAssignor": "apportion.errors",
     "Comparison": "apportion.comparison",
+    "Fact": "apportion.model.facts",
     "Group": "apportion.model.group",
     "MissingExtra": "apportion.errors",
     "Plan": "apportion.model.plan",
@@ -54,6 +56,7 @@ __all__ = [
     "BadInput",
     "BrokenAssignor",
     "Comparison",
+    "Fact",
     "Group",
     "MissingExtra",
     "Plan",

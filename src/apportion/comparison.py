@@ -15,6 +15,7 @@ from apportion.model.measures import measure
 from apportion.model.plan import Plan
 from apportion.model.plan_json import SavedPlan
 from apportion.planning import plan
+from apportion.strategy.traits import traits_of
 from apportion.wording import count
 
 JUDGED: Final = ("load_squares", "load_cost", "moves", "lag_max", "rack_misses")
@@ -23,23 +24,21 @@ WORTH: Final = 0.8
 """Lag on the heaviest member must fall to this share before it is worth moves."""
 NEARLY: Final = 0.9
 """The lightest plan is not worth more moves than one whose heaviest member it relieves by a tenth."""
-STATEFUL: Final = frozenset({"streams"})
-"""Strategies that place state: shown, but no advice for a group of which nobody knows that it has any."""
 
 
 def _advisable(p: Plan) -> bool:
-    """Whether members could be told to take this strategy: not one that the broker alone runs (KIP-848)."""
-    return p.assignor not in STATEFUL and not server_side(p)
+    """Whether members could be told to take this strategy: not one that places state, or that the broker runs."""
+    traits = traits_of(known().get(p.assignor))
+    return traits.advised and not traits.stateful and not traits.server_side
 
 
 def server_side(p: Plan) -> bool:
     """Whether the broker alone runs the strategy."""
-    return bool(getattr(known().get(p.assignor), "server_side", False))
+    return traits_of(known().get(p.assignor)).server_side
 
 
 ALL_STRATEGIES_MAX_PARTITIONS: Final = 20_000
-"""Above it a group is planned by these alone: a page of a big cluster must not take minutes."""
-QUICK_STRATEGIES: Final = ("range", "roundrobin", "sticky")
+"""Above it a group is planned by quick strategies alone: a page of a big cluster must not take minutes."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def advice(comparison: Comparison) -> list[str]:
     partial = [p.assignor for p in comparison.plans if p not in comparison.complete]
     if partial:
         sentences.append(f"Not judged, as they leave partitions without an owner: {', '.join(partial)}.")
-    blind = [p.assignor for p in comparison.plans if not getattr(known()[p.assignor], "capacities", False)]
+    blind = [p.assignor for p in comparison.plans if "capacity" not in traits_of(known()[p.assignor]).facts]
     if comparison.group.has_capacities and blind:
         sentences.append(f"Members' capacities count for nothing in {', '.join(blind)}.")
     return sentences
@@ -210,7 +209,7 @@ def every_plan(group: Group) -> list[Plan]:
     if not group.M:
         return planned
     small = group.P <= ALL_STRATEGIES_MAX_PARTITIONS
-    for name in known() if small else QUICK_STRATEGIES:
+    for name in [name for name, strategy in known().items() if small or traits_of(strategy).quick]:
         try:
             planned.append(plan(group, name))
         except ApportionError:

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
-from apportion.assignors import Assignor, changed_settings, find
 from apportion.errors import BadInput, BrokenAssignor
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.model.plan import Answer, Plan
+from apportion.strategy.assignor import Assignor
+from apportion.strategy.registry import find
+from apportion.strategy.settings import changed_settings
+from apportion.strategy.traits import traits_of
 
 
 def plan(
@@ -35,14 +38,14 @@ def plan(
     if not isinstance(group, Group):
         group = read_group(dict(group) if isinstance(group, Mapping) else group)
     assignor = strategy_of(assignor, settings)
-    answer = checked(group, assignor)
-    cooperative = bool(getattr(assignor, "cooperative", False))
-    return Plan(group, assignor.name, changed_settings(assignor), answer, cooperative)
+    traits = traits_of(assignor)
+    group = group.with_facts(traits.facts)
+    return Plan(group, assignor.name, changed_settings(assignor), checked(group, assignor), traits.cooperative)
 
 
 def checked(group: Group, assignor: Assignor) -> Answer:
     """A strategy's answer to a group, without the plan around it; ``BrokenAssignor`` where it is none."""
-    answer = assignor.assign(group)
+    answer = assignor.assign(group.with_facts(traits_of(assignor).facts))
     if not isinstance(answer, Answer):
         answer = Answer(answer)
     check_owners(assignor.name, group, answer.owner)

@@ -29,6 +29,7 @@ from apportion.model.group import Group
 from apportion.model.group_json import group_to_dict
 from apportion.model.plan import Answer, Plan
 from apportion.planning import plan
+from apportion.strategy.traits import traits_of
 from apportion.wording import count, some_of
 
 Protocol = Literal["eager", "cooperative", "consumer"]
@@ -161,20 +162,21 @@ def strategy_for(protocol: str, assignor: str | Assignor | None, settings: Mappi
         raise BadInput("protocol", repr(protocol), f"one of {', '.join(PROTOCOLS)}")
     name = PROTOCOLS[protocol] if assignor is None else assignor
     strategy = find(name, settings) if isinstance(name, str) else name
-    broker = strategy.name.startswith("broker-")
-    if (protocol == "consumer") != broker:
+    traits = traits_of(strategy)
+    if (protocol == "consumer") != traits.server_side:
         needed = "broker-uniform or broker-range" if protocol == "consumer" else "a strategy that consumers run"
         raise BadInput(f"protocol {protocol}", f"the strategy {strategy.name!r}", needed)
-    if protocol == "eager" and getattr(strategy, "cooperative", False):
+    if protocol == "eager" and traits.cooperative:
         raise BadInput("protocol eager", f"the strategy {strategy.name!r}", "an eager one, as range or sticky")
     return strategy
 
 
 def protocol_of(strategy: Assignor) -> Protocol:
     """The protocol under which a strategy runs."""
-    if strategy.name.startswith("broker-"):
+    traits = traits_of(strategy)
+    if traits.server_side:
         return "consumer"
-    return "cooperative" if getattr(strategy, "cooperative", False) else "eager"
+    return "cooperative" if traits.cooperative else "eager"
 
 
 def with_instance_ids(group: Group) -> Group:
@@ -267,7 +269,7 @@ def _returned(change: MembershipChange, group: Group, strategy: Assignor, times:
     """Static members are back in time: no generation, and only their own partitions stood still."""
     away = {group.members.index(m) for m in change.restart}
     idle = int(np.isin(group.owner, list(away)).sum())
-    same = Plan(group, strategy.name, {}, Answer(group.owner), bool(getattr(strategy, "cooperative", False)))
+    same = Plan(group, strategy.name, {}, Answer(group.owner), traits_of(strategy).cooperative)
     longest = times.restart_s if idle else 0.0
     return Stage(change.step, same, 0, (), (), 0, 0, 0, 0, idle * times.restart_s, longest)
 

@@ -122,7 +122,7 @@ def set_capacity(group: Group, member: str, capacity: int) -> Group:
         raise BadInput(f"capacity {member}", str(capacity), f"an integer from 1 to {CAPACITY_MAX:,}")
     capacities = group.capacity.copy()
     capacities[group.members.index(member_named(group, member))] = capacity
-    return replace(group, capacity=capacities)
+    return replace(group, facts={**group.facts, "capacity": capacities})
 
 
 def after(plan: Plan) -> Group:

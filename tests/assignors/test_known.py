@@ -11,14 +11,15 @@ import apportion
 from apportion import assignors
 from apportion.assignors.lag_aware import LagAware
 from apportion.errors import BadInput
+from apportion.strategy import registry
 
 
 def test_a_strategy_that_cannot_be_imported_is_left_out_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = EntryPoint("theirs", "no.such.module:Theirs", assignors.ENTRY_POINTS)
-    good = EntryPoint("also-range", "apportion.assignors.range:Range", assignors.ENTRY_POINTS)
-    monkeypatch.setattr(assignors, "entry_points", lambda group: [broken, good])
+    broken = EntryPoint("theirs", "no.such.module:Theirs", registry.ENTRY_POINTS)
+    good = EntryPoint("also-range", "apportion.assignors.range:Range", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [broken, good])
     with pytest.warns(UserWarning, match="'theirs'"):
-        found = assignors.known.__wrapped__()
+        found = registry.known.__wrapped__()
     assert "theirs" not in found
     assert "also-range" in found
     assert "sticky" in found
@@ -27,12 +28,12 @@ def test_a_strategy_that_cannot_be_imported_is_left_out_with_a_warning(monkeypat
 @pytest.mark.parametrize("text", ["1_0", " 1", "1 ", "\u0661", "", "1.5", "+-1", "nan", 1.5, True, None])
 def test_what_is_no_whole_number_is_refused_as_a_setting(text: object) -> None:
     with pytest.raises(BadInput, match="setting max_skew of lag-aware"):
-        assignors.find("lag-aware", {"max_skew": text})
+        registry.find("lag-aware", {"max_skew": text})
 
 
 def test_a_fraction_may_be_written_in_any_usual_way() -> None:
-    written = [assignors.find("lag-aware", {"tolerance": text}) for text in ("0.1", "1e-1", "0.10", ".1", "+.1")]
-    assert written == [assignors.find("lag-aware", {"tolerance": 0.1})] * 5
+    written = [registry.find("lag-aware", {"tolerance": text}) for text in ("0.1", "1e-1", "0.10", ".1", "+.1")]
+    assert written == [registry.find("lag-aware", {"tolerance": 0.1})] * 5
 
 
 @pytest.mark.parametrize("scope", ["topic", "group"])
@@ -52,7 +53,7 @@ def test_a_strategy_made_by_hand_refuses_the_settings_that_its_name_would_refuse
 
 
 def test_every_strategy_is_a_public_class_by_its_own_name() -> None:
-    for strategy in assignors.known().values():
+    for strategy in registry.known().values():
         assert getattr(apportion, strategy.__name__) is strategy
         assert getattr(assignors, strategy.__name__) is strategy
     with pytest.raises(AttributeError, match="NoSuch"):

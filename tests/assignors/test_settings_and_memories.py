@@ -20,7 +20,8 @@ from apportion.assignors.lag_aware import LagAware
 from apportion.assignors.sticky_stream_join import StreamJoin
 from apportion.errors import BadInput
 from apportion.model.group import Group
-from apportion.user_data import Holding
+from apportion.strategy import registry
+from apportion.strategy.user_data import Holding
 from apportion.wire.subscription import Subscription
 from apportion.wire.userdata import write_stream_join
 
@@ -65,18 +66,18 @@ def test_a_skew_that_is_no_number_of_partitions_is_refused_where_the_strategy_is
 
 def test_a_member_of_failover_brings_its_priority_and_what_it_held() -> None:
     codec = Priority()
-    data = codec.user_data(Holding((("t", (1, 2)),), 4, priority=7))
+    data = codec.user_data(Holding((("t", (1, 2)),), 4, facts={"priority": 7}))
     claim = codec.read(Subscription(("t",), data))
-    assert (claim.owned, claim.generation, claim.priority, claim.lost) == ({"t": [1, 2]}, 4, 7, None)
+    assert (claim.owned, claim.generation, claim.facts["priority"], claim.lost) == ({"t": [1, 2]}, 4, 7, None)
 
 
 def test_the_leader_of_a_stream_join_tells_the_epoch_that_members_bring_along() -> None:
     members = {m: {"topics": ["t"]} for m in "ab"}
     codec = StreamJoin()
-    told = codec.tell(apportion.plan({"topics": {"t": 4}, "members": members}, "sticky-stream-join"))
+    told = codec.assignment_data(apportion.plan({"topics": {"t": 4}, "members": members}, "sticky-stream-join"))
     assert told is not None
-    assert codec.told(told) is not None
-    assert codec.tell(apportion.plan({"topics": {"t": 4}, "members": members}, "range")) is None
+    assert codec.epoch(told) is not None
+    assert codec.assignment_data(apportion.plan({"topics": {"t": 4}, "members": members}, "range")) is None
 
 
 def test_a_few_bytes_are_no_claims_by_the_million() -> None:
@@ -115,7 +116,7 @@ class AtMost:
 
 
 def test_a_setting_that_may_be_left_out_is_read_from_texts_and_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assignors, "known", lambda: {"at-most": AtMost})
+    monkeypatch.setattr(registry, "known", lambda: {"at-most": AtMost})
     read = [assignors.find("at-most", {"limit": value}) for value in (None, "5", 7)]
     assert read == [AtMost(None), AtMost(5), AtMost(7)]
     with pytest.raises(BadInput, match="an integer"):

@@ -7,7 +7,7 @@ import pytest
 from apportion.clients.bridge import Bridge, JoiningMember, Settings
 from apportion.clients.joined_group import JoinedGroup
 from apportion.errors import BadInput
-from apportion.user_data import Claim, Holding, Stateless
+from apportion.strategy.user_data import Claim, Holding, Stateless
 from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import Subscription, write_subscription
 from apportion.wire.userdata import read_capacity, read_cooperative, read_sticky, without_capacity, write_capacity
@@ -77,7 +77,7 @@ def test_what_cannot_be_a_capacity_counts_as_one() -> None:
     subscriptions = [write_subscription(Subscription(("t",), data)) for data in sent]
     columns = JoinedGroup([f"m{i}" for i in range(len(sent))], [None] * len(sent), subscriptions)
     expected = [1, 1, 1, 9, 1, 1, 1_000_000, 1, 1]
-    assert columns.columns(columns.memories(Stateless())).capacity.tolist() == expected
+    assert columns.columns(columns.memories(Stateless())).facts["capacity"].tolist() == expected
     assert [read_capacity(data) for data in sent] == expected
 
 
@@ -92,7 +92,7 @@ def test_a_strategy_of_ones_own_reads_its_bytes_without_the_tail() -> None:
     joined = JoinedGroup(["m"], [None], [write_subscription(Subscription(("t",), b"mine" + write_capacity(3)))])
     memories = joined.memories(Mine())
     assert memories.owned == [{"t": [4]}]
-    assert joined.columns(memories).capacity.tolist() == [3]
+    assert joined.columns(memories).facts["capacity"].tolist() == [3]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from apportion.clients.topic_metadata import ClientMetadata, describe_topics
 from apportion.errors import UnreadableBytes
 from apportion.model.build import build, build_columns
 from apportion.model.group import Group
-from apportion.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec, codec_of
+from apportion.strategy.traits import traits_of
+from apportion.strategy.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 from apportion.wire.userdata import write_cooperative, write_failover, write_sticky, write_stream_join
@@ -116,7 +117,7 @@ def one_by_one(
             "topics": list(said.topics),
             "owned": {topic: list(held) for topic, held in claim.owned.items()},
             "generation": claim.generation,
-            "priority": claim.priority,
+            "priority": claim.facts.get("priority"),
         }
     topics: dict[str, Any] = {}
     for topic in wanted & TOPICS.keys():
@@ -272,4 +273,8 @@ def test_a_strategy_remembers_by_its_own_codec_else_as_kafka_does() -> None:
         cooperative = True
         memory = Own()
 
-    assert [type(codec_of(kind())) for kind in (Eager, Cooperative, WithOwn)] == [InUserData, InSubscription, Own]
+    assert [type(traits_of(kind()).codec) for kind in (Eager, Cooperative, WithOwn)] == [
+        InUserData,
+        InSubscription,
+        Own,
+    ]

@@ -9,10 +9,10 @@ import pytest
 
 from apportion.assignors import find
 from apportion.clients.bridge import Bridge, JoiningMember, Settings
+from apportion.strategy.user_data import Holding
 from apportion.testing.broker import Broker
 from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaMember
-from apportion.user_data import Holding
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription
 

@@ -16,7 +16,7 @@ from apportion.clients.bridge import Bridge, JoiningMember, Settings, withheld
 from apportion.clients.rebalance import PlannedRebalance, record
 from apportion.model.build import build
 from apportion.planning import plan
-from apportion.user_data import Claim, Stateless
+from apportion.strategy.user_data import Claim, Stateless
 from apportion.wire.subscription import Subscription
 
 DOCS = Path(__file__).parents[2] / "docs"

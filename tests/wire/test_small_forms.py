@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apportion.user_data import Holding, InSubscription, InUserData, with_capacity
+from apportion.model.facts import MEMBER_FIELDS
+from apportion.strategy.user_data import Holding, InSubscription, InUserData, with_facts
 from apportion.wire.partitions import in_order
 from apportion.wire.primitives import Reader
 from apportion.wire.record_fields import nullable_struct, struct
@@ -55,6 +56,8 @@ def test_what_a_member_held_is_remembered_though_its_generation_is_not_known() -
 
 def test_a_capacity_stands_right_behind_wishes() -> None:
     wishes = write_cooperative(3) + write_sticky((("t", (1,)),), 3)
-    assert with_capacity(InSubscription(), wishes, 2) == wishes + write_capacity(2)
+    assert with_facts(InSubscription(), wishes, {"capacity": 2}, MEMBER_FIELDS) == wishes + write_capacity(2)
     empty = write_cooperative(3) + write_sticky((), None)
-    assert with_capacity(InSubscription(), write_cooperative(3), 2) == empty + write_capacity(2)
+    assert with_facts(InSubscription(), write_cooperative(3), {"capacity": 2}, MEMBER_FIELDS) == empty + write_capacity(
+        2
+    )

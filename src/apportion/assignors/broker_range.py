@@ -26,6 +26,8 @@ class BrokerRange:
     name: ClassVar[str] = "broker-range"
     goals: ClassVar[tuple[str, ...]] = ("co-location", "topic-balance")
     server_side: ClassVar[bool] = True
+    structural: ClassVar[bool] = True
+    target_of: ClassVar[tuple[str, str]] = ("range", "racks")
 
     def assign(self, group: Group) -> Answer:
         """Return (P,) the member that owns each partition."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from apportion.arrays import Ints
+from apportion.model.facts import CAPACITY, Fact
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.solvers.solve import GOALS, best, check_order, dealt_proof
-from apportion.user_data import InSubscription, UserDataCodec
+from apportion.strategy.user_data import InSubscription, UserDataCodec
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,10 @@ class CooperativeSticky:
     name: ClassVar[str] = "cooperative-sticky"
     memory: ClassVar[UserDataCodec] = InSubscription()
     goals: ClassVar[tuple[str, ...]] = GOALS
-    capacities: ClassVar[bool] = True
+    facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}
     cooperative: ClassVar[bool] = True
+    structural: ClassVar[bool] = True
+    target_of: ClassVar[tuple[str, str]] = ("sticky", "homes")
     order: tuple[str, ...] = GOALS
 
     def __post_init__(self) -> None:

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
-from apportion.model.group import NO_PRIORITY, Group
+from apportion.model.facts import PRIORITY, UNSET, Fact
+from apportion.model.group import Group
 from apportion.model.plan import Answer
-from apportion.user_data import Claim, Holding, Stateless, UserDataCodec
+from apportion.strategy.user_data import Claim, Holding, UserDataCodec
 from apportion.wire.partitions import merged
 from apportion.wire.subscription import Subscription
 from apportion.wire.userdata import read_failover, write_failover
 from apportion.wording import count
 
 
-class Priority(Stateless):
+class Priority(UserDataCodec):
     """``failover``: a member's priority, and what it owned, for those who do not preempt."""
+
+    carries: ClassVar[frozenset[str]] = frozenset({"priority"})
 
     def user_data(self, holding: Holding) -> bytes | None:
         """Priority, owned, generation."""
-        return write_failover(holding.priority, holding.owned, holding.generation)
+        return write_failover(holding.facts.get("priority"), holding.owned, holding.generation)
 
     def read(self, subscription: Subscription) -> Claim:
         """Read what ``user_data`` wrote."""
         memory = read_failover(subscription.user_data)
-        return Claim(merged(memory.owned), memory.generation, priority=memory.priority, lost=memory.lost)
+        facts = {} if memory.priority is None else {"priority": memory.priority}
+        return Claim(merged(memory.owned), memory.generation, facts=facts, lost=memory.lost)
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class Failover:
 
     name: ClassVar[str] = "failover"
     memory: ClassVar[UserDataCodec] = Priority()
+    facts: ClassVar[Mapping[str, Fact]] = {"priority": PRIORITY}
+    structural: ClassVar[bool] = True
     on_foreign: ClassVar[str] = "stop"
     goals: ClassVar[tuple[str, ...]] = ("incumbent", "priority")
 
@@ -89,7 +96,7 @@ class _Winners:
         if topic in self.stays:
             return f"{name}: {group.members[winner]!r} holds most of it and is left alone."
         subscribers, priority = count(len(group.subscribers(topic)), "subscriber"), int(group.priority[winner])
-        if priority == NO_PRIORITY:
+        if priority == UNSET:
             return f"{name}: no priority is set, and {group.members[winner]!r} is the first of {subscribers}."
         return f"{name}: {group.members[winner]!r} has the highest priority of {subscribers}, {priority}."
 

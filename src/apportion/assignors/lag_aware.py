@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Literal
@@ -10,6 +11,7 @@ import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, Bools, Ints, Longs, distinct
 from apportion.errors import BadInput
+from apportion.model.facts import CAPACITY, Fact
 from apportion.model.group import Group
 from apportion.model.measures import summable
 from apportion.model.plan import Answer
@@ -51,7 +53,7 @@ class LagAware:
 
     name: ClassVar[str] = "lag-aware"
     goals: ClassVar[tuple[str, ...]] = ("topic-balance", "balance", "lag", "weight", "moves")
-    capacities: ClassVar[bool] = True
+    facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}
 
     @property
     def reads_lag(self) -> bool:

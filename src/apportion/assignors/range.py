@@ -11,7 +11,7 @@ from apportion.arrays import NOBODY, UNKNOWN, Ints
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.solvers.range_racks import TopicDeal, deal_in_step, deal_near, deal_rest, needs_racks
-from apportion.user_data import Stateless, UserDataCodec
+from apportion.strategy.user_data import Stateless, UserDataCodec
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Range:
 
     name: ClassVar[str] = "range"
     memory: ClassVar[UserDataCodec] = Stateless()
+    quick: ClassVar[bool] = True
+    structural: ClassVar[bool] = True
     goals: ClassVar[tuple[str, ...]] = ("co-location", "topic-balance")
 
     def assign(self, group: Group) -> Answer:

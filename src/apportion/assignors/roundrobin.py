@@ -9,7 +9,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.model.group import Group
-from apportion.user_data import Stateless, UserDataCodec
+from apportion.strategy.user_data import Stateless, UserDataCodec
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class RoundRobin:
 
     name: ClassVar[str] = "roundrobin"
     memory: ClassVar[UserDataCodec] = Stateless()
+    quick: ClassVar[bool] = True
+    structural: ClassVar[bool] = True
     goals: ClassVar[tuple[str, ...]] = ()
 
     def assign(self, group: Group) -> Ints:

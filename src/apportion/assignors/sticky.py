@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from apportion.arrays import Ints
+from apportion.model.facts import CAPACITY, Fact
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.solvers.solve import GOALS, best, check_order, dealt_proof
-from apportion.user_data import InUserData, UserDataCodec
+from apportion.strategy.user_data import InUserData, UserDataCodec
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,11 @@ class Sticky:
     """
 
     name: ClassVar[str] = "sticky"
+    quick: ClassVar[bool] = True
+    structural: ClassVar[bool] = True
     memory: ClassVar[UserDataCodec] = InUserData()
     goals: ClassVar[tuple[str, ...]] = GOALS
-    capacities: ClassVar[bool] = True
+    facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}
     order: tuple[str, ...] = GOALS
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from apportion.model.claims import judge
 from apportion.model.group import Group
 from apportion.model.plan import Answer, Plan
 from apportion.solvers.equal_shares import equal_shares, max_kept
-from apportion.user_data import Claim, Holding, Stateless, UserDataCodec
+from apportion.strategy.user_data import Claim, Holding, UserDataCodec
 from apportion.wire.subscription import Subscription
 from apportion.wire.userdata import read_epoch, read_stream_join, write_epoch, write_stream_join
 from apportion.wording import count
@@ -21,7 +21,7 @@ CLAIMS_MAX: Final = 1 << 20
 """Partitions that one member may claim; more than that nobody had, and a few bytes can say thousands of millions."""
 
 
-class StreamJoin(Stateless):
+class StreamJoin(UserDataCodec):
     """``sticky-stream-join``: the numbers a member had in every joined topic, and the epoch that the leader sent."""
 
     def user_data(self, holding: Holding) -> bytes | None:
@@ -38,12 +38,12 @@ class StreamJoin(Stateless):
             return Claim({}, lost=f"{count(len(numbers), 'number')} in each of {count(topics, 'topic')}")
         return Claim({topic: numbers for topic in subscription.topics if numbers}, memory.epoch, lost=memory.lost)
 
-    def tell(self, plan: Plan) -> bytes | None:
+    def assignment_data(self, plan: Plan) -> bytes | None:
         """The plan's epoch."""
         epoch: Any = plan.answer.extra.get("epoch")
         return None if epoch is None else write_epoch(int(epoch))
 
-    def told(self, user_data: bytes | None) -> int | None:
+    def epoch(self, user_data: bytes | None) -> int | None:
         """The epoch to bring along."""
         return read_epoch(user_data)
 
@@ -64,6 +64,7 @@ class StickyStreamJoin:
     memory: ClassVar[UserDataCodec] = StreamJoin()
     on_foreign: ClassVar[str] = "stop"
     assigned_data: ClassVar[bool] = True
+    structural: ClassVar[bool] = True
     goals: ClassVar[tuple[str, ...]] = ("co-location", "balance", "moves")
     leaves: ClassVar[bool] = True
 

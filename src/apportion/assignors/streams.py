@@ -52,6 +52,8 @@ class Streams(TaskSettings):
     name: ClassVar[str] = "streams"
     on_foreign: ClassVar[str] = "stop"
     assigned_data: ClassVar[bool] = True
+    stateful: ClassVar[bool] = True
+    structural: ClassVar[bool] = True
     goals: ClassVar[tuple[str, ...]] = GOALS
     cooperative: ClassVar[bool] = True
     leaves: ClassVar[bool] = True  # a task of which nobody wants all topics
@@ -80,7 +82,7 @@ class Streams(TaskSettings):
         proof = _shown(group, partitions, plan.answer.proof)
         return Answer(owner, proof=proof, extra={"tasks": extra}, together=_numbers(task_of))
 
-    def brief(self, group: Group) -> Answer:
+    def summary(self, group: Group) -> Answer:
         """The owners and the proof that ``assign`` gives, without the task plan beside them: tasks stay on arrays."""
         if self.process != "member" or self.num_standby_replicas or self.rack_aware_assignment_strategy != "none":
             return self.assign(group)

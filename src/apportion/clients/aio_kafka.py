@@ -35,11 +35,13 @@ from apportion.assignors import Assignor as Strategy
 from apportion.clients.adapter import Adapter, patch_coordinators
 from apportion.clients.bridge import Bridge, OffsetFeed, Settings
 from apportion.clients.error_sentences import sentence
-from apportion.clients.foreign import ForeignWatch, OnForeign, StrategyNotAsked
+from apportion.clients.foreign import ForeignWatch, StrategyNotAsked
 from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.member_facts import FactSource
 from apportion.clients.protocol_selection import names_itself, refused
 from apportion.clients.rebalance import OnPlan
 from apportion.clients.topic_metadata import ClientMetadata, can_exist
+from apportion.strategy.traits import OnForeign
 from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import Subscription, write_subscription
 
@@ -59,6 +61,7 @@ def assignor(
     lag: OffsetFeed | None = None,
     on_foreign: OnForeign | None = None,
     capacity: int = 1,
+    facts: Mapping[str, FactSource] | None = None,
     **settings: Any,
 ) -> AioKafkaAssignor:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -67,7 +70,11 @@ def assignor(
     planned.
     """
     return AioKafkaAssignor(
-        Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity), settings)
+        Bridge(
+            strategy,
+            Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {}),
+            settings,
+        )
     )
 
 

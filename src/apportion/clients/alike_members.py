@@ -21,7 +21,7 @@ from apportion.clients.joined_group import READERS, JoinedGroup
 from apportion.clients.rebalance import PlannedRebalance, SeenGroup
 from apportion.clients.topic_metadata import ClusterMetadata, describe_topics
 from apportion.model.build import member_order, topic_order
-from apportion.user_data import UserDataCodec
+from apportion.strategy.user_data import UserDataCodec
 from apportion.wire.assignments import write_neighbours
 
 ALIKE_MIN: Final = 12

@@ -9,28 +9,31 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints
+from apportion.arrays import NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
 from apportion.clients.alike_members import Dealer, Dealt
-from apportion.clients.foreign import OnForeign, policy
+from apportion.clients.foreign import policy
 from apportion.clients.joined_group import JoinedGroup, Memories
+from apportion.clients.member_facts import FactSource, MemberFacts
 from apportion.clients.rebalance import Causes, OnPlan, PlannedRebalance, SeenGroup, line_of, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
 from apportion.clients.unchanged_shares import write_answers
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
+from apportion.model.facts import CAPACITY, MEMBER_FIELDS
 from apportion.model.group import Group
 from apportion.model.group_json import check_reset
-from apportion.model.json_checks import INT32_MAX, check_text, integer
+from apportion.model.json_checks import check_text
 from apportion.model.plan import Plan
 from apportion.model.to_names import collector_paused
 from apportion.planning import plan as make_plan
-from apportion.user_data import Holding, UserDataCodec, codec_of, with_capacity
+from apportion.strategy.traits import OnForeign, traits_of
+from apportion.strategy.user_data import Holding, UserDataCodec, with_facts
 from apportion.wire.assignment import Assignment, read_assignment
 from apportion.wire.partitions import Held
 from apportion.wire.primitives import utf16
@@ -70,6 +73,8 @@ class Settings:
         What to do once the broker assigns by the new protocol; None: as the strategy says.
     capacity
         How much this member can take beside the others.
+    facts
+        What its strategy asks for by name beside these: a number, or a function that is asked at each join.
     Raises
         BadInput for a value that is none of these.
     """
@@ -81,15 +86,24 @@ class Settings:
     lag: OffsetFeed | None = None
     on_foreign: OnForeign | None = None
     capacity: int = 1
+    facts: Mapping[str, FactSource] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """As group.json has them: what does not fit its bytes would fail at the first join, on the client's thread."""
         if self.rack is not None:
             check_text("rack", self.rack)
-        if self.priority is not None:
-            integer(-(2**31), INT32_MAX)("priority", self.priority)
         check_reset("auto_offset_reset", self.auto_offset_reset)
-        integer(1, CAPACITY_MAX)("capacity", self.capacity)
+        for name, value in {"capacity": self.capacity, "priority": self.priority}.items():
+            if value is not None:
+                MEMBER_FIELDS[name].check(name, value)
+        for name in self.fields.keys() & self.facts.keys():
+            raise BadInput(f"facts.{name}", f"it beside {name}={self.fields[name]}", "one of the two")
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """The facts that have an argument of their own, as far as they are set."""
+        priority = {} if self.priority is None else {"priority": self.priority}
+        return priority if self.capacity == CAPACITY.default else {**priority, "capacity": self.capacity}
 
 
 def require_client_side(strategy: Assignor) -> None:
@@ -98,7 +112,7 @@ def require_client_side(strategy: Assignor) -> None:
     Raises
         BadInput for ``broker-uniform`` and ``broker-range``.
     """
-    if getattr(strategy, "server_side", False):
+    if traits_of(strategy).server_side:
         refused = f"{strategy.name!r}, which Kafka's broker alone runs"
         raise BadInput(
             "assignor",
@@ -117,9 +131,11 @@ class Bridge:
         require_client_side(self.strategy)
         self.on_foreign = policy(self.strategy, settings.on_foreign)
         self.settings = settings
-        self.cooperative = bool(getattr(self.strategy, "cooperative", False))
-        self.memory: UserDataCodec = codec_of(self.strategy)
-        self.last = Holding(priority=settings.priority)
+        self.traits = traits_of(self.strategy)
+        self.cooperative = self.traits.cooperative
+        self.memory: UserDataCodec = self.traits.codec
+        self.facts = MemberFacts(self.name, self.traits.facts, {**settings.fields, **settings.facts})
+        self.last = Holding()
         self._causes = Causes()
         self._dealer = Dealer(self.strategy, self.memory)
 
@@ -141,16 +157,17 @@ class Bridge:
         if keeps:
             still = set(wanted)
             owned = tuple((topic, ids) for topic, ids in owned if topic in still)
-        holding = Holding(owned, self.last.generation, keeps, self.last.epoch, self.last.priority)
-        user_data = with_capacity(self.memory, self.memory.user_data(holding), self.settings.capacity)
+        facts = self.facts.now()
+        holding = Holding(owned, self.last.generation, keeps, self.last.epoch, facts)
+        user_data = with_facts(self.memory, self.memory.user_data(holding), facts, self.traits.facts)
         return Subscription(wanted, user_data, owned if keeps else (), holding.generation, self.settings.rack)
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
         """Remember what this member was told; one log line."""
         before = {(topic, p) for topic, ids in self.last.owned for p in ids}
         now = {(topic, p) for topic, ids in given.partitions for p in ids}
-        epoch = self.memory.told(given.user_data)
-        self.last = Holding(given.partitions, generation, self.cooperative, epoch, self.settings.priority)
+        epoch = self.memory.epoch(given.user_data)
+        self.last = Holding(given.partitions, generation, self.cooperative, epoch)
         log.info(
             "assigned group=%s generation=%s assignor=%s partitions=%d gained=%d lost=%d",
             *(group, generation, self.name, len(now), len(now - before), len(before - now)),
@@ -198,7 +215,7 @@ class Bridge:
             plan = make_plan(planned_group, self.strategy)
             held_back = withheld(plan, memories.held[order])
             owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
-            written = write_answers(planned_group, owner, joined, memories, order, self.memory.tell(plan))
+            written = write_answers(planned_group, owner, joined, memories, order, self.memory.assignment_data(plan))
             answers = dict(zip(planned_group.members, written, strict=True))
         self._report(plan, held_back, generation, (time.perf_counter() - began) * 1000)
         return answers
@@ -225,7 +242,7 @@ class Bridge:
         if len(described) < len(wanted):
             missing = sorted(set(wanted) - set(described))
             log.info("no metadata yet of %s: they get no owner in this round", missing)
-        columns, reset = joined.columns(memories), self.settings.auto_offset_reset
+        columns, reset = joined.columns(memories, self.traits.facts), self.settings.auto_offset_reset
         if self.settings.lag is not None:
             try:
                 return build_columns(group, columns, self._with_lag(described), replicas, reset)

@@ -46,10 +46,12 @@ from apportion.assignors import Assignor as Strategy
 from apportion.clients.adapter import Forked
 from apportion.clients.bridge import OffsetFeed
 from apportion.clients.confluent_settings import NEEDS_CLASSIC, RESETS, member_settings, rack_of
-from apportion.clients.foreign import OnForeign, StrategyNotAsked
+from apportion.clients.foreign import StrategyNotAsked
 from apportion.clients.kafka_python import assignor
+from apportion.clients.member_facts import FactSource
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput
+from apportion.strategy.traits import OnForeign
 from apportion.wording import some_of
 
 log = logging.getLogger("apportion.clients")
@@ -86,7 +88,7 @@ class GroupConsumer:
         Called when they may be somebody else's already, and commits are refused; ``on_revoked`` where None.
     rack
         The member's rack, told to the group; without it that of ``client.rack``, from which librdkafka fetches.
-    strategy, priority, on_plan, lag, on_foreign, capacity, settings
+    strategy, priority, on_plan, lag, on_foreign, capacity, facts, settings
         As for ``apportion.clients.kafka_python.assignor``.
 
     It belongs to one thread, as a KafkaConsumer does; ``close`` alone may be called from another one, and from a
@@ -113,6 +115,7 @@ class GroupConsumer:
         lag: OffsetFeed | None = None,
         on_foreign: OnForeign | None = None,
         capacity: int = 1,
+        facts: Mapping[str, FactSource] | None = None,
         **settings: Any,
     ) -> None:
         if not config.get("group.id"):
@@ -131,6 +134,7 @@ class GroupConsumer:
             lag=lag,
             on_foreign=on_foreign,
             capacity=capacity,
+            facts=facts,
             **settings,
         )
         self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost or on_revoked

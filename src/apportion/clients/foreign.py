@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 from apportion.clients.rebalance import PlannedRebalance
 from apportion.errors import ApportionError, BadInput
+from apportion.strategy.traits import OnForeign, traits_of
 
 if TYPE_CHECKING:
     from apportion.clients.bridge import Bridge
 
 log = logging.getLogger("apportion.clients")
-
-OnForeign = Literal["stop", "log", "continue"]
-DEFAULT: Final[OnForeign] = "log"
-"""Of strategies that do not say otherwise by a class variable ``on_foreign``."""
 
 
 class StrategyNotAsked(ApportionError):
@@ -37,7 +34,7 @@ def policy(strategy: object, wanted: OnForeign | None) -> OnForeign:
     Raises
         BadInput for a word that is none of the three.
     """
-    chosen: OnForeign = getattr(strategy, "on_foreign", DEFAULT) if wanted is None else wanted
+    chosen: OnForeign = traits_of(strategy).on_foreign if wanted is None else wanted
     if chosen not in get_args(OnForeign):
         raise BadInput("on_foreign", repr(chosen), "one of " + ", ".join(get_args(OnForeign)))
     return chosen

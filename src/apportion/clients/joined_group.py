@@ -17,13 +17,13 @@ import numpy as np
 from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints, ints
 from apportion.errors import UnreadableBytes
 from apportion.model.build import ClaimColumns, MemberColumns
-from apportion.model.group import NO_PRIORITY
-from apportion.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
+from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
+from apportion.strategy.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.columns import HeldLists, read_held_lists
 from apportion.wire.primitives import text
 from apportion.wire.subscription import Subscription, read_subscription
 from apportion.wire.subscriptions import Subscriptions, read_subscriptions
-from apportion.wire.userdata import CAPACITY_MARK, CAPACITY_SIZE, without_capacity
+from apportion.wire.userdata import CAPACITY_MARK, CAPACITY_SIZE, read_facts, without_facts
 
 log = logging.getLogger("apportion.clients")
 
@@ -36,13 +36,15 @@ class Memories:
         The claims of each member, as lists in the subscriptions' buffer; or member by member, where a codec was asked.
     lost
         Member to the reason why its memory could not be read.
+    facts
+        (M,) those that the codec carries; ``UNSET`` where a member does not say.
     """
 
     owned: HeldLists | Sequence[Mapping[str, Sequence[int]]]
     generation: Ints
     held: Bools
     lost: Mapping[int, str] = field(default_factory=dict)
-    priority: Ints | None = None
+    facts: Mapping[str, Ints] = field(default_factory=dict)
 
 
 class JoinedGroup:
@@ -68,18 +70,16 @@ class JoinedGroup:
             )
         return subscriptions
 
-    def columns(self, memories: Memories) -> MemberColumns:
-        """The members as a group is built of them."""
+    def columns(self, memories: Memories, asked: Mapping[str, Fact] = MEMBER_FIELDS) -> MemberColumns:
+        """The members as a group is built of them, with the facts that the strategy asks for."""
         subscriptions = self.subscriptions
-        size = len(self.ids)
         return MemberColumns(
             ids=self.ids,
             instance_ids=self.instance_ids,
             lists=subscriptions.lists,
             list_of=subscriptions.list_of,
             generation=memories.generation,
-            priority=np.full(size, NO_PRIORITY) if memories.priority is None else memories.priority,
-            capacity=_capacities(subscriptions),
+            facts=_facts(subscriptions, memories, {**MEMBER_FIELDS, **asked}),
             rack=subscriptions.rack,
             claims=lambda index: _claims(subscriptions, memories.owned, index),
         )
@@ -104,6 +104,17 @@ def _one_for_all(sent: Sequence[bytes]) -> Subscription | None:
         return read_subscription(sent[0])
     except UnreadableBytes:
         return None
+
+
+def _facts(sent: Subscriptions, memories: Memories, asked: Mapping[str, Fact]) -> dict[str, Ints]:
+    """Fact to (M,) what members say, in their memory or behind it; the default where that is nothing, or cannot be."""
+    facts = {"capacity": _capacities(sent), **memories.facts}
+    others = asked.keys() - facts.keys()
+    if others - MEMBER_FIELDS.keys():
+        behind = [read_facts(sent.one(m).user_data) for m in range(len(sent.sent))]
+        facts |= {name: ints([one.get(name, UNSET) for one in behind]) for name in others}
+    unset = np.full(len(sent.sent), UNSET)
+    return {name: fact.within(facts.get(name, unset)) for name, fact in asked.items()}
 
 
 def _capacities(sent: Subscriptions) -> Ints:
@@ -206,13 +217,13 @@ def _reason(codec: UserDataCodec, sent: Subscriptions, m: int) -> str:
 
 def _one_by_one(codec: UserDataCodec, sent: Subscriptions) -> Memories:
     subscriptions = (sent.one(m) for m in range(len(sent.sent)))
-    claims: list[Claim] = [codec.read(replace(s, user_data=without_capacity(s.user_data))) for s in subscriptions]
+    claims: list[Claim] = [codec.read(replace(s, user_data=without_facts(s.user_data))) for s in subscriptions]
     return Memories(
         owned=[claim.owned for claim in claims],
         generation=ints([-1 if claim.generation is None else claim.generation for claim in claims]),
         held=np.array([claim.held for claim in claims], dtype=np.bool_),
         lost={m: claim.lost for m, claim in enumerate(claims) if claim.lost},
-        priority=ints([NO_PRIORITY if claim.priority is None else claim.priority for claim in claims]),
+        facts={name: ints([claim.facts.get(name, UNSET) for claim in claims]) for name in sorted(codec.carries)},
     )
 
 

@@ -38,12 +38,14 @@ from apportion.assignors import Assignor as Strategy
 from apportion.clients.adapter import Adapter, Forked, patch_coordinators
 from apportion.clients.bridge import Bridge, JoiningMember, OffsetFeed, Settings
 from apportion.clients.error_sentences import sentence
-from apportion.clients.foreign import ForeignWatch, OnForeign, StrategyNotAsked
+from apportion.clients.foreign import ForeignWatch, StrategyNotAsked
 from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.member_facts import FactSource
 from apportion.clients.protocol_selection import names_itself, refused
 from apportion.clients.rebalance import OnPlan
 from apportion.clients.topic_metadata import ClientMetadata, can_exist
 from apportion.errors import UnreadableBytes
+from apportion.strategy.traits import OnForeign
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held, in_order
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
@@ -66,6 +68,7 @@ def assignor(
     lag: OffsetFeed | None = None,
     on_foreign: OnForeign | None = None,
     capacity: int = 1,
+    facts: Mapping[str, FactSource] | None = None,
     **settings: Any,
 ) -> KafkaPythonAssignor:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -87,11 +90,19 @@ def assignor(
     capacity
         How much this member can take beside the others, 1 to 1,000,000, for ``sticky``, ``cooperative-sticky`` and
         ``lag-aware``. It travels behind what Java members read; a Java leader counts every member as 1.
+    facts
+        What a strategy of your own asks for by name: a number, or a function without arguments that is asked at each
+        join, on the client's thread. Where it raises, or answers out of bounds, the log says so, and the default is
+        sent.
     Raises
         UnknownName, BadInput for names and settings that do not exist.
     """
     return KafkaPythonAssignor(
-        Bridge(strategy, Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity), settings)
+        Bridge(
+            strategy,
+            Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {}),
+            settings,
+        )
     )
 
 

@@ -17,11 +17,11 @@ from apportion.assignors.streams import Streams
 from apportion.clients.bridge import Bridge, JoiningMember, Settings
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.topic_metadata import ClusterMetadata
+from apportion.strategy.user_data import Holding
 from apportion.tasks.application_state import Process
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Task, Topology
-from apportion.user_data import Holding
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.partitions import Held, held
 from apportion.wire.primitives import utf16

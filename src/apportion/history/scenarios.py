@@ -21,19 +21,15 @@ from apportion.model.group import Group
 from apportion.model.measures import brief_measure, lag_held, loads, moves
 from apportion.model.plan import Answer
 from apportion.planning import checked, strategy_of
+from apportion.strategy.traits import traits_of
 
 REPLAY: Final = "replay"
 AS_IS: Final = "as-is"
 LAG: Final = "lag"
-_SHORTER: Final = {"broker-uniform": "unjudged", "streams": "brief"}
-"""Strategies of ours to a way to ask them that leaves out what stands in no row."""
 _SETTINGS: Final = {"lag-aware": {"scope": "topic"}}
 """Strategies to settings that are not their default: KIP-169's rule is dealt for thousands of groups in a few calls,
 and a plan over all topics takes 4 to 10 ms for each.
 """
-_SAME_TARGET: Final = {"cooperative-sticky": ("sticky", "homes"), "broker-range": ("range", "racks")}
-"""Strategies to one whose targets are theirs, unless homes (stale claims, see ``solvers.solve.best``) or racks are
-known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +232,7 @@ class _Twins:
 
     def _target(self, assignor: str) -> str:
         """The strategy whose targets this one's are; mostly itself."""
-        other, unless = _SAME_TARGET.get(assignor, (assignor, "homes"))
+        other, unless = traits_of(known()[assignor]).target_of or (assignor, "homes")
         return assignor if self._known[unless] else other
 
 
@@ -255,11 +251,11 @@ def _under_lag(as_is: Outcome, group: Group) -> Outcome:
 def _strategy(name: str) -> Assignor:
     """A strategy, made once; what stands in no row is left out where that costs less."""
     strategy = strategy_of(find(name, _SETTINGS.get(name)))
-    shorter = getattr(strategy, _SHORTER[name], None) if name in _SHORTER else None
-    return strategy if shorter is None else cast(Assignor, _Shorter(strategy, shorter))
+    summary = traits_of(strategy).summary
+    return strategy if summary is None else cast(Assignor, _Summarizing(strategy, summary))
 
 
-class _Shorter:
+class _Summarizing:
     """A strategy without its word on how sure a prediction is, or without a plan of tasks beside the owners."""
 
     def __init__(self, strategy: Any, assign: Callable[[Group], Answer]) -> None:

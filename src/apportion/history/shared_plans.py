@@ -42,17 +42,14 @@ from apportion.model.group import Group, Offsets
 from apportion.model.to_names import collector_paused
 from apportion.server_side.java_hash import string_hashes
 from apportion.solvers.number_partitioning import deal_rounds_many
+from apportion.strategy.traits import traits_of
 
 __all__ = ("COLUMNS", "AnswerBlock", "Columns", "GroupsAlike", "SharedPlans", "lay_on")
 
-BY_ARRAYS: Final = frozenset(
-    ("range", "broker-range", "roundrobin", "sticky", "cooperative-sticky", "sticky-stream-join", "failover", "streams")
-)
-"""Strategies of ours that see names by their order alone, and no lag."""
-BY_NAME: Final = frozenset(("broker-uniform",))
-"""Those that hash names: asked for each group, with its names and lags put into the arrays of the first."""
-BY_LAG: Final = frozenset(("lag-aware",))
-"""Those that see lags besides."""
+BY_NAME: Final = "broker-uniform"
+"""It hashes names: asked for each group, with its names and lags put into the arrays of the first (``many_hashes``)."""
+BY_LAG: Final = "lag-aware"
+"""It sees lags besides (``many_lags``)."""
 
 _LARGEST_LAG: Final = 2**40
 """Up to here ten times the lags of ``LARGEST`` partitions are summed in 64 bits."""
@@ -91,7 +88,7 @@ class SharedPlans:
     def __init__(self, assignors: Sequence[str]) -> None:
         """Strategies by name; those of others, which may look at anything, are asked anew for each group."""
         self.assignors = list(assignors)
-        self._blind = frozenset(name for name in self.assignors if name in BY_ARRAYS | BY_NAME and _ours(name))
+        self._blind = frozenset(name for name in self.assignors if name != BY_LAG and _shared(name))
         self._kept: OrderedDict[tuple[Any, ...], Template] = OrderedDict()
         self._partitions = 0
 
@@ -187,18 +184,18 @@ class Template:
         really: list[tuple[int, Ints, Ints]] = []
         self.by_lag: list[tuple[int, ManyLags | None, Outcome, Ints]] = []
         self.by_name: list[tuple[int, ManyHashes | None, Outcome, Ints | None]] = []
-        alone = {row.answer.assignor for row in rows if row.group is None or not _ours(row.answer.assignor)}
+        alone = {row.answer.assignor for row in rows if row.group is None or not _shared(row.answer.assignor)}
         member_at = {name: at for at, name in enumerate(self.members)}
         topic_at = {name: at for at, name in enumerate(self.topics)}
         for at, row in enumerate(rows):
             group, name = row.group, row.answer.assignor
             if group is None or row.owner is None or name in alone:
                 continue
-            if name in BY_NAME and group.topic_ids:  # other ids hash otherwise
+            if name == BY_NAME and group.topic_ids:  # other ids hash otherwise
                 alone.add(name)
                 continue
             if not group.shows_lag:
-                if name in BY_NAME:
+                if name == BY_NAME:
                     self.by_name.append((at, self._by_hashes(row, member_at, topic_at), row, None))
                 continue
             same = id(group.topics), id(group.number), id(group.offsets)
@@ -209,9 +206,9 @@ class Template:
                 really.append((at, order, row.walk[-1].group.owner))
             if order is None:
                 alone.add(name)
-            elif name in BY_NAME:
+            elif name == BY_NAME:
                 self.by_name.append((at, self._by_hashes(row, member_at, topic_at), row, order))
-            elif name in BY_LAG:
+            elif name == BY_LAG:
                 self.by_lag.append((at, ManyLags(row) if ManyLags.fits(group) else None, row, order))
             else:
                 sums.append((at, order, row.owner))
@@ -368,8 +365,9 @@ class _Laying:
                 block.put_row(g, at, anew[key])
 
 
-def _ours(assignor: str) -> bool:
-    return assignor in BY_ARRAYS | BY_LAG | BY_NAME and known()[assignor].__module__.startswith("apportion.assignors.")
+def _shared(assignor: str) -> bool:
+    """Whether a plan of one group serves others of its structure, as it is or by names or lags put in."""
+    return assignor in (BY_NAME, BY_LAG) or traits_of(known()[assignor]).structural
 
 
 def _base(group: Group, alike: Structure) -> Ints:

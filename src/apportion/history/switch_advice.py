@@ -9,6 +9,7 @@ from apportion.assignors import known
 from apportion.history import switch_history
 from apportion.history.records import CONSUMER
 from apportion.history.switch_measures import Switch, shares
+from apportion.strategy.traits import traits_of
 from apportion.wording import count, percent
 
 SESSION_MS: Final = 45_000
@@ -63,7 +64,7 @@ def traps(switch: Switch) -> list[str]:
             f"The session time-out becomes the broker's, {SESSION_MS // 1000} s unless set otherwise; it is {now} now."
         )
     strategy = known().get(switch.facts.strategy or "")
-    if strategy is not None and not getattr(strategy, "cooperative", False):
+    if strategy is not None and not traits_of(strategy).cooperative:
         sentences.append(
             "Callbacks get only the partitions lost and gained: those that call assign(), or take a revocation for "
             "the loss of all partitions, break."

@@ -20,6 +20,7 @@ from apportion.history.rebalances import Rebalance
 from apportion.history.records import CONSUMER, Generation, counts_after
 from apportion.history.replay import happened, replay_steps, total
 from apportion.history.steps import Step, TopicEntries, sizes, step, steps
+from apportion.strategy.traits import traits_of
 
 REPLAYED: Final = ("broker-uniform", "broker-range", "sticky")
 BROKERS: Final = ("broker-uniform", "broker-range")
@@ -98,7 +99,7 @@ def moves(past: Recorded) -> dict[str, int] | None:
 
 def _is_eager(protocol: str | None) -> bool:
     strategy = known().get(protocol or "")
-    return strategy is not None and not getattr(strategy, "cooperative", False)
+    return strategy is not None and not traits_of(strategy).cooperative
 
 
 def batched(walk: Sequence[Step], interval_ms: int = INTERVAL_MS) -> list[Step]:

@@ -16,6 +16,7 @@ from apportion.history.predicted_targets import Score, score
 from apportion.history.records import CONSUMER, GroupRecord
 from apportion.model.group import Group
 from apportion.model.plan import Plan
+from apportion.strategy.traits import traits_of
 from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import GroupGeneration
 
@@ -153,7 +154,7 @@ def blockers(facts: GroupFacts) -> list[Blocker] | None:
     if facts.strategy is None:
         return None
     strategy = known().get(facts.strategy)
-    if facts.strategy in ASSIGNED_DATA or getattr(strategy, "assigned_data", False):
+    if facts.strategy in ASSIGNED_DATA or traits_of(strategy).assigned_data:
         return [Blocker("user data in the assignment, as this strategy writes it")]
     return [] if strategy is not None else None
 

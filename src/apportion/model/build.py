@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, distinct, ints
+from apportion.model.facts import MEMBER_FIELDS, fact_columns
 from apportion.model.group import (
     NO_CLAIMS,
-    NO_PRIORITY,
     Claims,
     Group,
     NonexistentClaims,
@@ -99,8 +99,7 @@ def build(raw: Raw, *, reuse_lists: bool = False, owned: OwnedLists | None = Non
             subscription_of=subscription_of,
             generation=_whole(rows, fields, "generation", -1),
             claims=claims,
-            priority=_whole(rows, fields, "priority", NO_PRIORITY),
-            capacity=_whole(rows, fields, "capacity", 1),
+            facts=_facts(rows, fields),
             offsets=_offsets(entries, len(number)),
             racks=_racks(entries, len(number), _column(rows, fields, "rack")),
             auto_offset_reset=raw.get("auto_offset_reset") or "latest",
@@ -117,8 +116,8 @@ class MemberColumns:
 
     lists, list_of
         Distinct lists of topics, and which one each member has (M,).
-    generation, priority, capacity
-        (M,) as in ``Group``.
+    generation, facts
+        (M,) as in ``Group``; of facts at least those that are fields of a member.
     claims
         From topic names with their numbers to the claims on them: see ``ClaimColumns``.
     """
@@ -128,8 +127,7 @@ class MemberColumns:
     lists: Sequence[Sequence[str]]
     list_of: Ints
     generation: Ints
-    priority: Ints
-    capacity: Ints
+    facts: Mapping[str, Ints]
     rack: Sequence[str | None]
     claims: Callable[[Mapping[str, int]], ClaimColumns]
 
@@ -193,8 +191,7 @@ def build_columns(
         subscription_of=wishes.subscription_of_list[members.list_of[rank]],
         generation=members.generation[rank],
         claims=_claims_of_columns(members.claims(index), rank, topics, start, number, entries is _NO_ENTRIES),
-        priority=members.priority[rank],
-        capacity=members.capacity[rank],
+        facts={name: values[rank] for name, values in members.facts.items()},
         offsets=_offsets(entries, len(number)),
         racks=_racks_of_columns(entries, replicas, index, start, [members.rack[m] for m in order]),
         auto_offset_reset=auto_offset_reset,
@@ -308,6 +305,12 @@ def _whole(rows: list[Raw], fields: set[str], field: str, otherwise: int) -> Int
     if None in column:
         column = [otherwise if value is None else value for value in column]
     return _numbers(column, len(column))
+
+
+def _facts(rows: list[Raw], fields: set[str]) -> dict[str, Ints]:
+    """(M,) each fact that some member has, and those that are fields of their own."""
+    facts = {name: _whole(rows, fields, name, fact.default) for name, fact in MEMBER_FIELDS.items()}
+    return facts | fact_columns(rows) if "facts" in fields else facts
 
 
 class _Wishes:

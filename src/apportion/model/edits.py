@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs, ints
-from apportion.model.group import NO_PRIORITY, Claims, Group, Offsets, Racks
+from apportion.model.facts import MEMBER_FIELDS, UNSET
+from apportion.model.group import Claims, Group, Offsets, Racks
 
 
 def with_members(given: Group, names: Sequence[str], subscription: int) -> Group | None:
@@ -97,8 +98,10 @@ def _of_members(group: Group, order: Ints, names: Sequence[str] = (), subscripti
         subscriptions=subscriptions,
         subscription_of=subscription_of,
         generation=_behind(group.generation, UNKNOWN, more)[order],
-        priority=_behind(group.priority, NO_PRIORITY, more)[order],
-        capacity=_behind(group.capacity, 1, more)[order],
+        facts={
+            name: _behind(values, MEMBER_FIELDS[name].default if name in MEMBER_FIELDS else UNSET, more)[order]
+            for name, values in group.facts.items()
+        },
         claims=_as_lists(rank[claims.member[stays]], claims.partition[stays], group),
         racks=racks and replace(racks, of_member=_behind(racks.of_member, UNKNOWN, more)[order]),
     )

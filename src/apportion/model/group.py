@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, overload
 
@@ -11,10 +11,9 @@ import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
 from apportion.model.claims import STALE, Verdict, judge
+from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
 from apportion.model.lag import lag_of
 
-NO_PRIORITY: Final = np.iinfo(np.int64).min
-"""A member without a priority: it comes after every member that has one."""
 WEIGHT_MAX: Final = 2**53
 """The largest weight of a partition: up to here floats hold every whole number."""
 
@@ -160,10 +159,9 @@ class Group:
         (K,) distinct sets of topics, each ascending; (M,) which of them a member has.
     generation
         (M,) of the last rebalance that the member saw; -1 none.
-    priority
-        (M,) for failover, highest first; ``NO_PRIORITY`` where unset.
-    capacity
-        (M,) how much each member can take beside the others, from 1 to ``CAPACITY_MAX``.
+    facts
+        Fact to (M,) numbers of the members; ``UNSET`` where a member does not say and nobody asked yet: a strategy sees
+        its own default there, see ``with_facts``. ``priority`` and ``capacity`` are always there.
     weight
         (P,) work that each partition brings in a second, NaN where unknown; None where no weight is known.
     topic_ids
@@ -181,8 +179,7 @@ class Group:
     subscription_of: Ints
     generation: Ints
     claims: Claims
-    priority: Ints
-    capacity: Ints
+    facts: Mapping[str, Ints]
     offsets: Offsets | None = None
     racks: Racks | None = None
     auto_offset_reset: str = "latest"
@@ -193,6 +190,32 @@ class Group:
 
     def __repr__(self) -> str:
         return f"Group({self.name!r}, topics={self.T}, partitions={self.P}, members={self.M})"
+
+    @property
+    def priority(self) -> Ints:
+        """(M,) for failover, highest first; ``UNSET``, lowest of all, where a member has none."""
+        return self.facts["priority"]
+
+    @property
+    def capacity(self) -> Ints:
+        """(M,) how much each member can take beside the others, from 1 to ``CAPACITY_MAX``."""
+        return self.facts["capacity"]
+
+    def with_facts(self, asked: Mapping[str, Fact]) -> Group:
+        """The group as a strategy sees it that asks for these facts: its defaults stand where members do not say.
+
+        Raises
+            BadInput for a number out of the strategy's bounds, naming its place.
+        """
+        if asked.keys() <= MEMBER_FIELDS.keys():
+            return self
+        facts = dict(self.facts)
+        for name in asked.keys() - MEMBER_FIELDS.keys():
+            values = facts.get(name, np.full(self.M, UNSET, dtype=np.int64))
+            for m in np.flatnonzero((values != UNSET) & (asked[name].within(values) != values)).tolist():
+                asked[name].check(f"members.{self.members[m]}.facts.{name}", int(values[m]))
+            facts[name] = asked[name].within(values)
+        return replace(self, facts=facts)
 
     def with_offsets(self, offsets: Offsets) -> Group:
         """The same group with other offsets; what was worked out from members and partitions alone is kept."""

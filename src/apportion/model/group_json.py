@@ -6,9 +6,10 @@ import re
 from functools import partial
 from typing import Any, Final
 
-from apportion.arrays import CAPACITY_MAX, UNKNOWN
+from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput
 from apportion.model.build import OwnedLists, build
+from apportion.model.facts import MEMBER_FIELDS, UNSET, check_facts
 from apportion.model.group import WEIGHT_MAX, Group, Racks
 from apportion.model.json_checks import (
     INT32_MAX,
@@ -189,8 +190,8 @@ _MEMBER: Final[dict[str, Check]] = {
     "topics": _names,
     "owned": _owned,
     "generation": integer(-1, INT32_MAX),
-    "priority": integer(-(2**31), INT32_MAX),
-    "capacity": integer(1, CAPACITY_MAX),
+    **{name: fact.check for name, fact in MEMBER_FIELDS.items()},
+    "facts": check_facts,
 }
 
 
@@ -228,6 +229,7 @@ def group_to_dict(group: Group) -> dict[str, Any]:
 
 
 def _member_to_dict(group: Group, m: int) -> dict[str, Any]:
+    others = sorted(group.facts.keys() - MEMBER_FIELDS.keys())
     rack = group.racks.of_member[m] if group.racks is not None else UNKNOWN
     fields: dict[str, Any] = {
         "instance_id": group.instance_ids[m],
@@ -236,8 +238,12 @@ def _member_to_dict(group: Group, m: int) -> dict[str, Any]:
         "rack": group.racks.names[rack] if group.racks is not None and rack != UNKNOWN else None,
         "topics": [group.topics[t] for t in group.subscriptions[group.subscription_of[m]]],
         "generation": int(group.generation[m]) if group.generation[m] >= 0 else None,
-        "priority": int(group.priority[m]) if group.priority[m] >= -(2**31) else None,
-        "capacity": int(group.capacity[m]) if group.capacity[m] != 1 else None,
+        "facts": {name: int(group.facts[name][m]) for name in others if group.facts[name][m] != UNSET} or None,
+        **{
+            name: int(group.facts[name][m])
+            for name, fact in MEMBER_FIELDS.items()
+            if group.facts[name][m] != fact.default
+        },
     }
     return {name: value for name, value in fields.items() if value is not None}
 

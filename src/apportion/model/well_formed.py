@@ -15,15 +15,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from apportion.arrays import CAPACITY_MAX, Ints, ints
+from apportion.arrays import Ints, ints
 from apportion.model.build import OwnedLists
+from apportion.model.facts import MEMBER_FIELDS
 from apportion.model.group import WEIGHT_MAX
 
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
 _NONE: Final = type(None)
 _TEXTS: Final = ("instance_id", "client_id", "host", "rack")
-_NUMBERS: Final = {"generation": (-1, _INT32), "priority": (-(2**31), _INT32), "capacity": (1, CAPACITY_MAX)}
+_NUMBERS: Final = {"generation": (-1, _INT32)} | {name: (fact.low, fact.high) for name, fact in MEMBER_FIELDS.items()}
 _MEMBER: Final = frozenset({"topics", "owned", *_TEXTS, *_NUMBERS})
 _NOTHING_OWNED: Final = OwnedLists(ints([]), [], ints([]), ints([]))
 _RECORD: Final = np.dtype([("kind", "u1"), ("value", "<i4")])

@@ -13,12 +13,16 @@ import numpy as np
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor
 from apportion.errors import ApportionError, BrokenAssignor
+from apportion.model.facts import Fact
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.planning import plan
+from apportion.strategy.traits import traits_of
 from apportion.testing.groups import GroupDict, Kinds, many_groups, shuffled
 
 PROOFS: Final = ("optimal", "bounded", "heuristic")
+NAME_MAX: Final = 255
+"""Bytes of a fact's name: every member sends it at every join."""
 Broken = Mapping[str, str]
 """Which promise is broken, and by what, in words."""
 
@@ -39,16 +43,19 @@ def check_assignor(assignor: Assignor, groups: int = 300, seed: int = 0) -> None
     and on ``groups`` random ones. A strategy that leaves wanted partitions without an owner says so by
     ``leaves: ClassVar[bool] = True``.
 
+    Its facts are drawn too, within their bounds.
+
     >>> from apportion.assignors.roundrobin import RoundRobin
     >>> check_assignor(RoundRobin())
     """
     broken: dict[str, tuple[str, GroupDict]] = {}
     for promise, why in _manners(assignor).items():
         broken[promise] = (why, {})
+    facts = {} if broken else traits_of(assignor).facts
     for group in (
         *hard_groups(),
-        *many_groups(groups, seed),
-        *many_groups(20, seed, Kinds(12, 12, 12, capacities=True)),
+        *many_groups(groups, seed, Kinds(facts=facts)),
+        *many_groups(20, seed, Kinds(12, 12, 12, capacities=True, facts=facts)),
     ):
         for promise in _tried(assignor, group).keys() - broken.keys():
             small = shrink(group, partial(_breaks, assignor, promise))
@@ -76,13 +83,27 @@ def _manners(assignor: Assignor) -> Broken:
         broken["frozen"] = "Its settings can change after it was made: it must be a frozen dataclass."
     if not (type(assignor).__doc__ or "").strip():
         broken["docstring"] = "It has no docstring, so nobody can see what it is for."
-    return broken
+    return broken | _facts_broken(assignor)
+
+
+def _facts_broken(assignor: Assignor) -> dict[str, str]:
+    """What is wrong with the facts that it asks for."""
+    asked: Any = getattr(assignor, "facts", {})
+    if not (isinstance(asked, Mapping) and all(isinstance(fact, Fact) for fact in asked.values())):
+        return {"facts": f"It asks for the facts {asked!r}; needed names, each with an apportion.Fact."}
+    if wrong := [name for name in asked if not (isinstance(name, str) and 0 < len(name.encode()) <= NAME_MAX)]:
+        return {"facts": f"It asks for a fact named {wrong[0]!r}; needed a text of 1 to {NAME_MAX} bytes."}
+    try:
+        traits_of(assignor)
+    except BrokenAssignor as error:
+        return {"facts": _sentence(str(error))}
+    return {}
 
 
 def _tried(assignor: Assignor, raw: GroupDict) -> Broken:
     """The promises that the strategy breaks on one group."""
     try:
-        group = read_group(raw)
+        group = read_group(raw).with_facts(traits_of(assignor).facts)
     except ApportionError:
         return {}  # a shrunk group that is none
     try:
@@ -129,15 +150,15 @@ def _text(assignor: Assignor, group: Group) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-_ARRAYS: Final = ("start", "number", "generation", "priority", "subscription_of", "owner", "lag", "topic_of", "wanted")
+_ARRAYS: Final = ("start", "number", "generation", "subscription_of", "owner", "lag", "topic_of", "wanted")
 
 
 def _array(group: Group, name: str) -> Any:
-    return getattr(group, name)
+    return group.facts[name] if name in group.facts else getattr(group, name)
 
 
 def _snapshot(group: Group) -> list[tuple[str, Any]]:
-    return [(name, _array(group, name).copy()) for name in _ARRAYS]
+    return [(name, _array(group, name).copy()) for name in (*_ARRAYS, *group.facts)]
 
 
 def _sentence(text: str) -> str:

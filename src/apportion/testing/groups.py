@@ -8,10 +8,12 @@ for group in many_groups(20_000, seed=1): ...
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
+
+from apportion.model.facts import MEMBER_FIELDS, Fact
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -39,6 +41,8 @@ class Kinds:
         Whether members of some groups have some.
     odd
         Whether some members want nothing, or topics that nobody describes, and some topics are wanted by nobody.
+    facts
+        Those that members of some groups have, as a strategy asks for them: ``Kinds(facts=Warm.facts)``.
     """
 
     topics: int = 4
@@ -54,6 +58,7 @@ class Kinds:
     claims: str = "any"
     odd: bool = True
     capacities: bool = False
+    facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
 def groups(kinds: Kinds | None = None) -> SearchStrategy[GroupDict]:
@@ -84,6 +89,8 @@ def random_group(rng: Random, kinds: Kinds | None = None) -> GroupDict:
     if kinds.capacities and rng.random() < 0.5:
         for fields in members.values():
             fields["capacity"] = rng.choice((1, 1, 2, 3, 1_000_000))
+    for name in sorted(kinds.facts.keys() - MEMBER_FIELDS.keys()):
+        _add_fact(rng, name, kinds.facts[name], members)
     if rng.random() < 0.2:
         group.update(version=1, group="g", auto_offset_reset=rng.choice(("earliest", "latest", "none")))
     return group
@@ -161,6 +168,17 @@ def _wishes(rng: Random, kind: str, names: list[str], count: int) -> list[list[s
         buckets = rng.randint(1, 3)
         return [order[m % buckets :: buckets] for m in range(count)]
     return [rng.sample(order, rng.randint(0, len(order))) for _ in range(count)]
+
+
+def _add_fact(rng: Random, name: str, fact: Fact, members: dict[str, dict[str, Any]]) -> None:
+    """A number for some members of most groups: often one of the bounds, or a small one that others have too."""
+    if rng.random() < 0.2:
+        return
+    for fields in members.values():
+        if rng.random() < 0.8:
+            near = rng.randint(fact.low, min(fact.high, fact.low + 3))
+            value = rng.choice((fact.low, fact.high, near, near, rng.randint(fact.low, fact.high)))
+            fields.setdefault("facts", {})[name] = value
 
 
 def _add_claims(rng: Random, kinds: Kinds, topics: dict[str, Any], members: dict[str, dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ words for the log, for a rebalance must not fail because one member talks nonsen
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -28,6 +28,8 @@ MOST_EPOCH: Final = 2**31 - 1
 CAPACITY_MARK: Final = b"capacity"
 """What tells that a capacity follows, as the last four bytes of user data."""
 CAPACITY_SIZE: Final = len(CAPACITY_MARK) + 4
+FACTS_MARK: Final = b"appfacts"
+"""What tells that facts stand before it, as many bytes of them as the int32 behind it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,45 @@ def read_capacity(raw: bytes | None) -> int:
 def without_capacity(raw: bytes | None) -> bytes | None:
     """User data without the capacity at its end."""
     return raw[:-CAPACITY_SIZE] if raw and raw[-CAPACITY_SIZE:-4] == CAPACITY_MARK else raw
+
+
+# -- facts ------------------------------------------------------------------------------------------------------------
+
+
+def write_facts(facts: Mapping[str, int]) -> bytes:
+    """Numbers by name, for the end of user data before a capacity: int32 count, (string, int64) each; mark, int32 size.
+
+    >>> read_facts(b"anything" + write_facts({"warmth": 7}))
+    {'warmth': 7}
+    """
+    writer = Writer().int32(len(facts))
+    for name, value in sorted(facts.items()):
+        writer.string(name).int64(value)
+    body = writer.done()
+    return Writer().raw(body).raw(FACTS_MARK).int32(len(body)).done()
+
+
+def read_facts(raw: bytes | None) -> dict[str, int]:
+    """The facts at the end of user data, before a capacity; none where there are none, or none that can be read."""
+    reader = Reader(_split(raw)[1])
+    try:
+        return {reader.string(): reader.int64() for _ in range(reader.count(10))} if reader.end else {}
+    except UnreadableBytes:
+        return {}
+
+
+def without_facts(raw: bytes | None) -> bytes | None:
+    """User data without a capacity and facts at its end."""
+    return _split(raw)[0]
+
+
+def _split(raw: bytes | None) -> tuple[bytes | None, bytes]:
+    """What stands before the facts, and what they are written as; a capacity is behind them."""
+    raw = without_capacity(raw)
+    if not raw or raw[-CAPACITY_SIZE:-4] != FACTS_MARK:
+        return raw, b""
+    begin = len(raw) - CAPACITY_SIZE - Reader(raw[-4:]).int32()
+    return (raw[:begin], raw[begin:-CAPACITY_SIZE]) if 0 <= begin < len(raw) - CAPACITY_SIZE else (raw, b"")
 
 
 # -- shared ----------------------------------------------------------------------------------------------------------

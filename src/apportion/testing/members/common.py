@@ -135,6 +135,7 @@ def options(config: Config, tell: Teller) -> dict[str, Any]:
         "lag": lag,
         "rack": config.get("rack"),
         "priority": config.get("priority"),
+        "facts": config.get("facts"),
         "on_plan": lambda rebalance: tell("planned", **rebalance.to_dict(), **_shares(config, rebalance)),
         **config.get("settings", {}),
     }

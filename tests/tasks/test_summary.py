@@ -27,7 +27,7 @@ SETTINGS = (
 def test_owners_and_proof_are_those_of_the_whole_plan(strategy: Streams) -> None:
     for raw in many_groups(150, seed=11):
         group = read_group(raw)
-        whole, brief = strategy.assign(group), strategy.brief(group)
+        whole, brief = strategy.assign(group), strategy.summary(group)
         assert brief.owner.dtype == whole.owner.dtype
         assert brief.owner.tolist() == whole.owner.tolist(), f"{raw}"
         assert brief.proof == whole.proof, f"{raw}"

@@ -1,18 +1,18 @@
-"""What members remember between rebalances, and how it travels: the form of a codec, and Kafka's own three.
+"""What members remember between rebalances, and how it travels: the base of a codec, and Kafka's own three.
 
 Three places can carry it: the subscription's own fields (owned, generation: since version 2), its user data, and the
 user data of the assignment that the leader sends. Kafka's strategies are followed to the byte, so that Java members
 read ours and we read theirs. A strategy names its codec by ``memory: ClassVar[UserDataCodec]``, one of these or one of
-its own beside it in its file; without it, a cooperative one remembers as ``cooperative-sticky`` does and any other as
-``sticky`` does.
+its own beside it in its file. The facts that a strategy asks for go behind whatever the codec writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import ClassVar
 
+from apportion.model.facts import Fact
 from apportion.model.plan import Plan
 from apportion.wire.partitions import Held, merged
 from apportion.wire.subscription import Subscription
@@ -22,6 +22,7 @@ from apportion.wire.userdata import (
     read_sticky,
     write_capacity,
     write_cooperative,
+    write_facts,
     write_sticky,
 )
 
@@ -38,15 +39,15 @@ class Holding:
         Whether the client holds on to its partitions while it joins (cooperative), or has given all up (eager).
     epoch
         What the leader sent beside the last assignment, for strategies that count on their own.
-    priority
-        For ``failover``; None unset.
+    facts
+        What this member says of itself, of what its strategy asks for.
     """
 
     owned: Held = ()
     generation: int | None = None
     keeps: bool = False
     epoch: int | None = None
-    priority: int | None = None
+    facts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class Claim:
 
     held
         Whether it still holds what it claims, so that nobody else may have it before it lets go.
+    facts
+        Those that the codec itself carries.
     lost
         Why its memory could not be read, in words for the log; None where it could, or where it sent none.
     """
@@ -62,54 +65,48 @@ class Claim:
     owned: Mapping[str, list[int]]
     generation: int | None = None
     held: bool = False
-    priority: int | None = None
+    facts: Mapping[str, int] = field(default_factory=dict)
     lost: str | None = None
 
 
-class UserDataCodec(Protocol):
-    """How one strategy's memory goes out with a member, is read by the leader, and comes back."""
+class UserDataCodec:
+    """How one strategy's memory goes out with a member, is read by the leader, and comes back.
 
-    def user_data(self, holding: Holding) -> bytes | None:
-        """What the member's subscription carries for the strategy."""
-        ...
-
-    def read(self, subscription: Subscription) -> Claim:
-        """What the leader makes of a subscription, whatever its bytes; it never raises."""
-        ...
-
-    def tell(self, plan: Plan) -> bytes | None:
-        """User data that every member gets with its assignment."""
-        ...
-
-    def told(self, user_data: bytes | None) -> int | None:
-        """The epoch in that user data, which the member brings along next time."""
-        ...
-
-
-class Stateless:
-    """Range and round robin: every rebalance starts anew.
-
+    As it stands it is that of a strategy that starts anew at every rebalance; one of your own overrides what differs.
     What a member still holds is taken as its claim all the same: it costs nothing, and the moves can be counted.
+
+    carries
+        Facts that stand in its own bytes; the others that its strategy asks for go behind them.
     """
 
+    carries: ClassVar[frozenset[str]] = frozenset()
+
     def user_data(self, holding: Holding) -> bytes | None:
-        """No bytes: they would stand in the way of a move to KIP-848."""
+        """What the member's subscription carries for the strategy; nothing, which no move to KIP-848 stumbles on."""
         return None
 
     def read(self, subscription: Subscription) -> Claim:
-        """The subscription's own fields."""
+        """What the leader makes of a subscription, whatever its bytes; it never raises. Here its own fields."""
         return Claim(merged(subscription.owned), subscription.generation, held=bool(subscription.owned))
 
-    def tell(self, plan: Plan) -> bytes | None:
-        """No bytes."""
+    def assignment_data(self, plan: Plan) -> bytes | None:
+        """User data that every member gets with its assignment; here none."""
         return None
 
-    def told(self, user_data: bytes | None) -> int | None:
-        """No epoch."""
+    def epoch(self, user_data: bytes | None) -> int | None:
+        """The epoch in that user data, which the member brings along next time; here none."""
         return None
 
+    def before_facts(self, user_data: bytes | None) -> bytes:
+        """What stands before the facts: Kafka's readers leave a tail alone, but not a tail alone."""
+        return user_data or b""
 
-class InUserData(Stateless):
+
+class Stateless(UserDataCodec):
+    """Range and round robin: every rebalance starts anew."""
+
+
+class InUserData(UserDataCodec):
     """``sticky``: owned partitions and their generation, in the bytes of Java's StickyAssignor (V1)."""
 
     def user_data(self, holding: Holding) -> bytes | None:
@@ -123,8 +120,12 @@ class InUserData(Stateless):
         memory = read_sticky(subscription.user_data)
         return Claim(merged(memory.owned), memory.generation, lost=memory.lost)
 
+    def before_facts(self, user_data: bytes | None) -> bytes:
+        """A member that remembers nothing says so in Kafka's form."""
+        return write_sticky((), None) if user_data is None else user_data
 
-class InSubscription(Stateless):
+
+class InSubscription(UserDataCodec):
     """``cooperative-sticky``: the subscription's own fields, and the generation as Java's user data.
 
     A client that cannot keep partitions through a rebalance has given them up, so it must not list them as owned:
@@ -154,24 +155,26 @@ class InSubscription(Stateless):
             return Claim({}, generation, lost=memory.lost or wishes.lost)
         return Claim(merged(wishes.owned), generation, lost=memory.lost)
 
+    def before_facts(self, user_data: bytes | None) -> bytes:
+        """Behind the generation alone stand no wishes, in their form."""
+        sent = user_data or write_cooperative(None)
+        return sent + write_sticky((), None) if len(sent) == len(write_cooperative(None)) else sent
 
-def with_capacity(codec: UserDataCodec, user_data: bytes | None, capacity: int) -> bytes | None:
-    """User data with the member's capacity behind it, where the strategy may ask for it; 1 is said by nothing.
 
-    Kafka's readers leave a tail alone, but not a tail alone: a member that remembers nothing says so in their form.
+def with_facts(
+    codec: UserDataCodec, user_data: bytes | None, facts: Mapping[str, int], asked: Mapping[str, Fact]
+) -> bytes | None:
+    """User data with the facts behind it that the strategy asks for and the codec does not carry.
+
+    A default is said by nothing, so a strategy without facts sends the bytes that it always sent.
     """
-    if capacity == 1 or (isinstance(codec, Stateless) and not isinstance(codec, InUserData | InSubscription)):
+    behind = {
+        name: value
+        for name, value in facts.items()
+        if name in asked and name not in codec.carries and value != asked[name].default
+    }
+    if not behind:
         return user_data
-    if isinstance(codec, InUserData) and user_data is None:
-        user_data = write_sticky((), None)
-    if isinstance(codec, InSubscription) and user_data is not None and len(user_data) == len(write_cooperative(None)):
-        user_data += write_sticky((), None)
-    return (user_data or b"") + write_capacity(capacity)
-
-
-def codec_of(strategy: object) -> UserDataCodec:
-    """The strategy's own ``memory``; without one a cooperative strategy remembers as Kafka's cooperative one does."""
-    own: UserDataCodec | None = getattr(strategy, "memory", None)
-    if own is not None:
-        return own
-    return InSubscription() if getattr(strategy, "cooperative", False) else InUserData()
+    capacity = behind.pop("capacity", None)
+    tail = write_facts(behind) if behind else b""
+    return codec.before_facts(user_data) + tail + (b"" if capacity is None else write_capacity(capacity))

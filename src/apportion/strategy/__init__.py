@@ -1,0 +1,33 @@
+"""What a strategy is: its traits with their defaults, the facts that it asks for, its codec, and the registry.
+
+An author imports from here whatever a strategy of their own needs beside ``apportion.Group`` and ``apportion.Answer``.
+"""
+
+from __future__ import annotations
+
+from apportion.model.facts import CAPACITY, PRIORITY, UNSET, Fact
+from apportion.strategy.assignor import Assignor
+from apportion.strategy.registry import find, known
+from apportion.strategy.settings import changed_settings, settings_of
+from apportion.strategy.traits import Traits, traits_of
+from apportion.strategy.user_data import Claim, Holding, InSubscription, InUserData, Stateless, UserDataCodec
+
+__all__ = [
+    "CAPACITY",
+    "PRIORITY",
+    "UNSET",
+    "Assignor",
+    "Claim",
+    "Fact",
+    "Holding",
+    "InSubscription",
+    "InUserData",
+    "Stateless",
+    "Traits",
+    "UserDataCodec",
+    "changed_settings",
+    "find",
+    "known",
+    "settings_of",
+    "traits_of",
+]

@@ -1,0 +1,67 @@
+"""Every strategy that is known by name: what the package ``assignors`` holds, and what other packages bring.
+
+A strategy is found by being there: a module of that folder, or an entry point ``apportion.assignors`` of any installed
+package. Nothing else lists strategies.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import types
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from apportion.errors import UnknownName
+from apportion.strategy.assignor import Assignor
+from apportion.strategy.settings import with_settings
+
+PACKAGE: Final = "apportion.assignors"
+"""The folder that is walked: a higher layer, which is looked into as any other package is."""
+ENTRY_POINTS: Final = "apportion.assignors"
+
+
+@cache
+def known() -> Mapping[str, type[Assignor]]:
+    """Every strategy by name: those of the package, then those of entry points, each by name."""
+    by_name: dict[str, type[Assignor]] = {}
+    package = import_module(PACKAGE)
+    for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
+        for strategy in _strategies(import_module(f"{PACKAGE}.{module}")):
+            by_name[strategy.name] = strategy
+    ours = dict(sorted(by_name.items()))
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        theirs = _load(entry)
+        if theirs is not None:
+            ours.setdefault(entry.name, theirs)
+    return types.MappingProxyType(ours)
+
+
+def _load(entry: EntryPoint) -> type[Assignor] | None:
+    """Another package's strategy; one that cannot be imported is named in a warning, and the others go on."""
+    try:
+        strategy: type[Assignor] = entry.load()
+    except Exception as error:  # any: it is another's module that runs here
+        warnings.warn(f"the strategy {entry.name!r} ({entry.value}) cannot be loaded: {error}", stacklevel=3)
+        return None
+    return strategy
+
+
+def _strategies(module: types.ModuleType) -> list[type[Assignor]]:
+    """The classes that the module itself defines and that have a name and an ``assign``."""
+    classes = [value for value in vars(module).values() if isinstance(value, type)]
+    return [c for c in classes if c.__module__ == module.__name__ and hasattr(c, "assign") and "name" in vars(c)]
+
+
+def find(name: str, settings: Mapping[str, Any] | None = None) -> Assignor:
+    """The strategy of that name with these settings; texts are read as the settings' types.
+
+    >>> find("lag-aware", {"max_skew": "2"})
+    LagAware(scope='group', max_skew=2, tolerance=0.0, by='lag')
+    """
+    if name not in known():
+        raise UnknownName("assignor", name, known())
+    return with_settings(known()[name], settings or {})

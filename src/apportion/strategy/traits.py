@@ -1,0 +1,96 @@
+"""What a strategy may say of itself beside its name and goals, each once, with what counts where it does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final, Literal
+
+from apportion.errors import BrokenAssignor
+from apportion.model.facts import MEMBER_FIELDS, Fact
+from apportion.model.group import Group
+from apportion.model.plan import Answer
+from apportion.strategy.user_data import InSubscription, InUserData, UserDataCodec
+
+OnForeign = Literal["stop", "log", "continue"]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """A strategy's optional attributes: class variables of these names, or methods; here are their defaults.
+
+    cooperative
+        What changes hands is withheld for a round (KIP-429).
+    leaves
+        It leaves some wanted partitions to nobody on purpose.
+    server_side
+        The broker alone runs it: consumers refuse it.
+    facts
+        Numbers about members that it asks for, by name; it reads them as ``group.facts[name]``, (M,).
+    memory
+        How it remembers between rebalances. None: as ``cooperative-sticky`` does where it is cooperative, else as
+        ``sticky`` does.
+    assigned_data
+        Its assignments carry user data, for which a broker refuses an online upgrade to the new protocol.
+    on_foreign
+        What a member does once the broker assigns by the new protocol; ``stop`` where the strategy's promise is lost.
+    advised
+        Whether ``compare`` may tell members to take it.
+    stateful
+        It places state, so it is shown, but not advised for a group of which nobody knows that it has any.
+    quick
+        Its plans of groups of a hundred thousand partitions take no time that somebody notices.
+    structural
+        Neither lags nor names themselves count in its answer, only their order: what-ifs plan many groups of one
+        structure once.
+    target_of
+        A strategy and one of ``homes`` (stale claims) or ``racks``: where none of those are known, its targets are
+        that strategy's.
+    summary
+        ``assign`` without what stands in no table (how sure a prediction is, a plan of tasks), where that costs less.
+    """
+
+    cooperative: bool = False
+    leaves: bool = False
+    server_side: bool = False
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    memory: UserDataCodec | None = None
+    assigned_data: bool = False
+    on_foreign: OnForeign = "log"
+    advised: bool = True
+    stateful: bool = False
+    quick: bool = False
+    structural: bool = False
+    target_of: tuple[str, str] | None = None
+    summary: Callable[[Group], Answer] | None = None
+
+    @property
+    def codec(self) -> UserDataCodec:
+        """Its memory, or the one of Kafka's that it then has."""
+        if self.memory is not None:
+            return self.memory
+        return InSubscription() if self.cooperative else InUserData()
+
+
+_NAMES: Final = tuple(one.name for one in fields(Traits))
+
+
+def traits_of(strategy: object) -> Traits:
+    """The traits of a strategy, or of a strategy's class.
+
+    Raises
+        BrokenAssignor where it asks for one of ``MEMBER_FIELDS`` within other bounds.
+
+    >>> from apportion.strategy.registry import known
+    >>> traits_of(known()["failover"]).on_foreign, traits_of(object()).on_foreign
+    ('stop', 'log')
+    """
+    traits = Traits(**{name: getattr(strategy, name) for name in _NAMES if hasattr(strategy, name)})
+    for name in MEMBER_FIELDS.keys() & traits.facts.keys():
+        if traits.facts[name] != MEMBER_FIELDS[name]:
+            who = getattr(strategy, "name", strategy)
+            raise BrokenAssignor(
+                f"the assignor {who!r} asks for {name!r} as {traits.facts[name]}; all strategies share that one, so "
+                f"needed apportion.strategy.{name.upper()}."
+            )
+    return traits
