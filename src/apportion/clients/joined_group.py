@@ -7,6 +7,7 @@ asked member by member.
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -217,7 +218,7 @@ def _reason(codec: UserDataCodec, sent: Subscriptions, m: int) -> str:
 
 def _one_by_one(codec: UserDataCodec, sent: Subscriptions) -> Memories:
     subscriptions = (sent.one(m) for m in range(len(sent.sent)))
-    claims: list[Claim] = [codec.read(replace(s, user_data=without_facts(s.user_data))) for s in subscriptions]
+    claims: list[Claim] = [_read(codec, replace(s, user_data=without_facts(s.user_data))) for s in subscriptions]
     return Memories(
         owned=[claim.owned for claim in claims],
         generation=ints([-1 if claim.generation is None else claim.generation for claim in claims]),
@@ -225,6 +226,18 @@ def _one_by_one(codec: UserDataCodec, sent: Subscriptions) -> Memories:
         lost={m: claim.lost for m, claim in enumerate(claims) if claim.lost},
         facts={name: ints([claim.facts.get(name, UNSET) for claim in claims]) for name in sorted(codec.carries)},
     )
+
+
+def _read(codec: UserDataCodec, subscription: Subscription) -> Claim:
+    """What the codec makes of a member; nothing where it raises, or claims what no array of numbers can hold."""
+    try:
+        claim = codec.read(subscription)
+        array("i", [-1 if claim.generation is None else claim.generation])
+        array("q", claim.facts.values())
+        "".join(claim.owned).encode()  # a lone surrogate is no name
+        return replace(claim, owned={topic: array("i", ids).tolist() for topic, ids in claim.owned.items()})
+    except Exception as error:  # it may be anybody's code, and reads another's bytes
+        return Claim({}, lost=f"{type(error).__name__}: {error}")
 
 
 READERS: Mapping[type[object], Callable[[Subscriptions], Memories]] = {

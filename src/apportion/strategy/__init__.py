@@ -11,6 +11,7 @@ from apportion.strategy.registry import find, known
 from apportion.strategy.settings import changed_settings, settings_of
 from apportion.strategy.traits import Traits, traits_of
 from apportion.strategy.user_data import Claim, Holding, InSubscription, InUserData, Stateless, UserDataCodec
+from apportion.wire.subscription import Subscription
 
 __all__ = [
     "CAPACITY",
@@ -23,6 +24,7 @@ __all__ = [
     "InSubscription",
     "InUserData",
     "Stateless",
+    "Subscription",
     "Traits",
     "UserDataCodec",
     "changed_settings",

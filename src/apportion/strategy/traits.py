@@ -13,6 +13,8 @@ from apportion.model.plan import Answer
 from apportion.strategy.user_data import InSubscription, InUserData, UserDataCodec
 
 OnForeign = Literal["stop", "log", "continue"]
+FACT_NAME_MAX: Final = 255
+"""Bytes of a fact's name: every member sends it at every join."""
 
 
 @dataclass(frozen=True)
@@ -79,18 +81,25 @@ def traits_of(strategy: object) -> Traits:
     """The traits of a strategy, or of a strategy's class.
 
     Raises
-        BrokenAssignor where it asks for one of ``MEMBER_FIELDS`` within other bounds.
+        BrokenAssignor where it asks for facts that cannot be, or for one of ``MEMBER_FIELDS`` within other bounds.
 
     >>> from apportion.strategy.registry import known
     >>> traits_of(known()["failover"]).on_foreign, traits_of(object()).on_foreign
     ('stop', 'log')
     """
     traits = Traits(**{name: getattr(strategy, name) for name in _NAMES if hasattr(strategy, name)})
-    for name in MEMBER_FIELDS.keys() & traits.facts.keys():
-        if traits.facts[name] != MEMBER_FIELDS[name]:
-            who = getattr(strategy, "name", strategy)
-            raise BrokenAssignor(
-                f"the assignor {who!r} asks for {name!r} as {traits.facts[name]}; all strategies share that one, so "
-                f"needed apportion.strategy.{name.upper()}."
-            )
+    if wrong := _wrong_facts(traits.facts):
+        raise BrokenAssignor(f"the assignor {getattr(strategy, 'name', strategy)!r} asks for {wrong}.")
     return traits
+
+
+def _wrong_facts(asked: object) -> str:
+    """What is wrong with the facts that a strategy asks for, and what was needed; "" nothing."""
+    if not (isinstance(asked, Mapping) and all(isinstance(fact, Fact) for fact in asked.values())):
+        return f"the facts {asked!r}; needed names, each with an apportion.Fact"
+    for name, fact in asked.items():
+        if not (isinstance(name, str) and 0 < len(name.encode()) <= FACT_NAME_MAX):
+            return f"a fact named {name!r}; needed a text of 1 to {FACT_NAME_MAX} bytes"
+        if name in MEMBER_FIELDS and fact != MEMBER_FIELDS[name]:
+            return f"{name!r} as {fact}; all strategies share it, so needed apportion.strategy.{name.upper()}"
+    return ""

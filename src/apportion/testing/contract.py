@@ -13,7 +13,6 @@ import numpy as np
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor
 from apportion.errors import ApportionError, BrokenAssignor
-from apportion.model.facts import Fact
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.planning import plan
@@ -21,8 +20,6 @@ from apportion.strategy.traits import traits_of
 from apportion.testing.groups import GroupDict, Kinds, many_groups, shuffled
 
 PROOFS: Final = ("optimal", "bounded", "heuristic")
-NAME_MAX: Final = 255
-"""Bytes of a fact's name: every member sends it at every join."""
 Broken = Mapping[str, str]
 """Which promise is broken, and by what, in words."""
 
@@ -88,11 +85,6 @@ def _manners(assignor: Assignor) -> Broken:
 
 def _facts_broken(assignor: Assignor) -> dict[str, str]:
     """What is wrong with the facts that it asks for."""
-    asked: Any = getattr(assignor, "facts", {})
-    if not (isinstance(asked, Mapping) and all(isinstance(fact, Fact) for fact in asked.values())):
-        return {"facts": f"It asks for the facts {asked!r}; needed names, each with an apportion.Fact."}
-    if wrong := [name for name in asked if not (isinstance(name, str) and 0 < len(name.encode()) <= NAME_MAX)]:
-        return {"facts": f"It asks for a fact named {wrong[0]!r}; needed a text of 1 to {NAME_MAX} bytes."}
     try:
         traits_of(assignor)
     except BrokenAssignor as error:

@@ -3,7 +3,8 @@
     python -m apportion.testing.member '{"client": "kafka-python", "bootstrap": "127.0.0.1:9092", "group": "g",
                                          "topics": ["clicks"], "strategies": ["cooperative-sticky"]}'
 
-Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``facts``, ``settings`` (the strategy's),
+Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``facts``, ``settings``
+(the strategy's),
 ``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never; it commits what is done when partitions are
 revoked and when it leaves, too), ``work_ms`` (0: how long it works on a record after it has read it; confluent's member
 ignores it), ``poll_ms`` (100), ``pause_ms`` (between polls), ``client`` ("kafka-python", "aiokafka", "confluent"),
