@@ -232,7 +232,7 @@ class _Twins:
 
     def _target(self, assignor: str) -> str:
         """The strategy whose targets this one's are; mostly itself."""
-        other, unless = traits_of(known()[assignor]).target_of or (assignor, "homes")
+        other, unless = traits_of(known().get(assignor)).target_of or (assignor, "homes")
         return assignor if self._known[unless] else other
 
 

@@ -367,7 +367,7 @@ class _Laying:
 
 def _shared(assignor: str) -> bool:
     """Whether a plan of one group serves others of its structure, as it is or by names or lags put in."""
-    return assignor in (BY_NAME, BY_LAG) or traits_of(known()[assignor]).structural
+    return assignor in (BY_NAME, BY_LAG) or traits_of(known().get(assignor)).structural
 
 
 def _base(group: Group, alike: Structure) -> Ints:
