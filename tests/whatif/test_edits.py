@@ -31,6 +31,8 @@ def plain(value: Any) -> Any:
         return str(value.dtype), [None if one != one else one for one in value.tolist()]
     if isinstance(value, tuple):
         return tuple(map(plain, value))
+    if isinstance(value, dict):
+        return {name: plain(entry) for name, entry in value.items()}
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     return value

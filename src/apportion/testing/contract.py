@@ -115,7 +115,7 @@ def _tried(assignor: Assignor, raw: GroupDict) -> Broken:
 
 def _judged(assignor: Assignor, group: Group, owner: Any, proof: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     left = np.flatnonzero(group.wanted & (owner == NOBODY))
-    if len(left) and not getattr(assignor, "leaves", False):
+    if len(left) and not traits_of(assignor).leaves:
         topic, number = group.name_of(int(left[0]))
         yield "left over", f"It leaves {topic}-{number} to nobody, though some member wants {topic!r}."
     goals = getattr(assignor, "goals", None)
