@@ -31,6 +31,10 @@ class Observed:
         What was assumed where the source is silent, which every plan of the group rests on; "" nothing.
     unnamed_partitions
         How many partitions members hold that the source counts but does not name.
+    left_out
+        What of the source was not read, a sentence each: no plan and no gate may rest on the rest alone.
+    owners_told
+        Whether the source tells who reads; False for a table without a column for it.
     """
 
     raw: Mapping[str, Any]
@@ -44,6 +48,8 @@ class Observed:
     assigned_data: Sequence[str] | None = None
     assumed: str = ""
     unnamed_partitions: int = 0
+    left_out: Sequence[str] = ()
+    owners_told: bool = True
 
     @property
     def name(self) -> str:

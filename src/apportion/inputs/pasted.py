@@ -1,7 +1,8 @@
-"""The text that ``kafka-consumer-groups --describe`` prints, of any version since 0.9, back into groups.
+"""Text that a tool printed of consumer groups, back into groups: Kafka's own since 0.9, rpk, kafkactl, kaf.
 
 Any mix of ``--offsets``, ``--members``, ``--state``, with or without ``--verbose``, of one group or of many. What that
-text does not tell is not guessed: see ``subscriptions``. Lines around the tables (prompts, warnings) are passed over.
+text does not tell is not guessed: see ``subscriptions``. Lines around the tables (prompts, warnings) are passed over;
+what is missing from the tables is named, see ``Observed.left_out``.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from apportion.errors import BadInput
+from apportion.inputs import kaf, printed
 from apportion.inputs.described_group import Observed
-from apportion.inputs.printed import NAMED, Fields, columns_of, decoded, rows
+from apportion.inputs.printed import Event, Fact, Fields, Header, Row, Sentence, Unread, decoded
 
 ASSUMED: Final = (
     "The text does not tell subscriptions: each member is taken to want the topics that it holds partitions of."
@@ -38,21 +40,31 @@ class _Seen:
 
     name: str
     partitions: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
-    listed: dict[tuple[str, int], Any] = field(default_factory=dict)
+    listed: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)
     members: dict[str, _PastedMember] = field(default_factory=dict)
     state: str | None = None
     protocol: str | None = None
     coordinator: str | None = None
     epoch: int | None = None
-    told_members: int = 0
+    told_members: int | None = None
     kind: str | None = None
     says: list[str] = field(default_factory=list)
+    owners_told: bool = False
+    cut_ids: set[str] = field(default_factory=set)
+    cut_columns: list[str] = field(default_factory=list)
+    ids_unknown: bool = False
 
     def member(self, row: Fields) -> _PastedMember | None:
         """The member that the row names, known from now on."""
-        member_id = _known(row.get("CONSUMER-ID") or row.get("OWNER"))
+        member_id = _known(row.get("CONSUMER-ID") or row.get("OWNER") or row.get("CLIENT-ID"))
         if member_id is None or ("OWNER" in row and member_id == "none"):
             return None
+        host = _known(row.get("HOST"))
+        first = self.members.get(member_id)
+        if host is not None and first is not None and first.host not in (None, host):
+            if "CONSUMER-ID" in row:
+                self.cut_ids.add(member_id)
+            member_id = f"{member_id}@{host}"
         member = self.members.setdefault(member_id, _PastedMember())
         if "OWNER" in row:
             client, _, host = member_id.rpartition("_/")
@@ -65,14 +77,22 @@ class _Seen:
 
 
 def looks_pasted(content: bytes) -> bool:
-    """Whether some line is a header of Kafka's tables, or one of its sentences about a group."""
+    """Whether some line is a header of such tables, a row of one that has lost it, or a sentence about a group."""
     try:
-        lines = decoded(content, "").split("\n")
+        text = decoded(content, "")
     except BadInput:
         return False
-    return any(
-        columns_of(line) or NAMED.match(line) or "Executing consumer group command failed" in line for line in lines
-    )
+    if "Executing consumer group command failed" in text:
+        return True
+    try:
+        return any(not isinstance(event, Sentence) or event.state for event in _events(text, ""))
+    except BadInput:  # a row that is cut short, of a table
+        return True
+
+
+def _events(text: str, name: str) -> Iterator[Event]:
+    lines = printed.lines_of(text)
+    return kaf.events(lines) if kaf.is_kaf(lines) else printed.events(lines, name)
 
 
 def groups_in(content: bytes, name: str = "text") -> list[Observed]:
@@ -81,38 +101,124 @@ def groups_in(content: bytes, name: str = "text") -> list[Observed]:
     name
         How errors call the input.
     Raises
-        BadInput: a row that does not fit its header (the line is named), or no group at all.
+        BadInput: a row that does not fit its header (the line is named), two tables that may be of two groups and do
+        not tell which, or no group at all.
     """
-    seen: dict[str, _Seen] = {}
-    unnamed = ""
-    for number, columns, row in rows(decoded(content, name), name):
-        where = f"{name}, line {number}"
-        if columns is None:
-            unnamed = row["GROUP"]
-            seen.setdefault(unnamed, _Seen(unnamed))
-            continue
-        group = seen.setdefault(row.get("GROUP", unnamed), _Seen(row.get("GROUP", unnamed)))
-        _take(group, row, where)
-    if not seen:
-        text = decoded(content, name).strip()
-        raise BadInput(name, f"no group, but {text[:200]!a}", "the tables that --describe prints, with a row")
-    return [_observed(group) for group in seen.values()]
+    text = decoded(content, name)
+    reader = _Reader(name)
+    for event in _events(text, name):
+        reader.take(event)
+    if not reader.groups:
+        raise reader.nothing(text)
+    return [_observed(group, reader.left_out) for group in reader.groups.values()]
 
 
-def _take(group: _Seen, row: Fields, where: str) -> None:
+class _Reader:
+    """Takes events one by one, and knows which group a table without a GROUP column is of.
+
+    left_out
+        What of the tables was not read, a sentence each.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.groups: dict[str, _Seen] = {}
+        self.left_out: list[str] = []
+        self._group_before = ""
+        self._kinds: set[str] = set()
+        self._headers = 0
+
+    def group(self, name: str) -> _Seen:
+        """The group of this name, known from now on."""
+        return self.groups.setdefault(name, _Seen(name))
+
+    def take(self, event: Event) -> None:
+        """Add what one event tells."""
+        if isinstance(event, Unread):
+            self.left_out.append(event.reason)
+        elif isinstance(event, Fact):
+            self._take_fact(event)
+        elif isinstance(event, Sentence):
+            self._group_before, self._kinds = event.group or "", set()
+            if event.state is not None:
+                group = self.group(self._group_before)
+                group.state, group.owners_told = group.state or event.state, group.owners_told or event.state == "Empty"
+        elif isinstance(event, Header):
+            self._take_header(event)
+        else:
+            self._take_row(event)
+
+    def _take_header(self, header: Header) -> None:
+        self._headers += 1
+        if "GROUP" in header.names:
+            return
+        if header.kind in self._kinds:
+            raise BadInput(
+                self.name,
+                "two tables without a GROUP column, and nothing before the second that names its group",
+                "before each the sentence \"Consumer group 'NAME' ...\" or the prompt with --group NAME",
+            )
+        self._kinds.add(header.kind)
+
+    def _take_fact(self, fact: Fact) -> None:
+        where = f"{self.name}, line {fact.line}"
+        if fact.column == "GROUP":
+            self._group_before, self._kinds = fact.value, set()
+            self.group(fact.value)
+            return
+        group, value = self.group(self._group_before), _known(fact.value)
+        if fact.column == "STATE":
+            group.state = value
+            group.owners_told = group.owners_told or value == "Empty"
+        elif fact.column == "ASSIGNMENT-STRATEGY":
+            group.protocol = value
+        elif fact.column == "COORDINATOR (ID)":
+            group.coordinator = f"({value})" if value else None
+        elif fact.column == "#MEMBERS":
+            group.told_members = _whole({"#MEMBERS": fact.value}, "#MEMBERS", where, _INT32)
+        elif fact.column == "ERROR":
+            group.says.append(f"The text says of this group: {fact.value[:200]}.")
+
+    def _take_row(self, row: Row) -> None:
+        cut = row.header.cut
+        fields = {column: value for column, value in row.fields.items() if column != cut} if cut else row.fields
+        group = self.group(fields.get("GROUP", self._group_before))
+        if cut and cut not in group.cut_columns:
+            group.cut_columns.append(cut)
+        _take(group, row.header.kind, fields, f"{self.name}, line {row.line}")
+
+    def nothing(self, text: str) -> BadInput:
+        """Why no group was read: what of the text comes nearest to one."""
+        if self.left_out:
+            return BadInput(self.name, self.left_out[0], _NEEDED)
+        if self._headers:
+            return BadInput(self.name, "a header, and no row below it", _NEEDED)
+        lines = [line.strip() for line in text.split("\n") if line.strip()]
+        wrong = next((line for line in lines if "rror" in line or "xception" in line), lines[0] if lines else "")
+        return BadInput(self.name, f"no group, but {wrong[:200]!a}", _NEEDED)
+
+
+_NEEDED: Final = "the tables that --describe prints, each with its header and a row"
+
+
+def _take(group: _Seen, kind: str, row: Fields, where: str) -> None:
     """Add what a row tells to its group."""
-    if "STATE" in row:
+    if kind == "state":
         group.state = _known(row["STATE"])
         group.protocol = _known(row.get("ASSIGNMENT-STRATEGY"))
-        group.coordinator = _known(re.sub(r"\s+", " ", row.get("COORDINATOR (ID)", "-")))
+        coordinator = row.get("COORDINATOR (ID)") or row.get("COORDINATOR") or "-"
+        group.coordinator = _known(re.sub(r"\s+", " ", coordinator))
         if _known(row.get("#MEMBERS")) is not None:
             group.told_members = _whole(row, "#MEMBERS", where, _INT32)
         if _known(row.get("GROUP-EPOCH")) is not None:
             group.epoch, group.kind = _whole(row, "GROUP-EPOCH", where, _INT32), "consumer"
         return
     member = group.member(row)
-    if "PARTITION" in row:
+    group.owners_told = group.owners_told or kind != "offsets" or "CONSUMER-ID" in row or "OWNER" in row
+    if kind == "offsets":
         _take_partition(group, member, row, where)
+    elif kind == "numbers":
+        _take_numbers(group, member, row, where)
     elif member is not None:
         if _known(row.get("#PARTITIONS")) is not None:
             member.counted = _whole(row, "#PARTITIONS", where, _INT32)
@@ -125,15 +231,16 @@ def _take_partition(group: _Seen, member: _PastedMember | None, row: Fields, whe
         return
     number = _whole(row, "PARTITION", where, _INT32)
     offsets = {
-        "committed": _offset(row, ("CURRENT-OFFSET", "CURRENT OFFSET"), where),
-        "end": _offset(row, ("LOG-END-OFFSET", "LOG END OFFSET"), where),
-        "lag": _offset(row, ("LAG",), where),
+        "begin": _offset(row, "LOG-START-OFFSET", where),
+        "committed": _offset(row, "CURRENT-OFFSET", where),
+        "end": _offset(row, "LOG-END-OFFSET", where),
+        "lag": _offset(row, "LAG", where),
     }
     if offsets["end"] is not None and offsets["committed"] is not None:
         offsets["lag"] = None  # Kafka's own difference of the two; negative where a topic was made anew
     known = {key: max(value, 0) for key, value in offsets.items() if value is not None}
-    # --offsets and --offsets --verbose may both be there; two moments of one group may not.
-    if group.listed.setdefault((topic, number), (known, member)) != (known, member):
+    # Two members may hold a partition, and --offsets stand beside --offsets --verbose; two moments of a group may not.
+    if group.listed.setdefault((topic, number), known) != known:
         raise BadInput(where, f"{topic}-{number} again, with other values", "each partition of a group once")
     group.partitions.setdefault(topic, {})[number] = known
     if member is not None:
@@ -159,6 +266,20 @@ def _take_assignment(group: _Seen, member: _PastedMember, row: Fields, where: st
             known.setdefault(number, {})
 
 
+def _take_numbers(group: _Seen, member: _PastedMember | None, row: Fields, where: str) -> None:
+    """A topic and the ids that a member holds of it, as kafkactl and kaf print them."""
+    group.ids_unknown = True
+    topic, numbers = _known(row["TOPIC"]), _known(row["NUMBERS"])
+    if member is None or topic is None or numbers is None:
+        return
+    ids = [number.strip() for number in numbers.split(",")]
+    if not all(map(_is_id, ids)):
+        raise BadInput(where, ascii(numbers[:60]), "ids of partitions, as in 0,1,2")
+    member.owned.setdefault(topic, set()).update(map(int, ids))
+    for number in ids:
+        group.partitions.setdefault(topic, {}).setdefault(int(number), {})
+
+
 def _assignment(text: str, where: str) -> Iterator[tuple[str | None, list[int]]]:
     old = text.endswith(")")
     for part in re.split(r"(?<=\)),\s*", text) if old else text.split(";"):
@@ -178,8 +299,8 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= _INT32
 
 
-def _observed(group: _Seen) -> Observed:
-    """The group as group.json."""
+def _observed(group: _Seen, left_out: Sequence[str]) -> Observed:
+    """The group as group.json, and what the text does not tell of it."""
     topics = {
         topic: [{"partition": number, **known} for number, known in sorted(entries.items())]
         for topic, entries in sorted(group.partitions.items())
@@ -194,24 +315,30 @@ def _observed(group: _Seen) -> Observed:
         if member.owned:
             owned = {topic: sorted(numbers) for topic, numbers in sorted(member.owned.items())}
             members[member_id].update(owned=owned, generation=0)
-    unnamed = group.told_members - len(members)
-    if unnamed > 0:
-        group.says.append(f"The text does not name {unnamed} of the members: --members --verbose prints them.")
-    held_unnamed = sum(
-        max(0, member.counted - sum(map(len, member.owned.values()))) for member in group.members.values()
-    )
-    if held_unnamed:
-        group.says.append(
-            f"The text does not name {held_unnamed:,} of the partitions that members hold: --members --verbose does."
-        )
+    held_unnamed = sum(max(0, m.counted - sum(map(len, m.owned.values()))) for m in group.members.values())
     assumed = "" if len({frozenset(wanted) for wanted in wants.values()}) < 2 else ASSUMED
-    if assumed:
-        group.says.append(assumed)
+    says = [*group.says, *_untold(group, held_unnamed), *([assumed] if assumed else [])]
     raw = {"version": 1, "group": group.name, "topics": topics, "members": members}
     return Observed(
-        raw, group.state, group.protocol, group.kind, group.coordinator, group.epoch, group.says,
-        assumed=assumed, unnamed_partitions=held_unnamed,
+        raw, group.state, group.protocol, group.kind, group.coordinator, group.epoch, says,
+        assumed=assumed, unnamed_partitions=held_unnamed, left_out=tuple(left_out),
+        owners_told=bool(members) or group.owners_told or group.told_members is not None,
     )  # fmt: skip
+
+
+def _untold(group: _Seen, held_unnamed: int) -> Iterator[str]:
+    """What the text leaves open about a group's members."""
+    unnamed = (group.told_members or 0) - len(group.members)
+    if unnamed > 0:
+        yield f"The text does not name {unnamed} of the members: --members --verbose prints them."
+    if held_unnamed:
+        yield f"The text does not name {held_unnamed:,} of the partitions that members hold: --members --verbose does."
+    if group.cut_ids:
+        yield f"One consumer id on several hosts, {min(group.cut_ids)}: ids are cut, and hosts tell members apart."
+    if group.ids_unknown:
+        yield "The text does not tell member ids: members are told apart by client id and host."
+    for column in group.cut_columns:
+        yield f"The text is cut in its column {column}: what stands there is not read."
 
 
 def subscriptions(held: Mapping[str, set[str]], listed: Sequence[str]) -> dict[str, list[str]]:
@@ -238,11 +365,10 @@ def _whole(row: Fields, column: str, where: str, most: int) -> int:
     raise BadInput(f"{where}, {column}", ascii(text[:60]), f"a whole number up to {most}")
 
 
-def _offset(row: Fields, columns: Sequence[str], where: str) -> int | None:
+def _offset(row: Fields, column: str, where: str) -> int | None:
     """An offset or a lag; None where it is unknown, as ``-``, ``unknown`` (0.9) and -1 say."""
-    column = next((name for name in columns if name in row), None)
-    text = _known(row[column]) if column else None
-    if column is None or text is None or text == "unknown":
+    text = _known(row.get(column))
+    if text is None or text == "unknown":
         return None
     if text.startswith("-") and text[1:].isascii() and text[1:].isdecimal() and len(text) < 21:
         return None if column != "LAG" or text == "-1" else 0

@@ -1,103 +1,500 @@
-"""The tables in what ``kafka-consumer-groups`` printed: their headers, and their rows by column.
+"""The tables in text that a tool printed and a person copied: their headers, and their rows by column.
 
-Values stand where the header's columns start, as names may hold blanks; where that is lost (tabs, numbers that are too
-wide), words count.
+Columns are known by name, whatever their order. Values stand where the header's columns start, as names may hold
+blanks; where that is lost (tabs, wrapped lines, numbers that are too wide), words count, each of the kind that its
+column holds. No line ends a table: what is no row is passed over, unless it looks like one or says that rows are gone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from apportion.errors import BadInput
 
-_HEADER: Final = frozenset({
-    "GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST",
-    "CLIENT-ID", "OWNER", "GROUP-INSTANCE-ID", "#PARTITIONS", "ASSIGNMENT", "CURRENT-EPOCH", "CURRENT-ASSIGNMENT",
-    "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED", "ASSIGNMENT-STRATEGY", "STATE", "GROUP-EPOCH",
-    "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS", "COORDINATOR", "COORDINATOR (ID)",
-})  # fmt: skip
-_COLUMN: Final = re.compile(r"COORDINATOR \(ID\)|[^\s]+")
-NAMED: Final = re.compile(
-    r"(?:Warning: |Error: )?Consumer group '(.*)' (?:has no active members|is rebalancing|does not exist)"
+ORDER: Final = (
+    "GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-START-OFFSET", "LOG-END-OFFSET", "LAG",
+    "OWNER", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "CURRENT-EPOCH",
+    "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "ASSIGNMENT", "UPGRADED", "COORDINATOR (ID)",
+    "COORDINATOR", "ASSIGNMENT-STRATEGY", "STATE", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS", "ERROR",
+)  # fmt: skip
+"""Columns as Kafka's tools order them, which tells the one that a terminal's width has cut."""
+ALIASES: Final = {
+    "MEMBER-ID": "CONSUMER-ID", "INSTANCE-ID": "GROUP-INSTANCE-ID",  # rpk
+    "CONSUMER-OFFSET": "CURRENT-OFFSET", "NEWEST-OFFSET": "LOG-END-OFFSET", "OLDEST-OFFSET": "LOG-START-OFFSET",
+    "CLIENT-HOST": "HOST", "ASSIGNED-PARTITIONS": "NUMBERS",  # kafkactl
+}  # fmt: skip
+KINDS: Final = (
+    ("offsets", frozenset({"TOPIC", "PARTITION", "LAG"})),
+    ("offsets", frozenset({"TOPIC", "PARTITION", "CURRENT-OFFSET"})),
+    ("members", frozenset({"CONSUMER-ID", "#PARTITIONS"})),
+    ("state", frozenset({"STATE", "#MEMBERS"})),
+    ("numbers", frozenset({"CLIENT-ID", "TOPIC", "NUMBERS"})),
 )
-"""At the start of a line alone: a search through a long line of quotes would take for ever."""
-_LOGGED: Final = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]")
+"""What a table is by the columns that it must have."""
+HEADERLESS: Final = (
+    ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"),
+    ("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST",
+     "CLIENT-ID"),
+    ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"),
+    ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
+    ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
+)  # fmt: skip
+"""Layouts of offsets, to be tried on rows that have lost their header."""
+NAMED: Final = re.compile(r"Consumer group '(.*)' (has no active members|is rebalancing|does not exist)")
+_PROMPT: Final = re.compile(
+    r"""(?:--group(?:=|\s+)|\brpk\s+group\s+describe\s+|\bkaf\s+group\s+describe\s+"""
+    r"""|\bkafkactl\s+describe\s+(?:consumer-group|cg)\s+)(?:'([^']+)'|"([^"]+)"|([^\s'"$<{|;-][^\s|;]*))"""
+)
+_SEARCHED: Final = 500
+"""Characters of a line that sentences and prompts are looked for in: in a long line a search would take for ever."""
+_MOST_HEADER: Final = 2_000
+_MOST_WORDS: Final = 40
+_COLUMN: Final = re.compile(r"(?:CURRENT|LOG END) OFFSET|COORDINATOR \(ID\)|[^\s]+")
+_NAME_LIKE: Final = re.compile(r"#?[A-Z][A-Z0-9_#()/-]*")
+_COLOUR: Final = re.compile(
+    r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[\[(][0-9;?]{0,20}[A-Za-z]|\[(?:[0-9]{1,3};?){1,4}m"
+)
+_RULE: Final = re.compile(r"[\s|+:=─━│┃┼╋├┤┌┐└┘┬┴╭╮╰╯-]{3,}")
+_LEFT_OUT: Final = re.compile(
+    r"\W*(?:\.{2,}|…|⋮|\[?(?:snip(?:ped)?|truncated|omitted|cut)\]?|-+ ?more ?-+)\W*"
+    r"|.{0,40}\b(?:more|other) (?:rows|lines|partitions)\b.{0,20}",
+    re.IGNORECASE,
+)
+_BARS: Final = ("|", "│", "┃")
+_NUMBER_OR_DASH: Final = re.compile(r"-|unknown|-?[0-9]+")
 _NEVER_BLANK: Final = ("TOPIC", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "OWNER", "STATE")
 """Kafka writes ``-`` there for what it does not know."""
+_WHOLE: Final = ("PARTITION", "#PARTITIONS", "#MEMBERS")
+_OFFSETS: Final = ("CURRENT-OFFSET", "LOG-START-OFFSET", "LOG-END-OFFSET", "LAG")
+_WORDS_OF: Final = {
+    **dict.fromkeys(_WHOLE, r"(-|[0-9]+)"),
+    **dict.fromkeys(_OFFSETS, r"(-|unknown|-?[0-9]+)"),
+    **dict.fromkeys(("GROUP", "CONSUMER-ID", "CLIENT-ID", "GROUP-INSTANCE-ID", "OWNER"), r"(\S+(?:\s+\S+)*?)"),
+    **dict.fromkeys(("COORDINATOR (ID)", "COORDINATOR"), r"(\S+(?:\s+\(\S*\))?)"),
+    **dict.fromkeys(("ASSIGNMENT", "CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT"), r"(\S+(?:,\s+\S+)*)"),
+    "HOST": r"(/\S*|-)",
+}
+"""What a column's words look like, where columns are not aligned; of others a word."""
 Fields = Mapping[str, str]
 
 
-def rows(text: str, name: str) -> Iterator[tuple[int, list[str] | None, Fields]]:
-    """Each row with its line's number and columns; a sentence that names a group has columns None.
+@dataclass(frozen=True)
+class Header:
+    """The columns of a table.
 
+    names
+        By the names that this package knows them by.
+    starts
+        Where each column starts in the line, in UTF-16 units; None where words or bars part the columns.
+    bar
+        The sign between columns; "" where blanks are.
+    prefix
+        What stands before the first column on the header's line, as a service's name or a time.
+    cut
+        The last column, where the terminal's width has cut it: its values are not whole.
+    lines
+        Over how many lines the header is wrapped.
+    blanks
+        Whether cells may be empty, as rpk leaves them.
+    """
+
+    names: tuple[str, ...]
+    starts: tuple[int, ...] | None = None
+    bar: str = ""
+    prefix: str = ""
+    cut: str = ""
+    lines: int = 1
+    blanks: bool = False
+
+    @cached_property
+    def kind(self) -> str:
+        """Which table it is: ``offsets``, ``members``, ``state``, ``numbers``; "" for none that is read."""
+        whole = {name for name in self.names if name != self.cut}
+        return next((kind for kind, needed in KINDS if needed <= whole), "")
+
+    @cached_property
+    def by_words(self) -> Sequence[re.Pattern[str]]:
+        """Patterns of a row whose columns are not aligned: hosts as Kafka writes them first, then of any form."""
+        strict = r"\s+".join(_WORDS_OF.get(name, r"(\S+)") for name in self.names)
+        loose = r"\s+".join(r"(\S+)" if name == "HOST" else _WORDS_OF.get(name, r"(\S+)") for name in self.names)
+        return [re.compile(strict), re.compile(loose)]
+
+    def needs(self) -> str:
+        """The columns, for a sentence about a row that does not fit."""
+        return f"{len(self.names)} columns: " + " ".join(self.names)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: its line's number, its table, its values by column."""
+
+    line: int
+    header: Header
+    fields: Fields
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A line that names a group: Kafka's sentence, with what it says of the state, or a prompt with ``--group``."""
+
+    line: int
+    group: str | None
+    state: str | None = None
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Something of a table was not read: ``reason`` says what, and where."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A line of rpk's or kaf's summary of a group: ``STATE  Stable``; ``GROUP`` begins one."""
+
+    line: int
+    column: str
+    value: str
+
+
+Event = Row | Sentence | Unread | Fact | Header
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines without colours, marks of quotation and the service names that docker compose writes before each."""
+    lines = [_COLOUR.sub("", line) if "[" in line or "\x1b" in line else line for line in text.split("\n")]
+    lines = [line.rstrip("\r").replace("\xa0", " ") for line in lines]
+    filled = [line for line in lines if line.strip()]
+    quoted = [line for line in filled if line.startswith(">")]
+    if quoted and 2 * len(quoted) >= len(filled):
+        lines = [re.sub(r"^(?:>[ ]?)+", "", line) for line in lines]
+        filled = [line for line in lines if line.strip()]
+    services = [line for line in filled if _SERVICE.match(line) and line.count("|") == 1]
+    if services and 2 * len(services) >= len(filled):
+        lines = [_SERVICE.sub("", line, count=1) for line in lines]
+    return lines
+
+
+_SERVICE: Final = re.compile(r"^[\w.-]{1,100} +\|(?: |$)")
+
+
+def events(lines: Sequence[str], name: str) -> Iterator[Event]:
+    """Each header, row, fact, sentence and gap of the text, in its order.
+
+    lines
+        As ``lines_of`` gives them.
     name
         How errors call the input.
+    Raises
+        BadInput: a row that is cut short.
     """
-    columns: list[tuple[str, int]] | None = None
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.rstrip("\r")
-        named = NAMED.match(line)
-        if named:
-            if "does not exist" not in line:
-                yield number, None, {"GROUP": named[1]}
+    header: Header | None = None
+    if not any(_header_at(lines, i) for i in range(len(lines))):
+        header = headerless(lines)
+        if header is not None:
+            yield header
+    reader = _Rows(lines, name)
+    i = 0
+    while i < len(lines):
+        fresh = _header_at(lines, i)
+        if fresh is not None:
+            header = fresh
+            yield header
+            i += fresh.lines
             continue
-        header = columns_of(line)
-        if header:
-            columns = header
-        elif columns and line.strip() and not _LOGGED.match(line):
-            row = _row(line, columns)
-            if row is not None and _belongs(row):
-                yield number, [name for name, _ in columns], row
-            elif _is_cut(row, line, columns):
-                needed = f"{len(columns)} columns: " + " ".join(name for name, _ in columns)
-                raise BadInput(f"{name}, line {number}", ascii(line[:60]), needed)
-            else:
-                columns = None  # a prompt or a sentence: the table is over
+        facts = _summary(lines, i)
+        yield from facts
+        event, taken = reader.at(i, header) if lines[i].strip() and not facts else (None, max(len(facts), 1))
+        if event is not None:
+            yield event
+        i += taken
 
 
-def columns_of(line: str) -> list[tuple[str, int]] | None:
-    """The header's columns and where each starts; None for any other line."""
-    if line.startswith("GROUP, TOPIC, PARTITION, "):
-        return [(name.strip(), -1) for name in line.split(",")]
-    columns = [(match[0], match.start()) for match in _COLUMN.finditer(line.rstrip("\r"))]
-    names = {name for name, _ in columns}
-    if len(columns) < 4 or not names <= _HEADER:
+def _summary(lines: Sequence[str], i: int) -> list[Fact]:
+    """The lines of a group's summary as rpk prints it, where one begins at this line."""
+    first = _FACT.fullmatch(lines[i][:_MOST_HEADER])
+    if first is None or first[1] != "GROUP" or i + 1 == len(lines):
+        return []
+    facts = []
+    for number, line in enumerate(lines[i : i + len(_FACTS)], i + 1):
+        fact = _FACT.fullmatch(line[:_MOST_HEADER])
+        if fact is None:
+            break
+        facts.append(Fact(number, _FACTS[fact[1]], (fact[2] or "").strip()))
+    return facts if len(facts) > 1 and facts[1].column in ("COORDINATOR (ID)", "STATE") else []
+
+
+_FACTS: Final = {
+    "GROUP": "GROUP", "COORDINATOR": "COORDINATOR (ID)", "COORDINATOR-NODE": "COORDINATOR (ID)",
+    "COORDINATOR-PARTITION": "", "STATE": "STATE", "BALANCER": "ASSIGNMENT-STRATEGY", "MEMBERS": "#MEMBERS",
+    "TOTAL-LAG": "", "ERROR": "ERROR",
+}  # fmt: skip
+_FACT: Final = re.compile(f"({'|'.join(_FACTS)})(?:\\s+(.*))?")
+
+
+def _sentence(line: str, number: int) -> Sentence | None:
+    begin = line[:_SEARCHED]
+    named = NAMED.search(begin)
+    if named:
+        state = {"has no active members": "Empty", "is rebalancing": "rebalancing"}.get(named[2])
+        return Sentence(number, named[1], state) if state else None
+    if "group" not in begin and "kafkactl" not in begin:
         return None
-    tables = ({"TOPIC", "PARTITION", "LAG"}, {"CONSUMER-ID", "#PARTITIONS"}, {"STATE", "#MEMBERS"})
-    return columns if any(table <= names for table in tables) else None
+    if "--all-groups" in begin:
+        return Sentence(number, None)
+    prompts = [next(filter(None, match)) for match in _PROMPT.findall(begin)]
+    return Sentence(number, prompts[0] if len(prompts) == 1 else None) if prompts else None
 
 
-def _row(line: str, columns: list[tuple[str, int]]) -> dict[str, str] | None:
-    """The row's values by column: by position where it is aligned, as names may hold blanks, else by words."""
-    names = [name for name, _ in columns]
-    if columns[0][1] < 0:
-        return _by_name(names, line.split(", "))
-    placed = _by_name(names, _by_position(line, [start for _, start in columns]) or [])
-    if placed is not None and _belongs(placed):
-        return placed
+def _header_at(lines: Sequence[str], i: int) -> Header | None:
+    """The header that begins at a line, wrapped or not."""
+    best = header_of(lines[i])
+    if best is None and not _of_names(lines[i]):
+        return None
+    for more in (2, 3, 4):
+        part = lines[i : i + more]
+        if len(part) < more or not part[-1].strip():
+            break
+        for glue in ("", " "):
+            joined = header_of(glue.join(line.strip() if glue else line for line in part))
+            known = joined is not None and all(name in ORDER for name in joined.names) and not joined.cut
+            if joined is not None and known and (best is None or len(joined.names) > len(best.names) or best.cut):
+                best = Header(joined.names, None, "", joined.prefix, "", more, joined.blanks)
+    return best
+
+
+def _of_names(line: str) -> bool:
+    """Whether a line begins with at least two columns' names, as a wrapped header does."""
+    words = line[:_MOST_HEADER].split(None, 2)
+    return len(words) >= 2 and words[0] in ORDER and words[1] in ORDER
+
+
+def _unread_table(line: str, number: int) -> Unread | None:
+    """A header, whole or cut, of a table without the columns that any table must have."""
+    if not _of_names(line):
+        return None
+    names = [_column(word) for word in _COLUMN.findall(line[:_MOST_HEADER])]
+    cut = _cut(names)
+    if any(name not in ORDER for name in (names[:-1] if cut else names)):
+        return None
+    if cut:
+        return Unread(number, f"the header of line {number} is cut in {cut}, without which its table is not read")
+    needed = min((needed - set(names) for _, needed in KINDS), key=len)
+    return Unread(number, f"the table of line {number} has no column {' and no '.join(sorted(needed))}")
+
+
+def header_of(line: str) -> Header | None:
+    """The header that a line is; None for any other line."""
+    if len(line) > _MOST_HEADER or not ("PARTITION" in line.upper() or "STATE" in line):
+        return None
+    for bar in (*_BARS, "\t", ",", ";"):
+        if line.count(bar) >= 2 and (barred := _barred(line, bar)) is not None:
+            return barred
+    words = [(match[0], match.start()) for match in _COLUMN.finditer(line)]
+    first = next((i for i, (word, _) in enumerate(words) if _column(word) in ORDER), None)
+    if (
+        first is None
+        or len(words) - first < 3
+        or not all(_NAME_LIKE.fullmatch(w) or " " in w for w, _ in words[first:])
+    ):
+        return None
+    names = [_column(word) for word, _ in words[first:]]
+    starts = [start for _, start in words[first:]]
+    prefix = line[: starts[0]]
+    starts = [start - len(prefix) for start in starts] if prefix.strip() else starts
+    cut = _cut(names)
+    if cut:
+        names[-1] = cut
+    raw = {word for word, _ in words[first:]}
+    header = Header(
+        tuple(names), tuple(starts), "", prefix if prefix.strip() else "", cut, 1, "MEMBER-ID" in raw
+    )  # fmt: skip
+    return header if header.kind and len(set(names)) == len(names) else None
+
+
+def _barred(line: str, bar: str) -> Header | None:
+    cells = [cell.strip().strip("*`") for cell in _cells(line, bar)]
+    if bar == "\t" and not all(cells):
+        return None
+    names = [_column(cell.upper() if bar in ",;|" else cell) for cell in cells]
+    header = Header(tuple(names), None, bar, blanks=True)
+    known = sum(name in ORDER or name == "NUMBERS" for name in names)
+    return header if header.kind and known >= 3 and len(set(names)) == len(names) and all(names) else None
+
+
+def _cells(line: str, bar: str) -> list[str]:
+    if bar in _BARS:
+        text = line.strip()
+        return text.removeprefix(bar).removesuffix(bar).split(bar)
+    return line.split(bar)
+
+
+def _column(word: str) -> str:
+    """The name that a column is known by here."""
+    name = word if " (" in word else word.replace("_", "-").replace(" ", "-")
+    return ALIASES.get(name, name)
+
+
+def _cut(names: Sequence[str]) -> str:
+    """The column whose name the line's end has cut; "" where the last name is whole."""
+    last, before = names[-1], names[-2]
+    if last in ORDER or last == "NUMBERS" or before not in ORDER:
+        return ""
+    later = (name for name in ORDER[ORDER.index(before) + 1 :] if name not in names)
+    return next((name for name in later if name.startswith(last)), "")
+
+
+def headerless(lines: Sequence[str]) -> Header | None:
+    """The layout of rows that have lost their header, where their words decide it: what is left is what was read."""
+    samples = [words for line in lines if 5 <= len(words := line.split(None, 12)) <= 10][:50]
+    for names in HEADERLESS:
+        header = Header(names)
+        fits = [row for words in samples if (row := _row_of_words(" ".join(words), header)) is not None]
+        counted = [row for row in fits if row["CURRENT-OFFSET"].isdecimal() and row["LOG-END-OFFSET"].isdecimal()]
+        right = all(row["LAG"] in (_difference(row), "-") for row in counted)
+        if fits and right and (counted or "HOST" in names) and all(row["PARTITION"].isdecimal() for row in fits):
+            return header
+    return None
+
+
+def _difference(row: Fields) -> str:
+    return str(int(row["LOG-END-OFFSET"][:20]) - int(row["CURRENT-OFFSET"][:20]))
+
+
+class _Rows:
+    """Reads the lines below a header: rows, whole or wrapped, and what only looks like one."""
+
+    def __init__(self, lines: Sequence[str], name: str) -> None:
+        self.lines, self.name = lines, name
+        self.first_cells: set[str] = set()
+        self.last_cell_filled = False
+
+    def at(self, i: int, header: Header | None) -> tuple[Event | None, int]:
+        """What stands at a line, and how many lines it takes."""
+        line, number = self.lines[i], i + 1
+        fields = row_of(line, header) if header is not None else None
+        if fields is not None and header is not None:
+            last = fields[header.names[-1]]
+            # An empty client id is a cell without anything, and so is one that the end of the text has cut.
+            if not last and self.last_cell_filled and number == len(self.lines) and not header.blanks:
+                raise BadInput(f"{self.name}, line {number}", f"a last row without {header.names[-1]}", header.needs())
+            self.first_cells.add(fields[header.names[0]])
+            self.last_cell_filled = self.last_cell_filled or bool(last)
+            return Row(number, header, fields), 1
+        event = _sentence(line, number) or _unread_table(line, number)
+        if event is not None or header is None:
+            return event, 1
+        return self._no_row(i, header)
+
+    def _no_row(self, i: int, header: Header) -> tuple[Event | None, int]:
+        """What a line below a header is that is no row by itself."""
+        line, number = self.lines[i], i + 1
+        if _RULE.fullmatch(line):
+            return None, 1
+        if _LEFT_OUT.fullmatch(line[:_SEARCHED]):
+            return Unread(number, f"line {number} ({line.strip()[:40]!a}) says that rows are missing"), 1
+        if header.lines > 1 or _is_cut(line, header):
+            for taken in range(2, 5):
+                joined = self._joined(i, taken, header)
+                if joined is not None:
+                    return Row(number, header, joined), taken
+        if _is_cut(line, header) or self._begins_like_a_row(i, header):
+            raise BadInput(f"{self.name}, line {number}", ascii(line[:60]), header.needs())
+        if _like_a_row(line):
+            return Unread(number, f"line {number} looks like a row and was not read: {line.strip()[:60]!a}"), 1
+        return None, 1
+
+    def _joined(self, i: int, taken: int, header: Header) -> Fields | None:
+        """The row that some lines make together, wrapped at a width or between words."""
+        part = self.lines[i : i + taken]
+        if len(part) < taken or not part[-1].strip() or row_of(part[-1], header) or _header_at(part, taken - 1):
+            return None
+        plain = Header(header.names, None, "", header.prefix, header.cut, header.lines, header.blanks)
+        for glue in ("", " "):
+            fields = _row_of_words(glue.join(_without_prefix(line, header) for line in part), plain)
+            if fields is not None and _belongs(fields, plain):
+                return fields
+        return None
+
+    def _begins_like_a_row(self, i: int, header: Header) -> bool:
+        """Whether a line begins with a first cell that was read and goes on where the second column does: a cut row."""
+        line = _without_prefix(self.lines[i], header)
+        if header.starts is None or not line.strip() or line[0] == " ":
+            return False
+        second = header.starts[1]
+        if len(line.rstrip()) <= second:  # the very end of a text may be anything's beginning
+            last = i == len(self.lines) - 1
+            return last and any(cell.startswith(line.strip()) for cell in self.first_cells)
+        return line[:second].strip() in self.first_cells and line[second - 1] == " " and line[second] != " "
+
+
+def row_of(line: str, header: Header) -> Fields | None:
+    """The row's values by column, None for a line that is no row."""
+    line = _without_prefix(line, header)
+    if header.bar:
+        cells = [cell.strip().strip("*`") for cell in _cells(line, header.bar)]
+        fields = dict(zip(header.names, cells, strict=True)) if len(cells) == len(header.names) else None
+        return fields if fields is not None and _belongs(fields, header) else None
+    if header.starts is not None:
+        cells = _by_position(line, header.starts) or []
+        placed = dict(zip(header.names, map(str.strip, cells), strict=True)) if cells else None
+        if placed is not None and _belongs(placed, header):
+            return placed
     # Blanks may have been squeezed on the way, so that words stand in other columns' places.
-    return _by_name(names, line.split(None, len(columns) - 1)) or placed
+    by_words = _row_of_words(line, header)
+    return by_words if by_words is not None and _belongs(by_words, header) else None
 
 
-def _by_name(names: list[str], cells: list[str]) -> dict[str, str] | None:
-    """The cells by column, None where there are more or fewer."""
-    return dict(zip(names, map(str.strip, cells), strict=True)) if len(cells) == len(names) else None
+def _row_of_words(line: str, header: Header) -> Fields | None:
+    """The row's values by their words, each of the kind that its column holds."""
+    words = line.split(None, _MOST_WORDS)
+    if len(words) < len(header.names):
+        # rpk leaves the cells of a partition that nobody reads empty, and they are the last ones.
+        least = header.names.index("LAG") + 1 if header.blanks and "LAG" in header.names else len(header.names)
+        if len(words) != least:
+            return None
+        words += ["-"] * (len(header.names) - least)
+    if len(words) > _MOST_WORDS and not header.names[-1].endswith("ASSIGNMENT"):
+        return None  # that many words in names would be tried in every way
+    text = " ".join(words)
+    for pattern in header.by_words:
+        match = pattern.fullmatch(text)
+        if match:
+            return dict(zip(header.names, match.groups(), strict=True))
+    return None
 
 
-def _by_position(line: str, starts: list[int]) -> list[str] | None:
+def _without_prefix(line: str, header: Header) -> str:
+    """The line without what stands before the first column on the header's line too: of that shape, other letters."""
+    before = line[: len(header.prefix)]
+    return line[len(before) :] if header.prefix and _shape(before) == _shape(header.prefix) else line
+
+
+def _shape(text: str) -> str:
+    return re.sub(r"[A-Za-z0-9]", "x", text)
+
+
+def _by_position(line: str, starts: Sequence[int]) -> list[str] | None:
     """The cells of a line whose columns start where the header's do; None where they do not.
 
     Java pads by UTF-16 units, so beyond U+FFFF a letter takes two places.
     """
     if "\t" in line:
         return None
-    units = line.encode("utf-16-le", "surrogatepass")
+    plain = line.isascii()
+    units = b"" if plain else line.encode("utf-16-le", "surrogatepass")
+    size = len(line) if plain else len(units) // 2
     cells = []
     for start, stop in zip(starts, [*starts[1:], None], strict=True):
-        cell = units[2 * start : None if stop is None else 2 * stop].decode("utf-16-le", "replace")
-        if stop is not None and cell and not cell.endswith(" ") and 2 * stop < len(units):
+        end = size if stop is None else stop
+        cell = line[start:end] if plain else units[2 * start : 2 * end].decode("utf-16-le", "replace")
+        if stop is not None and cell and not cell.endswith(" ") and stop < size:
             return None
         if cell.startswith(" ") and cell.strip():
             return None
@@ -105,24 +502,42 @@ def _by_position(line: str, starts: list[int]) -> list[str] | None:
     return cells
 
 
-def _belongs(row: Fields) -> bool:
+def _belongs(row: Fields, header: Header) -> bool:
     """Whether the values are of the kinds that the columns hold: else the line is no row, or only a part of one."""
-    for column in ("PARTITION", "#PARTITIONS", "#MEMBERS"):
+    for column in _WHOLE:
         value = row.get(column)
         if value is not None and value != "-" and not (value.isascii() and value.isdecimal()):
             return False
-    return all(row.get(column) != "" for column in _NEVER_BLANK)
+    if any(not _NUMBER_OR_DASH.fullmatch(row[column] or "-") for column in _OFFSETS if column in row):
+        return False
+    if header.blanks:
+        return bool(row.get("TOPIC", "-")) and any(row.values())
+    return all(row.get(column) != "" for column in _NEVER_BLANK if column != header.cut)
 
 
-def _is_cut(row: Fields | None, line: str, columns: list[tuple[str, int]]) -> bool:
-    """Whether a line that is no row was one: its partition is where it belongs."""
-    at = next((i for i, (name, _) in enumerate(columns) if name in ("PARTITION", "#PARTITIONS")), None)
+def _is_cut(line: str, header: Header) -> bool:
+    """Whether a line that is no row was one: its partition is where it belongs, by words or by place."""
+    at = next((i for i, name in enumerate(header.names) if name in ("PARTITION", "#PARTITIONS")), None)
     if at is None:
         return False
-    if row is not None:
-        return row[columns[at][0]].isdecimal()
-    words = line.replace(",", " ").split()
-    return at < len(words) and words[at].isdecimal()
+    line = _without_prefix(line, header)[:_MOST_HEADER]
+    if header.starts is not None and at and _starts_at(line, header.starts[: at + 1]):
+        return re.match(r"[0-9]+(?: |$)", line[header.starts[at] :]) is not None
+    words = line.replace(",", " ").replace(header.bar or ",", " ").split(None, len(header.names))
+    if at >= len(words) or not (words[at].isascii() and words[at].isdecimal()):
+        return False
+    # "It took 3 seconds" has a number at that place too.
+    return header.names[at] == "#PARTITIONS" or all(map(_NUMBER_OR_DASH.fullmatch, words[at + 1 : at + 2]))
+
+
+def _starts_at(line: str, starts: Sequence[int]) -> bool:
+    """Whether a line's cells begin at each of these places."""
+    return all(len(line) > start and line[start] != " " and (not start or line[start - 1] == " ") for start in starts)
+
+
+def _like_a_row(line: str) -> bool:
+    """Whether a line that fits no header looks like a row of offsets: a word, and three numbers or dashes in turn."""
+    return re.search(r"\S\s+[0-9]{1,10}\s+(?:-|[0-9]+)\s+(?:-|[0-9]+)(?:\s|$)", line[:_SEARCHED]) is not None
 
 
 def decoded(content: bytes, name: str) -> str:

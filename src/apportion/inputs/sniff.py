@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ def groups_in(content: bytes, name: str) -> list[Observed]:
     start = content[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not content.strip():
         raise BadInput(name, "nothing", NEEDED)
-    if start[:1] in (b"{", b"["):
+    if start[:1] in (b"{", b"[") and _is_json(content):
         return _from_json(content, name)
     for beginning, kind, needed in _OTHERS:
         if content.startswith(beginning):
@@ -46,6 +47,17 @@ def groups_in(content: bytes, name: str) -> list[Observed]:
         return pasted.groups_in(content, name)
     shown = ascii(content[:40].decode("utf-8", "replace"))
     raise BadInput(name, shown, NEEDED)
+
+
+def _is_json(content: bytes) -> bool:
+    """Whether a text that begins with a brace or a bracket is meant as JSON: a prompt and a log's date are not."""
+    from apportion.inputs import pasted
+
+    try:
+        json.loads(content.removeprefix(b"\xef\xbb\xbf"))
+    except (ValueError, RecursionError):
+        return not pasted.looks_pasted(content)
+    return True
 
 
 def folder_kind(path: str) -> str:
@@ -82,6 +94,8 @@ def _from_json(content: bytes, name: str) -> list[Observed]:
     from apportion.model.group_json import check_group
     from apportion.model.json_checks import read_json
 
+    if (lines := _json_lines(content)) is not None:
+        return _of_lines(lines, name)
     raw: Any = read_json(content.removeprefix(b"\xef\xbb\xbf"), name, finite=False)
     with within(name):
         if isinstance(raw, dict) and "groups" in raw and "members" not in raw:
@@ -93,6 +107,23 @@ def _from_json(content: bytes, name: str) -> list[Observed]:
             return [Observed(saved.as_group(), protocol=saved.assignor, says=[FROM_PLAN])]
         check_group(raw)
     return [Observed(raw)]
+
+
+def _json_lines(content: bytes) -> list[tuple[int, bytes]] | None:
+    """The lines of NDJSON with their numbers, None for a single document: a line of it is none by itself."""
+    lines = [(n, line) for n, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1) if line.strip()]
+    if len(lines) < 2 or not lines[0][1].lstrip().startswith(b"{"):
+        return None
+    try:
+        json.loads(lines[0][1])
+    except (ValueError, RecursionError):
+        return None
+    return lines
+
+
+def _of_lines(lines: list[tuple[int, bytes]], name: str) -> list[Observed]:
+    """One group a line, as ``plan --batch`` takes them; the first bad line is an error that names it."""
+    return [group for number, line in lines for group in _from_json(line, f"{name}, line {number}")]
 
 
 def is_plan(raw: Any) -> bool:
