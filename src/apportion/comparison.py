@@ -18,7 +18,7 @@ from apportion.planning import plan
 from apportion.strategy.traits import traits_of
 from apportion.wording import count
 
-JUDGED: Final = ("load_squares", "load_cost", "moves", "lag_max", "rack_misses")
+JUDGED: Final = ("load_squares", "load_cost", "spread_squares", "moves", "lag_max", "rack_misses")
 """Measures of which less is better."""
 WORTH: Final = 0.8
 """Lag on the heaviest member must fall to this share before it is worth moves."""

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from apportion.arrays import NOBODY, Ints
+from apportion.arrays import UNKNOWN, Ints
 from apportion.errors import BadInput
 from apportion.model.group import Group
-from apportion.model.measures import lag_held, loads, measure
+from apportion.model.measures import lag_held, loads
 from apportion.model.plan import Plan
 from apportion.model.plan_json import SavedPlan
+from apportion.model.present import lag_now, loads_now, measure_now, observed_lag, topic_shares, unowned
 
 Limits = dict[str, int | float | bool]
 """Policy as the command line names it (``max-moves``) to its limit."""
@@ -24,20 +25,26 @@ def facts_of_plan(plan: Plan) -> dict[str, Any]:
 
 def facts_of_owners(group: Group) -> dict[str, Any]:
     """What the limits look at, of the present owners, of which nothing is proved and nothing moves."""
-    return _facts(group, group.owner, measure(group, group.owner))
+    return _facts(group, group.owner, measure_now(group))
 
 
 def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
-    share: float | None = None  # where no lag is known nobody can tell that all is well
-    if group.shows_lag:
+    now = owner is group.owner
+    facts = {**_of_measures(m), "max-lag-share": None, "max-unowned": unowned(group, owner)}
+    # Where no lag is known nobody can tell that all is well: a plan counts 0 where nothing was ever committed.
+    if (group.wanted & (observed_lag(group) != UNKNOWN)).any():
         total = sum(group.lag[group.wanted].tolist())  # what nobody wants is nobody's work
-        share = int(lag_held(group, owner).max()) / total if total > 0 else 0.0
-    unowned = int((group.wanted & (owner == NOBODY)).sum())
-    facts = {**_of_measures(m), "max-lag-share": share, "max-unowned": unowned}
+        heaviest = int((lag_now(group) if now else lag_held(group, owner)).max())
+        facts["max-lag-share"] = heaviest / total if total > 0 else 0.0
+    else:
+        facts["max-lag"] = None
     if group.has_capacities:
         # Unequal loads are what capacities ask for. Exact: as floats 2.2 - 1.2 is more than 1.
-        relative = list(map(Fraction, loads(owner, group.M).tolist(), group.capacity.tolist()))
+        held = loads_now(group) if now else loads(owner, group.M)
+        relative = list(map(Fraction, held.tolist(), group.capacity.tolist()))
         facts["max-skew"] = max(relative) - min(relative)
+    facts["max-topic-share"] = max((share for _, share in topic_shares(group, owner)), default=0.0)
+    facts["max-double-readers"] = m.get("double_readers", 0)
     if group.racks is None or not group.racks.known:
         facts["max-cross-rack"] = None  # where no rack is known nobody can tell that none is crossed
     return facts
@@ -76,7 +83,7 @@ def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
             raise BadInput(
                 f"--{policy}",
                 "an input that does not tell it",
-                "a group that tells it: lag, racks, or capacities",
+                "a group that tells it: committed offsets or lag, racks, capacities, topics",
             )
         if policy == "require-proof":
             if fact:

@@ -237,16 +237,16 @@ def is_ready(port: int) -> bool:
 
 
 def test_a_watcher_sees_a_member_leave(cluster: Broker, capfd: Any) -> None:
-    from apportion.cli.describe import standing
+    from apportion.report.describing import shown
     from apportion.report.watching import View
 
     view = View()
     with JavaMember(cluster.bootstrap, "live-leaving", ["live-clicks"]) as one:
         one.wait_until(lambda member: member.assignment, patience_s=90)
         until(lambda: held(seen(cluster, "live-leaving")) == 3)
-        view.take(standing(seen(cluster, "live-leaving")), 0.0)
+        view.take(shown(seen(cluster, "live-leaving")), 0.0)
     until(lambda: not seen(cluster, "live-leaving").raw["members"])
-    view.take(standing(seen(cluster, "live-leaving")), 60.0)
+    view.take(shown(seen(cluster, "live-leaving")), 60.0)
     assert view.changes == [
         "00:01:00  left: consumer-live-leaving-1; 3 partitions without an owner now; Stable -> Empty"
     ]

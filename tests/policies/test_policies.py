@@ -70,7 +70,7 @@ def test_what_nobody_can_tell_is_an_error_and_not_a_pass() -> None:
     bare = read_group({"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}}})
     facts = facts_of_owners(bare)
     for policy in ("max-lag", "max-lag-share", "max-cross-rack"):
-        with pytest.raises(BadInput, match=f"--{policy}.*does not tell it.*lag, racks, or capacities"):
+        with pytest.raises(BadInput, match=f"--{policy}.*does not tell it.*committed offsets or lag, racks"):
             breaches({policy: 1}, facts)
 
 

@@ -117,8 +117,8 @@ def test_programs_get_numbers_and_the_best_columns_by_name() -> None:
     table = comparing.comparison_table(comparison.compare(SKEWED, ["range", "lag-aware"]), marks=False)
     now, ranged, aware = table.records()
     assert now["best"] is None
-    assert (ranged["moves"], ranged["best"]) == (0, "load moves cross_rack")
-    assert (aware["lag_max"], aware["best"]) == (501, "load lag_max cross_rack")
+    assert (ranged["moves"], ranged["best"]) == (0, "load spread moves cross_rack")
+    assert (aware["lag_max"], aware["best"]) == (501, "load spread lag_max cross_rack")
 
 
 def test_chosen_strategies_keep_the_order_of_the_asker() -> None:

@@ -65,17 +65,17 @@ def _dump(given: str | None) -> Path:
 
 def _show(path: Path) -> list[GroupHistory]:
     """Print every group, then all groups and all strategies side by side."""
-    from apportion.cli.describe import standing
     from apportion.history.replay_totals import replay_totals
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
     from apportion.report import describing, history_text
+    from apportion.report.describing import shown
 
     groups = load_histories(path).living
     stories: list[dict[str, dict[str, Any]]] = []
     seen = []
     for group in groups:
-        there, story = standing(observed(group)), replay_totals(group)
+        there, story = shown(observed(group)), replay_totals(group)
         stories.append(story)
         seen.append(there)
         emit(there.heading + "\n")

@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_page, emit_tables, tell
-from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount
+from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, one_of, whole
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
     from apportion.report.describing import ShownGroup
 
 DETAILS = (
-    "FILE is group.json, a dump, the pipeline's tables, or text that kafka-consumer-groups printed; what it is, is\n"
-    "found out from the content. Without FILE: standard input, or a live cluster with --bootstrap-server."
+    "FILE is group.json, or one a line; a dump; the pipeline's tables; or text that kafka-consumer-groups, rpk, kaf\n"
+    "or kafkactl printed. What it is, is found out from the content. Without FILE: standard input, or a live cluster\n"
+    "with --bootstrap-server."
 )
 EXAMPLES = (
     ("what Kafka's own tool printed", "apportion describe pasted.txt"),
     ("straight from it", "kafka-consumer-groups --bootstrap-server localhost:9092 --describe --all-groups | apportion describe"),  # noqa: E501
     ("a live group", "apportion describe --bootstrap-server localhost:9092 --group ads-join"),
     ("a cluster that needs a password", "apportion describe --command-config client.properties --all-groups"),
+    ("the ten groups that are furthest behind", "apportion describe --bootstrap-server localhost:9092 --all-groups --sort lag --top 10"),  # noqa: E501
     ("as input for the other commands", "apportion describe pasted.txt --group ads-join -o json > groups.json"),
 )  # fmt: skip
 
@@ -38,6 +40,13 @@ def add_arguments(parser: Parser) -> None:
         "--window", metavar="SECONDS", type=amount, default=None,
         help="with --time: over which rates are taken (default: 600; of a live cluster 10)",
     )  # fmt: skip
+    order = parser.add_argument_group("which groups, and in which order")
+    order.add_argument(
+        "--sort", metavar="KEY", type=one_of(("name", "lag", "odd"), "order"),
+        help="name, lag (most first) or odd (those with something odd first, most lag first)",
+    )  # fmt: skip
+    order.add_argument("--odd", action="store_true", help="only groups of which something is odd")
+    order.add_argument("--top", metavar="N", type=whole(1), help="the first N of them")
     parser.add_argument("--verbose", action="store_true", help="all members and partitions, as -o wide")
     add_output(parser, PICTURES)
 
@@ -48,12 +57,16 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import pages
 
     _check_options(args)
-    groups = source.many(args)
+    groups, standings = _chosen(source.many(args), args)
     if args.output == "json":
-        emit_json({"version": 1, "groups": [group_to_dict(standing(group).group) for group in groups]})
+        described = [{**group_to_dict(one.group), "described": one.to_dict()} for one in standings]
+        emit_json({"version": 1, "groups": described})
         return 0
     if args.output == "html":
         emit_page([pages.of_observed(group) for group in groups], source.input_name(args))
+        return 0
+    if not groups and args.odd:
+        tell("nothing is odd of any group")
         return 0
     if not groups:
         tell(
@@ -64,7 +77,6 @@ def run(args: argparse.Namespace) -> int:
     if args.time:
         _time(groups, args)
         return 0
-    standings = [standing(group) for group in groups]
     if args.offsets or args.members or args.state or args.output in ("csv", "ndjson"):
         _views(standings, args)
     elif len(standings) > 1:
@@ -72,6 +84,24 @@ def run(args: argparse.Namespace) -> int:
     else:
         _whole(standings[0], args)
     return 0
+
+
+def _chosen(groups: list[Observed], args: argparse.Namespace) -> tuple[list[Observed], list[ShownGroup]]:
+    """The groups that are asked for, in the order that is, and as they are shown."""
+    from apportion.report.describing import shown
+
+    pairs = [(group, shown(group)) for group in groups]
+    if args.odd:
+        pairs = [pair for pair in pairs if pair[1].odd]
+    # Python's sort keeps the order of equals, so that names decide among groups with as much lag.
+    if args.sort:
+        pairs.sort(key=lambda pair: pair[1].group.name)
+    if args.sort in ("lag", "odd"):
+        pairs.sort(key=lambda pair: -1 if pair[1].total_lag is None else pair[1].total_lag, reverse=True)
+    if args.sort == "odd":
+        pairs.sort(key=lambda pair: not pair[1].odd)
+    pairs = pairs[: args.top] if args.top else pairs
+    return [group for group, _ in pairs], [standing for _, standing in pairs]
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -111,15 +141,6 @@ def _time(groups: list[Observed], args: argparse.Namespace) -> None:
     if rows_of_all:  # one table, with one line of names
         rows = [row for table in rows_of_all for row in table.rows]
         emit_tables([TextTable(rows_of_all[0].columns, rows)], args.output)
-
-
-def standing(observed: Observed) -> ShownGroup:
-    """What is shown of a group, which may be without members."""
-    from apportion.model.build import build
-    from apportion.report.describing import ShownGroup
-
-    facts = {name: getattr(observed, name) for name in ("state", "protocol", "kind", "coordinator", "generation")}
-    return ShownGroup(build(observed.raw), facts, observed.says, observed.members)
 
 
 def _views(standings: list[ShownGroup], args: argparse.Namespace) -> None:

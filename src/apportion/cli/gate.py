@@ -10,6 +10,7 @@ from apportion.cli.output import emit_json, emit_tables
 from apportion.cli.parser import DEFAULT_ASSIGNOR, Parser, Usage, add_assignor, add_output, settings_of, whole
 
 if TYPE_CHECKING:
+    from apportion.inputs.described_group import Observed
     from apportion.policies import Limits
 
 DETAILS = (
@@ -35,6 +36,12 @@ def add_arguments(parser: Parser) -> None:
     limits.add_argument("--max-lag-share", metavar="X", type=_share, help="of all lag, on one member: 0 to 1")
     limits.add_argument("--max-cross-rack", metavar="N", type=whole(), help="partitions read across racks")
     limits.add_argument("--max-unowned", metavar="N", type=whole(), help="wanted partitions without an owner")
+    limits.add_argument(
+        "--max-topic-share", metavar="X", type=_share, help="of one topic's partitions, on one member: 0 to 1"
+    )
+    limits.add_argument(
+        "--max-double-readers", metavar="N", type=whole(), help="with --now: partitions that several members read (0)"
+    )
     limits.add_argument("--require-proof", action="store_true", help="every goal of the strategy proved optimal")
     parser.add_argument("--now", action="store_true", help="judge the present owners, not a plan")
     source.add_group_choice(parser)
@@ -49,30 +56,44 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import gating
 
     limits = _limits(args)
-    content, facts = _judged(args)
+    content, facts, observed = _judged(args)
     breached = policies.breaches(limits, facts)
+    if observed is not None and not breached:
+        source.refuse_parts(observed, args)  # the rest might breach them; what does already, needs no rest
+    notes = gating.reasons(breached, content)
+    if observed is not None:
+        notes += [f"Not all was read: {sentence}." for sentence in observed.left_out]
+        notes += source.assumptions(observed)
     if args.output == "json":
         emit_json({"version": 1, "breached": breached})
     else:
         shown = [gating.table(breached)] if breached or args.output not in ("table", "wide") else []
-        emit_tables(shown, args.output, gating.reasons(breached, content))
+        emit_tables(shown, args.output, notes)
     return BREACHED if breached else OK
 
 
 def _limits(args: argparse.Namespace) -> Limits:
-    names = ("max_moves", "max_skew", "max_lag", "max_lag_share", "max_cross_rack", "max_unowned")
+    names = (
+        *("max_moves", "max_skew", "max_lag", "max_lag_share", "max_cross_rack", "max_unowned", "max_topic_share"),
+        "max_double_readers",
+    )
     limits = {name.replace("_", "-"): value for name in names if (value := getattr(args, name)) is not None}
     if args.require_proof:
         limits["require-proof"] = True
     if not limits:
         raise Usage("apportion gate", "no limit: give at least one, as in --max-moves 10")
+    if args.now:
+        # Two readers of one partition are a fault under any limit on owners, unless it is allowed by name.
+        limits.setdefault("max-double-readers", 0)
+    elif args.max_double_readers is not None:
+        raise Usage("apportion gate", "--max-double-readers asks for the present owners: give --now too")
     if args.now and args.require_proof:
         raise Usage("apportion gate", "--require-proof asks for a plan, --now for the present owners: choose one")
     return limits
 
 
-def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """What is judged, in words, and its figures: from a plan, or from a group that is planned or taken as it is."""
+def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any], Observed | None]:
+    """What is judged, in words, its figures, and the group: from a plan, or a group that is planned or as it is."""
     from apportion import policies
     from apportion.model.plan_json import SavedPlan
     from apportion.planning import plan
@@ -80,18 +101,18 @@ def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     named = "--assignor" if args.assignor else "--set" if args.settings else None
     if args.now and named:
         raise Usage("apportion gate", f"{named} asks for a plan, --now for the present owners: choose one")
-    given = source.plan_or_group(args)
+    given = source.plan_or_group(args, whole=False)
     if isinstance(given, SavedPlan):
         if args.now or named:
             raise Usage("apportion gate", f"{named or '--now'} asks for a group, this is a plan")
-        return f"the plan of {given.assignor}", policies.facts_of_saved(given)
+        return f"the plan of {given.assignor}", policies.facts_of_saved(given), None
     group = given.group
     if args.now:
-        return "the present owners", policies.facts_of_owners(group)
+        return "the present owners", policies.facts_of_owners(group), given
     assignor = args.assignor or DEFAULT_ASSIGNOR
     with progress.slow(f"planning with {assignor}"):
         planned = plan(group, assignor, settings_of(args))
-    return f"the plan of {planned.assignor}", policies.facts_of_plan(planned)
+    return f"the plan of {planned.assignor}", policies.facts_of_plan(planned), given
 
 
 def _share(text: str) -> float:

@@ -42,6 +42,14 @@ def add_group_choice(parser: Parser, live: bool = True) -> None:
         add_connection(parser)
 
 
+def add_subscribe(parser: Parser) -> None:
+    """``--subscribe``: what members want, where a text does not tell it."""
+    parser.add_argument(
+        "--subscribe", metavar="[MEMBER=]TOPIC,...", dest="subscriptions", action="append", default=[],
+        help="what all members want, or one; for a text, which does not tell; may be given more than once",
+    )  # fmt: skip
+
+
 def add_connection(parser: Parser) -> None:
     """How to reach a live cluster; whatever is left out comes from the environment or the config file's context."""
     live = parser.add_argument_group("live cluster")
@@ -69,13 +77,38 @@ def one(args: argparse.Namespace) -> Observed:
     return _plannable(sniff.the_one(many(args), called(args.file or "-")), args)
 
 
-def _plannable(observed: Observed, args: argparse.Namespace) -> Observed:
-    """The group, where its source tells enough to plan it; what was assumed for that goes to standard error."""
+def _plannable(observed: Observed, args: argparse.Namespace, whole: bool = True) -> Observed:
+    """The group, with the subscriptions that --subscribe states, where its source tells enough to plan it.
+
+    whole
+        Whether a source of which something was left out is refused here.
+    """
     refuse_share(observed.name, observed.kind)
     refuse_unnamed(observed, args)
-    if observed.assumed:
-        tell(observed.assumed)
+    if whole:
+        refuse_parts(observed, args)
+    if getattr(args, "subscriptions", None):
+        from apportion.inputs.subscribing import subscribed
+
+        observed = subscribed(observed, args.subscriptions)
     return observed
+
+
+def assumptions(observed: Observed) -> list[str]:
+    """A sentence for what every plan of the group rests on that its source does not tell; empty where it tells all."""
+    if not observed.assumed:
+        return []
+    return [f"This rests on subscriptions that are assumed. {observed.assumed} --subscribe states them."]
+
+
+def refuse_parts(observed: Observed, args: argparse.Namespace) -> None:
+    """A plan or a gate of a part of a group would say nothing of the whole."""
+    if observed.left_out:
+        more = f" and {len(observed.left_out) - 1:,} more such" if len(observed.left_out) > 1 else ""
+        needed = "the whole of what was printed, without lines between the rows"
+        raise BadInput(
+            called(args.file or "-"), f"a text of which not all was read: {observed.left_out[0]}{more}", needed
+        )
 
 
 def refuse_unnamed(observed: Observed, args: argparse.Namespace) -> None:
@@ -83,6 +116,11 @@ def refuse_unnamed(observed: Observed, args: argparse.Namespace) -> None:
     if observed.unnamed_partitions and not observed.raw["topics"]:
         held = f"members of {observed.name!r} that hold {observed.unnamed_partitions:,} partitions, but not which"
         raise BadInput(called(args.file or "-"), held, "what --describe, or --describe --members --verbose, prints")
+    if not observed.owners_told:
+        raise BadInput(
+            called(args.file or "-"), f"a table of {observed.name!r} without a column for who reads",
+            "the column CONSUMER-ID, as --describe prints it",
+        )  # fmt: skip
 
 
 def refuse_share(group: str, kind: str | None) -> None:
@@ -164,8 +202,8 @@ def _recorded(path: str, groups: Sequence[Observed], window_s: float | None) -> 
         yield OverTime(series.of(build(observed.raw)), window_s, held_since_ms, series.now_ms or None)
 
 
-def plan_or_group(args: argparse.Namespace) -> SavedPlan | Observed:
-    """The plan.json that the input holds, else its one group."""
+def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | Observed:
+    """The plan.json that the input holds, else its one group; see ``_plannable`` for ``whole``."""
     from apportion.inputs import sniff
 
     if args.file is None and _live_is_meant(args):
@@ -179,7 +217,7 @@ def plan_or_group(args: argparse.Namespace) -> SavedPlan | Observed:
         if saved is not None:
             return saved
         groups = sniff.chosen(sniff.groups_in(content, called(path)), args.groups)
-    return _plannable(sniff.the_one(groups, called(path)), args)
+    return _plannable(sniff.the_one(groups, called(path)), args, whole)
 
 
 def _plan_in(content: bytes, name: str) -> SavedPlan | None:

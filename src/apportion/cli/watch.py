@@ -47,10 +47,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _look(cluster: Cluster, name: str, view: View) -> None:
     """Take one look, and remember what changed since the last."""
-    from apportion.cli.describe import standing
     from apportion.inputs import live
+    from apportion.report.describing import shown
 
-    view.take(standing(live.read(cluster, [name])[0]), time.time())
+    view.take(shown(live.read(cluster, [name])[0]), time.time())
 
 
 def _print(cluster: Cluster, args: argparse.Namespace, view: View) -> int:

@@ -8,7 +8,8 @@ from typing import Final
 from apportion.assignors import known
 from apportion.history import switch_history
 from apportion.history.records import CONSUMER
-from apportion.history.switch_measures import Switch, shares
+from apportion.history.switch_measures import Switch
+from apportion.model.present import topic_shares
 from apportion.strategy.traits import traits_of
 from apportion.wording import count, percent
 
@@ -127,7 +128,7 @@ def _concentrated(switch: Switch) -> list[str]:
     if not c["even"] or max(c["online"], c["fresh"]) <= max(c["now"], c["even"]):
         return []
     name, plan = ("fresh", switch.fresh) if c["fresh"] >= c["online"] else ("online", switch.online)
-    topic, share = max(shares(group, plan.owner), key=lambda pair: pair[1])
+    topic, share = max(topic_shares(group, plan.owner), key=lambda pair: pair[1])
     when = "in a group that starts anew" if name == "fresh" else "after an online upgrade"
     after = f", {percent(c['online'])} after an online upgrade" if name == "fresh" else ""
     return [

@@ -16,14 +16,13 @@ from apportion.history.predicted_targets import Score, score
 from apportion.history.records import CONSUMER, GroupRecord
 from apportion.model.group import Group
 from apportion.model.plan import Plan
+from apportion.model.present import LEAST_SHARED, topic_shares
 from apportion.strategy.traits import traits_of
 from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import GroupGeneration
 
 ASSIGNED_DATA: Final = frozenset({"stream", "apportion-streams"})
 """Names that groups of Kafka Streams and of our task runner have, whose assignments carry user data."""
-LEAST_SHARED: Final = 2
-"""Partitions that a topic must have for its sharing to be judged."""
 
 
 @dataclass(frozen=True)
@@ -161,17 +160,7 @@ def blockers(facts: GroupFacts) -> list[Blocker] | None:
 
 def concentration(group: Group, owner: Ints) -> float:
     """The greatest share of one topic's partitions on one member, of topics with two and more."""
-    return round(max((share for _, share in shares(group, owner)), default=0.0), 4)
-
-
-def shares(group: Group, owner: Ints) -> list[tuple[int, float]]:
-    """Of each wanted topic with two partitions and more, the greatest share of them on one member."""
-    largest = []
-    for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) >= LEAST_SHARED)).tolist():
-        held = owner[group.partitions(topic)]
-        counts = np.bincount(held[held != NOBODY], minlength=1)
-        largest.append((topic, int(counts.max()) / len(held)))
-    return largest
+    return round(max((share for _, share in topic_shares(group, owner)), default=0.0), 4)
 
 
 def even(group: Group) -> float:

@@ -40,7 +40,8 @@ class Verdict:
                 continue
             newest = self.newest[partition[claim]]
             if self.code[claim] == TWICE:
-                yield int(claim), f"claimed twice in generation {newest}"
+                # Sources that tell owners and no generation give them the generation 0, which no broker has.
+                yield int(claim), f"claimed twice in generation {newest}" if newest else "claimed twice"
             else:
                 yield int(claim), f"stale: generation {generation[member[claim]]}, newest {newest}"
 

@@ -204,7 +204,12 @@ def _group_fields(read: list[OwnedLists]) -> dict[str, Check]:
         "topics": _topics,
         "members": partial(_members, read),
         "topic_ids": _topic_ids,
+        "described": _passed_over,  # what describe adds, and what no plan rests on
     }
+
+
+def _passed_over(where: str, value: Any) -> None:
+    is_a(where, value, dict, "an object")
 
 
 def group_to_dict(group: Group) -> dict[str, Any]:

@@ -13,12 +13,14 @@ from apportion.comparison import JUDGED, Comparison, racks_known
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
+from apportion.model.present import measure_now, unowned
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count, proof_in_words
 
 SHOWN: Final = {
     "load_squares": "load",
     "load_cost": "load",
+    "spread_squares": "spread",
     "moves": "moves",
     "lag_max": "lag_max",
     "rack_misses": "cross_rack",
@@ -33,7 +35,7 @@ def comparison_table(comparison: Comparison, *, marks: bool = True) -> TextTable
         ``*`` marks the least of a column; False leaves numbers to programs, and names those columns in one of its own.
     """
     group = comparison.group
-    now = measure(group, group.owner)
+    now = measure_now(group)
     # Of what can be had: the least among plans that leave nothing undone.
     least = {name: min(Fraction(p.measures[name]) for p in comparison.complete if name in p.measures)
              for name in JUDGED if any(name in p.measures for p in comparison.complete)}  # fmt: skip
@@ -49,11 +51,14 @@ def comparison_table(comparison: Comparison, *, marks: bool = True) -> TextTable
         best = judged if id(p) in whole else {}
         proof = proof_in_words(p.proof) if p.proof else None
         rows.append(_row(p.assignor, group, p.owner, p.measures, best, proof, marks))
-    columns = ["ASSIGNOR", "LOAD", "SQUARES", "MOVES", "LAG-MAX", "LAG-BOUND", "CROSS-RACK", "UNOWNED", "PROOF"]
+    columns = [
+        *("ASSIGNOR", "LOAD", "SQUARES", "SPREAD", "MOVES", "LAG-MAX", "LAG-BOUND", "CROSS-RACK", "UNOWNED", "PROOF")
+    ]
     extra = {"SQUARES", "LAG-BOUND"}
     extra |= {"LAG-MAX"} if "lag_max" not in now else set()
     extra |= {"CROSS-RACK"} if not racks_known(group) else set()
-    extra |= {"UNOWNED"} if not any(row[7] for row in rows) else set()
+    extra |= {"UNOWNED"} if not any(row[8] for row in rows) else set()
+    extra |= {"SPREAD"} if group.T < 2 else set()
     if not marks:
         columns.append("BEST")
     return TextTable(tuple(columns), rows, extra=frozenset(extra))
@@ -67,18 +72,17 @@ def _row(
         return f"{value} *" if marks and best.get(measure) else value
 
     load = f"{m['load_min']}-{m['load_max']}" if m["load_min"] != m["load_max"] else str(m["load_min"])
-    unowned = int((group.wanted & (owner == NOBODY)).sum())
     balance = "load_cost" if "load_cost" in best else "load_squares"
     return (
-        name, marked(balance, load), m["load_squares"], marked("moves"), marked("lag_max"), m.get("lag_bound"),
-        marked("rack_misses"), unowned, proof,
+        name, marked(balance, load), m["load_squares"], marked("spread_squares"), marked("moves"), marked("lag_max"),
+        m.get("lag_bound"), marked("rack_misses"), unowned(group, owner), proof,
         *(() if marks else (" ".join(column for measure, column in SHOWN.items() if best.get(measure)) or None,)),
     )  # fmt: skip
 
 
 def steps(group: Group, planned: Sequence[tuple[str, Plan]]) -> TextTable:
     """A row a step below one for the group as it was."""
-    rows = [("(now)", *_state(group, group.owner, measure(group, group.owner)))]
+    rows = [("(now)", *_state(group, group.owner, measure_now(group)))]
     rows += [(step, *_state(p.group, p.owner, p.measures)) for step, p in planned]
     columns = ("STEP", "#MEMBERS", "#PARTITIONS", "LOAD", "MOVES", "NEW", "LAG-MAX", "CROSS-RACK", "UNOWNED")
     racks = any(racks_known(p.group) for _, p in planned)
@@ -91,8 +95,8 @@ def steps(group: Group, planned: Sequence[tuple[str, Plan]]) -> TextTable:
 def _state(group: Group, owner: Ints, m: dict[str, int]) -> tuple[Cell, ...]:
     load = f"{m['load_min']}-{m['load_max']}" if m["load_min"] != m["load_max"] else str(m["load_min"])
     new = int(np.count_nonzero((group.owner == NOBODY) & (owner != NOBODY)))
-    unowned = int((group.wanted & (owner == NOBODY)).sum())
-    return group.M, m["partitions"], load, m["moves"], new, m.get("lag_max"), m["rack_misses"], unowned
+    nobodys = unowned(group, owner)
+    return group.M, m["partitions"], load, m["moves"], new, m.get("lag_max"), m["rack_misses"], nobodys
 
 
 def step_notes(planned: Sequence[tuple[str, Plan]]) -> list[str]:

@@ -2,54 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Longs
-from apportion.history.records import GenerationMember
+from apportion.arrays import UNKNOWN, Longs
+from apportion.history.records import SHARE, GenerationMember
+from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.measures import lag_held, loads
-from apportion.model.to_names import owners_to_names
+from apportion.model.present import observed_lag, readers
+from apportion.model.to_names import partitions_to_names
 from apportion.report.oddities import oddities
 from apportion.report.roles import sentences
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count, partitions_in_words, shorten
+
+if TYPE_CHECKING:
+    from apportion.inputs.described_group import Observed
 
 MOST_ROWS: Final = 60
 """Partitions that the narrow form lists; above, members alone are shown."""
 NARROW: Final = 60
 
 
+FACTS: Final = ("state", "protocol", "kind", "coordinator", "generation")
+"""What a source tells of a group besides members and partitions, as ``Observed`` has it."""
+
+
 @dataclass(frozen=True)
 class ShownGroup:
-    """A group to be shown, with what its source told besides.
+    """A group to be shown, with what its source told besides: for text, page and JSON.
 
     facts
-        Any of ``state``, ``protocol``, ``kind``, ``coordinator``, ``generation``; None is unknown.
+        Any of ``FACTS``; None is unknown.
     says
         What the source found odd.
     members
         Of a streams or share group: with their tasks, or what they share.
+    left_out, owners_told, assumed
+        As ``Observed`` has them.
     """
 
     group: Group
     facts: Mapping[str, Any]
     says: Sequence[str] = ()
     members: Sequence[GenerationMember] = ()
+    left_out: Sequence[str] = ()
+    owners_told: bool = True
+    assumed: str = ""
 
     @cached_property
     def lag(self) -> Longs:
-        """(P,) messages left; -1 where nothing tells: unlike a plan, a person must see what is not known."""
-        group = self.group
-        if group.offsets is None:
-            return np.full(group.P, UNKNOWN, dtype=np.int64)
-        committed_known = (group.offsets.committed != UNKNOWN) | (group.auto_offset_reset != "latest")
-        known = (group.offsets.lag != UNKNOWN) | (group.lag_known & committed_known)
-        return np.where(known, group.lag, UNKNOWN)
+        """(P,) messages left; -1 where nothing tells, as for all of a share group, whose progress stands elsewhere."""
+        if self.facts.get("kind") == SHARE:
+            return np.full(self.group.P, UNKNOWN, dtype=np.int64)
+        return observed_lag(self.group)
 
     @property
     def total_lag(self) -> int | None:
@@ -60,11 +70,16 @@ class ShownGroup:
     @cached_property
     def odd(self) -> list[str]:
         """What is odd, the gravest first."""
+        facts = self.facts
         return [
-            *oddities(self.group, self.facts.get("state"), self.facts.get("kind")),
-            *sentences(self.facts.get("kind"), self.members),
+            *(f"Not all was read: {sentence}." for sentence in self.left_out),
+            *oddities(
+                self.group, facts.get("state"), facts.get("kind"), protocol=facts.get("protocol"),
+                owners_told=self.owners_told, assumed=bool(self.assumed),
+            ),
+            *sentences(facts.get("kind"), self.members),
             *self.says,
-        ]
+        ]  # fmt: skip
 
     @property
     def heading(self) -> str:
@@ -76,10 +91,88 @@ class ShownGroup:
         if facts.get("coordinator"):
             parts.append(f"coordinator {facts['coordinator']}")
         group = self.group
-        parts.append(f"{count(group.M, 'member')}, {count(group.P, 'partition')}")
+        members = count(group.M, "member") if self.owners_told else "members not told"
+        parts.append(f"{members}, {count(group.P, 'partition')}")
         if self.total_lag is not None:
             parts.append(f"lag {self.total_lag:,}")
+        elif group.offsets is not None and group.P:
+            parts.append("lag unknown")
         return f"{group.name or '(unnamed group)'}: {', '.join(parts)}"
+
+    @cached_property
+    def reads(self) -> list[list[int]]:
+        """(M,) the partitions that each member reads, those that others read too among them."""
+        held: list[list[int]] = [[] for _ in range(self.group.M)]
+        for member, partition in zip(*(column.tolist() for column in readers(self.group)), strict=True):
+            held[member].append(partition)
+        return held
+
+    def lag_of(self, m: int) -> int | None:
+        """Messages that a member has to read, as far as they are known; None where none is."""
+        if self.total_lag is None:
+            return None
+        held: list[int] = self.lag[self.reads[m]].tolist()
+        return sum(left for left in held if left != UNKNOWN)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known of the group besides group.json: ``described`` of ``describe -o json``."""
+        facts = {
+            "state": self.facts.get("state"), "protocol": self.facts.get("kind"),
+            "assignor": self.facts.get("protocol"), "coordinator": self.facts.get("coordinator"),
+            "generation": self.facts.get("generation"), "lag": self.total_lag,
+        }  # fmt: skip
+        members = [
+            {
+                column.field: value
+                for column in MEMBER_COLUMNS
+                if column.field and (value := column.of(self, m)) is not None
+            }
+            for m in range(self.group.M)
+        ]
+        unknown = int(np.count_nonzero(self.lag == UNKNOWN))
+        return {
+            **{name: value for name, value in facts.items() if value is not None},
+            "lag_unknown": unknown, "members": members, "odd": self.odd,
+        }  # fmt: skip
+
+
+def shown(observed: Observed) -> ShownGroup:
+    """What is shown of a group as a source saw it, which may be without members."""
+    facts = {name: getattr(observed, name) for name in FACTS}
+    return ShownGroup(
+        build(observed.raw), facts, observed.says, observed.members, observed.left_out, observed.owners_told,
+        observed.assumed,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MemberColumn:
+    """A column of the members: its name in tables, its field in ``described``, its value, and when it is shown.
+
+    field
+        "" for what group.json says already.
+    always
+        Whether the narrow table has it where no member has a value, too.
+    """
+
+    name: str
+    field: str
+    of: Callable[[ShownGroup, int], Cell]
+    always: bool = True
+
+
+MEMBER_COLUMNS: Final = (
+    MemberColumn("CONSUMER-ID", "id", lambda s, m: s.group.members[m]),
+    MemberColumn("GROUP-INSTANCE-ID", "", lambda s, m: s.group.instance_ids[m], always=False),
+    MemberColumn("HOST", "host", lambda s, m: _at(s.group.hosts, m), always=False),
+    MemberColumn("CLIENT-ID", "client_id", lambda s, m: _at(s.group.client_ids, m), always=False),
+    MemberColumn("RACK", "", lambda s, m: _rack(s.group, m), always=False),
+    MemberColumn(
+        "CAPACITY", "", lambda s, m: int(s.group.capacity[m]) if s.group.has_capacities else None, always=False
+    ),
+    MemberColumn("#PARTITIONS", "partitions", lambda s, m: len(s.reads[m])),
+    MemberColumn("LAG", "lag", lambda s, m: s.lag_of(m)),
+)
 
 
 def groups(standings: Sequence[ShownGroup]) -> TextTable:
@@ -87,8 +180,8 @@ def groups(standings: Sequence[ShownGroup]) -> TextTable:
     columns = ("GROUP", "STATE", "ASSIGNMENT-STRATEGY", "#MEMBERS", "#PARTITIONS", "LAG", "ODD")
     rows: list[tuple[Cell, ...]] = [
         (
-            s.group.name, s.facts.get("state"), s.facts.get("protocol"), s.group.M, s.group.P, s.total_lag,
-            shorten(s.odd[0], NARROW + 20) if s.odd else None,
+            s.group.name, s.facts.get("state"), s.facts.get("protocol"), s.group.M if s.owners_told else None,
+            s.group.P, s.total_lag, s.odd[0] if s.odd else None,
         )
         for s in standings
     ]  # fmt: skip
@@ -98,29 +191,19 @@ def groups(standings: Sequence[ShownGroup]) -> TextTable:
 def members(standing: ShownGroup, wide: bool = False) -> TextTable:
     """A row a member: where it is, what it holds, how far behind that is."""
     group = standing.group
-    held, lag, owned = loads(group.owner, group.M), lag_held(group, group.owner), owners_to_names(group, group.owner)
     rows: list[tuple[Cell, ...]] = []
-    for m, name in enumerate(group.members):
-        text = partitions_in_words(owned[name], runs=not wide)
-        rows.append((
-            group.name, name, group.instance_ids[m], _at(group.hosts, m), _at(group.client_ids, m), _rack(group, m),
-            int(group.capacity[m]) if group.has_capacities else None,
-            int(held[m]), int(lag[m]) if standing.total_lag is not None else None,
-            (text if wide else shorten(text, NARROW)) or None,
-        ))  # fmt: skip
-    columns = (
-        "GROUP",
-        "CONSUMER-ID",
-        "GROUP-INSTANCE-ID",
-        "HOST",
-        "CLIENT-ID",
-        "RACK",
-        "CAPACITY",
-        "#PARTITIONS",
-        "LAG",
-        "ASSIGNMENT",
-    )
-    empty = {name for i, name in enumerate(columns) if i in (2, 3, 4, 5, 6) and not any(row[i] for row in rows)}
+    for m in range(group.M):
+        mask = np.zeros(group.P, dtype=np.bool_)
+        mask[standing.reads[m]] = True
+        text = partitions_in_words(partitions_to_names(group, mask), runs=not wide)
+        values = [column.of(standing, m) for column in MEMBER_COLUMNS]
+        rows.append((group.name, *values, (text if wide else shorten(text, NARROW)) or None))
+    columns = ("GROUP", *(column.name for column in MEMBER_COLUMNS), "ASSIGNMENT")
+    empty = {
+        column.name
+        for i, column in enumerate(MEMBER_COLUMNS, 1)
+        if not column.always and not any(row[i] for row in rows)
+    }
     return TextTable(columns, rows, extra=frozenset({"GROUP"} | empty))
 
 
@@ -133,14 +216,15 @@ def partitions(standings: Sequence[ShownGroup]) -> TextTable:
         committed = group.offsets.committed.tolist() if group.offsets is not None else unknown
         end = group.offsets.end.tolist() if group.offsets is not None else unknown
         who = [(name, _at(group.hosts, m), _at(group.client_ids, m)) for m, name in enumerate(group.members)]
-        nobody = (None, None, None)
-        for t, p, c, e, left, m in zip(
-            group.topic_of.tolist(), group.number.tolist(), committed, end, standing.lag.tolist(),
-            group.owner.tolist(), strict=True,
+        readers_of: list[list[int]] = [[] for _ in range(group.P)]
+        for member, partition in zip(*(column.tolist() for column in readers(group)), strict=True):
+            readers_of[partition].append(member)
+        for t, p, c, e, left, reading in zip(
+            group.topic_of.tolist(), group.number.tolist(), committed, end, standing.lag.tolist(), readers_of,
+            strict=True,
         ):  # fmt: skip
-            rows.append((
-                group.name, group.topics[t], p, _known(c), _known(e), _known(left), *(nobody if m == NOBODY else who[m])
-            ))  # fmt: skip
+            for reader in [who[m] for m in reading] or [(None, None, None)]:
+                rows.append((group.name, group.topics[t], p, _known(c), _known(e), _known(left), *reader))
     columns = (
         "GROUP",
         "TOPIC",

@@ -10,47 +10,97 @@ import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
 from apportion.model.group import Group
-from apportion.model.measures import lag_held, loads, rack_misses
+from apportion.model.measures import rack_misses
+from apportion.model.present import contested, lag_now, loads_now, observed_lag, topic_shares
 from apportion.model.to_names import partitions_to_names
-from apportion.wording import count, partitions_in_words, percent, shorten
+from apportion.planning import plan
+from apportion.wording import count, partitions_in_words, percent, shorten, some_of
 
 CONCENTRATED: Final = 0.5
 """The share of the whole lag from which on one partition or member is worth a sentence."""
+LEAST_LOCAL: Final = 50
+"""Messages of one partition from which on its share is worth a sentence: a marker's lag of 1 is nobody's hot key."""
+ALONE: Final = 1.05
+"""A member with at most so much of its heaviest partition's lag has nothing else that could be taken from it."""
+LEAST_WHOLE: Final = 3
+"""Partitions of a topic from which on it is odd that one member reads all: two may be together by chance."""
+EVENED_MAX_PARTITIONS: Final = 20_000
+"""Above it members that want different things are not planned to see how even they could be."""
+KEPT_TOGETHER: Final = frozenset({"failover"})
+"""Strategies that give whole topics to one member on purpose."""
 
 
-def oddities(group: Group, state: str | None = None, kind: str | None = None) -> list[str]:
+def oddities(
+    group: Group,
+    state: str | None = None,
+    kind: str | None = None,
+    *,
+    protocol: str | None = None,
+    owners_told: bool = True,
+    assumed: bool = False,
+) -> list[str]:
     """Everything odd about a group, the gravest first; empty where all is as it should be.
 
-    state, kind
+    state, kind, protocol
         As Kafka names them, where the source told them. Nobody owns a share group's partitions, and a streams group
         balances tasks, whose partitions nobody chose: what else is odd there ``roles.sentences`` tells.
+    owners_told
+        Whether the source tells who reads.
+    assumed
+        Whether subscriptions are guessed, so that nothing is to be said of what they would allow.
     """
     if kind == "share":
-        return [*_about_state(group, state)]
-    return [*_about_state(group, state), *_about_owners(group, balanced=kind != "streams"), *_about_lag(group),
-            *_about_offsets(group), *_about_members(group)]  # fmt: skip
+        return [*_about_state(group, state, kind, owners_told)]
+    balanced = kind != "streams"
+    return [
+        *_about_state(group, state, kind, owners_told),
+        *_about_owners(group, balanced),
+        *_about_spread(group, balanced and protocol not in KEPT_TOGETHER, assumed),
+        *_about_lag(group),
+        *_about_offsets(group),
+        *_about_members(group),
+    ]
 
 
-def _about_state(group: Group, state: str | None) -> Iterator[str]:
+def _about_state(group: Group, state: str | None, kind: str | None, owners_told: bool) -> Iterator[str]:
     lag = sum(group.lag.tolist())  # as Python numbers, here and below: 64-bit lags may need more than 64 bits
-    if not group.M and state in (None, "Empty"):
-        unread = f", and {count(lag, 'message')} wait" if lag else ""
-        yield f"Nobody reads: the group has no members{unread}."
+    waiting = f"{count(lag, 'message waits', 'messages wait')}" if lag else ""
+    if not owners_told:
+        yield "Owners are not told: the text has no column CONSUMER-ID" + (f"; {waiting}." if waiting else ".")
+    elif not group.M and kind == "simple":
+        yield "It commits without members, as Flink, Spark and consumers with assign() do: who reads is not told."
+    elif not group.M and state in (None, "Empty"):
+        yield _nobody(group, kind, waiting)
+    elif state == "rebalancing":
+        yield "It is rebalancing: owners are about to change; look again."
     elif state in ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"):
         yield f"It is rebalancing ({state}): owners are about to change; look again."
     elif state == "Dead":
         yield "The group is Dead: its coordinator has dropped it."
 
 
+def _nobody(group: Group, kind: str | None, waiting: str) -> str:
+    """Of a group without members: a text does not tell whether it ever had some, a coordinator does."""
+    unread = f", and {waiting}" if waiting else ""
+    committed = group.offsets is not None and bool((group.offsets.committed != UNKNOWN).any())
+    if committed and kind is None:
+        return f"No members{unread}: nobody reads, or who reads commits without members (Flink, Spark, assign())."
+    return f"Nobody reads: the group has no members{unread}."
+
+
 def _about_owners(group: Group, balanced: bool = True) -> Iterator[str]:
     if not group.M:
         return
-    lost = group.wanted & (group.owner == NOBODY)
+    twice = contested(group)
+    lost = group.wanted & (group.owner == NOBODY) & ~twice
+    if twice.any():
+        partitions = count(int(twice.sum()), "partition is", "partitions are")
+        yield f"{partitions} read by several members: {_named(group, twice)}."
     if lost.all() and group.P and not len(group.claims.partition):
         yield "No owners are told, so moves cannot be counted."
     elif lost.any():
         yield f"{count(int(lost.sum()), 'partition has', 'partitions have')} no owner: {_named(group, lost)}."
-    held = loads(group.owner, group.M)
+    held = loads_now(group)
     # Balance is a matter among members that could swap: those with one subscription.
     for k in range(len(group.subscriptions) if balanced else 0):
         alike = held[group.subscription_of == k]
@@ -59,7 +109,7 @@ def _about_owners(group: Group, balanced: bool = True) -> Iterator[str]:
             even = f"{low}" if low == high else f"{low} or {high}"
             now = f"{alike.min():,} to {alike.max():,} partitions"
             yield f"Uneven: members that want the same topics hold {now} each; even would be {even}."
-    fallen = list(group.rejected_claims())
+    fallen = [claim for claim in group.rejected_claims() if not claim[3].startswith("claimed twice")]
     if fallen:
         member, topic, number, why = fallen[0]
         first = f"{group.members[member]}'s on {topic}-{number} ({why})"
@@ -68,24 +118,64 @@ def _about_owners(group: Group, balanced: bool = True) -> Iterator[str]:
         )
 
 
+def _about_spread(group: Group, balanced: bool, assumed: bool) -> Iterator[str]:
+    """Topics that one member holds whole, and members of different wishes that could be more even."""
+    if not balanced or group.M < 2 or not (group.owner != NOBODY).any():
+        return
+    whole = [
+        topic
+        for topic, share in topic_shares(group, group.owner)
+        if share == 1
+        and group.start[topic + 1] - group.start[topic] >= LEAST_WHOLE
+        and len(group.subscribers(topic)) > 1
+    ]
+    if whole and not assumed:
+        names = some_of([group.topics[topic] for topic in whole])
+        verb = "topic is" if len(whole) == 1 else "topics are each"
+        yield f"{len(whole):,} {verb} held wholly by one member, though others want it too: {names}."
+    if len(group.subscriptions) < 2 or assumed or group.P > EVENED_MAX_PARTITIONS:
+        return
+    now, planned = loads_now(group), plan(group, "sticky")
+    could = planned.measures
+    if int(now.max()) - could["load_max"] >= 2 or could["load_min"] - int(now.min()) >= 2:
+        span = f"{could['load_min']:,} to {could['load_max']:,}"
+        moves = count(could["moves"], "move")
+        yield f"Uneven: members hold {now.min():,} to {now.max():,} partitions; {span} can be, with {moves}."
+
+
 def _about_lag(group: Group) -> Iterator[str]:
     total = sum(group.lag.tolist())
     if total <= 0:
         return
-    worst = int(group.lag.argmax())
-    share = int(group.lag[worst]) / total
-    topic, number = group.name_of(worst)
-    if share >= CONCENTRATED and group.P > 2:
-        here = f"{topic}-{number} has {percent(share)} of {total:,} messages"
-        yield f"The lag is local: {here}; more members cannot help: look for a hot key or a stuck record."
+    hottest = int(group.lag.argmax())
+    its = int(group.lag[hottest])
+    share = its / total
+    if share >= CONCENTRATED and group.P > 2 and its >= LEAST_LOCAL:
+        yield _local(group, hottest, share, total)
         return
     if group.M > 2 and (group.owner != NOBODY).any():
-        held = lag_held(group, group.owner)
+        held = lag_now(group)
         m = int(held.argmax())
         part = int(held[m]) / total
         if part >= CONCENTRATED:
             name, its = member_label(group, m), int(held[m])
             yield f"One member carries {percent(part)} of the lag: {name}, {its:,} of {total:,} messages."
+
+
+def _local(group: Group, hottest: int, share: float, total: int) -> str:
+    """One partition has most of the lag: whether members can help depends on what its member has besides."""
+    topic, number = group.name_of(hottest)
+    its = int(group.lag[hottest])
+    here = f"{topic}-{number} has {percent(share)} of {total:,} messages"
+    owner = int(group.owner[hottest])
+    held = int(lag_now(group)[owner]) if owner != NOBODY else its
+    if held <= ALONE * its:
+        return f"The lag is local: {here}; more members cannot help: look for a hot key or a stuck record."
+    # Alone it is as light as it can be: no plan cuts a partition in two.
+    return (
+        f"The lag is uneven: {here}, and its member {held:,} in all; more members, or lag-aware with those there are, "
+        f"can take that towards {its:,}, and no plan below."
+    )
 
 
 def _about_offsets(group: Group) -> Iterator[str]:
@@ -106,6 +196,8 @@ def _about_offsets(group: Group) -> Iterator[str]:
     unknown = group.wanted & ~group.lag_known
     if unknown.any() and not unknown.all():
         yield f"Lag unknown: {_named(group, unknown)}."
+    if never.any() and not (observed_lag(group) != UNKNOWN).any():
+        yield "Lag unknown: no partition has a committed offset."
     orphan = ~group.wanted & (o.committed != UNKNOWN)
     if orphan.any() and group.M:
         yield f"Committed but wanted by nobody any more: {_named(group, orphan)}."
@@ -114,7 +206,7 @@ def _about_offsets(group: Group) -> Iterator[str]:
 def _about_members(group: Group) -> Iterator[str]:
     if not group.M:
         return
-    held = loads(group.owner, group.M)
+    held = loads_now(group)
     idle: Ints = np.flatnonzero(held == 0)
     if len(idle) and held.any():
         who = ", ".join(member_label(group, m) for m in idle[:3].tolist()) + (", ..." if len(idle) > 3 else "")

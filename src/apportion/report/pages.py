@@ -15,9 +15,10 @@ from apportion.history.patterns import is_note
 from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
 from apportion.report.data import group_data
+from apportion.report.describing import shown
 from apportion.report.lag_times import page_data
-from apportion.report.oddities import member_labels, oddities
-from apportion.report.roles import PROGRESS, roles_data, sentences
+from apportion.report.oddities import member_labels
+from apportion.report.roles import PROGRESS, roles_data
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
@@ -92,7 +93,7 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan]) -> dict[str
     """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
     # What compare says: each strategy once, at its default settings.
     asked = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
-    odd = [*oddities(group, observed.state, observed.kind), *sentences(observed.kind, observed.members), *observed.says]
+    odd = shown(observed).odd
     return {
         "state": observed.state or "",
         "protocol": observed.protocol or "",

@@ -1,0 +1,132 @@
+"""What is said of a group is in its input: who reads, what lags, what was left out; and no gate passes on a part."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Done, run_here
+
+TEXTS = Path(__file__).parents[1] / "inputs" / "cases"
+GROUPS = Path(__file__).parent / "cases"
+
+
+def on(command: str, case: str, *words: str) -> Done:
+    path = TEXTS / f"{case}.txt" if (TEXTS / f"{case}.txt").exists() else GROUPS / f"{case}.json"
+    return run_here(command, str(path), *words)
+
+
+def test_what_was_left_out_is_said_first_and_no_gate_or_plan_passes_on_the_rest() -> None:
+    described = on("describe", "dots-between-rows")
+    assert described.code == 0
+    assert "! Not all was read: line 4 ('...') says that rows are missing." in described.out
+    passed = on("gate", "dots-between-rows", "--now", "--max-lag", "10000000")
+    assert (passed.code, passed.out) == (2, "")
+    assert "a text of which not all was read: line 4" in passed.err
+    breached = on("gate", "dots-between-rows", "--now", "--max-lag", "1000")
+    assert breached.code == 3
+    assert "max-lag is 950030, allowed 1000" in breached.out
+    for command in ("plan", "compare"):
+        assert on(command, "dots-between-rows").code == 2
+
+
+def test_without_a_column_for_owners_nobody_is_said_to_read_or_not() -> None:
+    described = on("describe", "owner-columns-cut-awk")
+    assert "orders-app: members not told, 3 partitions, lag 40" in described.out
+    assert "! Owners are not told: the text has no column CONSUMER-ID; 40 messages wait." in described.out
+    assert "Nobody reads" not in described.out
+    planned = on("plan", "owner-columns-cut-awk")
+    assert planned.code == 2
+    assert "without a column for who reads; needed the column CONSUMER-ID" in planned.err
+
+
+def test_a_rebalance_is_said_where_a_sentence_tells_it() -> None:
+    out = on("describe", "rebalancing-sentence-cfkpy208").out
+    assert "GROUP_A: rebalancing, 3 members, 4 partitions, lag 35,000" in out
+    assert "! It is rebalancing: owners are about to change; look again." in out
+
+
+def test_a_lag_that_nothing_tells_is_unknown_and_passes_no_gate() -> None:
+    assert "lag unknown" in on("describe", "all-dash-with-ends").out
+    gated = on("gate", "all-dash-with-ends", "--now", "--max-lag", "10")
+    assert (gated.code, gated.out) == (2, "")
+    assert "--max-lag: found an input that does not tell it" in gated.err
+    assert on("gate", "all-dash-with-ends", "--max-lag-share", "0.9").code == 2
+
+
+def test_a_partition_that_two_read_is_read_by_two_everywhere() -> None:
+    out = on("describe", "kn2").out
+    assert "! 3 partitions are read by several members: test-topic(0-2)." in out
+    assert "generation 0" not in out + on("plan", "kn2").out
+    described = on("describe", "kn2", "-o", "json").json["groups"][0]["described"]
+    assert [member["partitions"] for member in described["members"]] == [3, 3]
+    assert on("describe", "kn2", "-o", "csv").out.count("test-topic") == 6
+    now = next(row for row in on("compare", "kn2", "-o", "ndjson").lines if row["assignor"] == "(now)")
+    assert (now["load"], now["unowned"]) == ("3", 0)
+
+
+def test_double_readers_breach_any_gate_on_present_owners_unless_they_are_allowed() -> None:
+    gated = on("gate", "kn2", "--now", "--max-skew", "0", "-o", "json")
+    assert (gated.code, gated.json["breached"]) == (3, [{"policy": "max-double-readers", "limit": 0, "found": 3}])
+    assert on("gate", "kn2", "--now", "--max-skew", "0", "--max-double-readers", "3").code == 0
+    assert on("gate", "kn2", "--max-double-readers", "3").code == 2
+
+
+def test_two_readers_are_the_same_from_both_layouts(tmp_path: Path) -> None:
+    head = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
+    rows = [f"test-group test-topic {p} 5 5 0 {m} /172.0.0.1 kafka-node" for m in ("m1", "m2") for p in range(3)]
+    (tmp_path / "dup.txt").write_text("\n".join([head, *rows]))
+    assert (
+        "! 3 partitions are read by several members: test-topic(0-2)."
+        in run_here("describe", str(tmp_path / "dup.txt")).out
+    )
+
+
+def test_members_can_help_where_the_hot_partition_has_company() -> None:
+    assert (
+        "clicks-0 has 54% of 55,200 messages, and its member 54,000 in all; more members, or lag-aware with those "
+        "there are, can take that towards 30,000, and no plan below."
+    ) in on("describe", "two-hot").out
+    for case in ("two-hot", "lag-is-local-knative2240"):
+        assert "cannot help" not in on("describe", case).out
+
+
+def test_a_markers_lag_is_nobodys_hot_key(tmp_path: Path) -> None:
+    entries = [{"partition": p, "end": 10, "committed": 10 - (p == 0)} for p in range(4)]
+    group = {"topics": {"t": entries}, "members": {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2, 3]}}}}
+    (tmp_path / "g.json").write_text(json.dumps(group))
+    assert "hot key" not in run_here("describe", str(tmp_path / "g.json")).out
+
+
+def test_a_topic_held_wholly_by_one_member_is_odd_and_seen_by_compare_and_gate() -> None:
+    assert (
+        "! 2 topics are each held wholly by one member, though others want it too: A, B." in on("describe", "conc").out
+    )
+    rows = {row["assignor"]: row for row in on("compare", "conc", "-A", "range", "-o", "ndjson").lines}
+    assert (rows["(now)"]["spread"], rows["range"]["spread"]) == (32, 16)
+    assert on("gate", "conc", "--now", "--max-topic-share", "0.5").code == 3
+    assert on("gate", "conc", "--assignor", "range", "--max-topic-share", "0.5").code == 0
+
+
+def test_members_of_different_wishes_that_could_be_even_are_odd() -> None:
+    assert "! Uneven: members hold 1 to 11 partitions; 6 to 6 can be, with 5 moves." in on("describe", "h553").out
+
+
+def test_no_members_in_a_text_may_be_a_reader_that_commits_without_being_one(tmp_path: Path) -> None:
+    text = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\nflink t 0 5 9 4 - - -\n"
+    (tmp_path / "flink.txt").write_text(text)
+    assert (
+        "or who reads commits without members (Flink, Spark, assign())"
+        in run_here("describe", str(tmp_path / "flink.txt")).out
+    )
+
+
+@pytest.mark.parametrize(
+    "case", [*(path.stem for path in TEXTS.iterdir() if path.stem != "kop"), "conc", "h553", "two-hot"]
+)
+def test_what_describe_writes_as_json_is_read_again_as_the_same_group(case: str) -> None:
+    once = on("describe", case, "-o", "json")
+    again = run_here("describe", "-", "-o", "json", stdin=once.out.encode())
+    first, second = ([{**group, "described": None} for group in done.json["groups"]] for done in (once, again))
+    assert first == second
