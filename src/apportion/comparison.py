@@ -94,7 +94,7 @@ def compare(group: Group, names: Sequence[str] = (), saved: SavedPlan | None = N
     >>> from apportion.model.group_json import read_group
     >>> group = {"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
     >>> compare(read_group(group), ["range", "sticky"]).best
-    {'load_squares': 'range', 'moves': 'range'}
+    {'load_squares': 'range', 'spread_squares': 'range', 'moves': 'range'}
     """
     for name in names:
         if name not in known():

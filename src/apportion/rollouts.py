@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -85,6 +85,8 @@ class Stage:
     read_anew
         Partitions that another member reads than before, from the last commit on; its state is restored. Those that
         a topic grew by nobody has read before, and they do not count.
+    lost_replicas
+        Partitions that have no replica left after a rack is lost, topic to ids.
     standstill_s
         Seconds that nobody reads, summed over the partitions; ``longest_s``: of the one that waits longest.
     """
@@ -100,6 +102,16 @@ class Stage:
     read_anew: int
     standstill_s: float
     longest_s: float
+    lost_replicas: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def newcomers_topics(self) -> list[str]:
+        """What the members want that joined in a step which adds members; empty where none did."""
+        if not self.joined or self.step.partition(" ")[0] not in ("join", "scale"):
+            return []
+        group = self.plan.group
+        m = group.members.index(self.joined[0])
+        return [group.topics[t] for t in group.subscriptions[int(group.subscription_of[m])].tolist()]
 
     def to_dict(self) -> dict[str, Any]:
         """The step as JSON, its plan as plan.json."""
@@ -114,6 +126,8 @@ class Stage:
             "read_anew": self.read_anew,
             "standstill_s": round(self.standstill_s, 3),
             "longest_s": round(self.longest_s, 3),
+            **({"lost_replicas": dict(self.lost_replicas)} if self.lost_replicas else {}),
+            **({"newcomers_topics": self.newcomers_topics} if self.newcomers_topics else {}),
             "plan": self.plan.to_dict(),
         }
 
@@ -145,11 +159,14 @@ def stages(
         verb, _, argument = step.strip().partition(" ")
         if verb not in _VERBS:
             stage = _stage(step, group, whatif.change(group, step), strategy, protocol, times, 0.0)
+            if verb == "lose-rack":
+                stage = replace(stage, lost_replicas=whatif.last_replicas(group, argument.strip()))
             result.append(stage)
             group = whatif.settled(stage.plan)
             continue
-        size = _number(verb, argument or ("1" if verb == "rolling" else ""))
-        changes = rolling(group, size, static, times) if verb == "rolling" else scale(group, size, static)
+        number, _, like = argument.partition(" like ")
+        size = _number(verb, number or ("1" if verb == "rolling" else ""))
+        changes = rolling(group, size, static, times) if verb == "rolling" else scale(group, size, static, like or None)
         for stage in follow(group, changes, strategy, protocol, times):
             result.append(stage)
             group = whatif.settled(stage.plan)
@@ -216,10 +233,11 @@ def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[Member
             yield MembershipChange(f"{which}: {some_of([m for m in batch if m not in back_in_time])} back", join=comers)
 
 
-def scale(group: Group, n: int, static: bool) -> list[MembershipChange]:
+def scale(group: Group, n: int, static: bool, like: str | None = None) -> list[MembershipChange]:
     """The group comes to n members: the last ones in member order go, or new ones come.
 
-    Of those that go dynamic ones leave at once; static ones say nothing and are missed when their sessions end.
+    Of those that go dynamic ones leave at once; static ones say nothing and are missed when their sessions end. Those
+    that come want what most want, or what the member ``like`` wants.
     """
     if not 1 <= n <= whatif.MOST_MEMBERS or n == group.M:
         needed = f"another number of members than the {group.M} there are, from 1 to {whatif.MOST_MEMBERS}"
@@ -234,7 +252,7 @@ def scale(group: Group, n: int, static: bool) -> list[MembershipChange]:
             step = f"scale to {n}: {some_of(leave)} gone" if both else f"scale to {n}"
             changes.append(MembershipChange(step, leave=leave, silent=silent))
         return changes
-    grown = group_to_dict(whatif.join(group, n - group.M))["members"]
+    grown = group_to_dict(whatif.join(group, n - group.M, like))["members"]
     joined = {m: fields for m, fields in grown.items() if m not in group.members}
     if static:
         joined = {m: {**fields, "instance_id": m} for m, fields in joined.items()}

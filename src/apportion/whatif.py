@@ -1,7 +1,7 @@
 """What if: a change to a group as a function from group to group, and a list of changes replayed one after the other.
 
-A change written as text is a step: ``join 2``, ``leave pod-3``, ``grow clicks:24``, ``lose-rack b``,
-``lag clicks:0=1000000``.
+A change written as text is a step: ``join 2``, ``join 1 like pod-3``, ``leave pod-3``, ``grow clicks:24``,
+``lose-rack b``, ``lag clicks:0=1000000``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from apportion.model.build import build
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import MOST_PARTITIONS, group_to_dict
 from apportion.model.plan import Plan
+from apportion.model.to_names import partitions_to_names
 from apportion.planning import plan
 
 MOST_MEMBERS: Final = 100_000
@@ -28,15 +29,20 @@ MOST_MEMBERS: Final = 100_000
 _INT64: Final = 2**63 - 1
 
 
-def join(group: Group, n: int = 1) -> Group:
+def join(group: Group, n: int = 1, like: str | None = None) -> Group:
     """N new members ``join-1``, ``join-2`` ... with the commonest subscription, no past and no rack.
 
     Of subscriptions equally common, the one of the first member counts; names that are taken are passed over.
+
+    like
+        A member whose subscription they have instead, named as ``leave`` takes it.
     """
     if not 1 <= n <= MOST_MEMBERS:
         raise BadInput("join", str(n), f"how many members come, from 1 to {MOST_MEMBERS}")
     count = np.bincount(group.subscription_of, minlength=len(group.subscriptions))
     commonest = int(count.argmax())
+    if like is not None:
+        commonest = int(group.subscription_of[group.members.index(member_named(group, like))])
     taken = set(group.members)
     names = list(islice((name for i in range(1, n + group.M + 1) if (name := f"join-{i}") not in taken), n))
     if (joined := edits.with_members(group, names, commonest)) is not None:
@@ -97,6 +103,21 @@ def lose_rack(group: Group, rack: str) -> Group:
             if rack in entry.get("racks", ()):
                 entry["racks"] = [other for other in entry["racks"] if other != rack]
     return build(raw)
+
+
+def last_replicas(group: Group, rack: str) -> dict[str, list[int]]:
+    """Partitions all of whose known replicas are in the rack, topic to ids: with the rack they are lost.
+
+    >>> from apportion.model.group_json import read_group
+    >>> racks = [{"partition": 0, "racks": ["a"]}, {"partition": 1, "racks": ["a", "b"]}]
+    >>> last_replicas(read_group({"topics": {"t": racks}, "members": {"m": {"topics": ["t"]}}}), "a")
+    {'t': [0]}
+    """
+    if group.racks is None or rack not in group.racks.names:
+        return {}
+    alone = (group.racks.names.index(rack),)
+    only = np.array([racks == alone for racks in group.racks.sets] + [False])  # -1, unknown, is the last one
+    return partitions_to_names(group, only[group.racks.set_of])
 
 
 def set_lag(group: Group, topic: str, partition: int, lag: int) -> Group:
@@ -192,8 +213,8 @@ def steps(
     """Each step with the plan that follows it; every next step finds the group as the plan before left it.
 
     steps
-        Texts: ``join N``, ``leave MEMBER``, ``grow TOPIC:N``, ``lose-rack RACK``, ``lag TOPIC:PARTITION=N``,
-        ``capacity MEMBER=N``.
+        Texts: ``join N``, ``join N like MEMBER``, ``leave MEMBER``, ``grow TOPIC:N``, ``lose-rack RACK``,
+        ``lag TOPIC:PARTITION=N``, ``capacity MEMBER=N``.
 
     >>> from apportion.model.group_json import read_group
     >>> pair = read_group({"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}})
@@ -209,7 +230,8 @@ def steps(
 
 
 def _join(group: Group, argument: str) -> Group:
-    return join(group, _number("join", argument, "N") if argument else 1)
+    number, like, member = argument.partition(" like ")
+    return join(group, _number("join", number, "N or N like MEMBER") if argument else 1, member if like else None)
 
 
 def _leave(group: Group, argument: str) -> Group:

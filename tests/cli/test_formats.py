@@ -54,7 +54,7 @@ def test_the_group_of_the_example_is_read_and_written_back(run: Runner, folder: 
     [group] = done.json["groups"]
     described = group.pop("described")
     assert group == json.loads(json.dumps(ADS))
-    assert [member["id"] for member in described["members"]] == sorted(ADS["members"])
+    assert [member["id"] for member in described["members"]] == sorted(group["members"])
     again = run("describe", "-", "-o", "json", stdin=done.out.encode())
     assert again.out == done.out
 

@@ -29,6 +29,7 @@ def add_arguments(parser: Parser) -> None:
     """The group, and which strategies."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="the group, as describe reads it")
     source.add_group_choice(parser)
+    source.add_subscribe(parser)
     parser.add_argument(
         "-A", "--assignor", metavar="NAME", dest="assignors", action="append", default=[],
         help="one of the strategies to compare; may be given more than once (default: all)",
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         table = comparing.comparison_table(comparison, marks=args.output in ("table", "wide"))
         shown, notes = ([speeds[1]], speeds[2]) if speeds else ([], [])
-        emit_tables([table, *shown], args.output, [*advice(comparison), *notes])
+        emit_tables([table, *shown], args.output, [*advice(comparison), *notes, *source.assumptions(observed)])
     return 0
 
 

@@ -45,6 +45,7 @@ def add_arguments(parser: Parser) -> None:
     limits.add_argument("--require-proof", action="store_true", help="every goal of the strategy proved optimal")
     parser.add_argument("--now", action="store_true", help="judge the present owners, not a plan")
     source.add_group_choice(parser)
+    source.add_subscribe(parser)
     add_assignor(parser)
     parser.set_defaults(assignor=None)  # whether one was named must be known: a plan has its own
     add_output(parser)

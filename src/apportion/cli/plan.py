@@ -25,6 +25,7 @@ def add_arguments(parser: Parser) -> None:
     """The group, the strategy, and what to show."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="the group; - is standard input")
     source.add_group_choice(parser)
+    source.add_subscribe(parser)
     add_assignor(parser)
     add_output(parser, PICTURES)
     parser.add_argument("--batch", action="store_true", help="NDJSON in, NDJSON out")
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         shown = [tables.plan_members(planned, wide=args.output == "wide")]
         changes = tables.diff(planned, past, "the saved plan" if args.saved else "the present owners")
-        notes = tables.plan_notes(planned)
+        notes = [*tables.plan_notes(planned), *source.assumptions(observed)]
         if args.diff and changes.rows:
             shown.append(changes)
         elif args.diff:
@@ -85,9 +86,19 @@ def _batch(args: argparse.Namespace) -> int:
     """One group a line in, one plan a line out; memory holds one line."""
     from apportion.cli.batch import answer_lines
 
-    for name in ("explain", "diff", "saved", "save", "groups", "bootstrap_server", "command_config", "context"):
+    for name in (
+        "explain",
+        "diff",
+        "saved",
+        "save",
+        "groups",
+        "subscriptions",
+        "bootstrap_server",
+        "command_config",
+        "context",
+    ):
         if getattr(args, name):
-            option = "--group" if name == "groups" else "--" + name.replace("_", "-")
+            option = {"groups": "--group", "subscriptions": "--subscribe"}.get(name, "--" + name.replace("_", "-"))
             raise Usage("apportion plan", f"{option} is for a single group, not for --batch")
     if args.output not in ("table", "json", "ndjson"):
         raise Usage("apportion plan", f"--batch gives one plan.json a line, not {args.output}")

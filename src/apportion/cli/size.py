@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
     observed = source.one(args)
     group, takes, how = _measured(args, observed)
+    how = [*how, *source.assumptions(observed)]
     with progress.slow("planning with each number of members"):
         result = size(
             group, takes, args.by, args.members, args.prefer, catch_up=args.catch_up, like=args.like,

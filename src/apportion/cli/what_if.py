@@ -68,6 +68,7 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     steps.add_argument("--scale", metavar="N", action=_Step, dest="steps", default=argparse.SUPPRESS,
                        help="to N members: the last ones leave, or new ones join")  # fmt: skip
+    steps.add_argument("--like", metavar="MEMBER", help="members that join want what this one wants")
     rollout = parser.add_argument_group("rollout")
     rollout.add_argument("--static", action="store_true", help="members without an instance id have one too")
     rollout.add_argument(
@@ -81,6 +82,7 @@ def add_arguments(parser: Parser) -> None:
     ):
         rollout.add_argument(option, metavar="SECONDS", type=amount, default=default, help=f"{meaning} ({default})")
     source.add_group_choice(parser)
+    source.add_subscribe(parser)
     add_assignor(parser, default=None)
     add_output(parser, PICTURES)
 
@@ -95,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
     if not texts:
         needed = "give --join, --leave, --grow, --lose-rack, --lag, --capacity, --rolling or --scale"
         raise Usage("apportion what-if", f"no step: {needed}")
+    if args.like is not None:
+        texts = _like(texts, args.like)
     observed = source.one(args)
     tasks = source.history(args, observed.name) if observed.kind == STREAMS else None
     if tasks is not None:
@@ -116,13 +120,23 @@ def run(args: argparse.Namespace) -> int:
     elif shown:
         from apportion.report import rollouts as pictures
 
-        emit_tables([pictures.table(stages)], args.output, pictures.notes(stages, protocol))
+        notes = [*pictures.notes(stages, protocol), *pictures.changes_in_words(stages), *source.assumptions(observed)]
+        emit_tables([pictures.table(stages)], args.output, notes)
     else:
         from apportion.report import comparing
+        from apportion.report import rollouts as pictures
 
         planned = [(stage.step, stage.plan) for stage in stages]
-        emit_tables([comparing.steps(observed.group, planned)], args.output, comparing.step_notes(planned))
+        notes = [*comparing.step_notes(planned), *pictures.changes_in_words(stages), *source.assumptions(observed)]
+        emit_tables([comparing.steps(observed.group, planned)], args.output, notes)
     return 0
+
+
+def _like(steps: Sequence[str], member: str) -> list[str]:
+    """The steps, those that add members with whose subscription these have."""
+    if not any(text.partition(" ")[0] in ("join", "scale") for text in steps):
+        raise Usage("apportion what-if", "--like says what members want that join: give --join or --scale too")
+    return [f"{text} like {member}" if text.partition(" ")[0] in ("join", "scale") else text for text in steps]
 
 
 def _of_tasks(group: GroupHistory, steps: Sequence[str], args: argparse.Namespace) -> int:
@@ -130,6 +144,7 @@ def _of_tasks(group: GroupHistory, steps: Sequence[str], args: argparse.Namespac
     from apportion.report import task_steps
 
     verbs = {text.partition(" ")[0] for text in steps} - {"join", "leave"}
+    verbs |= {"like"} if args.like is not None else set()
     if verbs or args.static or args.protocol is not None:
         asked = f"--{min(verbs)}" if verbs else "--static" if args.static else "--protocol"
         sentence = f"{asked} has no meaning for {group.name!r}, a streams group, whose tasks move whole"

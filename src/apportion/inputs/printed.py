@@ -199,7 +199,7 @@ def events(lines: Sequence[str], name: str) -> Iterator[Event]:
         header = headerless(lines)
         if header is not None:
             yield header
-    reader = _Rows(lines, name)
+    reader = _TableRows(lines, name)
     i = 0
     while i < len(lines):
         fresh = _header_at(lines, i)
@@ -367,7 +367,7 @@ def _difference(row: Fields) -> str:
     return str(int(row["LOG-END-OFFSET"][:20]) - int(row["CURRENT-OFFSET"][:20]))
 
 
-class _Rows:
+class _TableRows:
     """Reads the lines below a header: rows, whole or wrapped, and what only looks like one."""
 
     def __init__(self, lines: Sequence[str], name: str) -> None:

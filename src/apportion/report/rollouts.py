@@ -10,6 +10,7 @@ from apportion.model.group import Group
 from apportion.report.data import group_data, summary
 from apportion.report.text import Cell, TextTable
 from apportion.rollouts import Stage, identities, owners, total_sentence
+from apportion.wording import partitions_in_words, shorten, some_of
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
@@ -39,6 +40,25 @@ def notes(stages: Sequence[Stage], protocol: str) -> list[str]:
         sentences.append(f"In {steps} the broker may give other partitions than shown; loads and "
                          "the number of moves are its own where all members want the same.")  # fmt: skip
     return sentences
+
+
+def changes_in_words(stages: Sequence[Stage]) -> list[str]:
+    """What the table does not tell of the changes: what newcomers want, and partitions that lost their last replica."""
+    sentences = []
+    for stage in stages:
+        if stage.lost_replicas:
+            names = shorten(partitions_in_words(stage.lost_replicas), 120)
+            sentences.append(f"{stage.step}: {names} lost the last replica: nobody can read there.")
+        if stage.newcomers_topics:
+            alike = len(stage.plan.group.subscriptions) == 1
+            how = ", as all do" if alike else "" if " like " in stage.step else _AS_MOST
+            verb = "wants" if len(stage.joined) == 1 else "want"
+            names, topics = some_of(stage.joined), some_of(stage.newcomers_topics)
+            sentences.append(f"{stage.step}: {names} {verb} {topics}{how}.")
+    return sentences
+
+
+_AS_MOST = ", as most members do (--like MEMBER chooses)"
 
 
 def page_data(observed: Observed, before: Group, stages: Sequence[Stage]) -> dict[str, Any]:
