@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from apportion.inputs.printed import Event, Fact, Header, Row
+from apportion.inputs.printed import Event, Header, Row, SummaryLine
 
 OFFSETS: Final = Header(("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"))
 NUMBERS: Final = Header(("CLIENT-ID", "HOST", "TOPIC", "NUMBERS"))
@@ -32,7 +32,7 @@ def events(lines: Sequence[str]) -> Iterator[Event]:
     for number, line in enumerate(lines, 1):
         fact, heading = _FACT.fullmatch(line), re.fullmatch(r"(Offsets|Members):\s*", line)
         if fact is not None:
-            yield Fact(number, _FACTS[fact[1]], fact[2].strip())
+            yield SummaryLine(number, _FACTS[fact[1]], fact[2].strip())
         elif heading is not None:
             section, title = heading[1], ""
             yield OFFSETS if section == "Offsets" else NUMBERS

@@ -15,7 +15,7 @@ from typing import Any, Final
 from apportion.errors import BadInput
 from apportion.inputs import kaf, printed
 from apportion.inputs.described_group import Observed
-from apportion.inputs.printed import Event, Fact, Fields, Header, Row, Sentence, Unread, decoded
+from apportion.inputs.printed import Event, Fields, Header, Row, Sentence, SummaryLine, Unread, decoded
 
 ASSUMED: Final = (
     "The text does not tell subscriptions: each member is taken to want the topics that it holds partitions of."
@@ -136,7 +136,7 @@ class _Reader:
         """Add what one event tells."""
         if isinstance(event, Unread):
             self.left_out.append(event.reason)
-        elif isinstance(event, Fact):
+        elif isinstance(event, SummaryLine):
             self._take_fact(event)
         elif isinstance(event, Sentence):
             self._group_before, self._kinds = event.group or "", set()
@@ -160,7 +160,7 @@ class _Reader:
             )
         self._kinds.add(header.kind)
 
-    def _take_fact(self, fact: Fact) -> None:
+    def _take_fact(self, fact: SummaryLine) -> None:
         where = f"{self.name}, line {fact.line}"
         if fact.column == "GROUP":
             self._group_before, self._kinds = fact.value, set()

@@ -155,7 +155,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Fact:
+class SummaryLine:
     """A line of rpk's or kaf's summary of a group: ``STATE  Stable``; ``GROUP`` begins one."""
 
     line: int
@@ -163,7 +163,7 @@ class Fact:
     value: str
 
 
-Event = Row | Sentence | Unread | Fact | Header
+Event = Row | Sentence | Unread | SummaryLine | Header
 
 
 def lines_of(text: str) -> list[str]:
@@ -216,7 +216,7 @@ def events(lines: Sequence[str], name: str) -> Iterator[Event]:
         i += taken
 
 
-def _summary(lines: Sequence[str], i: int) -> list[Fact]:
+def _summary(lines: Sequence[str], i: int) -> list[SummaryLine]:
     """The lines of a group's summary as rpk prints it, where one begins at this line."""
     first = _FACT.fullmatch(lines[i][:_MOST_HEADER])
     if first is None or first[1] != "GROUP" or i + 1 == len(lines):
@@ -226,7 +226,7 @@ def _summary(lines: Sequence[str], i: int) -> list[Fact]:
         fact = _FACT.fullmatch(line[:_MOST_HEADER])
         if fact is None:
             break
-        facts.append(Fact(number, _FACTS[fact[1]], (fact[2] or "").strip()))
+        facts.append(SummaryLine(number, _FACTS[fact[1]], (fact[2] or "").strip()))
     return facts if len(facts) > 1 and facts[1].column in ("COORDINATOR (ID)", "STATE") else []
 
 
