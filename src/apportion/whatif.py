@@ -22,10 +22,12 @@ from apportion.model.group import Group, Offsets
 from apportion.model.group_json import MOST_PARTITIONS, group_to_dict
 from apportion.model.plan import Plan
 from apportion.model.to_names import partitions_to_names
-from apportion.planning import plan
+from apportion.planning import plan, strategy_of
 
 MOST_MEMBERS: Final = 100_000
 """That one step may add: a slip of the finger must not exhaust the memory."""
+MOST_ROUNDS: Final = 1_000
+"""Rebalances after one step; two copies a round are restored by default."""
 _INT64: Final = 2**63 - 1
 
 
@@ -155,8 +157,40 @@ def after(plan: Plan) -> Group:
 
 
 def settled(plan: Plan) -> Group:
-    """The group after the rebalance and the hand-over that may follow it: the plan's target is its past."""
-    return with_past(plan.group, plan.owner)
+    """The group after the rebalance and the hand-over that may follow it: the plan's target is its past.
+
+    What the plan restores is restored.
+    """
+    group = with_past(plan.group, plan.owner)
+    return group if plan.answer.state is None else group.with_state(plan.answer.state)
+
+
+def rounds(first: Plan, assignor: Assignor) -> list[Plan]:
+    """The plan and those of the rebalances that it asks for, each once the copies of the one before are restored.
+
+    The last one asks for no more, but after ``MOST_ROUNDS``, or where a round changes nothing.
+    """
+    plans = [first]
+    while plans[-1].answer.waits and len(plans) < MOST_ROUNDS:
+        before = plans[-1]
+        plans.append(plan(settled(before), assignor))
+        states = [one.answer.state and one.answer.state.standby for one in (before, plans[-1])]
+        if states[0] == states[1] and not plans[-1].measures["moves"]:
+            break
+    return plans
+
+
+def whole(plans: list[Plan]) -> Plan:
+    """A plan and the rounds after it as one: from the first one's group to what the last one ends in.
+
+    How many moves it takes in all nothing proves where it takes several rounds.
+    """
+    first, last = plans[0], plans[-1]
+    if first is last:
+        return first
+    proof = {goal: "heuristic" if goal == "moves" else how for goal, how in last.proof.items()}
+    extra = {**last.answer.extra, "rounds": len(plans)}
+    return replace(first, answer=replace(last.answer, proof=proof, extra=extra))
 
 
 def with_past(group: Group, owner: Ints) -> Group:
@@ -212,6 +246,8 @@ def steps(
 ) -> list[tuple[str, Plan]]:
     """Each step with the plan that follows it; every next step finds the group as the plan before left it.
 
+    Where a strategy waits for state to be restored, the plan is that of all its rounds together.
+
     steps
         Texts: ``join N``, ``join N like MEMBER``, ``leave MEMBER``, ``grow TOPIC:N``, ``lose-rack RACK``,
         ``lag TOPIC:PARTITION=N``, ``capacity MEMBER=N``.
@@ -222,10 +258,11 @@ def steps(
     [('leave a', {'b': {'t': [0, 1, 2, 3]}}), ('join', {'b': {'t': [0, 2]}, 'join-1': {'t': [1, 3]}})]
     """
     results = []
+    strategy = strategy_of(assignor, settings)
     for step in steps:
-        planned = plan(change(group, step), assignor, settings)
-        results.append((step, planned))
-        group = settled(planned)
+        planned = rounds(plan(change(group, step), strategy), strategy)
+        results.append((step, whole(planned)))
+        group = settled(planned[-1])
     return results
 
 

@@ -75,6 +75,17 @@ BAD: list[tuple[Any, str, str]] = [
     (topic({"partition": 0, "weight": "9"}), "topics.t[0].weight", 'found "9"'),
     (topic({"partition": 0, "weight": True}), "topics.t[0].weight", "found true"),
     (member(capacity=2.0), "members.a.capacity", "found 2.0"),
+    (member(tags=["zone"]), "members.a.tags", 'found ["zone"]'),
+    (member(tags={"zone": 1}), "members.a.tags.zone", "found 1"),
+    (member(standby={"t": [0, "1"]}), "members.a.standby.t[1]", 'found "1"'),
+    (member(recovery_lag={"t": {"0": 5}}), "members.a.recovery_lag.t", "a list of partitions with their lag"),
+    (member(recovery_lag={"t": [{"partition": 0}]}), "members.a.recovery_lag.t[0].lag", "nothing"),
+    (member(recovery_lag={"t": [{"partition": 0, "lag": -1}]}), "members.a.recovery_lag.t[0].lag", "found -1"),
+    (
+        member(recovery_lag={"t": [{"partition": 0, "lag": 1}, {"partition": 0, "lag": 2}]}),
+        "members.a.recovery_lag.t[1].partition",
+        "partition 0 a second time",
+    ),
     (group(topic_ids=[]), "topic_ids", "found []"),
     (group(topic_ids={"t": 1}), "topic_ids.t", "found 1"),
     # a number out of bounds

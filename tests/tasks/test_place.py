@@ -21,11 +21,8 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def worth(asked: Placing, owner: Ints) -> tuple[int, int]:
-    """Sum of squared loads of threads, a process sharing its tasks evenly among its own; sum of costs."""
-    squares = 0
-    for q, threads in enumerate(asked.threads.tolist()):
-        share, more = divmod(int((owner == q).sum()), threads)
-        squares += more * (share + 1) ** 2 + (threads - more) * share**2
+    """Sum of squared loads of processes; sum of costs."""
+    squares = int((np.bincount(owner) ** 2).sum())
     return squares, int(asked.cost[np.arange(len(owner)), owner].sum())
 
 
@@ -36,7 +33,7 @@ def random_placing(rng: Random) -> Placing:
     for n in range(tasks):
         if rng.random() < 0.7:
             cost[n, min(rng.randrange(processes), rng.randrange(processes))] = 2
-    threads = np.array([rng.randint(1, 3) for _ in range(processes)])
+    threads = np.ones(processes, dtype=np.int64)
     return Placing(np.ones(cost.shape, dtype=np.bool_), cost, threads, np.zeros(processes, dtype=np.int64))
 
 
@@ -51,7 +48,7 @@ def test_counting_is_as_good_as_the_flow() -> None:
         assert place(asked)[1]
 
 
-@pytest.mark.parametrize("kind", ["two prices", "two homes", "not everywhere", "loaded", "kinds"])
+@pytest.mark.parametrize("kind", ["two prices", "two homes", "not everywhere", "loaded", "kinds", "threads", "parts"])
 def test_what_is_not_so_simple_is_left_to_the_flow(kind: str) -> None:
     cost = np.array([[0, 7, 7], [7, 0, 7], [7, 7, 7]])
     eligible, load = np.ones(cost.shape, dtype=np.bool_), np.zeros(3, dtype=np.int64)
@@ -62,7 +59,9 @@ def test_what_is_not_so_simple_is_left_to_the_flow(kind: str) -> None:
     eligible[0, 1] = kind != "not everywhere"
     load[0] = kind == "loaded"
     kinds = np.array([0, 0, 1]) if kind == "kinds" else None
-    assert placing._most_stay(Placing(eligible, cost, np.ones(3, dtype=np.int64), load, kinds)) is None
+    threads, parts = np.ones(3, dtype=np.int64), np.array([0, 0, 1]) if kind == "parts" else None
+    threads[2] += kind == "threads"
+    assert placing._most_stay(Placing(eligible, cost, threads, load, kinds, parts)) is None
 
 
 @pytest.mark.parametrize("large", [0, 100_000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from itertools import chain
 from random import Random
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from apportion.arrays import Ints
 from apportion.errors import BadInput
 from apportion.tasks import place as rooms
 from apportion.tasks.application_state import ApplicationState, Process
@@ -24,8 +26,8 @@ from apportion.tasks.topology import Subtopology, Task, Topology
 STORE = Topology.of(Subtopology(("words",), "counts-changelog"))
 
 
-def goals(placing: Placing, owner: list[int]) -> tuple[int, int, int]:
-    """What is made least in order: balance of threads, spread of kinds, cost."""
+def goals(placing: Placing, owner: list[int]) -> tuple[int, int, int, int]:
+    """What is made least in order: balance of threads, of processes, spread of kinds, cost."""
     balance = sum(
         2 * (k // int(threads)) + 1
         for q, threads in enumerate(placing.threads)
@@ -33,7 +35,12 @@ def goals(placing: Placing, owner: list[int]) -> tuple[int, int, int]:
     )
     kinds = [] if placing.kind is None else placing.kind.tolist()
     spread = sum(count * count for count in Counter(zip(kinds, owner, strict=True)).values()) if kinds else 0
-    return balance, spread, sum(int(placing.cost[n, q]) for n, q in enumerate(owner))
+    process_of = range(len(placing.load)) if placing.process_of is None else placing.process_of.tolist()
+    loads: Counter[int] = Counter()
+    for q, process in enumerate(process_of):
+        loads[process] += int(placing.load[q]) + owner.count(q)
+    processes = sum(load * load for load in loads.values())
+    return balance, processes, spread, sum(int(placing.cost[n, q]) for n, q in enumerate(owner))
 
 
 def drawn(r: Random, *, kinds: bool) -> Placing:
@@ -44,14 +51,16 @@ def drawn(r: Random, *, kinds: bool) -> Placing:
     threads = np.array([r.randint(1, 3) for _ in range(processes)])
     load = np.array([r.choice((0, 0, 1, 4)) for _ in range(processes)])
     kind = np.array([r.randrange(2) for _ in range(tasks)]) if kinds else None
-    return Placing(eligible, cost, threads, load, kind)
+    parts = np.array([r.randrange(2) for _ in range(processes)]) if r.random() < 0.3 else None
+    parts = None if parts is None else np.unique(parts, return_inverse=True)[1]
+    return Placing(eligible, cost, threads, load, kind, parts)
 
 
 @pytest.mark.parametrize("kinds", [False, True])
 def test_no_placing_is_better_than_the_flows(kinds: bool) -> None:
     pytest.importorskip("ortools")
     r = Random(11)
-    for _ in range(60):
+    for _ in range(200):
         placing = drawn(r, kinds=kinds)
         owner, proved = place(placing)
         assert proved
@@ -71,7 +80,7 @@ def test_tasks_that_may_run_nowhere_take_nothing_from_the_spread_of_the_others()
         nowhere = np.zeros((1, processes), dtype=np.bool_)
         wider = Placing(
             np.vstack([nowhere, placing.eligible]), np.vstack([np.zeros((1, processes), dtype=np.int64), placing.cost]),
-            placing.threads, placing.load, np.concatenate([[0], placing.kind]),
+            placing.threads, placing.load, np.concatenate([[0], placing.kind]), placing.process_of,
         )  # fmt: skip
         owner, proved = place(wider)
         assert proved
@@ -89,11 +98,11 @@ def test_counting_who_stays_at_home_is_as_good_as_the_flow(monkeypatch: pytest.M
         for n in range(tasks):
             if r.random() < 0.8:
                 cost[n, r.choice((0, r.randrange(processes)))] = 1
-        threads = np.array([r.randint(1, 2) for _ in range(processes)])
+        threads = np.full(processes, r.randint(1, 2))
         placing = Placing(np.ones(cost.shape, dtype=np.bool_), cost, threads, np.zeros(processes, dtype=np.int64))
         by_flow, _ = place(placing)
         monkeypatch.setattr(rooms, "LARGE", 0)
-        counted += rooms._most_stay(placing) is not None
+        counted += rooms._most_stay(replace(placing, threads=np.ones_like(threads))) is not None
         by_count, _ = place(placing)
         monkeypatch.undo()
         assert goals(placing, by_count.tolist()) == goals(placing, by_flow.tolist())
@@ -129,6 +138,25 @@ def test_without_a_solver_single_moves_even_out_and_nothing_is_proved(monkeypatc
             assert placing.eligible[n, q]
             others = np.flatnonzero(placing.eligible[n])
             assert (load[q] - 1) // placing.threads[q] <= (load[others] // placing.threads[others]).min()
+
+
+def test_loads_are_called_even_just_where_none_are_better() -> None:
+    """Against all loads of as many tasks on up to four columns, parts of processes or processes of their own."""
+    r = Random(14)
+    called = [0, 0]
+    for _ in range(300):
+        columns = r.randint(1, 4)
+        threads = np.array([r.randint(1, 3) for _ in range(columns)])
+        process_of = np.unique([r.randrange(columns) for _ in range(columns)], return_inverse=True)[1]
+        tasks = r.randint(0, 9)
+        every = [loads for loads in itertools.product(range(tasks + 1), repeat=columns) if sum(loads) == tasks]
+
+        worth = {loads: _squares(loads, threads, process_of) for loads in every}
+        best = min(worth.values())
+        for loads in [*r.sample(every, min(6, len(every))), min(every, key=worth.__getitem__)]:
+            assert rooms.even(np.array(loads), threads, process_of) == (worth[loads] == best)
+            called[worth[loads] == best] += 1
+    assert min(called) > 200
 
 
 def test_a_copy_stands_beside_every_part_of_its_process() -> None:
@@ -241,3 +269,10 @@ def test_a_consumer_that_names_no_topics_gets_no_task() -> None:
     assert plan["active"]["a"].get("a-0") == ["0_0", "0_1", "0_2"]
     assert not plan["active"]["a"].get("a-1")
     assert not any(plan["active"].get("b", {}).values())
+
+
+def _squares(loads: tuple[int, ...], threads: Ints, process_of: Ints) -> tuple[int, int]:
+    """Sums of squared loads of threads and of processes."""
+    low, odd = np.divmod(np.array(loads), threads)
+    whole = np.bincount(process_of, loads)
+    return int((odd * (low + 1) ** 2 + (threads - odd) * low**2).sum()), int((whole**2).sum())

@@ -70,7 +70,7 @@ def test_random_topologies_give_nobody_a_task_of_topics_that_it_does_not_want() 
 
 
 def test_on_tiny_topologies_no_placing_on_consumers_that_want_it_is_better() -> None:
-    """Against every placing on single consumers: least sum of squared loads, then fewest moves between processes."""
+    """Against every placing on single consumers: least squares of threads and processes, then fewest moves."""
     rng = random.Random(32)
     compared = 0
     for _ in range(250):
@@ -84,35 +84,38 @@ def test_on_tiny_topologies_no_placing_on_consumers_that_want_it_is_better() -> 
         may = caught_up(state, settings.acceptable_recovery_lag)
         ran = {task: state.processes[int(np.flatnonzero(state.process_of == q)[0])].process_id
                for task, q in zip(state.tasks, state.ran.tolist(), strict=True) if q >= 0}  # fmt: skip
-        fixed: dict[Task, tuple[str, str]] = {}
-        for stateful in (True, False):
-            part = [n for n, task in enumerate(state.tasks) if state.stateful[n] == stateful and task in given]
-            choices = [
-                [
-                    (unit.process_id, consumer)
-                    for q, unit in enumerate(state.processes)
-                    if may[n, q]
-                    for consumer in unit.consumers
-                ]
-                for n in part
+        part = [n for n, task in enumerate(state.tasks) if task in given]
+        choices = [
+            [
+                (unit.process_id, consumer)
+                for q, unit in enumerate(state.processes)
+                if may[n, q]
+                for consumer in unit.consumers
             ]
-            tasks = [state.tasks[n] for n in part]
-            every = itertools.product(*choices)
-            best = min(score(consumers, ran, fixed | dict(zip(tasks, owner, strict=True)), tasks) for owner in every)
-            fixed |= {task: given[task] for task in tasks}
-            assert score(consumers, ran, fixed, tasks) == best
-            compared += len(part) > 1
+            for n in part
+        ]
+        tasks = [state.tasks[n] for n in part]
+        stateful = {state.tasks[n] for n in part if state.stateful[n]}
+        every = itertools.product(*choices)
+        best = min(score(consumers, ran, dict(zip(tasks, owner, strict=True)), stateful) for owner in every)
+        assert score(consumers, ran, given, stateful) == best
+        compared += len(part) > 1
     assert compared > 100
 
 
 def score(
-    consumers: list[tuple[str, str]], ran: dict[Task, str], owner: dict[Task, tuple[str, str]], part: list[Task]
-) -> tuple[int, int]:
-    loads = dict.fromkeys(consumers, 0)
-    for place in owner.values():
-        loads[place] += 1
-    moves = sum(ran.get(task) != owner[task][0] for task in part)
-    return sum(load**2 for load in loads.values()), moves
+    consumers: list[tuple[str, str]], ran: dict[Task, str], owner: dict[Task, tuple[str, str]], stateful: set[Task]
+) -> tuple[int, ...]:
+    """Squares of threads, with state and in all, and of processes; moves in all, and of tasks with state."""
+    with_state, load = dict.fromkeys(consumers, 0), dict.fromkeys(consumers, 0)
+    processes = dict.fromkeys((process for process, _ in consumers), 0)
+    for task, place in owner.items():
+        with_state[place] += task in stateful
+        load[place] += 1
+        processes[place[0]] += 1
+    moved = {task for task, place in owner.items() if ran.get(task) != place[0]}
+    squares = [sum(number**2 for number in loads.values()) for loads in (with_state, load, processes)]
+    return *squares, len(moved), len(moved & stateful)
 
 
 def test_streams_gives_a_member_whole_tasks_of_topics_that_it_wants() -> None:
@@ -165,10 +168,11 @@ def test_a_part_of_a_process_takes_over_from_another_without_a_copy() -> None:
 def test_a_task_stays_with_its_consumer_where_another_of_the_process_may_have_it_as_well(strategy: str) -> None:
     """Else two consumers on one host would give each other tasks for nothing, a rebalance after the other, for ever."""
     members = {
-        "m0": {"topics": ["t", "u"], "host": "h", "owned": {"t": [2], "u": [0]}, "generation": 2},
-        "m1": {"topics": ["t"], "host": "h", "owned": {"t": [1]}, "generation": 2},
+        "m0": {"topics": ["t", "u"], "host": "h", "rack": "x", "owned": {"t": [2], "u": [0]}, "generation": 2},
+        "m1": {"topics": ["t"], "host": "h", "rack": "x", "owned": {"t": [1]}, "generation": 2},
     }
-    group: apportion.Group = apportion.read_group({"topics": {"t": 3, "u": 1}, "members": members})
+    topics = {topic: [{"partition": p, "racks": ["x"]} for p in range(size)] for topic, size in (("t", 3), ("u", 1))}
+    group: apportion.Group = apportion.read_group({"topics": topics, "members": members})
     settings = {"process": "host", "stateless": "t", "rack.aware.assignment.strategy": strategy}
     first = apportion.plan(group, "streams", settings)
     assert first.measures["kept"] == 3

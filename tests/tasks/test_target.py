@@ -30,16 +30,15 @@ def processes(rng: Random, tasks: list[Task]) -> list[Process]:
 def test_a_balanced_placing_is_its_own_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """On 300 random applications, some with stateless parts; both ways were taken often."""
     rng, taken = Random(1), [0, 0]
-    quick = assignor.balanced
+    quick = assignor._cannot_be_more_even
     for _ in range(300):
         topology = Topology((Subtopology(("a",), "a-log"), Subtopology(("b",), rng.choice([None, "b-log"]))))
         partitions = {"a": rng.randint(1, 8), "b": rng.randint(0, 4)}
         them = processes(rng, topology.tasks(partitions))
-        monkeypatch.setattr(assignor, "balanced", quick)
+        monkeypatch.setattr(assignor, "_cannot_be_more_even", quick)
         short = plan_tasks(topology, partitions, them)
-        stateful = short.application.stateful
-        taken[quick(short.answer.active[stateful], short.application.threads)] += 1
-        monkeypatch.setattr(assignor, "balanced", lambda owner, threads: False)
+        taken[quick(short.application, short.answer.active)] += 1
+        monkeypatch.setattr(assignor, "_cannot_be_more_even", lambda state, active: False)
         flow = plan_tasks(topology, partitions, them)
         assert short.answer.target.tolist() == flow.answer.target.tolist()
         assert short.to_dict() == flow.to_dict()

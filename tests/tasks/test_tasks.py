@@ -173,12 +173,25 @@ def test_a_text_that_names_no_task_is_refused(text: str) -> None:
         Task.read(text)
 
 
-def test_one_huge_id_is_refused_before_a_task_is_made_of_each_below_it() -> None:
-    """A group.json may name it, and every comparison asks streams too: two thousand million tasks fill any memory."""
-    topics = {"t": [{"partition": 0}, {"partition": 2**31 - 1}]}
-    group = {"topics": topics, "members": {"a": {"topics": ["t"]}}}
+def test_ids_that_do_not_exist_are_no_tasks() -> None:
+    """A group.json may leave out ids, or name a huge one: there is a task for each id that some topic has."""
+    topics = {"t": [{"partition": 0}, {"partition": 2**31 - 1}], "u": [{"partition": 5}, {"partition": 0}]}
+    group = {"topics": topics, "members": {"a": {"topics": ["t", "u"]}, "b": {"topics": ["t", "u"]}}}
+    planned = apportion.plan(group, "streams", {"subtopologies": "t+u"})
+    tasks = [
+        task for hands in planned.to_dict()["tasks"]["active"].values() for held in hands.values() for task in held
+    ]
+    assert sorted(tasks) == ["0_0", "0_2147483647", "0_5"]
+    assert set(planned.proof.values()) == {"optimal"}
+    assert sorted(planned.assignment["a"].items()) == [("t", [0]), ("u", [0, 5])] or planned.measures["load_max"] == 3
+    alone = apportion.plan({**group, "topics": {"t": topics["t"], "u": 0}}, "streams")
+    assert alone.measures["load_max"] == alone.measures["load_min"] == 1
+
+
+def test_more_tasks_than_can_be_planned_are_refused_before_one_is_made() -> None:
+    """A count may come from foreign metadata: two thousand million tasks fill any memory."""
     with pytest.raises(BadInput, match="found 2147483648 tasks on 1 processes"):
-        apportion.plan(group, "streams")
+        plan_tasks(STORE, {"words": 2**31}, [Process("a", ("a-0",))])
 
 
 def test_impossible_input_is_refused_in_words() -> None:
@@ -282,16 +295,16 @@ def test_five_thousand_tasks_on_two_hundred_processes_are_dealt_evenly() -> None
 
 
 def test_on_tiny_topologies_nothing_that_exhaustive_search_finds_is_better() -> None:
-    """Stateful tasks against every placing of theirs; stateless ones against every placing around those."""
+    """Against every placing of all tasks, with state and without: the goals in order."""
     rng = random.Random(11)
     for _ in range(200):
         crew_, answer, settings = tiny(rng)
         may = caught_up(crew_, settings.acceptable_recovery_lag)
-        nothing = np.zeros(len(crew_.threads), dtype=np.int64)
-        for part, load in ((crew_.stateful, nothing), (~crew_.stateful, held(crew_, answer.active, crew_.stateful))):
-            every = itertools.product(*map(np.flatnonzero, may[part]))
-            best = min(score(crew_, part, load, np.array(owner, dtype=np.int64)) for owner in every)
-            assert score(crew_, part, load, answer.active[part]) == best
+        every = itertools.product(*map(np.flatnonzero, may))
+        best = min(score(crew_, np.array(owner, dtype=np.int64)) for owner in every)
+        assert score(crew_, answer.active) == best
+        assert set(answer.proof.values()) <= {"optimal", "heuristic"}
+        assert answer.proof["processes"] == answer.proof["balance"] == answer.proof["moves"] == "optimal"
 
 
 def test_on_tiny_topologies_no_placing_of_single_standbys_is_better() -> None:
@@ -319,12 +332,13 @@ def best_apart(state: ApplicationState, active: int) -> list[int]:
     return [q for q in others if shared[q] == min(shared[other] for other in others)]
 
 
-def standby_score(plan: TaskPlan, tasks: np.ndarray, load: np.ndarray, chosen: object) -> tuple[int, int]:
-    """Balance of all copies per thread, then standbys without state; the coming active place a little dearer."""
+def standby_score(plan: TaskPlan, tasks: np.ndarray, load: np.ndarray, chosen: object) -> tuple[int, int, int]:
+    """Balance of copies per thread and process, then those without state; the coming active place a little dearer."""
     owner = np.array(chosen, dtype=np.int64)
     c = plan.application
     cold = 2 * (c.lag[tasks, owner] < 0).sum() + (plan.answer.target[tasks] == owner).sum()
-    return thread_squares(load + np.bincount(owner, minlength=len(load)), c.threads), int(cold)
+    total = load + np.bincount(owner, minlength=len(load))
+    return thread_squares(total, c.threads), int((total**2).sum()), int(cold)
 
 
 def tiny(rng: random.Random) -> tuple[ApplicationState, TaskAnswer, TaskSettings]:
@@ -337,10 +351,12 @@ def held(state: ApplicationState, owner: np.ndarray, part: np.ndarray) -> np.nda
     return np.bincount(owner[part], minlength=len(state.threads))
 
 
-def score(state: ApplicationState, part: np.ndarray, load: np.ndarray, owner: np.ndarray) -> tuple[int, int]:
-    """Balance per thread on top of the load, then moves."""
-    total = load + np.bincount(owner, minlength=len(state.threads))
-    return thread_squares(total, state.threads), int((owner != state.ran[part]).sum())
+def score(state: ApplicationState, owner: np.ndarray) -> tuple[int, ...]:
+    """Balance per thread of tasks with state and of all, per process, moves in all and of tasks with state."""
+    with_state, load = held(state, owner, state.stateful), np.bincount(owner, minlength=len(state.threads))
+    threads = thread_squares(with_state, state.threads), thread_squares(load, state.threads)
+    moved = owner != state.ran
+    return *threads, int((load**2).sum()), int(moved.sum()), int(moved[state.stateful].sum())
 
 
 def test_without_a_solver_every_task_still_has_a_place_and_nothing_is_called_proved(

@@ -12,14 +12,16 @@ from typing import ClassVar, Literal, TypeVar
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Ints, ints
-from apportion.model.group import Group
+from apportion.errors import BadInput, UnknownName
+from apportion.model.group import Group, MemberState
 from apportion.model.plan import Answer, held_back
 from apportion.tasks.application_state import ApplicationState, Process
 from apportion.tasks.assignor import GOALS, place_active
+from apportion.tasks.explain import TaskReasons
 from apportion.tasks.place import place_at_home
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
-from apportion.tasks.topology import Subtopology, Task, Topology
+from apportion.tasks.topology import Partitions, Subtopology, Task, Topology
 
 Answered = TypeVar("Answered")
 
@@ -36,13 +38,13 @@ class Streams(TaskSettings):
         What shares local state: each ``member`` alone, or all members of a ``host``.
 
     A task goes only to a member that wants all of its topics; with unequal subscriptions too the plan is exact.
-    A plan says nothing of how warm a standby is, since group.json has no field for it: what a member claims counts as
-    warm there, all else as cold. The runtime in ``apportion.clients`` tells real lags and uses ``plan_tasks``.
+    What a member claims counts as warm there, and what it keeps a standby of; where it tells how far its state is
+    restored, that counts. The runtime in ``apportion.clients`` tells real lags and uses ``plan_tasks``.
     The second round gives the same target, but where the first one knew of state that nobody claims in the second: of
     a task that changes its thread within a host, or whose partitions two members claim. Of tasks with and without state
     together it may give another one, if nothing binds one of the former.
-    Goals: every task active once > on a caught-up process > balanced per thread > fewest moved tasks > standbys apart,
-    balanced and sticky. Source: KIP-441, KIP-708, KIP-925.
+    Goals: every task active once > on a caught-up process > balanced per thread > balanced per process > fewest moved
+    tasks > standbys apart, balanced and sticky. Source: KIP-441, KIP-708, KIP-925.
     """
 
     subtopologies: tuple[str, ...] = ()
@@ -60,10 +62,11 @@ class Streams(TaskSettings):
 
     def assign(self, group: Group) -> Answer:
         """Return the owners of partitions by whole tasks, and the task plan beside them."""
+        self._check(group)
         topology = self.topology(group)
-        partitions = {topic: _width(group, t) for t, topic in enumerate(group.topics) if group.wanted_topic[t]}
+        partitions = _partitions(group)
         members = [m for m in range(group.M) if len(group.subscriptions[group.subscription_of[m]])]
-        if not members or not any(partitions.values()):
+        if not members or not any(topology.counts(partitions)):
             return Answer(np.full(group.P, NOBODY, dtype=np.int64), together=np.arange(group.P))
         task_of = _tasks_of_partitions(group, topology)
         racks = {} if self.rack_aware_assignment_strategy == "none" else _racks(group)  # else nobody asks for them
@@ -74,36 +77,57 @@ class Streams(TaskSettings):
             return _owners(of, task_of, plan), plan
 
         owner, plan = planned(group)
-        if all(len(process.consumers) == 1 for process in plan.application.processes):
+        state = plan.application
+        if state.ran_at is None and state.threads.max() == 1:  # else the next round does not know what was whose host's
             again = _as_next_round(group, owner, _numbers(task_of), planned)
             if again is not None:
                 owner, plan = again[0], plan.with_active(again[1].answer.active)
         extra = {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
-        proof = _shown(group, partitions, plan.answer.proof)
-        return Answer(owner, proof=proof, extra={"tasks": extra}, together=_numbers(task_of))
+        return Answer(
+            owner,
+            proof=plan.answer.proof,
+            extra={"tasks": extra},
+            certificate=TaskReasons(topology, plan),
+            together=_numbers(task_of),
+            state=_state_after(group, task_of, plan),
+            waits=not plan.answer.settled,
+        )
+
+    def _check(self, group: Group) -> None:
+        """Refuse names that no topic has, and settings that cannot count in this group."""
+        joined = [part for text in self.subtopologies for part in text.split("+") if part]
+        for setting, names in (("subtopologies", joined), ("stateless", self.stateless)):
+            for name in names:
+                if name not in group.topics:
+                    raise UnknownName(f"topic in {setting}", name, group.topics)
+        known = {tag for tags in group.state.tags for tag in tags} if group.state is not None else set[str]()
+        for tag in self.rack_aware_assignment_tags:
+            if tag not in known:
+                found = f"{tag!r}, a tag that no member has" if known else f"{tag!r}, and no member has tags"
+                raise BadInput("rack.aware.assignment.tags", found, "a key of members' tags (members.M.tags)")
+        if self.rack_aware_assignment_strategy == "min_traffic" and not (group.racks and group.racks.known):
+            found = "min_traffic, and no member's or no partition's rack is known"
+            raise BadInput("rack.aware.assignment.strategy", found, "racks of members and of partitions, or none")
 
     def summary(self, group: Group) -> Answer:
         """The owners and the proof that ``assign`` gives, without the task plan beside them: tasks stay on arrays."""
-        if self.process != "member" or self.num_standby_replicas or self.rack_aware_assignment_strategy != "none":
+        plain = self.rack_aware_assignment_strategy == "none" and group.state is None
+        if self.process != "member" or self.num_standby_replicas or not plain:
             return self.assign(group)
+        self._check(group)
         if not self.subtopologies and not self.stateless and _all_warm(group):
             # Each partition is a task by itself, and its state is with its owner alone: there is nothing to choose.
             return Answer(group.owner, proof=dict.fromkeys(GOALS[:-1], "optimal"))
         topology = self.topology(group)
-        topics = [t for t in range(group.T) if group.wanted_topic[t]]
-        partitions = {group.topics[t]: _width(group, t) for t in topics}
+        partitions = _partitions(group)
         counts = topology.counts(partitions)
         members = sorted(
             (m for m in range(group.M) if len(group.subscriptions[group.subscription_of[m]])),
             key=group.members.__getitem__,
         )
-        if not members or not any(partitions.values()) or sum(counts) * len(members) > CELLS:
+        if not members or not any(counts) or sum(counts) * len(members) > CELLS:
             return self.assign(group)
-        first = np.cumsum([0, *counts])
-        reader = {topic: s for s, subtopology in enumerate(topology.subtopologies) for topic in subtopology.topics}
-        start = np.full(group.T, NOBODY, dtype=np.int64)
-        start[topics] = [first[reader[group.topics[t]]] for t in topics]
-        task_of = np.where(group.wanted, start[group.topic_of] + group.number, NOBODY)
+        task_of = _task_numbers(group, topology, counts)
         wants = _wants(group, topology, partitions, members)
 
         def planned(of: Group) -> tuple[Ints, dict[str, str]]:
@@ -114,7 +138,7 @@ class Streams(TaskSettings):
         owner, proof = planned(group)
         alone = sum(counts) + np.arange(group.P)
         again = _as_next_round(group, owner, np.where(task_of != NOBODY, task_of, alone), planned)
-        return Answer(owner if again is None else again[0], proof=_shown(group, partitions, proof))
+        return Answer(owner if again is None else again[0], proof=proof)
 
     def _active(
         self, group: Group, topology: Topology, counts: list[int], task_of: Ints, members: list[int],
@@ -153,20 +177,74 @@ class Streams(TaskSettings):
             task, m = task_of[p], int(group.owner[p])
             if task is not None and m in ran:
                 ran[m][task] = group.members[m]
-        gathered: dict[str, list[int]] = {}
-        for m in members:
-            host = group.hosts[m] if group.hosts and self.process == "host" else None
-            gathered.setdefault(host or group.members[m], []).append(m)
-        return [
-            Process(
-                process_id,
-                tuple(group.members[m] for m in mine),
-                active={task: who for m in mine for task, who in ran[m].items()},
-                rack=_rack(group, mine[0]),
-                wants=wants,
+        copies = _copies(group, task_of, members)
+        processes = []
+        for process_id, mine in _gathered(group, members, by_host=self.process == "host").items():
+            lag: dict[Task, int] = {}
+            for m in mine:
+                for task, missing in copies[m].items():
+                    lag[task] = min(missing, lag.get(task, missing))
+            tags = [group.state.tags[m] for m in reversed(mine)] if group.state is not None else []
+            processes.append(
+                Process(
+                    process_id,
+                    tuple(group.members[m] for m in mine),
+                    active={task: who for m in mine for task, who in ran[m].items()},
+                    lag=lag,
+                    tags={tag: value for told in tags for tag, value in told.items()},
+                    rack=_rack(group, mine[0]),
+                    wants=wants,
+                )
             )
-            for process_id, mine in gathered.items()
-        ]
+        return processes
+
+
+def _gathered(group: Group, members: list[int], *, by_host: bool) -> dict[str, list[int]]:
+    """Process to its members: those of a host, and each alone that has none or where hosts play no part."""
+    hosts = {m: group.hosts[m] for m in members if by_host and group.hosts and group.hosts[m]}
+    gathered: dict[str, list[int]] = {}
+    for m in members:
+        process = hosts.get(m) or group.members[m]
+        while m not in hosts and process in hosts.values():
+            process += " (no host)"  # a member may be called as another's host
+        gathered.setdefault(process, []).append(m)
+    return gathered
+
+
+def _copies(group: Group, task_of: list[Task | None], members: list[int]) -> dict[int, dict[Task, int]]:
+    """Member to the tasks of which it tells state, and how many messages that lacks: 0 for a standby without a word.
+
+    Where it tells of several partitions of a task, all of them have to be restored: the most that one lacks counts.
+    """
+    copies: dict[int, dict[Task, int]] = {m: {} for m in members}
+    if group.state is None:
+        return copies
+    task_at = {group.name_of(p): task for p, task in enumerate(task_of) if task is not None}
+    for m in members:
+        told = {(topic, p): 0 for topic, ids in group.state.standby[m].items() for p in ids}
+        for pair, missing in {**told, **group.state.recovery_lag[m]}.items():
+            if pair in task_at:
+                copies[m][task_at[pair]] = max(missing, copies[m].get(task_at[pair], 0))
+    return copies
+
+
+def _state_after(group: Group, task_of: list[Task | None], plan: TaskPlan) -> MemberState | None:
+    """What members tell once the plan's copies are restored; None where there are none and nothing was told."""
+    if group.state is None and not plan.answer.standby.any() and not plan.answer.warmup.any():
+        return None
+    read: dict[Task, list[tuple[str, int]]] = {}
+    for p, task in enumerate(task_of):
+        if task is not None:
+            read.setdefault(task, []).append(group.name_of(p))
+    held: dict[str, dict[str, list[int]]] = {member: {} for member in group.members}
+    for by_process in (plan.standby, plan.warmup):
+        for by_consumer in by_process.values():
+            for member, tasks in by_consumer.items():
+                for topic, number in (pair for task in tasks for pair in read[task]):
+                    held[member].setdefault(topic, []).append(number)
+    nothing: tuple[Mapping[str, str], ...] = ({},) * group.M
+    tags = nothing if group.state is None else group.state.tags
+    return MemberState(tags, tuple(held[member] for member in group.members), ({},) * group.M)
 
 
 def _as_next_round(
@@ -200,18 +278,9 @@ def _as_next_round(
 
 
 def _all_warm(group: Group) -> bool:
-    """Whether every partition that somebody wants has an owner, and ids have no gaps, which would be tasks too."""
-    wanted = np.flatnonzero(group.wanted_topic).tolist()
-    count = int(np.count_nonzero(group.wanted))
+    """Whether every partition that somebody wants has an owner."""
     kept = int(np.count_nonzero(group.owner != NOBODY))  # nobody owns what nobody wants
-    return 0 < count == kept and sum(_width(group, t) for t in wanted) == count
-
-
-def _shown(group: Group, partitions: Mapping[str, int], proof: Mapping[str, str]) -> dict[str, str]:
-    """The proof. Where ids have gaps nothing is shown: Streams has a task for every id up to the highest, and those in
-    the gaps weigh like the others."""
-    gaps = sum(partitions.values()) > group.wanted.sum()
-    return dict.fromkeys(proof, "heuristic") if gaps else dict(proof)
+    return 0 < int(np.count_nonzero(group.wanted)) == kept
 
 
 def _state(
@@ -255,7 +324,7 @@ def _state(
 
 
 def _wants(
-    group: Group, topology: Topology, partitions: Mapping[str, int], members: list[int]
+    group: Group, topology: Topology, partitions: Partitions, members: list[int]
 ) -> dict[str, frozenset[int]] | None:
     """Member to the sub-topologies all of whose topics it subscribes to; None where members do not differ in that.
 
@@ -270,10 +339,26 @@ def _wants(
     return tasks_of if set(tasks_of.values()) != {frozenset(range(len(read)))} else None
 
 
-def _width(group: Group, topic: int) -> int:
-    """Highest partition id + 1: tasks are numbered by partition."""
-    numbers = group.number[group.partitions(topic)]
-    return int(numbers[-1]) + 1 if len(numbers) else 0
+def _partitions(group: Group) -> dict[str, int | list[int]]:
+    """Topic that somebody wants to the number of its partitions; to their ids where some are missing."""
+    partitions: dict[str, int | list[int]] = {}
+    for t in np.flatnonzero(group.wanted_topic).tolist():
+        numbers = group.number[group.partitions(t)]
+        dense = not len(numbers) or int(numbers[-1]) + 1 == len(numbers)
+        partitions[group.topics[t]] = len(numbers) if dense else numbers.tolist()
+    return partitions
+
+
+def _task_numbers(group: Group, topology: Topology, counts: list[int]) -> Ints:
+    """(P,) a number for each partition's task, in the order of ``Topology.tasks``; -1 where nobody wants the topic."""
+    first = np.cumsum([0, *counts])
+    place = {topic: t for t, topic in enumerate(group.topics) if group.wanted_topic[t]}
+    task_of = np.full(group.P, NOBODY, dtype=np.int64)
+    for s, subtopology in enumerate(topology.subtopologies):
+        spans = [group.partitions(place[topic]) for topic in subtopology.topics if topic in place]
+        at = np.concatenate([np.arange(span.start, span.stop) for span in spans]) if spans else ints([])
+        task_of[at] = first[s] + np.unique(group.number[at], return_inverse=True)[1]
+    return task_of
 
 
 def _tasks_of_partitions(group: Group, topology: Topology) -> list[Task | None]:

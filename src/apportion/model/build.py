@@ -23,6 +23,7 @@ from apportion.model.group import (
     NO_CLAIMS,
     Claims,
     Group,
+    MemberState,
     NonexistentClaims,
     Offsets,
     Racks,
@@ -34,6 +35,7 @@ from apportion.wire.primitives import MAX_TOPIC
 
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
+_STATE: Final = frozenset(("tags", "standby", "recovery_lag"))
 _partition_of: Final = itemgetter("partition")
 _ALONE: Final = np.ones(1, dtype=np.int64)
 _LISTS_KEPT_TOPICS: Final = 4_096
@@ -107,6 +109,7 @@ def build(raw: Raw, *, reuse_lists: bool = False, owned: OwnedLists | None = Non
             hosts=tuple(_column(rows, fields, "host")),
             weight=_weights(entries, len(number)),
             topic_ids={topic: id_ for topic, id_ in (raw.get("topic_ids") or {}).items() if id_ is not None},
+            state=_state(rows) if fields & _STATE else None,
         )
 
 
@@ -311,6 +314,24 @@ def _facts(rows: list[Raw], fields: set[str]) -> dict[str, Ints]:
     """(M,) each fact that some member has, and those that are fields of their own."""
     facts = {name: _whole(rows, fields, name, fact.default) for name, fact in MEMBER_FIELDS.items()}
     return facts | fact_columns(rows) if "facts" in fields else facts
+
+
+def _state(rows: list[Raw]) -> MemberState:
+    """What the members (M,) tell of tags, copies and how far they are restored."""
+    return MemberState(
+        tuple([row.get("tags") or {} for row in rows]),
+        tuple([row.get("standby") or {} for row in rows]),
+        tuple(
+            [
+                {
+                    (topic, entry["partition"]): entry["lag"]
+                    for topic, entries in (row.get("recovery_lag") or {}).items()
+                    for entry in entries
+                }
+                for row in rows
+            ]
+        ),
+    )
 
 
 class _Wishes:

@@ -104,6 +104,7 @@ def _of_members(group: Group, order: Ints, names: Sequence[str] = (), subscripti
         },
         claims=_as_lists(rank[claims.member[stays]], claims.partition[stays], group),
         racks=racks and replace(racks, of_member=_behind(racks.of_member, UNKNOWN, more)[order]),
+        state=group.state and group.state.of(order.tolist()),
     )
 
 

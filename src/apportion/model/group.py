@@ -142,6 +142,32 @@ class Racks:
 
 
 @dataclass(frozen=True, eq=False)
+class MemberState:
+    """What members tell of their state beside what they own, (M,) each: for strategies that move tasks.
+
+    tags
+        Client tags by name (KIP-708).
+    standby
+        Topic to the partitions of which the member keeps a copy of the state.
+    recovery_lag
+        (topic, partition) to the messages that its state lacks there; a copy without an entry lacks none.
+    """
+
+    tags: tuple[Mapping[str, str], ...]
+    standby: tuple[Mapping[str, Sequence[int]], ...]
+    recovery_lag: tuple[Mapping[tuple[str, int], int], ...]
+
+    def of(self, order: Sequence[int]) -> MemberState:
+        """The state of these members, in this order; of a number that is no member's nothing is known."""
+        known = range(len(self.tags))
+        return MemberState(
+            tuple([self.tags[m] if m in known else {} for m in order]),
+            tuple([self.standby[m] if m in known else {} for m in order]),
+            tuple([self.recovery_lag[m] if m in known else {} for m in order]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Group:
     """One consumer group: the whole input of an assignor.
 
@@ -166,6 +192,8 @@ class Group:
         (P,) work that each partition brings in a second, NaN where unknown; None where no weight is known.
     topic_ids
         Topic to id, as Kafka prints it; topics whose id is unknown are not there.
+    state
+        Tags, copies and how far they are restored; None where no member tells any.
     """
 
     name: str
@@ -187,6 +215,7 @@ class Group:
     hosts: tuple[str | None, ...] = ()
     weight: Floats | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    state: MemberState | None = None
 
     def __repr__(self) -> str:
         return f"Group({self.name!r}, topics={self.T}, partitions={self.P}, members={self.M})"
@@ -241,6 +270,12 @@ class Group:
         return self.with_claims(
             Claims(owner[held], held), np.full(self.M, int(self.generation.max()) + 1, dtype=np.int64)
         )
+
+    def with_state(self, state: MemberState | None) -> Group:
+        """The same group whose members tell this of their state; nothing that was worked out depends on it."""
+        fresh = object.__new__(type(self))
+        fresh.__dict__.update(self.__dict__, state=state)
+        return fresh
 
     def without_past(self) -> Group:
         """The same group as if it started anew."""

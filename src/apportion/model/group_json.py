@@ -10,7 +10,7 @@ from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput
 from apportion.model.build import OwnedLists, build
 from apportion.model.facts import MEMBER_FIELDS, UNSET, check_facts
-from apportion.model.group import WEIGHT_MAX, Group, Racks
+from apportion.model.group import WEIGHT_MAX, Group, MemberState, Racks
 from apportion.model.json_checks import (
     INT32_MAX,
     INT64_MAX,
@@ -155,6 +155,28 @@ def _owned(where: str, value: Any) -> None:
                 integer(-INT32_MAX - 1, INT32_MAX)(f"{at}[{i}]", partition)
 
 
+def _tags(where: str, value: Any) -> None:
+    is_a(where, value, dict, "an object of client tags")
+    for tag, text in value.items():
+        check_text(f"{where}.{tag}", tag)
+        check_text(f"{where}.{tag}", text)
+
+
+def _recovery_lag(where: str, value: Any) -> None:
+    is_a(where, value, dict, "an object of topics")
+    for topic, entries in value.items():
+        at = f"{where}.{topic}"
+        check_text(at, topic)
+        is_a(at, entries, list, "a list of partitions with their lag")
+        seen: set[int] = set()
+        for i, entry in enumerate(entries):
+            check_object(f"{at}[{i}]", entry, _RECOVERY_LAG, required=("partition", "lag"))
+            if entry["partition"] in seen:
+                found = f"partition {entry['partition']} a second time"
+                raise BadInput(f"{at}[{i}].partition", found, "each partition once")
+            seen.add(entry["partition"])
+
+
 def _all_int32(values: list[Any]) -> bool:
     return set(map(type, values)) == {int} and min(values) >= -INT32_MAX - 1 and max(values) <= INT32_MAX
 
@@ -182,6 +204,7 @@ _PARTITION: Final[dict[str, Check]] = {
     "lag": _OFFSET,
     "weight": _weight,
 }
+_RECOVERY_LAG: Final[dict[str, Check]] = {"partition": integer(0, INT32_MAX), "lag": _OFFSET}
 _MEMBER: Final[dict[str, Check]] = {
     "instance_id": check_text,
     "client_id": check_text,
@@ -192,6 +215,9 @@ _MEMBER: Final[dict[str, Check]] = {
     "generation": integer(-1, INT32_MAX),
     **{name: fact.check for name, fact in MEMBER_FIELDS.items()},
     "facts": check_facts,
+    "tags": _tags,
+    "standby": _owned,
+    "recovery_lag": _recovery_lag,
 }
 
 
@@ -250,7 +276,21 @@ def _member_to_dict(group: Group, m: int) -> dict[str, Any]:
             if group.facts[name][m] != fact.default
         },
     }
+    if group.state is not None:
+        fields |= _state_to_dict(group.state, m)
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _state_to_dict(state: MemberState, m: int) -> dict[str, Any]:
+    """What a member tells of its state; None for each field of which it tells nothing."""
+    lags: dict[str, list[dict[str, int]]] = {}
+    for (topic, partition), lag in sorted(state.recovery_lag[m].items()):
+        lags.setdefault(topic, []).append({"partition": partition, "lag": lag})
+    return {
+        "tags": dict(sorted(state.tags[m].items())) or None,
+        "standby": {topic: sorted(set(ids)) for topic, ids in sorted(state.standby[m].items()) if ids} or None,
+        "recovery_lag": lags or None,
+    }
 
 
 def _topic_to_dict(group: Group, t: int) -> int | list[dict[str, Any]]:

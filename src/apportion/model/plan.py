@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.model.group import Group
+from apportion.model.group import Group, MemberState
 from apportion.model.measures import measure
 from apportion.model.to_names import Assignment, collector_paused, owners_to_names, partitions_to_names
 
@@ -40,6 +40,10 @@ class Answer:
         What shows the proof; ``plan --explain`` prints it.
     together
         (P,) partitions of one number change hands together or not at all; None: each by itself.
+    state
+        What members tell of their state once the plan is carried out and its copies are restored; None: as before.
+    waits
+        Whether the strategy is to be asked again then, since something is to move onto that state.
     """
 
     owner: Ints
@@ -48,6 +52,8 @@ class Answer:
     extra: Mapping[str, Any] = field(default_factory=dict)
     certificate: Certificate | None = None
     together: Ints | None = None
+    state: MemberState | None = None
+    waits: bool = False
 
 
 def held_back(group: Group, owner: Ints, together: Ints | None = None) -> Bools:

@@ -9,7 +9,7 @@ import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints, Longs, ints
 from apportion.errors import BadInput
-from apportion.tasks.topology import Task, Topology
+from apportion.tasks.topology import Partitions, Task, Topology
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ApplicationState:
 
 def application_state(
     topology: Topology,
-    partitions: Mapping[str, int],
+    partitions: Partitions,
     processes: Sequence[Process],
     *,
     tags: Sequence[str] = (),
@@ -86,7 +86,7 @@ def application_state(
     """Put names into arrays; processes are ordered by id, so that any order of input gives the same plan.
 
     partitions
-        Partition count of each source topic.
+        Partition count of each source topic, or its ids.
     racks
         Racks that hold a replica of a (topic, partition): of source topics and, by its name, of changelogs.
     """
@@ -196,7 +196,7 @@ def _tags(processes: Sequence[Process], keys: Sequence[str]) -> Ints:
 
 def _misses(
     topology: Topology,
-    partitions: Mapping[str, int],
+    partitions: Partitions,
     tasks: Sequence[Task],
     processes: Sequence[Process],
     racks: Mapping[tuple[str, int], frozenset[str]],

@@ -1,8 +1,9 @@
 """Who runs, keeps warm and warms up which task, by goals in a stated order.
 
-Goals: every task active once > on a caught-up process > balanced per thread > fewest moved tasks (these two for the
-stateful tasks first, then for the stateless ones around them) > standbys never beside their active, on other tags,
-balanced > stickiness of standbys. The price is time: a plan is three or four flows, not a single deal.
+Goals: every task active once > on a caught-up process > balanced per thread (the tasks with state, then all) > balanced
+per process > fewest moved tasks > standbys never beside their active, on other tags, balanced > stickiness of standbys.
+Among equals fewest tasks with state move, and those are spread over processes. The price is time: a plan is three or
+four flows, not a single deal; tasks with and without state together take a flow for each goal.
 Source: Kafka Streams' HighAvailabilityTaskAssignor (KIP-441), KIP-708 (tags), KIP-925 (racks).
 """
 
@@ -15,11 +16,12 @@ import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
 from apportion.tasks.application_state import ApplicationState
-from apportion.tasks.place import Placing, place
+from apportion.tasks.place import Placing, even, place
+from apportion.tasks.place_jointly import place_jointly
 from apportion.tasks.settings import TaskSettings
 
 _FAR: Final = np.iinfo(np.int64).max
-GOALS: Final = ("active", "caught-up", "balance", "moves", "standbys")
+GOALS: Final = ("active", "caught-up", "balance", "processes", "moves", "standbys")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,7 @@ def place_active(state: ApplicationState, settings: TaskSettings) -> tuple[Ints,
     """(N,) the process that runs each task, which depends on no copy; and goal to ``optimal`` or ``heuristic``."""
     active, exact = _place_active(state, caught_up(state, settings.acceptable_recovery_lag), settings)
     how = "optimal" if exact else "heuristic"
-    proof = {"active": "optimal", "caught-up": "optimal", "balance": how, "moves": how}
+    proof = {"active": "optimal", "caught-up": "optimal", "balance": how, "processes": how, "moves": how}
     if settings.rack_aware_assignment_strategy != "none":
         # Here moves are one price among others, and a spread of sub-topologies may come before them.
         proof["moves"] = "heuristic"
@@ -101,18 +103,38 @@ def caught_up(state: ApplicationState, acceptable_lag: int) -> Bools:
 
 
 def _place_active(state: ApplicationState, may_run: Bools, settings: TaskSettings) -> tuple[Ints, bool]:
-    """Stateful tasks balanced over the places where each may run, stateless ones on top; fewest moves in each."""
-    cost = _active_cost(state, settings)
-    by_kind = settings.rack_aware_assignment_strategy == "balance_subtopology"
-    active = np.full(len(state.stateful), NOBODY, dtype=np.int64)
+    """Balanced over the places where each task may run, with fewest moves."""
+    return _place(state, may_run, _active_cost(state, settings), settings)
+
+
+def _place(state: ApplicationState, may_run: Bools, cost: Ints, settings: TaskSettings) -> tuple[Ints, bool]:
+    """(N,) places for tasks with and without state, and whether they are proved to be best for all goals in order."""
+    kind = state.subtopology_of if settings.rack_aware_assignment_strategy == "balance_subtopology" else None
+    owner = np.full(len(state.stateful), NOBODY, dtype=np.int64)
     load = np.zeros(len(state.threads), dtype=np.int64)
     exact = True
     for chosen in (_rows(state.stateful), _rows(~state.stateful)):
-        kind = state.subtopology_of[chosen] if by_kind else None
-        active[chosen], proved = place(Placing(may_run[chosen], cost[chosen], state.threads, load, kind))
-        load = np.bincount(active[active != NOBODY], minlength=len(state.threads))
+        of_kind = None if kind is None else kind[chosen]
+        placing = Placing(may_run[chosen], cost[chosen], state.threads, load, of_kind, state.process_of)
+        owner[chosen], proved = place(placing)
+        load = np.bincount(owner[owner != NOBODY], minlength=len(state.threads))
         exact &= proved
-    return active, exact
+    runs = np.flatnonzero(owner != NOBODY)
+    if state.stateful.all() or not state.stateful.any() or not len(runs):
+        return owner, exact
+    if kind is None and even(load, state.threads, state.process_of):
+        cheapest = np.where(may_run, cost, np.iinfo(cost.dtype).max)[runs].min(axis=1)
+        if (cost[runs, owner[runs]] == cheapest).all():
+            return owner, exact  # no task has a cheaper place, and nothing can be more even
+    whole = Placing(
+        may_run[runs], cost[runs], state.threads, np.zeros_like(load), None if kind is None else kind[runs],
+        state.process_of,
+    )  # fmt: skip
+    jointly = place_jointly(whole, state.stateful[runs], owner[runs])
+    if jointly is None:
+        return owner, False
+    owner[runs] = jointly
+    return owner, True
 
 
 def _rows(chosen: Bools) -> Bools | slice:
@@ -147,41 +169,38 @@ def _active_cost(state: ApplicationState, settings: TaskSettings) -> Ints:
 
 
 def _place_target(state: ApplicationState, active: Ints, settings: TaskSettings) -> Ints:
-    """Where stateful tasks should run if all state were warm everywhere; fewest moves, then to places that have some.
+    """Where tasks with state should run if all state were warm everywhere; fewest moves, then to places that have some.
 
-    Stateless tasks stay: they can move at any rebalance.
+    Tasks without state may move at any rebalance: they are placed around, and stay where they are in the target.
     """
-    stateful = np.flatnonzero(state.stateful)
-    if settings.rack_aware_assignment_strategy == "none" and balanced(active[stateful], state.threads):
-        return active.copy()  # balanced already, and to stay costs nothing: no other place is as cheap
-    dear = len(stateful) + 1
-    plain = settings.rack_aware_assignment_strategy == "none"
-    unknown = state.lag[_rows(state.stateful)] == UNKNOWN
-    cost = np.add(unknown, dear, dtype=np.int32 if plain else np.int64)
-    there = np.flatnonzero(active[stateful] != NOBODY)
-    cost[there, active[stateful][there]] = 0
+    plain, stateful = settings.rack_aware_assignment_strategy == "none", state.stateful
+    if not stateful.any() or (plain and _cannot_be_more_even(state, active)):
+        return active.copy()  # to stay costs nothing: no other place is as cheap
+    there = np.flatnonzero(active != NOBODY)
+    dear = np.int64(len(stateful) + 1)
+    # A move with state outweighs all places without any, and those all moves of tasks without state.
+    least = dear if plain and not stateful.all() else np.int64(1)
+    cost = np.where(stateful[:, None], (dear + (state.lag == UNKNOWN)) * least, 1)
+    cost[there, active[there]] = 0
     if not plain:
         cost = cost * settings.rack_aware_assignment_non_overlap_cost
-        cost += state.misses[stateful] * settings.rack_aware_assignment_traffic_cost * dear
-    kind = state.subtopology_of[stateful] if settings.rack_aware_assignment_strategy == "balance_subtopology" else None
-    everywhere = np.ones(cost.shape, dtype=np.bool_) if state.wants is None else state.wants[stateful]
-    nothing = np.zeros(len(state.threads), dtype=np.int64)
-    target = active.copy()
-    target[stateful] = place(Placing(everywhere, cost, state.threads, nothing, kind))[0]
+        cost += state.misses * settings.rack_aware_assignment_traffic_cost * dear
+    everywhere = np.ones(cost.shape, dtype=np.bool_) if state.wants is None else state.wants
+    target = np.where(stateful, _place(state, everywhere, cost, settings)[0], active)
     # Consumers of one process share its state: between them nothing waits for a copy.
     near = state.process_of[target] == state.process_of[active]
     target[near] = active[near]
     return target
 
 
-def balanced(owner: Ints, threads: Ints) -> bool:
-    """Whether no thread could take a task from a fuller one: the sum of squared loads of threads is least.
-
-    owner, threads
-        (N,) the process of each task, -1 nobody; (Q,) threads of each process.
-    """
-    load = np.bincount(owner[owner != NOBODY], minlength=len(threads))
-    return bool(((load - 1) // threads).max() <= (load // threads).min())
+def _cannot_be_more_even(state: ApplicationState, active: Ints) -> bool:
+    """Whether no other places (N,) are better for threads or processes, wherever tasks may go."""
+    held, load = (
+        np.bincount(of[of != NOBODY], minlength=len(state.threads)) for of in (active[state.stateful], active)
+    )
+    if not even(load, state.threads, state.process_of):
+        return False
+    return bool(state.stateful.all() or ((held - 1) // state.threads).max() <= (held // state.threads).min())
 
 
 def _place_standbys(state: ApplicationState, active: Ints, target: Ints, settings: TaskSettings) -> tuple[Bools, bool]:
@@ -198,7 +217,8 @@ def _place_standbys(state: ApplicationState, active: Ints, target: Ints, setting
         open_to = wanted & ~_beside(state, copies)
         shared = np.where(open_to, _shared_tags(state, copies), _FAR)
         eligible = open_to & (shared == shared.min(axis=1, keepdims=True))
-        chosen, proved = place(Placing(eligible, _standby_cost(state, target), state.threads, load))
+        cost = _standby_cost(state, target)
+        chosen, proved = place(Placing(eligible, cost, state.threads, load, process_of=state.process_of))
         exact &= proved
         there = np.flatnonzero(chosen != NOBODY)
         if not len(there):

@@ -1,4 +1,11 @@
-"""Place each task on one process: balanced per thread, then cheapest; a min-cost flow on classes of like tasks."""
+"""Place each task on one process: balanced per thread, then per process, then cheapest; a min-cost flow on classes.
+
+Balance is the least sum of squared loads, of threads first and of processes among those that are best for threads. Both
+are convex costs of arcs one behind the other, so the flow stays one of whole numbers. Where each column is a process of
+its own and all have as many threads, the least sum for processes is the least one for threads too: loads that make one
+symmetric convex sum least in a network make every other least (Megiddo, "Optimal flows in networks with multiple
+sources and sinks", 1974). Then one layer of arcs is enough.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +38,8 @@ class Placing:
         (Q,) threads, and tasks that a process already has.
     kind
         (N,) tasks of one kind are spread too, after the balance and before the cost; None: no matter.
+    process_of
+        (Q,) a number for each process of which the columns are parts; None: each is a process of its own.
     """
 
     eligible: Bools
@@ -38,13 +47,20 @@ class Placing:
     threads: Ints
     load: Ints
     kind: Ints | None = None
+    process_of: Ints | None = None
+
+    @property
+    def parted(self) -> Ints | None:
+        """(Q,) ``process_of``, where some process has two columns; else None."""
+        of = self.process_of
+        return None if of is None or len(np.unique(of)) == len(of) else of
 
 
 def place(placing: Placing) -> tuple[Ints, bool]:
-    """Return (N,) the process of each task, and whether it is proved best: balance, spread of kinds, cost, in order.
+    """Return (N,) the process of each task, and whether it is proved best: the goals in order are these.
 
-    Balance is the least sum of squared loads of threads, a process sharing its tasks evenly among its own. Without
-    OR-tools tasks are dealt greedily and improved by single moves; then nothing is proved.
+    Least sum of squared loads of threads, a process sharing its tasks evenly among its own; that of processes; spread
+    of kinds; cost. Without OR-tools tasks are dealt greedily and improved by single moves; then nothing is proved.
     """
     chosen = np.full(len(placing.eligible), NOBODY, dtype=np.int64)
     choices = placing.eligible.sum(axis=1)
@@ -54,10 +70,12 @@ def place(placing: Placing) -> tuple[Ints, bool]:
     if choices.max() == 1:
         chosen[movable] = placing.eligible.argmax(axis=1)[movable]  # nothing to choose
         return chosen, True
-    part = placing
-    if len(movable) < len(chosen):
-        kind = None if placing.kind is None else placing.kind[movable]
-        part = Placing(placing.eligible[movable], placing.cost[movable], placing.threads, placing.load, kind)
+    parted, threads = placing.parted, placing.threads
+    if parted is None and (threads == threads[0]).all():
+        threads = np.ones_like(threads)  # the goal of processes is that of threads too
+    kind = None if placing.kind is None else placing.kind[movable]
+    some = slice(None) if len(movable) == len(chosen) else movable
+    part = Placing(placing.eligible[some], placing.cost[some], threads, placing.load, kind, parted)
     owner = _most_stay(part)
     if owner is None:
         owner = _solve(part)
@@ -65,13 +83,30 @@ def place(placing: Placing) -> tuple[Ints, bool]:
     return chosen, owner is not None
 
 
+def even(load: Ints, threads: Ints, process_of: Ints) -> bool:
+    """Whether no loads (Q,) of as many tasks are better, for threads and then for processes, where all may go anywhere.
+
+    threads, process_of
+        (Q,) as in ``Placing``.
+    """
+    share = int(load.sum()) // int(threads.sum())
+    low, high = share * threads, (share + 1) * threads
+    if (load < low).any() or (load > high).any():
+        return False
+    # Threads are even. Processes are if no task that is one more on its thread has a better place.
+    whole = np.bincount(process_of, load)[process_of]
+    return bool(whole[load > low].max(initial=0) <= whole[load < high].min(initial=np.inf) + 1)
+
+
 def _most_stay(placing: Placing) -> Ints | None:
     """The best placing where all processes are empty, a task may go anywhere, and all moves cost the same; else None.
 
-    Balance alone says how many tasks each process gets: its threads times the whole share, and of what is left at most
-    one more a thread. So the cheapest placing is one in which most tasks stay at home, which takes no flow.
+    Processes have a thread each. Balance alone says how many tasks each gets: the whole share, and of what is left at
+    most one more. So the cheapest placing is one in which most tasks stay at home, which takes no flow.
     """
     if placing.eligible.size < LARGE or placing.kind is not None or placing.load.any() or not placing.eligible.all():
+        return None
+    if placing.parted is not None or placing.threads.max() > 1:
         return None
     usual = placing.cost.max(axis=1)
     cheaper = placing.cost < usual[:, None]
@@ -81,12 +116,12 @@ def _most_stay(placing: Placing) -> Ints | None:
     gain = usual[away] - placing.cost[away, home[away]]
     if homes.max() > 1 or (gain != gain[:1]).any():
         return None
-    share, left = divmod(len(home), int(placing.threads.sum()))
+    share, left = divmod(len(home), len(placing.threads))
     low = share * placing.threads
     lived = np.bincount(home[away], minlength=len(low))
-    extra = _up_to(left, np.clip(lived - low, 0, placing.threads))
+    extra = _up_to(left, np.clip(lived - low, 0, 1))
     stay = np.minimum(lived, low + extra)
-    extra += _up_to(left - int(extra.sum()), placing.threads - extra)
+    extra += _up_to(left - int(extra.sum()), 1 - extra)
     order = np.argsort(home, kind="stable")
     rank = np.arange(len(home)) - np.searchsorted(home[order], home[order])
     owner = np.full(len(home), NOBODY, dtype=np.int64)
@@ -168,7 +203,7 @@ def place_at_home(home: Ints, processes: int) -> Ints | None:
     costs[~roams, home[first][~roams]] = 0
     classes = _Classes(np.zeros(len(first), dtype=np.int64), costs, class_of, 1)
     one, none = np.ones(processes, dtype=np.int64), np.zeros(processes, dtype=np.int64)
-    return _cheapest(classes, one, none, None)
+    return _cheapest(classes, Placing(classes.costs >= 0, classes.costs, one, none))
 
 
 def _only_even(load: Ints, rest: int) -> Ints | None:
@@ -185,44 +220,56 @@ def _solve(placing: Placing) -> Ints | None:
     if solver() is None:
         return None
     kind = np.zeros(len(placing.eligible), dtype=np.int64) if placing.kind is None else placing.kind
-    rows, class_of = _classes(np.column_stack([kind, np.where(placing.eligible, placing.cost, -1)]))
+    rows, class_of = like_rows(np.column_stack([kind, np.where(placing.eligible, placing.cost, -1)]))
     classes = _Classes(rows[:, 0], rows[:, 1:], class_of, int(placing.cost.max()))
-    return _cheapest(classes, placing.threads, placing.load, placing.kind)
+    return _cheapest(classes, placing)
 
 
-def _cheapest(classes: _Classes, threads: Ints, load: Ints, kind: Ints | None) -> Ints | None:
+def _cheapest(classes: _Classes, placing: Placing) -> Ints | None:
     """(N,) the process of each task in the cheapest flow of all tasks; None where costs pass the solver's numbers.
 
     The ceiling of loads is raised until the tasks fit under it. The first answer is exact: any place above the ceiling
     costs more than every place that is taken, and the number of places is fixed.
     """
-    ceiling = -(-(int(load.sum()) + len(classes.class_of)) // int(threads.sum())) + 1
+    load, threads = int(placing.load.sum()), int(placing.threads.sum())
+    ceiling = -(-(load + len(classes.class_of)) // threads) + 1
     while True:
-        status, owner = _flow(classes, threads, load, kind, ceiling)
+        status, owner = _flow(classes, placing, ceiling)
         if status != "INFEASIBLE":
             return owner
         ceiling *= 2
 
 
-def _flow(
-    classes: _Classes, threads: Ints, load: Ints, kind: Ints | None, ceiling: int
-) -> tuple[str, Ints | None]:  # fmt: skip
+def _flow(classes: _Classes, placing: Placing, ceiling: int) -> tuple[str, Ints | None]:
     """The solver's word on placing at most ``ceiling`` tasks a thread, and the cheapest owners if there are any."""
     kinds, costs, class_of = classes.kinds, classes.costs, classes.class_of
+    kind, threads, load = placing.kind, placing.threads, placing.load
     tasks, processes = len(class_of), len(threads)
     supply = np.bincount(class_of)
     dear = classes.dearest * tasks + 1
     # Goals in order: a step of balance outweighs all spreading of kinds, and that outweighs all costs.
     levels = _levels(kind, processes)
     weight = dear * (tasks * (2 * levels + 1) + 1) if levels else dear
-    if 2 * ceiling * weight >= 2**62:
+    process_of = np.arange(processes) if placing.process_of is None else placing.process_of
+    of_process = np.bincount(process_of, threads).astype(np.int64)
+    layers = bool((of_process > 1).any())
+    highest = ceiling * int(of_process.max())
+    thread_weight = weight * (tasks * (2 * highest + 1) + 1) if layers else weight
+    if 2 * ceiling * thread_weight >= 2**62:
         return "BAD_COST_RANGE", None
 
     net = _Network()
     source = net.node(len(kinds))
     ends = net.node(processes)
     sink = net.node()
-    _convex(net, ends, sink, threads, load, ceiling, weight)
+    if layers:
+        whole = net.node(len(of_process))
+        _convex(net, ends, whole[process_of], threads, load, ceiling, thread_weight)
+        one, held = np.ones_like(of_process), np.bincount(process_of, load).astype(np.int64)
+        _convex(net, whole, np.broadcast_to(sink, whole.shape), one, held, highest, weight)
+    else:
+        _convex(net, ends, np.broadcast_to(sink, ends.shape), threads, load, ceiling, weight)
+    first_door = net.nodes
     doors = _doors(net, kind, kinds, ends, levels, dear)
     direct, hubs = _class_arcs(net, source, costs, kinds, doors, supply)
 
@@ -233,10 +280,10 @@ def _flow(
     status, flows = solve_flow(tail, head, room, cost, supplies)
     if status != "OPTIMAL":
         return status, None
-    return "OPTIMAL", _unpack(class_of, len(kinds), processes, direct, hubs, arrays, flows)
+    return "OPTIMAL", _unpack(class_of, ends, first_door, direct, hubs, arrays, flows)
 
 
-def _classes(table: Ints) -> tuple[Ints, Ints]:
+def like_rows(table: Ints) -> tuple[Ints, Ints]:
     """The different rows in order of first appearance, and (N,) which of them each row is.
 
     Rows are told apart by a sum of their numbers, each times a number of its own, and then looked at: sums that are
@@ -264,13 +311,13 @@ def _first_seen(values: Ints) -> tuple[Ints, Ints]:
     return first[order], rank[which]
 
 
-def _convex(net: _Network, ends: Ints, sink: Ints, threads: Ints, load: Ints, ceiling: int, weight: int) -> None:
-    """Process to sink: the k-th task of each thread costs 2k + 1, and those that are there already are paid."""
+def _convex(net: _Network, tails: Ints, heads: Ints, threads: Ints, load: Ints, ceiling: int, weight: int) -> None:
+    """Tail to head (Q,): the k-th task of each thread costs 2k + 1, and those that are there already are paid."""
     levels = np.arange(ceiling, dtype=np.int64)
     below = levels[:, None] * threads
     room = np.minimum(below + threads - np.maximum(load, below), threads)
     level, q = np.nonzero(room > 0)
-    net.arcs(ends[q], sink, room[level, q], (2 * levels[level] + 1) * weight)
+    net.arcs(tails[q], heads[q], room[level, q], (2 * levels[level] + 1) * weight)
 
 
 def _levels(kind: Ints | None, processes: int) -> int:
@@ -322,8 +369,8 @@ def _class_arcs(
 
 def _unpack(
     class_of: Ints,
-    classes: int,
-    processes: int,
+    ends: Ints,
+    first_door: int,
     direct: tuple[Ints, Ints, int],
     hubs: dict[int, Ints],
     arrays: list[Ints],
@@ -332,7 +379,7 @@ def _unpack(
     """Flows on classes to tasks: each class hands its tasks out in order, hubs deal theirs round the processes."""
     owner = np.full(len(class_of), NOBODY, dtype=np.int64)
     members = np.argsort(class_of, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(class_of, minlength=classes))])
+    start = np.concatenate([[0], np.cumsum(np.bincount(class_of))])
     taken = start[:-1].copy()
     c, q, first = direct
     for k, process, count in zip(c.tolist(), q.tolist(), flows[first : first + len(c)].tolist(), strict=True):
@@ -344,7 +391,7 @@ def _unpack(
     for hub, tasks in waiting.items():
         out = np.flatnonzero(arrays[0] == hub)
         seats = _deal_seats(arrays[1][out], flows[out])
-        owner[sorted(tasks)] = _process_of(seats, processes, classes)
+        owner[sorted(tasks)] = _column_of(seats, ends, first_door)
     return owner
 
 
@@ -355,10 +402,9 @@ def _deal_seats(heads: Ints, counts: Ints) -> Ints:
     return seat[np.lexsort((seat, turn))]
 
 
-def _process_of(nodes: Ints, processes: int, classes: int) -> Ints:
-    """The process that a node is, or is a door of: doors stand in rows of one a process."""
-    sink = classes + processes
-    return np.where(nodes < sink, nodes - classes, (nodes - sink - 1) % processes)
+def _column_of(nodes: Ints, ends: Ints, first_door: int) -> Ints:
+    """The column whose node it is, or whose door: doors stand in rows of one a column."""
+    return np.where(nodes < first_door, nodes - ends[0], (nodes - first_door) % len(ends))
 
 
 def _deal(placing: Placing) -> Ints:

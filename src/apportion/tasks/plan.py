@@ -14,7 +14,7 @@ from apportion.tasks.application_state import ApplicationState, Process, applica
 from apportion.tasks.assignor import TaskAnswer, assign_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.threads import share_active, share_copies
-from apportion.tasks.topology import Task, Topology
+from apportion.tasks.topology import Partitions, Task, Topology
 
 TasksByConsumer = dict[str, dict[str, list[Task]]]
 """Process id to consumer to its tasks."""
@@ -115,7 +115,7 @@ class TaskPlan:
 
 def plan_tasks(
     topology: Topology,
-    partitions: Mapping[str, int],
+    partitions: Partitions,
     processes: Sequence[Process],
     settings: TaskSettings | None = None,
     racks: Mapping[tuple[str, int], frozenset[str]] | None = None,
@@ -123,7 +123,7 @@ def plan_tasks(
     """Plan an application's tasks.
 
     partitions
-        Partition count of each source topic.
+        Partition count of each source topic, or its ids.
     racks
         Racks that hold a replica of a (topic, partition), for the rack-aware strategies.
 

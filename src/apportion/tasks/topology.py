@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from apportion.errors import BadInput
+
+Partitions = Mapping[str, int | Collection[int]]
+"""Source topic to how many partitions it has, or to their ids where some are missing."""
 
 
 @dataclass(frozen=True)
@@ -81,18 +84,32 @@ class Topology:
         parts = [s if isinstance(s, Subtopology) else Subtopology(_names(s)) for s in subtopologies]
         return cls(tuple(parts))
 
-    def tasks(self, partitions: Mapping[str, int]) -> list[Task]:
-        """Every task, in order: as many as the widest source topic has partitions (Kafka, ``PartitionGrouper``)."""
-        return [Task(s, p) for s, count in enumerate(self.counts(partitions)) for p in range(count)]
+    def tasks(self, partitions: Partitions) -> list[Task]:
+        """Every task, in order: one for each partition id that some source topic has (Kafka, ``PartitionGrouper``)."""
+        return [Task(s, p) for s, one in enumerate(self.subtopologies) for p in _ids(one, partitions)]
 
-    def counts(self, partitions: Mapping[str, int]) -> list[int]:
-        """Tasks of each sub-topology: a foreign id alone may ask for more of them than any memory holds."""
-        return [max((partitions.get(topic, 0) for topic in one.topics), default=0) for one in self.subtopologies]
+    def counts(self, partitions: Partitions) -> list[int]:
+        """Tasks of each sub-topology."""
+        return [len(_ids(one, partitions)) for one in self.subtopologies]
 
-    def partitions_of(self, task: Task, partitions: Mapping[str, int]) -> list[tuple[str, int]]:
+    def partitions_of(self, task: Task, partitions: Partitions) -> list[tuple[str, int]]:
         """The (topic, partition) pairs that the task reads: each source topic's own p, if it exists."""
         topics = self.subtopologies[task.subtopology].topics
-        return [(topic, task.partition) for topic in sorted(topics) if task.partition < partitions.get(topic, 0)]
+        return [(topic, task.partition) for topic in sorted(topics) if task.partition in _of(topic, partitions)]
+
+
+def _of(topic: str, partitions: Partitions) -> Collection[int]:
+    """The ids of a topic's partitions."""
+    ids = partitions.get(topic, 0)
+    return range(ids) if isinstance(ids, int) else ids
+
+
+def _ids(subtopology: Subtopology, partitions: Partitions) -> Collection[int]:
+    """The ids, ascending, that some source topic has: a range, of which a foreign count fills no memory, or a list."""
+    ids = [_of(topic, partitions) for topic in subtopology.topics]
+    if all(isinstance(one, range) for one in ids):
+        return max(ids, key=len, default=range(0))
+    return sorted(set[int]().union(*ids))
 
 
 def _names(topics: Sequence[str]) -> tuple[str, ...]:

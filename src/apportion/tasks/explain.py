@@ -1,0 +1,138 @@
+"""Why tasks run where they run, and what is under way, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from apportion.arrays import NOBODY, UNKNOWN, Ints
+from apportion.model.group import Group
+from apportion.tasks.assignor import caught_up
+from apportion.tasks.plan import TaskPlan
+from apportion.tasks.topology import Topology
+from apportion.wording import count, shorten
+
+MOST_NAMED: Final = 20
+"""Tasks that a sentence names."""
+_LONGEST: Final = 300
+
+
+@dataclass(frozen=True, eq=False)
+class TaskReasons:
+    """The certificate of a task plan: what binds tasks, what each goal came to, and what moves next."""
+
+    topology: Topology
+    plan: TaskPlan
+
+    def explain(self, group: Group) -> list[str]:
+        """A sentence or two for each goal, in their order."""
+        lines = [self._application(), self._bound(), *self._loads(), *self._moves()]
+        lines += self._standbys() if self.plan.settings.num_standby_replicas else []
+        return [line for line in lines if line]
+
+    def _application(self) -> str:
+        state = self.plan.application
+        which = np.unique(state.subtopology_of).tolist()
+        parts = [
+            f"{s}: {'+'.join(one.topics)}{'' if one.stateful else ' without state'}"
+            for s, one in enumerate(self.topology.subtopologies)
+            if s in which
+        ]
+        processes = count(len(np.unique(state.process_of)), "process", "processes")
+        where = f"{processes} with {count(int(state.threads.sum()), 'thread')}"
+        number = count(len(parts), "sub-topology", "sub-topologies")
+        return shorten(f"{count(len(state.tasks), 'task')} of {number} on {where} ({'; '.join(parts)}).", _LONGEST)
+
+    def _bound(self) -> str:
+        """How many tasks their state binds to one process."""
+        state, lag = self.plan.application, self.plan.settings.acceptable_recovery_lag
+        may = caught_up(state, lag)
+        warm = state.stateful & ((state.lag != UNKNOWN) & (state.lag <= lag)).any(axis=1)
+        processes = np.zeros((len(may), int(state.process_of.max()) + 1), dtype=np.bool_)
+        for q, process in enumerate(state.process_of.tolist()):
+            processes[:, process] |= may[:, q]
+        one = int((warm & (processes.sum(axis=1) == 1)).sum())
+        cold = int((state.stateful & ~warm).sum())
+        sentence = f"caught-up: {count(one, 'task')} with state can run at once on one process alone"
+        if cold:
+            verb = "is" if cold == 1 else "are"
+            sentence += f"; {count(cold, 'task')} {verb} caught up nowhere and may run where least is missing"
+        return f"{sentence}." if state.stateful.any() else ""
+
+    def _loads(self) -> list[str]:
+        state, active = self.plan.application, self.plan.answer.active
+        threads = [len(tasks) for hands in self.plan.active.values() for tasks in hands.values()]
+        load = np.bincount(state.process_of[active[active != NOBODY]], minlength=int(state.process_of.max()) + 1)
+        shown = {
+            "balance": f"threads run {_span(min(threads), max(threads))} each, {self._least('balance')} of squares",
+            "processes": f"processes run {_span(int(load.min()), int(load.max()))} each, {self._least('processes')}",
+        }
+        return [f"{goal}: {text} that these places allow." for goal, text in shown.items()]
+
+    def _least(self, goal: str) -> str:
+        proved = self.plan.answer.proof.get(goal) == "optimal"
+        return "the least sum" if proved else "not shown to be the least sum"
+
+    def _moves(self) -> list[str]:
+        """What moves now, and what waits for its state."""
+        state, answer = self.plan.application, self.plan.answer
+        home = state.ran
+        to = np.where(answer.active != NOBODY, state.process_of[answer.active], NOBODY)
+        moved = np.flatnonzero((home != NOBODY) & (to != NOBODY) & (home != to)).tolist()
+        few = (
+            "no plan with these loads moves fewer"
+            if answer.proof.get("moves") == "optimal"
+            else "fewer are not ruled out"
+        )
+        verb = "changes its process" if len(moved) == 1 else "change their process"
+        lines = [f"moves: {count(len(moved), 'task')} {verb}{self._listed(moved, home, to)}; {few}."]
+        waiting = np.flatnonzero(answer.active != answer.target).tolist()
+        if waiting:
+            at = np.where(answer.target != NOBODY, state.process_of[answer.target], NOBODY)
+            warming = int(answer.warmup.sum())
+            minutes = self.plan.settings.probing_rebalance_interval_ms / 60_000
+            stay = "stays" if len(waiting) == 1 else "stay"
+            lines.append(
+                f"waiting: {count(len(waiting), 'task')} would be better placed{self._listed(waiting, to, at)}, and "
+                f"{stay} until the state is restored there; {count(warming, 'warm-up')} now, and the group looks "
+                f"again in {minutes:g} minutes."
+            )
+        return lines
+
+    def _listed(self, tasks: Sequence[int], origin: Ints, destination: Ints) -> str:
+        names = {int(number): process.process_id for number, process in
+                 zip(self.plan.application.process_of, self.plan.application.processes, strict=True)}  # fmt: skip
+        each = [f"{self.plan.application.tasks[n]} from {names[int(origin[n])]} to {names[int(destination[n])]}"
+                for n in tasks[:MOST_NAMED]]  # fmt: skip
+        more = f" and {len(tasks) - MOST_NAMED:,} more" if len(tasks) > MOST_NAMED else ""
+        return f" ({', '.join(each)}{more})" if each else ""
+
+    def _standbys(self) -> Iterable[str]:
+        state, answer, settings = self.plan.application, self.plan.answer, self.plan.settings
+        asked = int((state.stateful & (answer.active != NOBODY)).sum()) * settings.num_standby_replicas
+        kept = int(answer.standby.sum())
+        cold = int((answer.standby & (state.lag == UNKNOWN)).sum())
+        text = f"standbys: {kept:,} of the {asked:,} that num.standby.replicas={settings.num_standby_replicas} asks for"
+        text += "" if kept == asked else "; there are no more processes without a copy"
+        yield f"{text}; {cold:,} of them begin{'s' if cold == 1 else ''} without state."
+        if settings.rack_aware_assignment_tags:
+            yield self._tags(settings.rack_aware_assignment_tags)
+
+    def _tags(self, tags: Sequence[str]) -> str:
+        """How many tasks have copies that share the value of a tag."""
+        state, answer = self.plan.application, self.plan.answer
+        copies = answer.standby.copy()
+        runs = np.flatnonzero(answer.active != NOBODY)
+        copies[runs, answer.active[runs]] = True
+        shares = np.zeros(len(copies), dtype=np.bool_)
+        for column in state.tags.T:
+            for value in np.unique(column[column != UNKNOWN]):
+                shares |= copies[:, column == value].sum(axis=1) > 1
+        return f"tags: {count(int(shares.sum()), 'task')} with two copies on one value of {', '.join(tags)}."
+
+
+def _span(low: int, high: int) -> str:
+    return count(low, "task") if low == high else f"{low:,} to {high:,} tasks"
