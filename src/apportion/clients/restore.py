@@ -1,4 +1,8 @@
-"""Changelogs into stores: for tasks that are about to run, and for copies that are kept warm."""
+"""Changelogs into stores: for tasks that are about to run, and for copies that are kept warm.
+
+Committed records alone are read, whoever wrote them: what a transaction may yet abort is in no store. A task that is to
+run waits until all that stood in its changelog when it began to wait is decided, and read.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,10 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
 
+from apportion.clients.log_offsets import LogOffsets
 from apportion.clients.state_dir import StateFolder
-from apportion.clients.stores import Open, Store
+from apportion.clients.stores import Open, Origin, Store
 from apportion.tasks.topology import Task, Topology
 
 log = logging.getLogger("apportion.clients")
@@ -22,10 +26,11 @@ EPOCH: Final = "apportion-epoch"
 """Header of a changelog record: which writer, counted upwards at every change of the task's owner."""
 
 
-ASK_MS: Final = 5000
-"""How long one question to the brokers may take."""
+KNOW_S: Final = 5.0
+"""How long a start waits until the client knows the changelogs of what is stored."""
+CLOSE_MS: Final = 5000
 ABSENT_S: Final = 5.0
-"""Seconds after which a changelog's partition that a store is open for, and that is not there, is told of."""
+"""Seconds after which a changelog's partition that a store is open for, and that cannot be read, is told of."""
 
 
 class Restorer:
@@ -56,13 +61,18 @@ class Restorer:
         self._goal: dict[Task, int] = {}
         self._stale: dict[Task, set[bytes]] = {}
         self._absent: dict[Any, float] = {}
-        self._life: dict[Task, Any] = {}
+        self._life: dict[Task, str] = {}
         self._looked = self._searched = 0.0
         self._known = self._on_disk()
         self._consumer = KafkaConsumer(
-            **connection, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest"
+            **connection,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
         )
-        self._learn_topics(ASK_MS / 1000)
+        self._offsets = LogOffsets(self._consumer)
+        self._learn_topics(KNOW_S)
         self._look(force=True)
 
     def lags(self) -> dict[Task, int]:
@@ -106,7 +116,10 @@ class Restorer:
     def take(self, task: Task) -> Store:
         """Hand over a store, of a writer with a new epoch: its task runs from now on."""
         at, store = self._at(task), self.open[task]
-        store.apply({}, at, store.epoch + 1)  # where the disk is full the store stays here, to be asked for again
+        origin = self.origin(task, time.time() * 1000)
+        store.apply(
+            {}, at, store.epoch + 1, origin
+        )  # where the disk is full the store stays here, to be asked for again
         del self.open[task]
         self._wanted.discard(task)
         self._goal.pop(task, None)
@@ -130,7 +143,7 @@ class Restorer:
     def close(self) -> None:
         """Close every store and the consumer, whatever one of the stores raises."""
         with ExitStack() as closing:
-            closing.callback(self._consumer.close, autocommit=False, timeout_ms=ASK_MS)
+            closing.callback(self._consumer.close, autocommit=False, timeout_ms=CLOSE_MS)
             while self.open:
                 closing.callback(self.give_back, *self.open.popitem())
 
@@ -154,8 +167,9 @@ class Restorer:
         store = self.open[task]
         changes: dict[bytes, bytes | None] = {}
         epoch, position, stale = store.epoch, store.position, self._stale.setdefault(task, set())
+        whole_ms = store.origin.whole_ms
         for record in records:
-            position = record.offset + 1
+            position, whole_ms = record.offset + 1, max(whole_ms, record.timestamp)
             writer = _epoch(record.headers)
             if writer >= epoch and record.key:
                 epoch = writer
@@ -163,7 +177,7 @@ class Restorer:
                 stale.discard(record.key)
             elif record.key:
                 stale.add(record.key)
-        store.apply(changes, position, epoch)
+        store.apply(changes, position, epoch, self.origin(task, whole_ms))
         self._known[task] = position
 
     def _count(self, messages: int, waited: bool) -> None:
@@ -177,17 +191,14 @@ class Restorer:
         for task in set(self._goal) - set(waiting):
             del self._goal[task]
         fresh = [task for task in waiting if task in self.open and task not in self._goal]
-        there = set(self._there([self._pair(task) for task in fresh]))
-        fresh = [task for task in fresh if self._pair(task) in there]
-        if not fresh:
-            return
-        ends = self._ask(self._consumer.end_offsets, [self._pair(task) for task in fresh])
-        for task in fresh if ends is not None else ():
-            self._goal[task] = self._ends[task] = ends[self._pair(task)]
+        ends = self._offsets.end(self._there([self._pair(task) for task in fresh]))
+        for pair, end in ends.items():
+            self._goal[self._task_of(pair)] = self._ends[self._task_of(pair)] = end
 
     def _at(self, task: Task) -> int:
-        """The next offset to read: compaction leaves holes that no record tells of."""
-        return max(int(self._consumer.position(self._pair(task))), self.open[task].position)
+        """The next offset to read: compaction and ends of transactions leave holes that no record tells of."""
+        read = self._consumer.position(self._pair(task), timeout_ms=0)  # what is known: nobody is asked
+        return max(read or 0, self.open[task].position)
 
     def _look(self, force: bool = False) -> None:
         """Ask for the ends of the changelogs of all tasks that have a store here, now and then."""
@@ -195,16 +206,7 @@ class Restorer:
             return
         self._looked = time.monotonic()
         pairs = {self._pair(task): task for task in self._known}
-        ends = self._ask(self._consumer.end_offsets, self._there(pairs))
-        self._ends |= {pairs[pair]: end for pair, end in (ends or {}).items()}
-
-    def _ask(self, offsets: Any, pairs: list[Any]) -> Any:
-        """Offsets of changelogs; {} for none, None where the broker does not answer: then it is asked again later."""
-        try:
-            return offsets(pairs, timeout_ms=ASK_MS) if pairs else {}
-        except KafkaError as away:
-            log.warning("the offsets of %d changelogs are not known yet: %s", len(pairs), away)
-            return None
+        self._ends |= {pairs[pair]: end for pair, end in self._offsets.end(self._there(pairs)).items()}
 
     def _learn_topics(self, patience_s: float) -> None:
         """Wait until the client knows the changelogs of what is stored here, so that the first join can tell of it."""
@@ -216,21 +218,19 @@ class Restorer:
             time.sleep(0.02)
 
     def _there(self, pairs: Iterable[Any]) -> list[Any]:
-        """Those that their changelogs have, as far as the client knows; for the others it looks again meanwhile.
-
-        To ask for offsets of one that is not there takes until the time-out, and tasks that run would stand still.
-        """
+        """Those that their changelogs have, with a leader that answers; for the others it looks again meanwhile."""
         cluster, now = self._consumer._cluster, time.monotonic()
-        there, absent = list[Any](), list[Any]()
+        pairs = list(pairs)
+        absent = {pair for pair in pairs if pair.partition not in (cluster.partitions_for_topic(pair.topic) or ())}
         for pair in pairs:
-            (there if pair.partition in (cluster.partitions_for_topic(pair.topic) or ()) else absent).append(pair)
-        for pair in there:
-            self._absent.pop(pair, None)
-        for pair in absent:
-            if now - self._absent.setdefault(pair, now) > ABSENT_S and self._task_of(pair) in self._wanted:
+            if pair not in absent and self._offsets.led(pair):
+                self._absent.pop(pair, None)
+            elif now - self._absent.setdefault(pair, now) > ABSENT_S and self._task_of(pair) in self._wanted:
                 self._absent[pair] = math.inf  # once
                 log.warning(
-                    "the changelog %s has no partition %d: task %s waits until it has as many as the widest source",
+                    "the changelog %s has no partition %d: task %s waits until it has as many as the widest source"
+                    if pair in absent
+                    else "the changelog %s has no leader that answers for partition %d: task %s waits for it",
                     *(pair.topic, pair.partition, self._task_of(pair)),
                 )
         if absent and now - self._searched > self.look_every_s:
@@ -238,42 +238,73 @@ class Restorer:
             for topic in {pair.topic for pair in absent}:
                 cluster.add_topic(topic)  # the client forgets topics that it does not read
             cluster.request_update()
-        return there
+        return [pair for pair in pairs if pair not in absent]
 
     def _reassign(self) -> None:
-        """Read the changelogs of exactly the open stores; nothing changes where the broker does not answer."""
+        """Read the changelogs of exactly the open stores, as far as it is known where they begin and end."""
         pairs = {self._pair(task): task for task in sorted(self.open)}
         pairs = {pair: pairs[pair] for pair in self._there(pairs)}
         remade = {pair for pair, task in pairs.items() if self._of_another_life(task)}
-        now = set(self._consumer.assignment()) - remade
-        if now == set(pairs):
-            return
-        new = sorted(set(pairs) - now)
-        begin, end = self._ask(self._consumer.beginning_offsets, new), self._ask(self._consumer.end_offsets, new)
-        if begin is None or end is None:
-            return
-        self._consumer.assign(list(pairs))
-        for pair in new:
+        before = set(self._consumer.assignment())
+        stay = before & set(pairs) - remade
+        new = sorted(set(pairs) - stay)
+        begin = self._offsets.begin(new)
+        end = self._offsets.end(begin)
+        known = [pair for pair in new if pair in end]
+        if known or stay | remade != before:
+            self._consumer.assign(sorted(stay | set(known)))
+        for pair in known:
             task = pairs[pair]
-            lost = not begin[pair] <= self.open[task].position <= end[pair] and self.open[task].position
-            if lost or pair in remade:
+            why = self._not_its_own(pair, begin[pair], end[pair])
+            if why:
+                log.warning("the state of task %s begins anew: %s", task, why)
                 self._anew(task)
                 self._goal.pop(task, None)
                 self._stale.pop(task, None)
-            self._life[task] = self._consumer._cluster.topic_id(pair.topic)
+            self._life[task] = self._offsets.topic_id(pair.topic)
             self._ends[task] = end[pair]
             self._consumer.seek(pair, max(begin[pair], self.open[task].position))
+
+    def _not_its_own(self, pair: Any, begin: int, end: int) -> str:
+        """Why the task's store is not a beginning of this changelog; "" where it is one.
+
+        Deletions are forgotten ``delete.retention.ms`` after they were written: an older store would bring such keys
+        back, unless nothing was written since.
+        """
+        task = self._task_of(pair)
+        position, origin = self.open[task].position, self.open[task].origin
+        if not position:
+            return ""
+        topic_id = self._offsets.topic_id(pair.topic)
+        if origin.changelog != pair.topic:
+            return f"it is of the changelog {origin.changelog!r}, and the task's is {pair.topic!r}"
+        if "" not in (origin.topic_id, topic_id) and origin.topic_id != topic_id:
+            return f"the changelog {pair.topic} was deleted and made anew since ({origin.topic_id}, now {topic_id})"
+        if not begin <= position <= end:
+            return f"its position {position} is not within the changelog {pair.topic}, {begin} to {end}"
+        age_ms = time.time() * 1000 - origin.whole_ms
+        if position < end and age_ms > (retention_ms := self._offsets.delete_retention_ms(pair.topic)):
+            return (
+                f"it was last whole {age_ms / 1000:.0f} s ago, and the changelog {pair.topic} forgets after "
+                f"{retention_ms / 1000:g} s (delete.retention.ms) that a key was deleted"
+            )
+        return ""
 
     def _of_another_life(self, task: Task) -> bool:
         """Whether the changelog was deleted and made anew since this process read it: its id is another one.
 
         Offsets alone would not tell where the new one is as long, and the client goes on at its end where it is not.
         """
-        ids = self._life.get(task), self._consumer._cluster.topic_id(self._pair(task).topic)
-        return None not in ids and ids[0] != ids[1]
+        ids = self._life.get(task, ""), self._offsets.topic_id(self._pair(task).topic)
+        return "" not in ids and ids[0] != ids[1]
+
+    def origin(self, task: Task, whole_ms: float) -> Origin:
+        """What a store of the task is of, whole at that moment (Unix milliseconds)."""
+        topic = self._pair(task).topic
+        return Origin(topic, self._offsets.topic_id(topic), int(whole_ms))
 
     def _anew(self, task: Task) -> None:
-        """A store that is ahead of its changelog's end or behind its beginning is of another life of the topic."""
+        """Put the task's file away, and open an empty store."""
         self.open.pop(task).close()
         path = self.folder.file(task)
         for piece in (path, *path.parent.glob(f"{path.name}-*")):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import re
 import threading
@@ -10,7 +12,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from apportion.errors import BadInput, Unavailable
-from apportion.tasks.topology import Task
+from apportion.tasks.topology import Task, Topology
+
+log = logging.getLogger("apportion.clients")
 
 _ours: Final[dict[Path, StateFolder]] = {}
 _guard: Final = threading.Lock()
@@ -29,6 +33,7 @@ class StateFolder:
         self._lock = _locked(path / "lock")
         self.process_id = _process_id(path / "process-id")
         self._users = 0
+        self._application: str | None = None
         self._claimed: set[Task] = set()
 
     @classmethod
@@ -75,6 +80,31 @@ class StateFolder:
         with _guard:
             return set(self._claimed)
 
+    def used_for(self, application: str, topology: Topology) -> None:
+        """Note what the folder's files belong to; where an earlier run had other sub-topologies, the log tells.
+
+        The files of tasks whose numbers mean other work now are known by their changelog, and begun anew.
+        Raises
+            BadInput where another consumer of this process has the folder for another application.
+        """
+        parts = [[list(part.topics), part.changelog] for part in topology.subtopologies]
+        with _guard:
+            if self._users > 1 and self._application not in (None, application):
+                raise BadInput(
+                    str(self.path), f"the state of application {self._application!r}, in use by this process",
+                    f"a folder of its own for {application!r}",
+                )  # fmt: skip
+            self._application = application
+        path, note = self.path / "topology", json.dumps({"application": application, "subtopologies": parts})
+        before = path.read_text(encoding="utf-8", errors="replace") if path.exists() else note
+        if before != note:
+            log.warning(
+                "the state folder %s was last used for %s, and is used for %s now: tasks whose changelog is another "
+                "one begin anew",
+                *(self.path, before[:500], note[:500]),
+            )
+        _write_whole(path, note)
+
     def file(self, task: Task) -> Path:
         """Where the task's state is."""
         return self.path / f"{task}.store"
@@ -118,11 +148,16 @@ def _locked(path: Path) -> Any:
     return file
 
 
+def _write_whole(path: Path, text: str) -> None:
+    """Whole or not there, whenever the process dies or the disk is full."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(text, encoding="utf-8")
+    os.replace(draft, path)
+
+
 def _process_id(path: Path) -> str:
     if not path.exists():
-        draft = path.with_suffix(".draft")  # whole or not there, whenever the process dies or the disk is full
-        draft.write_text(str(uuid.uuid4()), encoding="ascii")
-        os.replace(draft, path)
+        _write_whole(path, str(uuid.uuid4()))
     text = path.read_text(encoding="ascii", errors="replace").strip()
     if not re.fullmatch(r"[0-9a-f-]{36}", text):
         raise BadInput(str(path), repr(text[:40]), "the id that an earlier run wrote; remove the folder to begin anew")

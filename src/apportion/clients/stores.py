@@ -1,7 +1,7 @@
-"""Local state of one task: keys and values, and how far the changelog is in them.
+"""Local state of one task: keys and values, of which changelog they are, and how much of it is in them.
 
-A store of your own needs the three methods and two attributes of ``Store``. ``SqliteStore`` is the default: one file a
-task, everything that belongs together in one transaction, so that after ``kill -9`` a restart restores only the tail.
+A store of your own needs the three methods and three attributes of ``Store``. ``SqliteStore`` is the default: one file
+a task, everything that belongs together in one transaction, so that after ``kill -9`` a restart restores only the tail.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from apportion.errors import Unavailable
 
@@ -18,6 +18,21 @@ log = logging.getLogger("apportion.clients")
 
 Changes = Mapping[bytes, bytes | None]
 """Key to its new value; None takes the key away."""
+
+
+class Origin(NamedTuple):
+    """Which changelog a store's content is of: a task's number alone may come to mean another one.
+
+    changelog, topic_id
+        Its name, and its id as Kafka prints it; "" where unknown.
+    whole_ms
+        The newest moment (Unix milliseconds) at which the store is known to have missed nothing: of its last record,
+        or when its task began to run; -1 unknown. Later deletions are forgotten after ``delete.retention.ms``.
+    """
+
+    changelog: str = ""
+    topic_id: str = ""
+    whole_ms: int = -1
 
 
 class Store(Protocol):
@@ -28,17 +43,20 @@ class Store(Protocol):
     epoch
         The highest epoch of a writer that was seen in the changelog; records of a lower one come from a member that
         did not know that it was replaced.
+    origin
+        The last that ``apply`` was given.
     """
 
     position: int
     epoch: int
+    origin: Origin
 
     def get(self, key: bytes) -> bytes | None:
         """The value; None where there is none."""
         ...
 
-    def apply(self, changes: Changes, position: int, epoch: int) -> None:
-        """All changes together with the new position and epoch, or nothing."""
+    def apply(self, changes: Changes, position: int, epoch: int, origin: Origin | None = None) -> None:
+        """All changes together with the new position, epoch and origin (None: as it was), or nothing."""
         ...
 
     def close(self) -> None:
@@ -80,10 +98,16 @@ class SqliteStore:
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute("CREATE TABLE IF NOT EXISTS state (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
         self._db.execute(
-            "CREATE TABLE IF NOT EXISTS changelog (one INTEGER PRIMARY KEY, position INTEGER, epoch INTEGER)"
+            "CREATE TABLE IF NOT EXISTS changelog (one INTEGER PRIMARY KEY, position INTEGER, epoch INTEGER, "
+            "name TEXT, topic_id TEXT, whole_ms INTEGER)"
         )
-        self._db.execute("INSERT OR IGNORE INTO changelog VALUES (1, 0, 0)")
-        self.position, self.epoch = self._db.execute("SELECT position, epoch FROM changelog").fetchone()
+        columns = [row[1] for row in self._db.execute("PRAGMA table_info(changelog)")]
+        for column in {"name", "topic_id", "whole_ms"} - set(columns):  # a file of an earlier version has none of them
+            self._db.execute(f"ALTER TABLE changelog ADD COLUMN {column}")
+        self._db.execute("INSERT OR IGNORE INTO changelog VALUES (1, 0, 0, '', '', -1)")
+        row = self._db.execute("SELECT position, epoch, name, topic_id, whole_ms FROM changelog").fetchone()
+        self.position, self.epoch = row[:2]
+        self.origin = Origin(row[2] or "", row[3] or "", -1 if row[4] is None else row[4])
 
     def get(self, key: bytes) -> bytes | None:
         """One look-up by primary key."""
@@ -94,22 +118,26 @@ class SqliteStore:
             raise
         return None if row is None else bytes(row[0])
 
-    def apply(self, changes: Changes, position: int, epoch: int) -> None:
+    def apply(self, changes: Changes, position: int, epoch: int, origin: Origin | None = None) -> None:
         """One transaction."""
+        origin = origin or self.origin
         kept = [(key, value) for key, value in changes.items() if value is not None]
         gone = [(key,) for key, value in changes.items() if value is None]
         self._db.execute("BEGIN")
         try:
             self._db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", kept)
             self._db.executemany("DELETE FROM state WHERE key = ?", gone)
-            self._db.execute("UPDATE changelog SET position = ?, epoch = ?", (position, epoch))
+            self._db.execute(
+                "UPDATE changelog SET position = ?, epoch = ?, name = ?, topic_id = ?, whole_ms = ?",
+                (position, epoch, *origin),
+            )
             self._db.execute("COMMIT")
         except BaseException as error:
             if self._db.in_transaction:  # SQLite itself rolls back where the disk is full
                 self._db.execute("ROLLBACK")
             self._remove_if_unreadable(error)
             raise
-        self.position, self.epoch = position, epoch
+        self.position, self.epoch, self.origin = position, epoch, origin
 
     def close(self) -> None:
         """Close the file."""
@@ -142,15 +170,25 @@ class SqliteStore:
 
 
 class State:
-    """What a task's code sees of its store: reads its own writes, which reach the store when the runtime commits."""
+    """What a task's code sees of its store: reads its own writes, which reach the store when the runtime commits.
+
+    changes
+        Writes that no commit has taken up yet.
+    sent
+        Writes of a commit that the brokers have not answered yet.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.changes: dict[bytes, bytes | None] = {}
+        self.sent: dict[bytes, bytes | None] = {}
 
     def get(self, key: bytes) -> bytes | None:
         """The newest value."""
-        return self.changes[key] if key in self.changes else self.store.get(key)
+        for writes in (self.changes, self.sent):
+            if key in writes:
+                return writes[key]
+        return self.store.get(key)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set or, with None, take away; an empty key is refused, since a compacted topic has none.

@@ -17,32 +17,29 @@ windows, repartitioning or internal topics. The changelog topics must be there, 
 from __future__ import annotations
 
 import logging
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 try:
-    from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.errors import (
-        CommitFailedError,
-        IllegalGenerationError,
-        KafkaTimeoutError,
-        RebalanceInProgressError,
-        UnknownMemberIdError,
-    )
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.errors import KafkaTimeoutError
     from kafka.structs import OffsetAndMetadata
 except ImportError:  # pragma: no cover - tried in an environment without the client
     from apportion.errors import MissingExtra
 
     raise MissingExtra("apportion.clients.tasks", "kafka-python") from None
 
+from apportion.clients.delivery import DEADLINE_S, AtLeastOnce, RunningTask
+from apportion.clients.input_watch import InputWatch
 from apportion.clients.kafka_python import KafkaPythonAssignor
 from apportion.clients.restore import EPOCH, Restorer
 from apportion.clients.state_dir import StateFolder
-from apportion.clients.stores import Open, SqliteStore, State
+from apportion.clients.stores import Open, Origin, SqliteStore, State
 from apportion.clients.task_bridge import TaskBridge
 from apportion.errors import BadInput, Unavailable
 from apportion.tasks.settings import TaskSettings
@@ -54,8 +51,6 @@ log = logging.getLogger("apportion.clients")
 LEAVE_MS: Final = 5000
 """How long a good-bye may take: a member that waits for others to join would wait for its answer."""
 Heard = Callable[[Task], None]
-REPLACED: Final = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
-"""Answers to a commit that came too late: somebody else has the task, and reads on from the last commit."""
 
 
 class TaskRunner:
@@ -113,12 +108,11 @@ class TaskRunner:
         self._listeners = {"active": on_active, "standby": on_standby, "close": on_close}
         self._probe_early = probe_early
         self.bridge = TaskBridge(topology, self.settings, rack)
-        self._running: dict[Task, State] = {}
-        self._done: dict[Any, int] = {}
+        self._running: dict[Task, RunningTask] = {}
         self._since: dict[Task, float] = {}
         self.waited_s: dict[Task, float] = {}
         """Task to the seconds that it waited for its state when it last began to run here."""
-        self._gone: list[Any] = []
+        self._pid = os.getpid()
         self._round = 0
         self._asks = 0
         self._asked_for: tuple[tuple[int, int], ...] = ()
@@ -130,17 +124,18 @@ class TaskRunner:
             brokers = {"bootstrap_servers": bootstrap_servers.split(","), **(connection or {})}
             self._connect(opened, brokers, open_store, consumer or {})
             self._check_topics()
+            self.folder.used_for(application, topology)
             self._remember()
             sources = [topic for subtopology in topology.subtopologies for topic in subtopology.topics]
-            self._consumer.subscribe(topics=sources, listener=_Watch(self._consumer, self._gone))
+            self._consumer.subscribe(topics=sources, listener=self._watch)
             self._open = opened.pop_all()  # from now on ``close`` closes
 
     def _connect(
         self, opened: ExitStack, connection: Mapping[str, Any], open_store: Open, consumer: Mapping[str, Any]
     ) -> None:
         """The three clients; ``opened`` closes those that were made, where a later step fails."""
-        self._producer = KafkaProducer(**connection, acks="all", linger_ms=5)
-        opened.callback(self._producer.close)
+        self._delivery = AtLeastOnce(connection)
+        opened.callback(self._delivery.close)
         self._restorer = Restorer(self.topology, connection, self.folder, open_store)
         opened.callback(self._restorer.close)
         self._consumer = KafkaConsumer(
@@ -152,6 +147,7 @@ class TaskRunner:
             **consumer,
         )
         opened.callback(self._consumer.close, autocommit=False, timeout_ms=LEAVE_MS)
+        self._watch = InputWatch(self._consumer)
 
     @property
     def active(self) -> list[Task]:
@@ -190,12 +186,18 @@ class TaskRunner:
     def poll(self, timeout_ms: int = 100, max_records: int | None = None) -> dict[Task, list[Any]]:
         """Records of running tasks, partition by partition in order; what the group wants is done meanwhile.
 
+        None are given of a task whose last commit the brokers have not answered yet, nor of any while this member does
+        not hear from its group: what cannot be committed is not piled up.
         Raises
-            What a callback of yours raised, KafkaError, or what a store did. No record is lost: where it goes on, a
-            later call gives those that were fetched.
+            FencedInstanceIdError once another member has this one's instance id; what a callback of yours raised,
+            KafkaError, or what a store did. No record is lost: where it goes on, a later call gives those that were
+            fetched.
         """
+        self._check_may_run()
+        self._watch.let_flow(self._flowing())
         records = self._consumer.poll(timeout_ms=0 if self.restoring else timeout_ms, max_records=max_records)
         try:
+            self._watch.tell_gaps(records)
             self._drop_revoked()
             self._apply_assignment()
             whole = self._restorer.step(set(self.restoring), 50 if self.restoring else 0)
@@ -213,85 +215,88 @@ class TaskRunner:
         """State first, then offsets, of all that ``poll`` gave so far; see the head of this file.
 
         Nothing is written, and all waits for the next call, while the group may count on somebody else: after a pause
-        of a session time-out or longer, until the broker has answered again.
+        of a session time-out or longer, until the broker has answered again. A task whose changelog does not answer in
+        time waits by itself, as the log tells: the others are committed, and go on.
         Raises
-            KafkaError where a changelog or the offsets could not be written; what was not, is read again later.
+            FencedInstanceIdError once another member has this one's instance id; KafkaError where a changelog refused
+            something, or the offsets could not be written. What was not written, is tried again by the next call.
         """
+        self._check_may_run()
         self._drop_revoked()
         if not self._in_generation():
             return
-        changed = {task: state for task, state in self._running.items() if state.changes}
-        self._learn_partitions(changed)
-        sent = {task: self._send(task, state) for task, state in changed.items()}
-        self._producer.flush()
-        for task, futures in sent.items():
-            self._keep(task, sorted(future.get(timeout=30).offset for future in futures))
+        until = time.monotonic() + DEADLINE_S
+        fresh = [state for state in self._running.values() if state.changes and not state.waits]
+        self._send(fresh, until)
+        for state in list(self._running.values()):
+            if not state.answered(until if state in fresh else 0.0):
+                self._tell_wait(state, state in fresh)
+            elif state.answers or state.error:
+                self._take_answers(state)
         self._commit_offsets()
+        for state in fresh:
+            if state.error is not None:
+                raise state.error
 
-    def _learn_partitions(self, tasks: Iterable[Task], patience_s: float = 10) -> None:
-        """Have the producer look again where a changelog grew: by itself it would refuse the new ones for minutes.
+    def _send(self, states: list[RunningTask], until: float) -> None:
+        """Each task's changes to its changelog, with the writer's epoch."""
+        logs = self._delivery.learn([state.log for state in states if state.log], until)
+        for state in states:
+            if state.log is None:
+                raise BadInput("state", f"a change in task {state.task}", "a sub-topology with a changelog")
+            if state.log in logs:
+                state.send(self._delivery, [(EPOCH, str(state.store.epoch).encode())])
+            else:
+                lost = f"the changelog {state.log.topic!r} has no partition {state.log.partition} any more"
+                state.error = KafkaTimeoutError(lost)
 
-        Raises
-            KafkaTimeoutError where it does not see them in time.
-        """
-        until = time.monotonic() + patience_s
-        for task in tasks:
-            changelog = self.topology.subtopologies[task.subtopology].changelog
-            while changelog and task.partition not in self._producer.partitions_for(changelog):
-                if time.monotonic() > until:
-                    raise KafkaTimeoutError(f"the changelog {changelog!r} has no partition {task.partition} any more")
-                self._producer._metadata.request_update()
-                time.sleep(0.05)
+    def _tell_wait(self, state: RunningTask, first: bool) -> None:
+        if first:
+            log.warning(
+                "the changelog %s, partition %d, has not answered within %g s: task %s waits for it, the others go on",
+                *(state.log.topic, state.log.partition, DEADLINE_S, state.task),  # type: ignore[union-attr]
+            )
 
-    def _send(self, task: Task, state: State) -> list[Any]:
-        """The changes of one task to its changelog, with the writer's epoch."""
-        changelog = self.topology.subtopologies[task.subtopology].changelog
-        if changelog is None:
-            raise BadInput("state", f"a change in task {task}", "a sub-topology with a changelog")
-        epoch = [(EPOCH, str(state.store.epoch).encode())]
-        return [
-            self._producer.send(changelog, key=key, value=value, partition=task.partition, headers=epoch)
-            for key, value in state.changes.items()
-        ]
-
-    def _keep(self, task: Task, offsets: list[int]) -> None:
+    def _take_answers(self, state: RunningTask) -> None:
         """Write into the store what stands in the changelog now; if others wrote in between, restore it from there."""
-        state = self._running[task]
-        if offsets[0] == state.store.position and offsets[-1] - offsets[0] == len(offsets) - 1:
-            state.store.apply(state.changes, offsets[-1] + 1, state.store.epoch)
-            state.changes = {}
+        offsets = state.take_answers()
+        if offsets is None:
+            log.warning(
+                "what task %s changed is not written: %s; the next commit tries it again", *(state.task, state.error)
+            )
             return
-        log.warning("somebody else wrote to the changelog of task %s; its state is restored again", task)
-        self._stop(task)
+        first, behind = offsets[0], offsets[-1] + 1
+        if state.expected in (None, first) and behind - first == len(offsets):
+            origin = self._restorer.origin(state.task, time.time() * 1000)
+            state.store.apply(state.sent, behind, state.store.epoch, origin)
+            state.sent, state.expected = {}, behind + self._delivery.behind
+            return
+        log.warning("somebody else wrote to the changelog of task %s; its state is restored again", state.task)
+        self._stop(state.task)
         self._round = -1
 
     def _in_generation(self) -> bool:
         """Whether the broker has heard of this member within a session time-out, in the generation of its orders."""
-        coordinator = self._consumer._coordinator
-        current = coordinator._generation.generation_id == self.bridge.last.generation
-        return current and not coordinator.heartbeat.session_timeout_expired()
+        return self._watch.hears_the_group(self.bridge.last.generation)
 
     def _commit_offsets(self) -> None:
         """What is not taken waits for the next call; of a task that is lost by then, ``_stop`` forgets it."""
-        offsets = {pair: OffsetAndMetadata(offset, "", -1) for pair, offset in self._done.items()}
-        if not offsets:
-            return
-        try:
-            self._consumer.commit(offsets, timeout_ms=10_000)
-        except REPLACED as late:
-            log.warning(
-                "offsets of %d partitions were not taken: %s; they are sent again, or read again by the next owner",
-                *(len(offsets), late),
-            )
-        else:
-            self._done.clear()
+        states = [state for state in self._running.values() if not state.waits and state.error is None]
+        given = {pair: offset for state in states for pair, offset in state.given.items()}
+        if self._delivery.finish(
+            self._consumer, {pair: OffsetAndMetadata(offset, "", -1) for pair, offset in given.items()}
+        ):
+            for state in states:
+                state.given.clear()
 
     def close(self) -> None:
-        """Leave the group in good order, without a commit; a second time does nothing.
+        """Leave the group in good order, without a commit; a second time does nothing, nor does it in a fork.
 
         Raises
             What ``on_close`` raised, once all is closed.
         """
+        if self._pid != os.getpid():
+            return  # the clients are the first process's: a good-bye from here would be its own
         with self._open as closing:
             for task in self._running:
                 closing.callback(self._stop, task)
@@ -329,38 +334,45 @@ class TaskRunner:
     def _start(self, task: Task) -> None:
         """A task whose state is whole runs from now on, as a writer of a new epoch."""
         store = self._restorer.take(task) if self._stateful(task) else _Nothing()
-        state = self._running[task] = State(store)
+        changelog = self.topology.subtopologies[task.subtopology].changelog
+        state = self._running[task] = RunningTask(task, store, changelog)
         for key in sorted(self._restorer.stale_keys(task)):
             state.put(key, store.get(key))  # written once more, and so the newest again, by the next commit
         self.waited_s[task] = time.monotonic() - self._since.pop(task, time.monotonic())
-        self._consumer.resume(*(pair for pair in self._pairs(task) if pair in self._consumer.paused()))
+        self._watch.let_flow(self._flowing())
         self._tell("active", task)
 
     def _stop(self, task: Task) -> None:
         """What was not committed is thrown away: the next owner reads it again."""
         state = self._running.pop(task)
-        self._done = {pair: offset for pair, offset in self._done.items() if pair not in self._pairs(task)}
         if self._stateful(task):
             self._restorer.give_back(task, state.store)
         self._tell("close", task)
 
     def _drop_revoked(self) -> None:
         """Stop tasks whose partitions were revoked or lost since the last look."""
-        while self._gone:
-            pair = self._gone.pop()
+        while self._watch.gone:
+            pair = self._watch.gone.pop()
             for task in [task for task in self._running if pair in self._pairs(task)]:
                 self._stop(task)
 
+    def _flowing(self) -> set[Any]:
+        """Partitions whose records may be given."""
+        if not self._in_generation():
+            return set()
+        return {pair for task, state in self._running.items() if not state.waits for pair in self._pairs(task)}
+
     def _of_tasks(self, records: Mapping[Any, list[Any]]) -> dict[Task, list[Any]]:
-        """Records of running tasks; those of others are put back and their partitions paused."""
+        """Records of running tasks; those of others are put back."""
+        flowing, assigned = self._flowing(), self._consumer.assignment()
         running = {pair: task for task in self._running for pair in self._pairs(task)}
         given: dict[Task, list[Any]] = {}
         for pair, batch in sorted(records.items()):
-            if pair in running:
-                given.setdefault(running[pair], []).extend(batch)
-                self._done[pair] = batch[-1].offset + 1
-            elif pair in self._consumer.assignment():
-                self._consumer.pause(pair)
+            if pair in flowing:
+                task = running[pair]
+                given.setdefault(task, []).extend(batch)
+                self._running[task].given[pair] = batch[-1].offset + 1
+            elif pair in assigned:
                 self._consumer.seek(pair, batch[0].offset)
         return given
 
@@ -397,6 +409,19 @@ class TaskRunner:
 
     # -- small things --------------------------------------------------------------------------------------------
 
+    def _check_may_run(self) -> None:
+        """Whether this runner is this process's, and a member of its group still.
+
+        Raises
+            Unavailable in a fork, FencedInstanceIdError where another member has its instance id.
+        """
+        if self._pid != os.getpid():
+            raise Unavailable(
+                f"this TaskRunner is process {self._pid}'s, and this is a fork of it: its connections and files cannot "
+                "be shared; make a runner of its own here, on a state_dir of its own"
+            )
+        self._watch.raise_if_fenced()
+
     def _check_topics(self) -> None:
         """Sources and changelogs must be there before anything is promised.
 
@@ -428,34 +453,18 @@ class TaskRunner:
             hook(task)
 
 
-class _Watch(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Runs on the client's thread: new partitions wait for their task, gone ones are noted."""
-
-    def __init__(self, consumer: Any, gone: list[Any]) -> None:
-        self._consumer, self._gone = consumer, gone
-
-    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        """No record may be given out before its task's state is whole."""
-        self._consumer.pause(*assigned)
-
-    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        """They are another's from now on."""
-        self._gone.extend(revoked)
-
-    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
-        """They have been another's for some time."""
-        self._gone.extend(lost)
-
-
 class _Nothing:
     """The store of a task without state."""
 
     position = epoch = 0
+    origin = Origin()
 
     def get(self, key: bytes) -> bytes | None:
         return None
 
-    def apply(self, changes: Mapping[bytes, bytes | None], position: int, epoch: int) -> None:
+    def apply(
+        self, changes: Mapping[bytes, bytes | None], position: int, epoch: int, origin: Origin | None = None
+    ) -> None:
         return None
 
     def close(self) -> None:

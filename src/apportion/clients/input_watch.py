@@ -1,0 +1,91 @@
+"""What a runner of tasks must hear of its kafka-python consumer, which by itself tells a log, or nobody."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.errors import FencedInstanceIdError
+
+log = logging.getLogger("apportion.clients")
+
+
+class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Listens to rebalances on the client's thread: new partitions wait for their task, gone ones are noted.
+
+    gone
+        Partitions that were revoked or lost, until somebody takes them out.
+    """
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer, self._coordinator = consumer, consumer._coordinator
+        self.gone: list[Any] = []
+        self._outside: dict[Any, int] = {}
+        subscription = consumer._subscription
+        reset = subscription.request_offset_reset
+
+        def noted(pair: Any, *strategy: Any) -> None:
+            # Asked for without a strategy, it is the client's own answer to an offset that the log does not have.
+            position = subscription.assignment[pair].position
+            if not strategy and position is not None:
+                self._outside[pair] = position.offset
+            reset(pair, *strategy)
+
+        subscription.request_offset_reset = noted
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        """No record may be given out before its task's state is whole."""
+        self._consumer.pause(*assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        """They are another's from now on."""
+        self.gone.extend(revoked)
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        """They have been another's for some time."""
+        self.gone.extend(lost)
+
+    def tell_gaps(self, records: Mapping[Any, list[Any]]) -> None:
+        """Warn of records that retention deleted before they were read: the client goes on at the log's beginning."""
+        for pair in self._outside.keys() & records.keys():
+            wanted, first = self._outside.pop(pair), records[pair][0].offset
+            if first > wanted:
+                log.warning(
+                    "%d records of %s, partition %d, were deleted before they were read (offsets %d to %d): "
+                    "the retention of the topic is shorter than the lag; reading goes on at offset %d",
+                    *(first - wanted, pair.topic, pair.partition, wanted, first - 1, first),
+                )
+            else:
+                log.warning(
+                    "%s, partition %d, ends before offset %d, which was to be read next: it was made anew, or lost its "
+                    "end; it is read again from offset %d",
+                    *(pair.topic, pair.partition, wanted, first),
+                )
+
+    def raise_if_fenced(self) -> None:
+        """The client learns of it at a heartbeat, stops those, and says nothing: it would read on for ever.
+
+        Raises
+            FencedInstanceIdError where another member has this one's instance id.
+        """
+        coordinator = self._coordinator
+        if coordinator.group_instance_id is None or coordinator._heartbeat_enabled:
+            return
+        if coordinator.stable() and not coordinator.need_rejoin():
+            raise FencedInstanceIdError(
+                f"the instance id {coordinator.group_instance_id!r} in group {coordinator.group_id!r} is another "
+                "member's by now: this one gets nothing any more; close it, and give each member an id of its own"
+            )
+
+    def hears_the_group(self, generation: int | None) -> bool:
+        """Whether the broker has heard of this member within a session time-out, in that generation."""
+        current = self._coordinator._generation.generation_id == generation
+        return current and not self._coordinator.heartbeat.session_timeout_expired()
+
+    def let_flow(self, flowing: set[Any]) -> None:
+        """Fetch records of exactly these partitions."""
+        paused, assigned = self._consumer.paused(), self._consumer.assignment()
+        self._consumer.resume(*(paused & flowing))
+        self._consumer.pause(*(assigned - paused - flowing))
