@@ -27,7 +27,7 @@ from apportion.clients.tasks import TaskRunner
 from apportion.errors import Unavailable
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
-from apportion.testing.broker import Broker
+from apportion.testing.broker import Broker, BrokerCluster
 
 from .groups import new_name
 
@@ -39,7 +39,7 @@ QUICK = {"session_timeout_ms": 3000, "heartbeat_interval_ms": 300}
 class App:
     """An application with one stateful sub-topology; its runners are polled from one thread."""
 
-    def __init__(self, broker: Broker, folder: Path, partitions: int, **settings: Any) -> None:
+    def __init__(self, broker: Broker | BrokerCluster, folder: Path, partitions: int, **settings: Any) -> None:
         self.broker, self.folder = broker, folder
         self.source, self.changelog, self.name = new_name("source"), new_name("changelog"), new_name("app")
         broker.create_topic(self.source, partitions)
@@ -72,7 +72,7 @@ class App:
             self.runners.pop(name).close()
 
     def write(self, values: int) -> None:
-        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap)
+        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap.split(","))
         partitions = sorted(producer.partitions_for(self.source))
         for n in range(values):
             producer.send(self.source, str(n).encode(), partition=partitions[n % len(partitions)])

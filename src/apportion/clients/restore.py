@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from apportion.clients.log_offsets import LogOffsets
 from apportion.clients.state_dir import StateFolder
-from apportion.clients.stores import Open, Origin, Store
+from apportion.clients.stores import Open, Store, StoreOrigin
 from apportion.tasks.topology import Task, Topology
 
 log = logging.getLogger("apportion.clients")
@@ -222,10 +222,11 @@ class Restorer:
         cluster, now = self._consumer._cluster, time.monotonic()
         pairs = list(pairs)
         absent = {pair for pair in pairs if pair.partition not in (cluster.partitions_for_topic(pair.topic) or ())}
-        for pair in pairs:
-            if pair not in absent and self._offsets.led(pair):
-                self._absent.pop(pair, None)
-            elif now - self._absent.setdefault(pair, now) > ABSENT_S and self._task_of(pair) in self._wanted:
+        unread = {pair for pair in pairs if pair in absent or not self._offsets.led(pair)}
+        for pair in set(pairs) - unread:
+            self._absent.pop(pair, None)
+        for pair in unread:
+            if now - self._absent.setdefault(pair, now) > ABSENT_S and self._task_of(pair) in self._wanted:
                 self._absent[pair] = math.inf  # once
                 log.warning(
                     "the changelog %s has no partition %d: task %s waits until it has as many as the widest source"
@@ -233,9 +234,9 @@ class Restorer:
                     else "the changelog %s has no leader that answers for partition %d: task %s waits for it",
                     *(pair.topic, pair.partition, self._task_of(pair)),
                 )
-        if absent and now - self._searched > self.look_every_s:
+        if unread and now - self._searched > self.look_every_s:
             self._searched = now
-            for topic in {pair.topic for pair in absent}:
+            for topic in {pair.topic for pair in unread}:
                 cluster.add_topic(topic)  # the client forgets topics that it does not read
             cluster.request_update()
         return [pair for pair in pairs if pair not in absent]
@@ -298,10 +299,10 @@ class Restorer:
         ids = self._life.get(task, ""), self._offsets.topic_id(self._pair(task).topic)
         return "" not in ids and ids[0] != ids[1]
 
-    def origin(self, task: Task, whole_ms: float) -> Origin:
+    def origin(self, task: Task, whole_ms: float) -> StoreOrigin:
         """What a store of the task is of, whole at that moment (Unix milliseconds)."""
         topic = self._pair(task).topic
-        return Origin(topic, self._offsets.topic_id(topic), int(whole_ms))
+        return StoreOrigin(topic, self._offsets.topic_id(topic), int(whole_ms))
 
     def _anew(self, task: Task) -> None:
         """Put the task's file away, and open an empty store."""

@@ -20,7 +20,7 @@ Changes = Mapping[bytes, bytes | None]
 """Key to its new value; None takes the key away."""
 
 
-class Origin(NamedTuple):
+class StoreOrigin(NamedTuple):
     """Which changelog a store's content is of: a task's number alone may come to mean another one.
 
     changelog, topic_id
@@ -49,13 +49,13 @@ class Store(Protocol):
 
     position: int
     epoch: int
-    origin: Origin
+    origin: StoreOrigin
 
     def get(self, key: bytes) -> bytes | None:
         """The value; None where there is none."""
         ...
 
-    def apply(self, changes: Changes, position: int, epoch: int, origin: Origin | None = None) -> None:
+    def apply(self, changes: Changes, position: int, epoch: int, origin: StoreOrigin | None = None) -> None:
         """All changes together with the new position, epoch and origin (None: as it was), or nothing."""
         ...
 
@@ -107,7 +107,7 @@ class SqliteStore:
         self._db.execute("INSERT OR IGNORE INTO changelog VALUES (1, 0, 0, '', '', -1)")
         row = self._db.execute("SELECT position, epoch, name, topic_id, whole_ms FROM changelog").fetchone()
         self.position, self.epoch = row[:2]
-        self.origin = Origin(row[2] or "", row[3] or "", -1 if row[4] is None else row[4])
+        self.origin = StoreOrigin(row[2] or "", row[3] or "", -1 if row[4] is None else row[4])
 
     def get(self, key: bytes) -> bytes | None:
         """One look-up by primary key."""
@@ -118,7 +118,7 @@ class SqliteStore:
             raise
         return None if row is None else bytes(row[0])
 
-    def apply(self, changes: Changes, position: int, epoch: int, origin: Origin | None = None) -> None:
+    def apply(self, changes: Changes, position: int, epoch: int, origin: StoreOrigin | None = None) -> None:
         """One transaction."""
         origin = origin or self.origin
         kept = [(key, value) for key, value in changes.items() if value is not None]

@@ -39,7 +39,7 @@ from apportion.clients.input_watch import InputWatch
 from apportion.clients.kafka_python import KafkaPythonAssignor
 from apportion.clients.restore import EPOCH, Restorer
 from apportion.clients.state_dir import StateFolder
-from apportion.clients.stores import Open, Origin, SqliteStore, State
+from apportion.clients.stores import Open, SqliteStore, State, StoreOrigin
 from apportion.clients.task_bridge import TaskBridge
 from apportion.errors import BadInput, Unavailable
 from apportion.tasks.settings import TaskSettings
@@ -457,13 +457,13 @@ class _Nothing:
     """The store of a task without state."""
 
     position = epoch = 0
-    origin = Origin()
+    origin = StoreOrigin()
 
     def get(self, key: bytes) -> bytes | None:
         return None
 
     def apply(
-        self, changes: Mapping[bytes, bytes | None], position: int, epoch: int, origin: Origin | None = None
+        self, changes: Mapping[bytes, bytes | None], position: int, epoch: int, origin: StoreOrigin | None = None
     ) -> None:
         return None
 
