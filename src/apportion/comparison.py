@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from apportion.arrays import NOBODY
-from apportion.assignors import known
+from apportion.assignors import compared, known
 from apportion.errors import ApportionError, UnknownName
 from apportion.model.group import Group
 from apportion.model.measures import measure
@@ -100,7 +100,7 @@ def compare(group: Group, names: Sequence[str] = (), saved: SavedPlan | None = N
         if name not in known():
             raise UnknownName("assignor", name, known())
     plans, failed = [], {}
-    for name in dict.fromkeys(names) or known():
+    for name in dict.fromkeys(names) or compared():
         try:
             plans.append(plan(group, name))
         except ApportionError as error:
@@ -209,7 +209,7 @@ def every_plan(group: Group) -> list[Plan]:
     if not group.M:
         return planned
     small = group.P <= ALL_STRATEGIES_MAX_PARTITIONS
-    for name in [name for name, strategy in known().items() if small or traits_of(strategy).quick]:
+    for name in [name for name, strategy in compared().items() if small or traits_of(strategy).quick]:
         try:
             planned.append(plan(group, name))
         except ApportionError:

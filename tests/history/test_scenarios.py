@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import apportion
-from apportion.assignors import known
+from apportion.assignors import compared
 from apportion.errors import BadInput
 from apportion.history import scenarios as rooms
 from apportion.history.fold import fold
@@ -47,7 +47,7 @@ def test_every_strategy_answers_every_scenario_that_fits() -> None:
     rows = what_if("g", PAST, PRESENT, {"t": [{"partition": p, "racks": ["r1"]} for p in range(6)]})
     assert [(row.assignor, row.scenario, row.error) for row in rows if row.error] == []
     asked = (REPLAY, "as-is", "join", "leave", "lose-rack", "grow", "lag")
-    assert {(row.assignor, row.scenario) for row in rows} == {(name, each) for name in known() for each in asked}
+    assert {(row.assignor, row.scenario) for row in rows} == {(name, each) for name in compared() for each in asked}
     for row in rows:
         assert row.generations == (3 if row.scenario == REPLAY else 1)
         assert (row.moves_then is None) == (row.scenario != REPLAY)

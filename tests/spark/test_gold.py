@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from tests.spark import traps
 
-from apportion.assignors import known
+from apportion.assignors import compared
 from apportion.history.group_history import GroupHistories
 from apportion.inputs import dump, tables
 
@@ -173,7 +173,7 @@ def test_whatif_answers_for_every_strategy_and_scenario(made: Made) -> None:
     rows = made.rows("gold/whatif", group="gaps")
     scenarios = {row["scenario"] for row in rows}
     assert scenarios == {"replay", "as-is", "join", "leave", "grow", "lag"}
-    assert {row["assignor"] for row in rows} == set(known())
+    assert {row["assignor"] for row in rows} == set(compared())
     assert [row["error"] for row in rows if row["error"]] == []
     replayed = {row["assignor"]: row for row in rows if row["scenario"] == "replay"}
     assert replayed["sticky"]["generations"] == 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -72,6 +72,39 @@ class Failover:
         winner[topic] = incumbent
         proof = {"incumbent": "optimal", "priority": "optimal"}
         return Answer(winner[group.topic_of], proof, certificate=_Winners(winner, topic))
+
+
+class PriorityInFields(Priority):
+    """``cooperative-failover``: the same, but what the member still holds is in the subscription's own fields."""
+
+    def user_data(self, holding: Holding) -> bytes | None:
+        """Priority and, where the client has given all up, what it would like back."""
+        wishes = () if holding.keeps else holding.owned
+        return write_failover(holding.facts.get("priority"), wishes, holding.generation)
+
+    def read(self, subscription: Subscription) -> Claim:
+        """What it holds counts; what it says in user data where it holds nothing."""
+        claim = super().read(subscription)
+        if not subscription.owned:
+            return claim
+        generation = claim.generation if subscription.generation is None else subscription.generation
+        return replace(claim, owned=merged(subscription.owned), generation=generation, held=True)
+
+
+@dataclass(frozen=True)
+class CooperativeFailover(Failover):
+    """Each topic goes whole to its subscriber of highest priority, who waits one round for what another still reads.
+
+    Goals: incumbent (``preempt=False`` only) > priority. Source: as for ``failover``; KIP-429.
+
+    preempt
+        As for ``failover``.
+    """
+
+    name: ClassVar[str] = "cooperative-failover"
+    form_of: ClassVar[str] = "failover"
+    memory: ClassVar[UserDataCodec] = PriorityInFields()
+    cooperative: ClassVar[bool] = True
 
 
 NOTHING: Final = np.empty(0, dtype=np.int64)

@@ -14,7 +14,8 @@ from apportion.errors import BadInput
 from apportion.model.facts import CAPACITY, Fact
 from apportion.model.group import Group
 from apportion.model.measures import summable
-from apportion.model.plan import Answer
+from apportion.model.plan import Answer, in_two_rounds
+from apportion.solvers.completion import complete
 from apportion.solvers.makespan import Shared, Sharing, lower_bound, share
 from apportion.solvers.number_partitioning import deal_rounds, deal_skewed
 from apportion.solvers.problem import units
@@ -47,8 +48,8 @@ class LagAware:
         plan is the rule's own, per topic; at 0 it is the rule exactly.
 
     Where capacities differ, counts follow them and what is evened out is lag / capacity: by exchanges in ``group``, in
-    ``topic`` among the subscribers whose next partition costs least. ``max_skew`` is not used then, and in ``topic``
-    ``tolerance`` is not either.
+    ``topic`` among the subscribers whose next partition costs least. In ``group``, where all want the same, counts may
+    be ``max_skew`` from the fair ones then; in ``topic`` neither ``max_skew`` nor ``tolerance`` is used.
     """
 
     name: ClassVar[str] = "lag-aware"
@@ -97,6 +98,38 @@ class LagAware:
         }
         return self._answer(group, work, heaviest, proof, replace(result, owner=owner))
 
+    def completed(self, group: Group, work: _Work) -> Ints | None:
+        """(P,) everybody keeps what they have, the rest is dealt; a fresh plan where nobody has anything; else None."""
+        if not (group.owner != NOBODY).any():
+            return self.assign(group).owner
+        part = _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew)
+        if part is None:
+            return np.full(group.P, NOBODY, dtype=np.int64)
+        owner = complete(part.sharing, group.capacity[part.members])
+        return None if owner is None else part.owners(group, owner)
+
+    def judged(self, group: Group, work: _Work, owner: Ints) -> Answer:
+        """A plan of fair counts that another way made, with what can be said of it."""
+        part = _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew)
+        assert part is not None  # noqa: S101 - asked for plans of something alone
+        sharing, places = part.sharing, part.places(owner)
+        heaviest = sharing.heaviest(places)
+        if group.equal_capacities:
+            bound = lower_bound(sharing)
+            shown = heaviest == bound
+        else:
+            unit = units(group.capacity)[part.members]
+            machines = Machines(sharing.lag, sharing.past, sharing.kind, sharing.may, unit)
+            bound = _least(sharing)
+            shown = max(machines.burdens(places)) == machines.least_burden()
+        all_kept = bool((owner == group.owner)[group.owner != NOBODY].all())
+        proof = {
+            "balance": "bounded" if self.max_skew else "optimal",
+            self.by: "optimal" if shown else "bounded",
+            "moves": "optimal" if all_kept else "heuristic",
+        }
+        return self._answer(group, work, heaviest, proof, Shared(owner, bound, all_kept))
+
     def _answer(self, group: Group, work: _Work, heaviest: int, proof: dict[str, str], shared: Shared) -> Answer:
         """The owners with the measures and the argument; of lags that nobody knows nothing is claimed."""
         if not (work.known & group.wanted).any():
@@ -139,7 +172,8 @@ class LagAware:
         unit = units(group.capacity)
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         sharing = everything.sharing
-        machines = Machines(sharing.lag, sharing.past, sharing.kind, sharing.may, unit[everything.members])
+        skew = sharing.max_skew if sharing.equal and self.scope == "group" else 0
+        machines = Machines(sharing.lag, sharing.past, sharing.kind, sharing.may, unit[everything.members], skew)
         if self.scope == "topic":
             for topic in group.dealt_topics:
                 span, who = group.partitions(topic), group.subscribers(topic)
@@ -149,13 +183,69 @@ class LagAware:
         places = everything.places(owner)
         shown = max(machines.burdens(places)) == machines.least_burden()
         proof = {
-            "topic-balance" if self.scope == "topic" else "balance": "optimal",
+            "topic-balance" if self.scope == "topic" else "balance": "bounded" if skew else "optimal",
             self.by: "optimal" if shown else "bounded",
         }
         if self.scope == "group":
             proof["moves"] = "heuristic"
-        bound = max(int(sharing.lag.max(initial=0)), -(-int(sharing.lag.sum()) // len(everything.members)))
-        return self._answer(group, work, sharing.heaviest(places), proof, Shared(owner, bound, max_kept=False))
+        return self._answer(
+            group, work, sharing.heaviest(places), proof, Shared(owner, _least(sharing), max_kept=False)
+        )
+
+
+@dataclass(frozen=True)
+class CooperativeLagAware:
+    """Counts are balanced first, then lag, and what changes hands rests for one round while all else is read on.
+
+    max_skew, by
+        As for ``lag-aware`` with ``scope="group"``; ``max_skew`` counts where all members want the same.
+    tolerance
+        As there. A tenth, so that small differences move nothing.
+
+    Where some partition has no owner, the others stay with theirs if counts allow it: so a member that leaves moves
+    nothing but what it had, and the second round gives the target of the first. For that the partitions that change
+    hands are dealt in both rounds as a function of what stays (``solvers.completion``), heaviest first.
+    Goals: balance of counts > balance of lag > fewest moves. Source: KIP-169, "Algorithm"; KIP-429.
+    """
+
+    name: ClassVar[str] = "cooperative-lag-aware"
+    form_of: ClassVar[str] = "lag-aware"
+    goals: ClassVar[tuple[str, ...]] = ("balance", "lag", "weight", "moves")
+    facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}
+    cooperative: ClassVar[bool] = True
+
+    @property
+    def reads_lag(self) -> bool:
+        """Whether members should bring a feed of lags."""
+        return self.by == "lag"
+
+    max_skew: int = 0
+    tolerance: float = 0.1
+    by: Literal["lag", "weight"] = "lag"
+
+    def __post_init__(self) -> None:
+        self._eager(self.max_skew)
+
+    def _eager(self, max_skew: int) -> LagAware:
+        try:
+            return LagAware("group", max_skew, self.tolerance, self.by)
+        except BadInput as error:
+            raise BadInput(error.where.replace("lag-aware", self.name), error.found, error.needed) from None
+
+    def assign(self, group: Group) -> Answer:
+        """Return (P,) the member that owns each partition in the end, with the bound on the heaviest member's lag."""
+        work = _work(group, self.by)
+        part = _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew)
+        if part is None:
+            return self._eager(self.max_skew).assign(group)
+        eager = self._eager(self.max_skew if part.sharing.equal else 0)
+        anew = bool((group.owner[group.wanted] == NOBODY).any())
+        owner = eager.completed(group, work) if anew else None
+        answer = None if owner is not None else eager.assign(group)
+        first = owner if answer is None else answer.owner
+        assert first is not None  # noqa: S101 - one of the two is made
+        target = in_two_rounds(group, first, lambda stays: eager.completed(stays, work))
+        return answer if answer is not None and target is first else eager.judged(group, work, target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +282,11 @@ class _Work:
             "weight_bound": min(self.value(bound), self.value(heaviest)),
             "weight_unknown": unknown,
         }
+
+
+def _least(sharing: Sharing) -> int:
+    """Messages that the heaviest member has under any plan, whatever members can take."""
+    return max(int(sharing.lag.max(initial=0)), -(-int(sharing.lag.sum()) // sharing.members))
 
 
 def _work(group: Group, by: str) -> _Work:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from apportion.arrays import NOBODY, Bools, Ints, distinct
 from apportion.model.claims import judge
 from apportion.model.group import Group
-from apportion.model.plan import Answer, Plan
+from apportion.model.plan import Answer, Plan, in_two_rounds
 from apportion.solvers.equal_shares import equal_shares, max_kept
 from apportion.strategy.user_data import Claim, Holding, UserDataCodec
 from apportion.wire.subscription import Subscription
@@ -82,6 +82,38 @@ class StickyStreamJoin:
         holder = _share(past, joins)
         _spread(group, joined, numbers, holder, owner)
         return Answer(owner, proof, extra=extra, certificate=_SharedNumbers(past, holder, np.flatnonzero(joins)))
+
+
+class StreamJoinInFields(StreamJoin):
+    """``cooperative-sticky-stream-join``: the same user data, and in the subscription's fields what is still held."""
+
+    def read(self, subscription: Subscription) -> Claim:
+        """The numbers as claims; they are held while the fields name any partition."""
+        return replace(super().read(subscription), held=bool(subscription.owned))
+
+
+@dataclass(frozen=True)
+class CooperativeStickyStreamJoin(StickyStreamJoin):
+    """Partition numbers are shared as in ``sticky-stream-join``; one that changes hands rests whole for one round.
+
+    Meanwhile its past owner has let go in every topic and its new one reads in none, so that nobody ever reads half a
+    number. The second round keeps what stayed and hands the others out in the same order.
+    Goals: co-location > balance of numbers > fewest numbers that move. Source: as there; KIP-429.
+    """
+
+    name: ClassVar[str] = "cooperative-sticky-stream-join"
+    form_of: ClassVar[str] = "sticky-stream-join"
+    memory: ClassVar[UserDataCodec] = StreamJoinInFields()
+    cooperative: ClassVar[bool] = True
+
+    def assign(self, group: Group) -> Answer:
+        """Return (P,) the member that owns each partition in the end."""
+        answer = super().assign(group)
+        target = in_two_rounds(group, answer.owner, self._owners, group.number)
+        return replace(answer, owner=target, together=group.number)
+
+    def _owners(self, group: Group) -> Ints:
+        return super().assign(group).owner
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from apportion.assignors import Assignor, known
+from apportion.assignors import Assignor, compared
 from apportion.errors import ApportionError
 from apportion.history.fold import Folded
 from apportion.history.rebalances import Rebalance
@@ -36,7 +36,10 @@ def replay_totals(history: Past) -> dict[str, dict[str, Any]]:
     replays_of: dict[str, dict[str, Any]] = {}
     if not history.rebalances:
         return replays_of
-    strategies: Mapping[str, str | TaskStrategy] = VARIANTS if history.runs_tasks else {name: name for name in known()}
+    names = compared()
+    strategies: Mapping[str, str | TaskStrategy] = (
+        VARIANTS if history.runs_tasks else dict(zip(names, names, strict=True))
+    )
     for name, strategy in strategies.items():
         try:
             replays_of[name] = totals_of(history.replay(strategy))

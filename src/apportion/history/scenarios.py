@@ -11,7 +11,7 @@ import numpy as np
 
 from apportion import whatif
 from apportion.arrays import Ints, Longs
-from apportion.assignors import Assignor, find, known
+from apportion.assignors import Assignor, compared, find, known
 from apportion.errors import ApportionError
 from apportion.history.records import Generation
 from apportion.history.replay import carried_along, happened
@@ -101,11 +101,11 @@ def what_if(
     present
         group.json as ``group_json`` makes it; None, or no members, for a group that has none.
     assignors
-        Names; all known ones by default.
+        Names; those that are ``compared`` by default.
     Returns
         A row for each strategy and scenario. A strategy or a scenario that fails gives rows with ``error``.
     """
-    names = list(known() if assignors is None else assignors)
+    names = list(compared() if assignors is None else assignors)
     return [outcome.answer for outcome in outcomes(name, generations, present, topics, names)]
 
 

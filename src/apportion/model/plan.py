@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -70,6 +70,32 @@ def held_back(group: Group, owner: Ints, together: Ints | None = None) -> Bools:
     if together is not None:
         back = np.isin(together, together[back]) & (owner != NOBODY)
     return back
+
+
+def in_two_rounds(
+    group: Group, target: Ints, complete: Callable[[Group], Ints | None], together: Ints | None = None
+) -> Ints:
+    """(P,) a target that the second round gives too; ``target`` itself where nothing is held back.
+
+    complete
+        A group to owners: everybody keeps what they have, and the rest is handed out as a function of that alone.
+    together
+        As in ``Answer``.
+
+    What is held back is planned by ``complete`` from what this round gives, which is what the second round sees. If
+    some of that comes home it is given at once, and the rest is planned again: what is given grows, so this ends.
+    """
+    given = np.where(held_back(group, target, together), NOBODY, target)
+    if np.array_equal(given, target):
+        return target
+    while True:
+        completed = complete(group.holding(given))
+        if completed is None or (completed != given)[given != NOBODY].any():
+            raise ArithmeticError("what stays of a plan is no part of any; please report this group")
+        again = np.where(held_back(group, completed, together), NOBODY, completed)
+        if np.array_equal(again, given):
+            return completed
+        given = again
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,10 @@
 The problem is makespan on uniform machines (Q||Cmax) with the number of jobs of each machine given, and NP-hard. The
 way: counts are the fairest for the capacities (``fair_loads``), so a member's free slots are known; partitions go
 heaviest first to the eligible member with a free slot that ends with the least lag per capacity (longest processing
-time first: Gonzalez, Ibarra and Sahni 1977); then the most burdened member exchanges single partitions while that makes
-the more burdened of the two lighter; at last partitions that can go back to their past owners within the limit do. The
-price is a look at the partitions of two members for each exchange, within an effort that is the same on every machine.
+time first: Gonzalez, Ibarra and Sahni 1977); then the most burdened member exchanges single partitions, or gives one
+away where counts may leave the fair ones, while that makes the more burdened of the two lighter; at last partitions
+that can go back to their past owners within the limit do. The price is a look at the partitions of two members for each
+exchange, within an effort that is the same on every machine.
 
 Lag per capacity is compared as ``lag x unit``, in whole numbers (see ``problem.units``).
 """
@@ -37,6 +38,8 @@ class Machines:
         (P,) which of C kinds a partition is; (C, M) who may own which kind.
     unit
         (M,) 1 / capacity in whole numbers.
+    skew
+        How many partitions a member's count may be from its fair one.
     """
 
     lag: Longs
@@ -44,6 +47,7 @@ class Machines:
     kind: Ints
     may: Bools
     unit: Numbers
+    skew: int = 0
 
     def burdens(self, owner: Ints) -> list[int]:
         """(M,) lag x unit of each member, in Python's integers."""
@@ -113,31 +117,40 @@ def _longest_first(machines: Machines, slots: Ints) -> Ints:
 
 
 def _exchange(machines: Machines, owner: Ints, burden: list[int]) -> None:
-    """Let the most burdened exchange single partitions, as long as the more burdened of the two gets lighter."""
+    """Let the most burdened exchange partitions, or give one away, while the more burdened of the two gets lighter."""
     units, lags = machines.unit.tolist(), machines.lag.tolist()
-    effort = EFFORT
+    effort, fair = EFFORT, np.bincount(owner, minlength=len(units)).tolist()
+    count = list(fair)
     while effort > 0:
         heavy = max(range(len(burden)), key=lambda m: (burden[m], -m))
         mine = np.flatnonzero(owner == heavy).tolist()
-        best: tuple[int, int, int] | None = None
+        best: tuple[int, int, int, int | None] | None = None
         for other in sorted(range(len(burden)), key=lambda m: (burden[m], m)):
             if other == heavy or burden[other] >= burden[heavy] or best is not None:
                 break
             theirs = np.flatnonzero(owner == other).tolist()
             effort -= len(mine) * len(theirs) + len(lags) // 8
+            gives = count[heavy] > fair[heavy] - machines.skew and count[other] < fair[other] + machines.skew
             for p in mine:
-                for q in theirs:
-                    shift = lags[p] - lags[q]
-                    fits = machines.may[machines.kind[p], other] and machines.may[machines.kind[q], heavy]
-                    if shift <= 0 or not fits:
+                if not machines.may[machines.kind[p], other]:
+                    continue
+                for q in ([None] if gives else []) + theirs:
+                    shift = lags[p] - (0 if q is None else lags[q])
+                    if shift <= 0 or not (q is None or machines.may[machines.kind[q], heavy]):
                         continue
                     worse = max(burden[heavy] - shift * units[heavy], burden[other] + shift * units[other])
                     if worse < (burden[heavy] if best is None else best[0]):
-                        best = (worse, p, q)
+                        best = (worse, other, p, q)
         if best is None:
             return
-        _, p, q = best
-        _swap(owner, burden, p, q, lags, units)
+        _, other, p, q = best
+        if q is None:
+            owner[p] = other
+            burden[heavy] -= lags[p] * units[heavy]
+            burden[other] += lags[p] * units[other]
+            count[heavy], count[other] = count[heavy] - 1, count[other] + 1
+        else:
+            _swap(owner, burden, p, q, lags, units)
 
 
 def _swap(owner: Ints, burden: list[int], p: int, q: int, lags: list[int], units: list[int]) -> None:

@@ -243,7 +243,7 @@ def build(
     form
         ``parquet`` (a local folder's default) or ``delta`` (a URI's only one); for a catalog what it is told to use.
     assignors
-        Strategies in ``gold/whatif``, which costs in proportion to their number; all known ones by default.
+        Strategies in ``gold/whatif``, which costs in proportion to their number; by default the ``compared`` ones.
     full
         Make everything anew, which gives the same rows; without being asked it is done where the settings, the version
         or the records that were read before are others than the last time.
@@ -425,13 +425,13 @@ def _build(
     progress: Progress,
 ) -> Built:
     """Every table, or what is new of each, and what the next build must know."""
-    from apportion.assignors import known
+    from apportion.assignors import compared
     from apportion.inputs import tables
     from apportion.spark import few_update, incremental, sinks
     from apportion.spark.bundles import ROWS_A_TASK
     from apportion.spark.schemas import TABLES
 
-    strategies = sorted(known()) if rules.get("assignors") is None else rules["assignors"]
+    strategies = sorted(compared()) if rules.get("assignors") is None else rules["assignors"]
     asked = incremental.BuildState(incremental.version(), {**rules, "assignors": strategies}, dump_json)
     kept = sink.text(incremental.STATE)
     before = incremental.BuildState.from_text(kept)

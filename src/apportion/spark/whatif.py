@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from apportion.assignors import known
+from apportion.assignors import compared
 from apportion.history import rows
 from apportion.history.answer_block import COLUMNS, NOTHING, TEXTS, AnswerBlock, Columns
 from apportion.history.fold import OTHERS, fold
@@ -55,7 +55,7 @@ def whatif(
     group_state
         ``gold/group_state`` with the log ends of ``planned_ends.as_planned``.
     assignors
-        Names of strategies; all known ones by default.
+        Names of strategies; those that are ``compared`` by default.
     tasks
         Into how many pieces the groups are dealt; by default Spark decides.
     """
@@ -117,7 +117,7 @@ def _plans(assignors: tuple[str, ...]) -> Plans:
 def runner(assignors: Sequence[str] | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function from batches of what-if's input to batches of ``gold/whatif``, for a worker."""
     # Strategies are named here, where they are asked for: a worker elsewhere may have others installed.
-    strategies = tuple(known() if assignors is None else assignors)
+    strategies = tuple(compared() if assignors is None else assignors)
     arrow = schemas.arrow_schema(schemas.WHATIF)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

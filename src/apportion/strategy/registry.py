@@ -18,6 +18,7 @@ from typing import Any, Final
 from apportion.errors import UnknownName
 from apportion.strategy.assignor import Assignor
 from apportion.strategy.settings import with_settings
+from apportion.strategy.traits import traits_of
 
 PACKAGE: Final = "apportion.assignors"
 """The folder that is walked: a higher layer, which is looked into as any other package is."""
@@ -38,6 +39,15 @@ def known() -> Mapping[str, type[Assignor]]:
         if theirs is not None:
             ours.setdefault(entry.name, theirs)
     return types.MappingProxyType(ours)
+
+
+@cache
+def compared() -> Mapping[str, type[Assignor]]:
+    """The known strategies that are compared where nobody names any: all but the cooperative forms of others.
+
+    A form hands over what its ``form_of`` gives at once; beside that one its plan tells hardly anything new.
+    """
+    return types.MappingProxyType({name: kind for name, kind in known().items() if traits_of(kind).form_of is None})
 
 
 def _load(entry: EntryPoint) -> type[Assignor] | None:

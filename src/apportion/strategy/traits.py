@@ -48,6 +48,8 @@ class Traits:
     target_of
         A strategy and one of ``homes`` (stale claims) or ``racks``: where none of those are known, its targets are
         that strategy's.
+    form_of
+        The strategy whose cooperative form it is: the two are not compared, nor built into tables, unless by name.
     summary
         ``assign`` without what stands in no table (how sure a prediction is, a plan of tasks), where that costs less.
     """
@@ -64,6 +66,7 @@ class Traits:
     quick: bool = False
     structural: bool = False
     target_of: tuple[str, str] | None = None
+    form_of: str | None = None
     summary: Callable[[Group], Answer] | None = None
 
     @property

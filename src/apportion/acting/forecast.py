@@ -1,0 +1,128 @@
+"""What a new plan would change: work ahead of each member, over its speed, now and under the plan.
+
+A partition's work is its lag and what comes in until the group may act again (``rest_s``). A member's time to catch up
+is the work of its partitions over its speed. A group that has no lag yet is so evened out by what comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from apportion.acting.rule import Acting, Outlook
+from apportion.arrays import NOBODY, UNKNOWN, Floats, Ints
+from apportion.assignors import Assignor
+from apportion.model.group import Group, Offsets
+from apportion.planning import checked
+
+WORK_MAX = float(2**53)
+"""Messages ahead of one partition that count: up to here floats hold every whole number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """What members have ahead of them.
+
+    work
+        (P,) messages: lag, and what comes in until the group may act again.
+    pace
+        (M,) messages a second, or capacities where no speed is known; above 0.
+    capacity
+        (M,) the same in whole numbers, as plans take them.
+    in_seconds
+        Whether ``pace`` is in messages a second.
+    """
+
+    work: Floats
+    pace: Floats
+    capacity: Ints
+    in_seconds: bool
+
+    def times(self, owner: Ints) -> Floats:
+        """(M,) seconds until each member has done its work; of partitions without an owner nobody's."""
+        owned = owner != NOBODY
+        return np.bincount(owner[owned], weights=self.work[owned], minlength=len(self.pace)) / self.pace
+
+    def least(self, wanted: Floats | None = None) -> float:
+        """What the heaviest member needs under any plan: all at work to the end, or the heaviest partition alone."""
+        work = self.work if wanted is None else wanted
+        if not len(work) or not len(self.pace):
+            return 0.0
+        return max(float(work.sum() / self.pace.sum()), float(work.max() / self.pace.max()))
+
+
+def forecast(group: Group, owner: Ints, strategy: Assignor, load: Load, acting: Acting) -> tuple[Outlook, Ints]:
+    """The outlook, and (P,) who would own what; the owner of now where no plan is worth a try.
+
+    group
+        Its members and partitions; what it says of the past does not count.
+    owner
+        (P,) who owns what now; -1 nobody.
+    """
+    times = load.times(owner)
+    heaviest = int(times.argmax())
+    before, least = float(times[heaviest]), load.least(np.where(owner != NOBODY, load.work, 0.0))
+    member = group.instance_ids[heaviest] or group.members[heaviest]
+    no_plan = Outlook(before, before, least, member, 0, load.in_seconds)
+    if least > before * (1 - acting.gain):
+        return no_plan, owner
+    target = checked(asked(group, owner, load), strategy).owner
+    target = np.where((owner != NOBODY) & (target != NOBODY), target, owner)
+    if acting.moves is not None:
+        target = limited(owner, target, load, acting.moves)
+    moves = int(np.count_nonzero(target != owner))
+    after = float(load.times(target).max())
+    return replace(no_plan, after=after, moves=moves), target
+
+
+def asked(group: Group, owner: Ints, load: Load) -> Group:
+    """The group as the strategy is asked: who owns what now is the past, and work ahead is lag and weight."""
+    work = np.rint(np.minimum(load.work, WORK_MAX)).astype(np.int64)
+    unknown = np.full(group.P, UNKNOWN, dtype=np.int64)
+    fresh = replace(
+        group,
+        facts={**group.facts, "capacity": load.capacity},
+        offsets=Offsets(unknown, unknown, unknown, work),
+        weight=work.astype(np.float64),
+    )
+    return fresh.holding(owner)
+
+
+def limited(owner: Ints, target: Ints, load: Load, moves: int | float) -> Ints:
+    """(P,) as near to the target as so many moves go, each time the move that leaves the heaviest member least.
+
+    moves
+        How many; below 1 the share of all work that may move.
+    """
+    best = now = owner.copy()
+    held = load.times(owner)
+    least = float(held.max())
+    room = moves * float(load.work.sum()) if moves < 1 else np.inf
+    left = np.flatnonzero(owner != target).tolist()
+    for _ in range(min(len(left), int(moves)) if moves >= 1 else len(left)):
+        fits = [p for p in left if load.work[p] <= room]
+        if not fits:
+            break
+        after = {p: _moved(held, load, p, int(now[p]), int(target[p])) for p in fits}
+        p = min(fits, key=lambda p: (float(after[p].max()), float((after[p] ** 2).sum()), p))
+        held, room = after[p], room - float(load.work[p])
+        now = now.copy()
+        now[p] = target[p]
+        left.remove(p)
+        if float(held.max()) < least:
+            best, least = now, float(held.max())
+    return best
+
+
+def _moved(held: Floats, load: Load, p: int, giver: int, taker: int) -> Floats:
+    after = held.copy()
+    after[giver] -= load.work[p] / load.pace[giver]
+    after[taker] += load.work[p] / load.pace[taker]
+    return after
+
+
+def labels(members: Sequence[str], instance_ids: Sequence[str | None]) -> tuple[str, ...]:
+    """(M,) what a member is called over a restart: its instance id, else its member id."""
+    return tuple(i or m for i, m in zip(instance_ids, members, strict=True))
