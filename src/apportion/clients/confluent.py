@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,7 +35,7 @@ try:
     from confluent_kafka import Consumer, TopicPartition
     from kafka import ConsumerRebalanceListener, KafkaConsumer
     from kafka.coordinator.assignors.abstract import RebalanceProtocol
-    from kafka.errors import FencedInstanceIdError
+    from kafka.errors import CommitFailedError, FencedInstanceIdError
     from kafka.structs import OffsetAndMetadata
     from kafka.structs import TopicPartition as Part
 except ImportError:  # pragma: no cover - tried in an environment without the clients
@@ -50,7 +51,7 @@ from apportion.clients.foreign import StrategyNotAsked
 from apportion.clients.kafka_python import assignor
 from apportion.clients.member_facts import FactSource
 from apportion.clients.rebalance import OnPlan
-from apportion.errors import BadInput
+from apportion.errors import BadInput, Unavailable
 from apportion.strategy.traits import OnForeign
 from apportion.wording import some_of
 
@@ -66,6 +67,9 @@ CLOSE_MOST_S: Final = 86_400
 """Seconds that ``close`` may wait, at most."""
 AHEAD: Final = 100
 """Messages that ``poll`` takes from librdkafka at a time, at most; the caller gets them one by one."""
+
+GROUP_METADATA: Final = b"CGMDv2:"
+"""How librdkafka 2 begins what it writes of a group for producers."""
 
 OnPartitions = Callable[["GroupConsumer", list[TopicPartition]], object]
 """Called with the consumer and the partitions, as confluent-kafka calls ``on_assign`` and ``on_revoke``."""
@@ -255,6 +259,26 @@ class GroupConsumer:
         for topic, partition in sorted(self._owned):
             ids_of.setdefault(topic, []).append(partition)
         return ids_of
+
+    def consumer_group_metadata(self) -> bytes:
+        """What a transactional ``confluent_kafka.Producer`` needs for ``send_offsets_to_transaction``.
+
+        It names the member and its generation, so that the broker refuses offsets of a member that was expelled
+        (KIP-447). Take it anew for each transaction.
+
+        Raises
+            CommitFailedError where this is no member at the moment: offsets without one are taken from anybody;
+            Unavailable where this librdkafka writes it in a form that is not known (known: ``CGMDv2``).
+        """
+        metadata, member = self._fetcher.consumer_group_metadata(), self._member._coordinator._generation
+        if member.is_lost():
+            raise CommitFailedError(f"this consumer is no member of group {self._member.config['group_id']!r} just now")
+        # The mark, an int32 of this machine, group and member with a zero byte each, whether there is no instance id.
+        if not metadata.startswith(GROUP_METADATA):
+            raise Unavailable(f"librdkafka wrote the group's metadata as {metadata[:7]!r}; {GROUP_METADATA!r} is known")
+        generation = member.generation_id.to_bytes(4, sys.byteorder, signed=True)
+        group, _, instance = metadata[len(GROUP_METADATA) + 4 :].split(b"\0", 2)
+        return b"\0".join([GROUP_METADATA + generation + group, member.member_id.encode(), instance])
 
     def close(self, timeout: float | None = None) -> None:
         """Commit (where that is automatic), leave the group, stop fetching; a second time does nothing.
