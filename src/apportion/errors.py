@@ -13,6 +13,7 @@ The command line ends with 2 on each of them and prints the sentence alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -92,8 +93,25 @@ class MissingExtra(ApportionError):
     """An optional library is not installed."""
 
     def __init__(self, action: str, extra: str) -> None:
-        super().__init__(f"{action} needs a library that is not installed: pip install 'apportion[{extra}]'.")
+        super().__init__(f"{action} needs a library that is not installed: {install_command(extra)}")
         self.extra = extra
+
+
+def install_command(extra: str) -> str:
+    """What brings an extra's libraries, by their own names: right after an install from a clone, a wheel or an index.
+
+    >>> install_command("flow")
+    "pip install 'ortools>=9.12'"
+    """
+    from importlib import metadata
+
+    marker = re.compile(rf"""\s*;\s*extra\s*==\s*['"]{re.escape(extra)}['"]""")
+    try:
+        listed = metadata.requires("apportion") or []
+    except metadata.PackageNotFoundError:  # a source tree on the path
+        listed = []
+    needed = [marker.split(one)[0] for one in listed if marker.search(one)]
+    return "pip install " + " ".join(f"'{one}'" for one in needed or [f"apportion[{extra}]"])
 
 
 class Unavailable(ApportionError):

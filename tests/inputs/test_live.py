@@ -25,15 +25,17 @@ from apportion.arrays import NOBODY
 from apportion.cli import main
 from apportion.cli.commands import COMMANDS, command
 from apportion.errors import Unavailable, UnknownName
-from apportion.inputs import live, pasted, series
+from apportion.inputs import live, offsets_log, pasted, series
 from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.inputs.properties import Properties
 from apportion.model.build import build
+from apportion.report.describing import shown
 from apportion.report.oddities import oddities
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 from apportion.wire.assignment import Assignment, write_assignment
+from apportion.wire.coordinator import GroupGeneration
 
 pytestmark = pytest.mark.broker
 CLASSIC, NEW, IDLE = "live classic é", "live-new", "live-idle"
@@ -145,6 +147,38 @@ def test_a_live_group_is_what_kafkas_own_tool_prints(cluster: Broker, name: str)
     assert printed.group.lag.tolist() == there.group.lag.tolist()
 
 
+def test_state_fills_coordinator_and_generation_as_kafkas_own_tool_and_log_have_them(
+    cluster: Broker, capfdbinary: Any
+) -> None:
+    names = ("--group", CLASSIC, "--group", NEW)
+    assert main(["describe", "--bootstrap-server", cluster.bootstrap, *names, "--state", "-o", "json"]) == 0
+    groups = {one["group"]: one["described"] for one in json.loads(capfdbinary.readouterr().out)["groups"]}
+    for name in (CLASSIC, NEW):
+        text = cluster.tool(GROUP_TOOL, "--describe", "--group", name, "--state", "--verbose")
+        printed = pasted.groups_in(text.encode())[0]
+        assert groups[name]["coordinator"] == printed.coordinator
+        assert groups[name]["generation"] >= 1
+        assert printed.generation in (None, groups[name]["generation"])
+    log = offsets_log.whole_groups(connection(cluster)).groups[CLASSIC]
+    generations = [one.record.generation for one in log if isinstance(one.record, GroupGeneration)]
+    assert groups[CLASSIC]["generation"] == generations[-1]
+
+
+def test_a_group_that_only_commits_has_no_members_and_is_not_said_to_be_unread(cluster: Broker) -> None:
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.structs import OffsetAndMetadata
+
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap.split(","), group_id="live-flink")
+    part = TopicPartition("live-orders", 0)
+    consumer.assign([part])
+    consumer.commit({part: OffsetAndMetadata(3, "", -1)})
+    consumer.close()
+    group = seen(cluster, "live-flink")
+    assert (group.kind, group.raw["members"]) == ("simple", {})
+    sentence = "It commits without members, as Flink, Spark and consumers with assign() do: who reads is not told."
+    assert shown(group).odd[0] == sentence
+
+
 def test_a_live_group_tells_subscriptions_racks_and_log_starts_besides(cluster: Broker) -> None:
     group = seen(cluster, IDLE)
     assert [member["topics"] for member in group.raw["members"].values()] == [["live-one"], ["live-one"]]
@@ -237,7 +271,6 @@ def is_ready(port: int) -> bool:
 
 
 def test_a_watcher_sees_a_member_leave(cluster: Broker, capfd: Any) -> None:
-    from apportion.report.describing import shown
     from apportion.report.watching import View
 
     view = View()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
-from apportion.errors import ApportionError, UnknownName
+from apportion.errors import ApportionError, UnknownName, install_command
 
 OK, SOME_FAILED, WRONG, BREACHED = 0, 1, 2, 3
 """Exit codes: well; some item of a batch failed; wrong usage or bad input; a policy of the user's was breached."""
@@ -110,7 +110,7 @@ def complain(error: Exception) -> int:
         return _say(f"cannot read or write{where}: {error.strerror or error}.", WRONG)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRAS:
         extra = _EXTRAS[str(error.name).partition(".")[0]]
-        return _say(f"this needs {error.name}, which is not installed: pip install 'apportion[{extra}]'.", WRONG)
+        return _say(f"this needs {error.name}, which is not installed: {install_command(extra)}", WRONG)
     return _say(
         f"this is a fault in apportion, not in what you gave it: {type(error).__name__}: {error}. "
         "Please report it, with what APPORTION_DEBUG=1 prints.",

@@ -10,7 +10,10 @@ from apportion.cli.commands import COMMANDS, parser_of
 from apportion.cli.output import emit
 from apportion.cli.parser import Parser, one_of
 
-DETAILS = "The script asks apportion for each word, so that strategies installed later are completed too."
+DETAILS = (
+    "The script asks apportion for each word, so that strategies installed later are completed too, the groups of the\n"
+    "input after --group, and a strategy's settings after --set."
+)
 EXAMPLES = (
     ("bash, now and in every new shell", 'eval "$(apportion completion bash)"'),
     ("zsh, in ~/.zshrc after compinit", 'eval "$(apportion completion zsh)"'),
@@ -21,6 +24,7 @@ _BASH: Final = """\
 _apportion() {
     local IFS=$'\\n'
     COMPREPLY=($(apportion __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then compopt -o nospace; fi
     if [[ ${#COMPREPLY[@]} -eq 0 ]]; then COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")); fi
 }
 complete -o filenames -F _apportion apportion
@@ -68,7 +72,11 @@ def candidates(words: Sequence[str]) -> list[str]:
     >>> candidates(["wh"])
     ['what-if']
     """
-    now = words[-1] if words else ""
+    whole = _joined(words)
+    now = whole[-1] if whole else ""
+    if len(whole) < len(words) and "=" in now:  # bash parts words at =, and replaces what follows it
+        key = now.partition("=")[0]
+        return [value.removeprefix(f"{key}=") for value in candidates(whole) if value != f"{key}="]
     if len(words) <= 1:
         return [name for name in [*COMMANDS, "--help", "--version"] if name.startswith(now)]
     if words[0] not in COMMANDS:
@@ -77,18 +85,37 @@ def candidates(words: Sequence[str]) -> list[str]:
     return [value for value in _values(parser, words) if value.startswith(now)]
 
 
+def _joined(words: Sequence[str]) -> list[str]:
+    """The words as they were typed: bash hands ``scope=group`` on as three.
+
+    >>> _joined(["--set", "scope", "=", "gr"]), _joined(["--set", "scope", "="])
+    (['--set', 'scope=gr'], ['--set', 'scope='])
+    """
+    whole: list[str] = []
+    for i, word in enumerate(words):
+        if whole and (word == "=" or (i and words[i - 1] == "=")) and not (word == "=" and whole[-1].endswith("=")):
+            whole[-1] += word
+        else:
+            whole.append(word)
+    return whole
+
+
 def _values(parser: Parser, words: Sequence[str]) -> list[str]:
     """Values of the option before the last word, else options, else the choices of a positional argument."""
     before = parser._option_string_actions.get(words[-2])
     if before is not None and before.nargs != 0:
-        return _values_of(before)
+        return _values_of(before, words)
     if words[-1].startswith("-"):
         return [name for name in parser._option_string_actions if name.startswith("--")]
     choices = [action.choices for action in parser._actions if not action.option_strings and action.choices]
     return [str(choice) for choice in choices[0]] if choices and len(words) == 2 else []
 
 
-def _values_of(action: argparse.Action) -> list[str]:
+def _values_of(action: argparse.Action, words: Sequence[str]) -> list[str]:
+    if action.dest == "groups":
+        return _groups(words)
+    if action.dest == "settings":
+        return _settings(words)
     if action.dest == "assignor":
         from apportion.assignors import known
 
@@ -96,3 +123,77 @@ def _values_of(action: argparse.Action) -> list[str]:
     if action.dest == "output":
         return [name.strip() for name in str(action.help).partition(" (")[0].split(",")]
     return [str(choice) for choice in action.choices or ()]
+
+
+def _groups(words: Sequence[str]) -> list[str]:
+    """The groups of the file or folder on the line, or of the cluster that it names, if that answers soon."""
+    from threading import Thread
+
+    names: list[str] = []
+    asking = Thread(target=lambda: names.extend(_group_names(words)), daemon=True)
+    asking.start()
+    asking.join(GROUPS_S)
+    return sorted(names)
+
+
+GROUPS_S: Final = 3.0
+"""How long a completion may take: who waits for a word types on."""
+
+
+def _group_names(words: Sequence[str]) -> list[str]:
+    import os
+    from contextlib import suppress
+
+    from apportion.errors import ApportionError
+
+    with suppress(ApportionError, OSError, ValueError):
+        path = next((word for word in words[1:-1] if not word.startswith("-") and os.path.exists(word)), None)
+        if path is None:
+            return _live_names(words)
+        from apportion.inputs import sniff
+
+        if os.path.isdir(path):
+            return [group.name for group in sniff.groups_in_folder(path)]
+        with open(path, "rb") as file:
+            return [group.name for group in sniff.groups_in(file.read(), path)]
+    return []
+
+
+def _live_names(words: Sequence[str]) -> list[str]:
+    """What a cluster lists, where the line says how to reach one."""
+    from apportion.inputs import config, live
+    from apportion.inputs.cluster import connect, patiently
+
+    given = {option: _after(words, option) for option in ("--bootstrap-server", "--command-config", "--context")}
+    if not any(given.values()) and not config.is_set():
+        return []
+    there = config.connection(*given.values())
+    with connect(there.bootstrap, there.properties) as cluster:
+        listed = patiently(there.bootstrap, cluster._admin.list_groups)
+    return [group["group_id"] for group in listed if live.reads(group)]
+
+
+def _after(words: Sequence[str], *options: str) -> str | None:
+    """The value that the line gives an option; None for none."""
+    for i, word in enumerate(words[:-1]):
+        name, equals, value = word.partition("=")
+        if name in options:
+            return value if equals else words[i + 1]
+    return None
+
+
+def _settings(words: Sequence[str]) -> list[str]:
+    """``KEY=`` of the strategy that the line names, or ``KEY=VALUE`` where the key is typed and has few values."""
+    from typing import get_args
+
+    from apportion.assignors import known, settings_of
+    from apportion.cli.parser import DEFAULT_ASSIGNOR
+
+    strategy = known().get(_after(words, "-A", "--assignor") or DEFAULT_ASSIGNOR)
+    settings = settings_of(strategy) if strategy is not None else {}
+    key, equals, _ = words[-1].partition("=")
+    if not equals:
+        return [f"{name}=" for name in settings]
+    kind = settings.get(key)
+    choices = ("true", "false") if kind is bool else tuple(c for c in get_args(kind) if isinstance(c, str))
+    return [f"{key}={choice}" for choice in choices]

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import pages
 
     _check_options(args)
-    groups, standings = _chosen(source.many(args), args)
+    groups, standings = _chosen(_with_generations(source.many(args), args), args)
     if args.output == "json":
         described = [{**group_to_dict(one.group), "described": one.to_dict()} for one in standings]
         emit_json({"version": 1, "groups": described})
@@ -84,6 +84,27 @@ def run(args: argparse.Namespace) -> int:
     else:
         _whole(standings[0], args)
     return 0
+
+
+def _with_generations(groups: list[Observed], args: argparse.Namespace) -> list[Observed]:
+    """For ``--state`` of a live cluster classic groups with their generation, which their newest records tell."""
+    names = [one.name for one in groups if one.kind == "classic" and one.generation is None]
+    if not args.state or args.file is not None or not names or not source.is_live(args):
+        return groups
+    from dataclasses import replace
+
+    from apportion.errors import Unavailable
+    from apportion.inputs.cluster import connect
+    from apportion.inputs.generations import newest_generations
+
+    there = source.connection(args)
+    try:
+        with connect(there.bootstrap, there.properties) as cluster:
+            known = newest_generations(cluster, there, names)
+    except Unavailable as why:
+        tell(f"no generations of classic groups: {why}")
+        return groups
+    return [replace(one, generation=known[one.name]) if one.name in known else one for one in groups]
 
 
 def _chosen(groups: list[Observed], args: argparse.Namespace) -> tuple[list[Observed], list[ShownGroup]]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 Step = Callable[[str], None]
+WAITED_S: Final = 2.0
+"""Silence after which somebody is told what is waited for."""
 AFTER_S: Final = 1.0
 """Work that takes less shows no bar: what flashes up cannot be read, and rich takes a while to load."""
 
@@ -54,14 +56,24 @@ def shown(steps: int | None = None) -> Iterator[Step]:
 
 
 @contextmanager
-def slow(description: str, total: int | None = None) -> Iterator[Step]:
+def slow(description: str, total: int | None = None, *, waits_for: str = "") -> Iterator[Step]:
     """A function to call at the beginning of each piece of work that says nothing by itself.
 
     total
         How many pieces there are; None where nobody knows, then the bar only shows that work goes on.
+    waits_for
+        What the work waits for, which may never come: elsewhere than at a terminal a line tells of it after a while.
     """
     if not _at_terminal():
-        yield lambda piece: None
+        timer = Timer(WAITED_S, tell, [f"{waits_for} has not answered yet: waiting for it"]) if waits_for else None
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield lambda piece: None
+        finally:
+            if timer is not None:
+                timer.cancel()
         return
     bar = _Late(description, total)
     timer = Timer(AFTER_S, bar.show)

@@ -62,7 +62,7 @@ def many(args: argparse.Namespace) -> list[Observed]:
     """The groups that the arguments mean, at least one."""
     from apportion.inputs import sniff
 
-    if args.file is None and _live_is_meant(args):
+    if args.file is None and is_live(args):
         return _live(args)
     path = _path(args)
     with _reading(path):
@@ -169,7 +169,7 @@ def over_time(
     args: argparse.Namespace, groups: Sequence[Observed], window_s: float | None
 ) -> Iterator[OverTime] | None:
     """Each group's commits and log ends over time; None for a file or a text, which tells of one moment only."""
-    if args.file is None and _live_is_meant(args):
+    if args.file is None and is_live(args):
         return _watched(args, groups, window_s or 10)
     path = folder(args)
     return None if path is None else _recorded(path, groups, window_s)
@@ -206,7 +206,7 @@ def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | O
     """The plan.json that the input holds, else its one group; see ``_plannable`` for ``whole``."""
     from apportion.inputs import sniff
 
-    if args.file is None and _live_is_meant(args):
+    if args.file is None and is_live(args):
         return one(args)
     path = _path(args)
     if _is_folder(path):
@@ -321,7 +321,7 @@ def input_name(args: argparse.Namespace) -> str:
         return os.path.basename(os.path.abspath(str(args.file)))
     if args.bootstrap_server:
         return str(args.bootstrap_server)
-    return "live cluster" if not args.file and _live_is_meant(args) else "standard input"
+    return "live cluster" if not args.file and is_live(args) else "standard input"
 
 
 def called(path: str) -> str:
@@ -383,7 +383,7 @@ def _standard_input() -> str:
     return "-"
 
 
-def _live_is_meant(args: argparse.Namespace) -> bool:
+def is_live(args: argparse.Namespace) -> bool:
     """A way to a server is given, or a group is and the environment or the config file name the server.
 
     Also an empty one: where a script's variable was not set, standard input was not meant.
@@ -407,7 +407,7 @@ def _live(args: argparse.Namespace) -> list[Observed]:
             "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
         )
     there, refused = connection(args), list[str]()
-    with progress.slow(f"asking {there.bootstrap}"):
+    with progress.slow(f"asking {there.bootstrap}", waits_for=there.bootstrap):
         groups = live.groups(there, None if everything else args.groups, refused=refused)
     if refused:
         them = "it" if len(refused) == 1 else "them"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import ExitStack
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from apportion.cli import source
+from apportion.cli import progress, source
 from apportion.cli.output import emit, on_terminal
 from apportion.cli.parser import Parser, Usage, whole
 
@@ -37,9 +38,11 @@ def run(args: argparse.Namespace) -> int:
     if len(args.groups) != 1:
         raise Usage("apportion watch", "give one group with --group")
     connection = source.connection(args)
-    with connect(connection.bootstrap, connection.properties) as cluster:
-        view = View()
-        _look(cluster, args.groups[0], view)
+    with ExitStack() as stack:
+        with progress.slow(f"asking {connection.bootstrap}", waits_for=connection.bootstrap):
+            cluster = stack.enter_context(connect(connection.bootstrap, connection.properties))
+            view = View()
+            _look(cluster, args.groups[0], view)
         if args.once or not on_terminal():
             return _print(cluster, args, view)
         return _live(cluster, args, view)

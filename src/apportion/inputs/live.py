@@ -72,7 +72,22 @@ def read(
     partitions = cluster.partitions(sorted(topics)) if topics else []
     entries = _entries(cluster, partitions)
     ids = {one.topic: one.topic_id for one in partitions if one.topic_id}
-    return [observed_group(name, descriptions[name], committed.get(name, {}), entries, ids) for name in chosen]
+    coordinators = _coordinators(cluster, chosen)
+    return [
+        observed_group(name, descriptions[name], committed.get(name, {}), entries, ids, coordinators.get(name))
+        for name in chosen
+    ]
+
+
+def _coordinators(cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
+    """Group to its coordinator, as Kafka's tool writes it: ``host:port (id)``."""
+    admin = cluster._admin
+    brokers = {
+        broker["broker_id"]: f"{broker['host']}:{broker['port']} ({broker['broker_id']})"
+        for broker in patiently(cluster.bootstrap, admin.describe_cluster)["brokers"]
+    }
+    nodes = patiently(cluster.bootstrap, lambda: admin._manager.run(admin._find_coordinator_ids, list(names)))
+    return {name: brokers[node] for name, node in nodes.items() if node in brokers}
 
 
 def _refused(cluster: Cluster, names: Sequence[str]) -> list[str]:
@@ -177,7 +192,8 @@ def classic_facts(group: Any) -> dict[str, Any]:
         if read.pop("assigned_data", False):
             assigned_data.append(member.member_id)
         members[member.member_id] = {**fields, **read}
-    facts = {"state": group.group_state, "protocol": group.protocol_data or None, "kind": "classic", "says": says}
+    kind = "classic" if members or group.protocol_type else "simple"  # it commits, and never had a member
+    facts = {"state": group.group_state, "protocol": group.protocol_data or None, "kind": kind, "says": says}
     facts["assigned_data"] = assigned_data
     return {**facts, "generation": None, "members": members, "wanted": _wanted(members)}
 
@@ -316,6 +332,7 @@ def observed_group(
     committed: Committed,
     entries: Mapping[str, Mapping[int, Mapping[str, Any]]],
     ids: Mapping[str, str] | None = None,
+    coordinator: str | None = None,
 ) -> Observed:
     """The group as group.json: all partitions of wanted topics, and those that it committed elsewhere.
 
@@ -354,7 +371,7 @@ def observed_group(
         description["state"],
         description["protocol"],
         description["kind"],
-        None,
+        coordinator,
         description["generation"],
         description["says"],
         members=description.get("seats", ()),

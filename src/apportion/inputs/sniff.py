@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any, Final
 
-from apportion.errors import ApportionError, BadInput, Unavailable, within
+from apportion.errors import ApportionError, BadInput, Unavailable, install_command, within
 from apportion.inputs.described_group import Observed
 
 NEEDED: Final = (
@@ -83,7 +83,7 @@ def groups_in_folder(path: str) -> list[Observed]:
 
             groups = tables.read(path)
     except ModuleNotFoundError as error:
-        raise Unavailable(f"{path}: reading a {kind} needs {error.name}: pip install 'apportion[spark]'.") from None
+        raise Unavailable(f"{path}: reading a {kind} needs {error.name}: {install_command('spark')}") from None
     if not groups:
         raise BadInput(path, "no group", "records or tables of at least one group")
     return groups

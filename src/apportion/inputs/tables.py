@@ -117,7 +117,7 @@ def check_version_of(where: str, text: str | bytes | None) -> None:
 
 def _files(folder: Path, table: str) -> list[Path]:
     files = parquet.files(folder / table)
-    if not files:
+    if not files and not (folder / table / "_delta_log").is_dir():  # a Delta table without rows has no file
         raise BadInput(str(folder), f"no table {table}", NEEDED)
     return files
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Ints
+from apportion.arrays import NOBODY, UNKNOWN, Ints
 from apportion.model.group import Group
 from apportion.model.measures import measure, rack_misses
 from apportion.model.plan import Plan
+from apportion.model.present import observed_lag
 from apportion.report.oddities import member_labels
 
 MOST_ROWS: Final = 240
@@ -32,7 +33,8 @@ def group_data(
     plans
         What each strategy would do now.
     facts
-        What else is known: ``state``, ``protocol``, ``generation``, ``verdict``, ``why`` and ``advice`` (sentences).
+        What else is known: ``state``, ``protocol``, ``generation``, ``verdict``, ``why`` and ``advice`` (sentences);
+        ``shared`` where it is a share group, whose lag offsets do not tell.
     history
         The group's rebalances in order, each with ``generation``, ``at`` (ISO 8601), ``cause``, ``members``
         (a count), ``moved``, ``kept``, ``given``, ``needless``, and ``owners``: (topic, partition) to member label.
@@ -51,13 +53,14 @@ def group_data(
         "why": [],
         "advice": [],
         "roles": None,
-        **dict(facts or {}),
+        **{name: value for name, value in (facts or {}).items() if name != "shared"},
         "members": member_labels(group),
         "topics": list(group.topics),
         "topic_of": group.topic_of.tolist(),
         "number": group.number.tolist(),
         "lag": lag.tolist(),
-        "lag_known": bool(group.lag_known.any()),
+        # What a share group has read stands elsewhere; without a commit nothing tells where reading starts.
+        "lag_known": not (facts or {}).get("shared") and bool((observed_lag(group) != UNKNOWN).any()),
         "owner": group.owner.tolist(),
         "capacity": group.capacity.tolist() if group.has_capacities else None,
         "now": summary("now", group, group.owner, {}),

@@ -12,6 +12,7 @@ from apportion.comparison import Comparison, advice, every_plan
 from apportion.errors import BadInput
 from apportion.history.fold import OTHERS
 from apportion.history.patterns import is_note
+from apportion.history.records import SHARE
 from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
 from apportion.report.data import group_data
@@ -100,6 +101,7 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan]) -> dict[str
         "generation": observed.generation,
         "verdict": verdict(group, odd),
         "why": odd,
+        "shared": observed.kind == SHARE,
         "roles": roles_data(observed.kind, observed.members),
         "advice": advice(Comparison(group, asked, {})) if len(asked) > 1 else [],
     }
