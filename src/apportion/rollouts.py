@@ -36,6 +36,8 @@ Protocol = Literal["eager", "cooperative", "consumer"]
 PROTOCOLS: Final = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "broker-uniform"}
 """Each protocol with the strategy that Kafka's consumers use under it where nothing else is said."""
 _VERBS: Final = ("rolling", "scale")
+_HELD: Final = ("owned", "generation", "standby", "recovery_lag")
+"""Fields of what a member has, which one that starts anew has no more."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class Stage:
     """One change of the group with what it costs.
 
     generations
-        How many it takes: none where nobody notices, two where a cooperative plan withholds partitions.
+        How many it takes: none where nobody notices, two where a cooperative plan withholds partitions, more where a
+        strategy waits for state to be restored; the figures below are those of all of them.
     revoked
         Partitions that members which stay must let go, if only to get them back.
     taken
@@ -303,31 +306,41 @@ def _stage(
     emptied
         Whether nobody was there in between: whoever is there after it has come, if only come back.
     """
-    planned = plan(after, strategy)
+    plans = whatif.rounds(plan(after, strategy), strategy)
     who_before, who_after = identities(before), identities(after)
     stay = set() if emptied else set(who_before) & set(who_after)
-    had, has = owners(before, before.owner), owners(after, planned.owner)
-    changed = [key for key, now in has.items() if had.get(key) is not None and had[key] != now]
-    described = {before.name_of(p) for p in range(before.P)} if after.P > before.P else None
-    given = [key for key in has if had.get(key) is None and (described is None or key in described)]
-    at_stayers = [key for key, then in had.items() if then in stay]
-    taken = [key for key in at_stayers if has.get(key) != had[key]]
+    had = owners(before, before.owner)
     orphans = [key for key, then in had.items() if then not in stay]
-    still = dict.fromkeys(had if protocol == "eager" else taken, times.rebalance_s)
-    still.update(dict.fromkeys(orphans, wait_s + times.rebalance_s))
-    handed_over = bool(planned.withheld.any())
+    described = {before.name_of(p) for p in range(before.P)} if after.P > before.P else None
+    still: dict[tuple[str, int], float] = dict.fromkeys(orphans, wait_s + times.rebalance_s)
+    longest = max(still.values(), default=0.0)
+    revoked = taken = moved = read_anew = 0
+    present = stay
+    for planned in plans:
+        has = owners(after, planned.owner)
+        changed = [key for key, now in has.items() if had.get(key) is not None and had[key] != now]
+        read_anew += len(changed) + sum(had.get(key) is None and (described is None or key in described) for key in has)
+        at_stayers = [key for key, then in had.items() if then in present]
+        let_go = [key for key in at_stayers if has.get(key) != had[key]]
+        taken += len(let_go)
+        revoked += len(at_stayers) if protocol == "eager" else len(let_go)
+        moved += sum(had[key] in stay and has[key] in stay for key in changed)
+        for key in at_stayers if protocol == "eager" else let_go:
+            still[key] = still.get(key, 0.0) + times.rebalance_s
+            longest = max(longest, times.rebalance_s)
+        had, present, described = has, set(who_after), None
     return Stage(
         step=step,
-        plan=planned,
-        generations=2 if handed_over else 1,
+        plan=whatif.whole(plans),
+        generations=sum(2 if planned.withheld.any() else 1 for planned in plans),
         joined=tuple(m for m, who in zip(after.members, who_after, strict=True) if who not in stay),
         left=tuple(m for m, who in zip(before.members, who_before, strict=True) if who not in stay),
-        revoked=len(at_stayers) if protocol == "eager" else len(taken),
-        taken=len(taken),
-        moved=sum(had[key] in stay and has[key] in stay for key in changed),
-        read_anew=len(changed) + len(given),
+        revoked=revoked,
+        taken=taken,
+        moved=moved,
+        read_anew=read_anew,
         standstill_s=sum(still.values()),
-        longest_s=max(still.values(), default=0.0),
+        longest_s=longest,
     )
 
 
@@ -345,7 +358,7 @@ def owners(group: Group, owner: Ints) -> dict[tuple[str, int], str]:
 
 def _bare(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A member that comes back knows nothing of what it had."""
-    return {name: value for name, value in fields.items() if name not in ("owned", "generation")}
+    return {name: value for name, value in fields.items() if name not in _HELD}
 
 
 def _reborn(group: Group, member: str, i: int) -> str:

@@ -183,14 +183,21 @@ def rounds(first: Plan, assignor: Assignor) -> list[Plan]:
 def whole(plans: list[Plan]) -> Plan:
     """A plan and the rounds after it as one: from the first one's group to what the last one ends in.
 
-    How many moves it takes in all nothing proves where it takes several rounds.
+    Measures of the strategy's own, as warm-ups, are those of all rounds together, but for standbys. That no other way
+    takes fewer moves in all nothing proves where it takes several rounds.
     """
     first, last = plans[0], plans[-1]
     if first is last:
         return first
     proof = {goal: "heuristic" if goal == "moves" else how for goal, how in last.proof.items()}
-    extra = {**last.answer.extra, "rounds": len(plans)}
-    return replace(first, answer=replace(last.answer, proof=proof, extra=extra))
+    warmups = sum(one.answer.measures.get("warmups", 0) for one in plans)
+    answer = replace(
+        last.answer,
+        proof=proof,
+        measures={**last.answer.measures, "warmups": warmups},
+        extra={**last.answer.extra, "rounds": len(plans)},
+    )
+    return replace(first, answer=answer)
 
 
 def with_past(group: Group, owner: Ints) -> Group:

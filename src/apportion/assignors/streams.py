@@ -86,6 +86,7 @@ class Streams(TaskSettings):
         return Answer(
             owner,
             proof=plan.answer.proof,
+            measures={"standbys": int(plan.answer.standby.sum()), "warmups": int(plan.answer.warmup.sum())},
             extra={"tasks": extra},
             certificate=TaskReasons(topology, plan),
             together=_numbers(task_of),

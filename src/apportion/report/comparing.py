@@ -14,6 +14,7 @@ from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
 from apportion.model.present import measure_now, unowned
+from apportion.report import task_roles
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count, proof_in_words
 
@@ -82,14 +83,18 @@ def _row(
 
 def steps(group: Group, planned: Sequence[tuple[str, Plan]]) -> TextTable:
     """A row a step below one for the group as it was."""
-    rows = [("(now)", *_state(group, group.owner, measure_now(group)))]
+    rows: list[tuple[Cell, ...]] = [("(now)", *_state(group, group.owner, measure_now(group)))]
     rows += [(step, *_state(p.group, p.owner, p.measures)) for step, p in planned]
-    columns = ("STEP", "#MEMBERS", "#PARTITIONS", "LOAD", "MOVES", "NEW", "LAG-MAX", "CROSS-RACK", "UNOWNED")
+    columns = ["STEP", "#MEMBERS", "#PARTITIONS", "LOAD", "MOVES", "NEW", "LAG-MAX", "CROSS-RACK", "UNOWNED"]
     racks = any(racks_known(p.group) for _, p in planned)
     extra = {"LAG-MAX"} if not any(row[6] for row in rows) else set()
     extra |= {"CROSS-RACK"} if not racks else set()
     extra |= {"UNOWNED"} if not any(row[8] for row in rows) else set()
-    return TextTable(columns, rows, extra=frozenset(extra))
+    if task_roles.has_roles(p for _, p in planned):
+        columns += task_roles.COLUMNS
+        roles: list[tuple[Cell, ...]] = [(None,) * len(task_roles.COLUMNS), *(task_roles.cells(p) for _, p in planned)]
+        rows = [(*row, *cells) for row, cells in zip(rows, roles, strict=True)]
+    return TextTable(tuple(columns), rows, extra=frozenset(extra))
 
 
 def _state(group: Group, owner: Ints, m: dict[str, int]) -> tuple[Cell, ...]:
@@ -105,5 +110,6 @@ def step_notes(planned: Sequence[tuple[str, Plan]]) -> list[str]:
     moves = sum(p.measures["moves"] for _, p in planned)
     return [
         f"{count(moves, 'move')} in all with {last.assignor}; NEW partitions had no owner, as after a member left.",
+        *task_roles.step_notes(planned),
         f"Proof of the last step: {proof_in_words(last.proof)}.",
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from apportion.arrays import NOBODY, ints
 from apportion.model.group import Group
+from apportion.report import task_roles
 from apportion.report.data import group_data, summary
 from apportion.report.text import Cell, TextTable
 from apportion.rollouts import Stage, identities, owners, total_sentence
@@ -26,7 +27,14 @@ def table(stages: Sequence[Stage]) -> TextTable:
         for stage in stages
     ]  # fmt: skip
     columns = ("STEP", "#MEMBERS", "GENERATIONS", "REVOKED", "TAKEN", "MOVED", "READ-ANEW", "STANDSTILL-S", "LONGEST-S")
-    return TextTable(columns, rows)
+    if not task_roles.has_roles(stage.plan for stage in stages):
+        return TextTable(columns, rows)
+    loads = [(stage.plan.measures["load_min"], stage.plan.measures["load_max"]) for stage in stages]
+    rows = [
+        (*row, str(low) if low == high else f"{low}-{high}", *task_roles.cells(stage.plan)[1:])
+        for row, stage, (low, high) in zip(rows, stages, loads, strict=True)
+    ]
+    return TextTable((*columns, "LOAD", *task_roles.COLUMNS[1:]), rows)
 
 
 def notes(stages: Sequence[Stage], protocol: str) -> list[str]:
@@ -39,7 +47,7 @@ def notes(stages: Sequence[Stage], protocol: str) -> list[str]:
         steps = f"{shape} of {len(stages)} steps"
         sentences.append(f"In {steps} the broker may give other partitions than shown; loads and "
                          "the number of moves are its own where all members want the same.")  # fmt: skip
-    return sentences
+    return sentences + task_roles.step_notes([(stage.step, stage.plan) for stage in stages])
 
 
 def changes_in_words(stages: Sequence[Stage]) -> list[str]:

@@ -12,6 +12,7 @@ from apportion.assignors import known, settings_of
 from apportion.model.measures import lag_held, loads
 from apportion.model.plan import Plan
 from apportion.model.to_names import owners_to_names, partitions_to_names
+from apportion.report import task_roles
 from apportion.report.text import TextTable
 from apportion.wording import count, partitions_in_words, proof_in_words, shorten
 
@@ -104,6 +105,7 @@ def plan_notes(plan: Plan) -> list[str]:
         sentences.append(f"Heaviest member: {m['lag_max']:,} messages; no plan gets below {m['lag_bound']:,}{unknown}.")
     if plan.group.racks is not None and plan.group.racks.known:
         sentences.append(f"{count(m['rack_misses'], 'partition')} read across racks.")
+    sentences += task_roles.notes(plan)
     if plan.withheld.any():
         names = shorten(partitions_in_words(partitions_to_names(plan.group, plan.withheld)), 200)
         sentences.append(f"Withheld for one round, until the old owner lets go: {names}.")
