@@ -55,6 +55,7 @@ class Failover:
     structural: ClassVar[bool] = True
     on_foreign: ClassVar[str] = "stop"
     goals: ClassVar[tuple[str, ...]] = ("incumbent", "priority")
+    kept_whole: ClassVar[str] = "topics"
 
     preempt: bool = True
 

@@ -66,6 +66,7 @@ class StickyStreamJoin:
     assigned_data: ClassVar[bool] = True
     structural: ClassVar[bool] = True
     goals: ClassVar[tuple[str, ...]] = ("co-location", "balance", "moves")
+    kept_whole: ClassVar[str] = "numbers"
     leaves: ClassVar[bool] = True
 
     def assign(self, group: Group) -> Answer:

@@ -9,6 +9,7 @@ from typing import Any
 
 from apportion.history.records import GenerationMember
 from apportion.model.group import Group
+from apportion.wire.plan_text import PlanPart
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Observed:
         What of the source was not read, a sentence each: no plan and no gate may rest on the rest alone.
     owners_told
         Whether the source tells who reads; False for a table without a column for it.
+    carried
+        Of a governed group: the plans that its carriers bear, which are no members of ``raw``.
     """
 
     raw: Mapping[str, Any]
@@ -50,6 +53,7 @@ class Observed:
     unnamed_partitions: int = 0
     left_out: Sequence[str] = ()
     owners_told: bool = True
+    carried: Sequence[PlanPart] = ()
 
     @property
     def name(self) -> str:

@@ -6,6 +6,8 @@ Beside owners and offsets a live cluster tells subscriptions, racks and log star
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -18,10 +20,15 @@ from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import EpochRecord
+from apportion.wire.plan_text import MARK, PlanPart
+from apportion.wire.plan_text import read as read_plan
 from apportion.wire.subscription import read_subscription
 
 NOT_FOUND: Final = 69
 """GROUP_ID_NOT_FOUND."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS: Final = 250_000_000_000_000
+"""A plan's number is the time in milliseconds, unless somebody lies: Python's dates end in the year 9999."""
 Committed = Mapping[tuple[str, int], int]
 
 
@@ -233,6 +240,8 @@ async def _describe_consumers(admin: Any, names: Sequence[str]) -> dict[str, dic
 def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     """What ConsumerGroupDescribe tells of a KIP-848 group."""
     members: dict[str, dict[str, Any]] = {}
+    carried = [member["rack_id"] for member in group["members"] if is_plan(member["rack_id"])]
+    group = {**group, "members": [member for member in group["members"] if not is_plan(member["rack_id"])]}
     # An expression is resolved by the broker; what all that subscribe by it are given is what we can know of it.
     resolved: dict[str, set[str]] = {}
     for member in group["members"]:
@@ -253,8 +262,27 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
         }
     facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer"}
     facts["says"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
+    plans = list(_readable(carried))
+    if plans:
+        at = _EPOCH + timedelta(milliseconds=min(max(plan.number for plan in plans), _LATEST_MS))
+        facts["says"].append(
+            f"Governed by a plan of {at:%Y-%m-%d %H:%M:%S} UTC, carried by a member that takes nothing."
+        )
+    facts["carried"] = plans
     facts |= {"generation": group["group_epoch"], "as_records": partial(consumer_records, group)}
     return {**facts, "members": members, "wanted": _wanted(members)}
+
+
+def is_plan(rack: str | None) -> bool:
+    """Whether a member's rack id is a governor's plan: such a member takes nothing."""
+    return (rack or "").startswith(MARK)
+
+
+def _readable(racks: Iterable[str]) -> Iterator[PlanPart]:
+    """The plans of some rack ids; one that cannot be read is the brokers' to refuse, and no plan here."""
+    for rack in racks:
+        with suppress(UnreadableBytes):
+            yield read_plan(rack)
 
 
 def consumer_records(group: Mapping[str, Any]) -> Iterator[EpochRecord]:
@@ -376,4 +404,5 @@ def observed_group(
         description["says"],
         members=description.get("seats", ()),
         assigned_data=description.get("assigned_data"),
+        carried=description.get("carried", ()),
     )

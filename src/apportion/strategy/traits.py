@@ -36,6 +36,9 @@ class Traits:
         Its assignments carry user data, for which a broker refuses an online upgrade to the new protocol.
     on_foreign
         What a member does once the broker assigns by the new protocol; ``stop`` where the strategy's promise is lost.
+    kept_whole
+        What goes to one member where the planned owner is gone: ``topics``, or ``numbers`` (partitions of one number);
+        "" nothing. The brokers' class keeps it for governed groups.
     advised
         Whether ``compare`` may tell members to take it.
     stateful
@@ -61,6 +64,7 @@ class Traits:
     memory: UserDataCodec | None = None
     assigned_data: bool = False
     on_foreign: OnForeign = "log"
+    kept_whole: Literal["", "topics", "numbers"] = ""
     advised: bool = True
     stateful: bool = False
     quick: bool = False

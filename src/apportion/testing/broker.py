@@ -10,6 +10,7 @@ rack. ``python -m apportion.testing.broker`` runs one for a person until Ctrl-C.
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import signal
@@ -112,6 +113,8 @@ class Broker(Client):
         More options for the JVM.
     version
         The release of Apache Kafka, as ``jars.kafka`` takes it.
+    class_path
+        Jars beside Kafka's own, as somebody puts them who brings a class along.
     """
 
     def __init__(
@@ -125,8 +128,9 @@ class Broker(Client):
         cluster_id: str | None = None,
         controller: str | None = None,
         version: str = jars.KAFKA[0],
+        class_path: Sequence[Path] = (),
     ) -> None:
-        self.version = version
+        self.version, self.class_path = version, tuple(class_path)
         self.rack, self.properties, self.node_id = rack, dict(properties or {}), node_id
         self.format_args, self.jvm = tuple(format_args), tuple(jvm)
         self.cluster_id = cluster_id or urlsafe_b64encode(uuid4().bytes).decode().rstrip("=").replace("-", "x")
@@ -217,7 +221,8 @@ class Broker(Client):
         (self.folder / "server.properties").write_text(text)
         config = str(self.folder / "server.properties")
         words = ("format", "-t", self.cluster_id, "-c", config, *self.format_args)
-        java("kafka.tools.StorageTool", *words, version=self.version)
+        # It reads all settings, so it needs every class that they name.
+        java("kafka.tools.StorageTool", *words, class_path=self._path)
 
     def _settings(self) -> dict[str, str]:
         alone = self.given_controller is None
@@ -243,10 +248,14 @@ class Broker(Client):
                 own[key] = value
         return own
 
+    @property
+    def _path(self) -> str:
+        return os.pathsep.join([*map(str, self.class_path), jars.kafka(self.version)])
+
     def _launch(self, patience_s: float) -> None:
         config = str(self.folder / "server.properties")
         command = [jars.java(), *JVM, *LOGGING, *self.jvm, f"-Dapportion.sweep={self.folder}"]
-        command += ["-cp", jars.kafka(self.version), "apportion.Leash", "kafka.Kafka", config]
+        command += ["-cp", self._path, "apportion.Leash", "kafka.Kafka", config]
         with self.log.open("wb") as log:
             self.process = processes.start(command, log=subprocess.STDOUT, stdout=log)
         until = time.monotonic() + patience_s
@@ -263,14 +272,19 @@ class BrokerCluster(Client):
 
     racks
         ``["a", "b", "c"]``. Topics with ``replication=2`` have their replicas in two of them.
-    properties, version
-        Settings and the release of every broker.
+    properties, version, class_path
+        Settings, the release and more jars of every broker.
     """
 
     def __init__(
-        self, racks: Sequence[str], *, properties: Mapping[str, str] | None = None, version: str = jars.KAFKA[0]
+        self,
+        racks: Sequence[str],
+        *,
+        properties: Mapping[str, str] | None = None,
+        version: str = jars.KAFKA[0],
+        class_path: Sequence[Path] = (),
     ) -> None:
-        first = Broker(rack=racks[0], properties=properties, version=version)
+        first = Broker(rack=racks[0], properties=properties, version=version, class_path=class_path)
         self.brokers = [first]
         self._others, self._properties = list(racks[1:]), properties
 
@@ -291,6 +305,7 @@ class BrokerCluster(Client):
                     cluster_id=first.cluster_id,
                     controller=first.controller,
                     version=first.version,
+                    class_path=first.class_path,
                 )
                 self.brokers.append(more)
                 more.start()
@@ -309,17 +324,19 @@ class BrokerCluster(Client):
 
 
 def java(
-    main_class: str, *args: str, patience_s: float = 120, text: str | None = None, version: str = jars.KAFKA[0]
+    main_class: str, *args: str, patience_s: float = 120, text: str | None = None, class_path: str | None = None
 ) -> str:
     """Run a Java class of Kafka's or ours to its end and return its standard output.
 
     text
         What it reads on standard input.
+    class_path
+        Where its classes are, if not in the first of ``jars.KAFKA``.
     Raises
         Unavailable: it ended with an error or took too long; with what it said.
     """
     command = [jars.java(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", LOGGING[0]]
-    command += ["-cp", jars.kafka(version), main_class, *args]
+    command += ["-cp", class_path or jars.kafka(), main_class, *args]
     try:
         process = subprocess.run(
             command, capture_output=True, encoding="utf-8", timeout=patience_s, input=text, check=False

@@ -207,7 +207,29 @@ def compile_peers(folder: Path) -> None:
     run(java("javac"), "-nowarn", "-proc:none", "-d", str(folder), "-cp", str(home() / "kafka" / "*"), *sources)
 
 
-def compile_program(source: Path, folder: Path, version: str = KAFKA[0]) -> str:
+def broker_jar() -> Path:
+    """The jar with ``GovernedAssignor``, packaged by Maven from ``broker/`` of the source tree.
+
+    Raises
+        Unavailable: there is no Maven, or no source tree.
+    """
+    module = Path(__file__).parents[3] / "broker"
+    if not (module / "pom.xml").is_file():
+        raise Unavailable("the class for the brokers is built from broker/ of the source tree, which is not here")
+
+    def package(folder: Path) -> None:
+        say("the class for the brokers")
+        build = folder / "build"
+        shutil.copytree(module, build, ignore=shutil.ignore_patterns("target"))
+        run(maven(), "-q", "-B", "-f", str(build / "pom.xml"), "package")
+        shutil.copy(next(build.glob("target/*.jar")), folder / "apportion-broker.jar")
+        shutil.rmtree(build)
+
+    made(home() / "broker", stamp(module / "pom.xml", *sorted(module.glob("src/main/**/*.java"))), package)
+    return home() / "broker" / "apportion-broker.jar"
+
+
+def compile_program(source: Path, folder: Path, version: str = KAFKA[0], more: Sequence[Path] = ()) -> str:
     """Compile one Java program of a test against a release of Apache Kafka; the class path to run it with.
 
     Coordinator classes are nobody's interface: what moved or went after the release that the program is written for
@@ -217,7 +239,7 @@ def compile_program(source: Path, folder: Path, version: str = KAFKA[0]) -> str:
     for old, new in MOVED.get(version, {}).items():
         text = text.replace(old, new)
     (folder / source.name).write_text(text, encoding="utf-8")
-    libraries = kafka(version)
+    libraries = os.pathsep.join([*map(str, more), kafka(version)])
     run(java("javac"), "-nowarn", "-proc:none", "-cp", libraries, "-d", str(folder), str(folder / source.name))
     return f"{folder}{os.pathsep}{libraries}"
 

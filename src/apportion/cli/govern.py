@@ -1,0 +1,137 @@
+"""``apportion govern``: our strategies for groups of the new protocol, by a plan that comes through the group."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from apportion.cli import source
+from apportion.cli.output import emit, tell
+from apportion.cli.parser import Parser, Usage, add_assignor, settings_of, whole
+from apportion.errors import ApportionError, BadInput
+
+if TYPE_CHECKING:
+    from apportion.governing.governor import Governed
+    from apportion.governing.rules import GroupRule
+
+DETAILS = (
+    "The brokers need the class io.apportion.broker.GovernedAssignor (one jar, named in group.consumer.assignors),\n"
+    "and the members group.remote.assignor=apportion. Not possible where the brokers are another's (managed clouds,\n"
+    "Redpanda): there GroupConsumer brings a strategy along.\n"
+    "It looks at the group, plans it, and a static member that takes nothing carries the plan in its rack id.\n"
+    "While it is away nothing moves. All brokers are asked for the class first: a member that names\n"
+    "an assignor which its broker lacks ends for good.\n"
+    "Rights: Describe on the cluster and its configuration, the group and its topics; Read on the group."
+)
+EXAMPLES = (
+    ("have all brokers the class?", "apportion govern --bootstrap-server localhost:9092 --check"),
+    ("failover, priorities by a file", "apportion govern --context prod --group ads --config govern.toml"),
+    ("racks", "apportion govern --context prod --group ads --assignor sticky --set order=balance,racks,moves"),
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    """The groups, their strategy, and how plans are trusted."""
+    source.add_group_choice(parser)
+    parser.add_argument("--all-groups", action="store_true", help="every group of the new protocol that --config names")
+    add_assignor(parser)
+    parser.add_argument("--config", metavar="FILE", help="strategies, settings and members' facts by group, TOML")
+    parser.add_argument("--check", action="store_true", help="ask all brokers for the class; exit 3 where one lacks it")
+    parser.add_argument("--key-file", metavar="FILE", help="what plans are signed with, as on the brokers")
+    parser.add_argument("--interval", metavar="S", type=whole(1, 3600), default=5, help="seconds (default: 5)")
+    parser.add_argument("--release", action="store_true", help="give the groups back to uniform, then end")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check the brokers, then govern until it is ended."""
+    from apportion.governing.governor import CLASS, without_class
+    from apportion.inputs.cluster import connect
+
+    rules, key = _rules(args), _key(args.key_file)
+    connection = source.connection(args)
+    with connect(connection.bootstrap, connection.properties) as cluster:
+        lacking = without_class(cluster)
+        for broker, assignors in lacking.items():
+            emit(f"broker {broker} lacks {CLASS}: group.consumer.assignors={assignors}\n")
+        if lacking:
+            tell("Members that name the assignor would end for good on these brokers: nothing was begun.")
+            return 3
+        if args.check:
+            emit(f"every broker has {CLASS}\n")
+            return 0
+        return _govern(args, cluster, rules, key)
+
+
+def _govern(args: argparse.Namespace, cluster: object, rules: tuple[GroupRule, ...], key: bytes | None) -> int:
+    from apportion.governing import service
+    from apportion.governing.governor import Governor
+    from apportion.inputs.cluster import Cluster
+
+    assert isinstance(cluster, Cluster)  # noqa: S101 - imported only where a client is installed
+
+    def chosen() -> dict[str, GroupRule]:
+        if args.all_groups:
+            return service.groups_of(cluster, rules)
+        return {name: _rule_of(name, rules) for name in args.groups}
+
+    if args.release:
+        for name, rule in chosen().items():
+            governor = Governor(cluster, name, rule, key)
+            governor.round()
+            governor.let_go()
+            emit(f"{name}: released\n")
+        return 0
+    over: list[int] = []
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        over.append(signum)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    service.govern(cluster, chosen, key, args.interval, _told, lambda: bool(over))
+    return 0
+
+
+def _told(group: str, governed: Governed) -> None:
+    """One line where something happened."""
+    if governed.outcome == "unchanged":
+        return
+    more = f", {governed.differs} partitions to move" if governed.outcome == "published" else ""
+    tell(f"{group}: {governed.outcome}{more}{''.join(f'; {says}' for says in governed.says)}")
+
+
+def _rules(args: argparse.Namespace) -> tuple[GroupRule, ...]:
+    import re
+
+    from apportion.governing.rules import GroupRule, read_rules
+    from apportion.planning import strategy_of
+
+    if not args.check and bool(args.groups) == args.all_groups:
+        raise Usage("apportion govern", "give --group, or --all-groups with --config")
+    if args.all_groups and not args.config:
+        raise Usage("apportion govern", "--all-groups needs --config, which says which groups and how")
+    if args.config:
+        return read_rules(args.config)
+    return (GroupRule(re.compile(".*", re.DOTALL), strategy_of(args.assignor, settings_of(args))),)
+
+
+def _rule_of(name: str, rules: tuple[GroupRule, ...]) -> GroupRule:
+    for rule in rules:
+        if rule.pattern.fullmatch(name):
+            return rule
+    raise ApportionError(f"no [[group]] of --config is about {name}")
+
+
+def _key(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        key = Path(path).read_bytes().strip()
+    except OSError as error:
+        raise BadInput("--key-file", f"{path}: {error.strerror}", "a readable file") from None
+    if len(key) < 16:
+        raise BadInput("--key-file", f"{len(key)} bytes", "16 or more, as the brokers ask")
+    return key

@@ -1,0 +1,223 @@
+"""A governor: it looks at a group, plans it with a real strategy, and has a carrier bring the plan to the brokers.
+
+While it is away nothing moves, and members that die are replaced as the last plan's rank says. One governs at a time:
+the carrier is static, and a second governor waits for its instance id.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from apportion.arrays import NOBODY
+from apportion.errors import ApportionError
+from apportion.governing.carrier import ASSIGNOR, Carrier, LeaseTaken
+from apportion.governing.rules import GroupRule
+from apportion.inputs import live
+from apportion.inputs.cluster import Cluster, patiently
+from apportion.inputs.described_group import Observed
+from apportion.model.group import Group
+from apportion.model.group_json import read_group
+from apportion.planning import checked
+from apportion.strategy.traits import traits_of
+from apportion.wire import plan_text
+from apportion.wire.plan_text import NUMBERS_WHOLE, TOPICS_WHOLE, GovernedPlan, MemberKey
+
+LOG: Final = logging.getLogger("apportion.governing")
+INSTANCE: Final = "apportion-governor"
+CLASS: Final = "io.apportion.broker.GovernedAssignor"
+PROMISES: Final[Mapping[str, int]] = {"topics": TOPICS_WHOLE, "numbers": NUMBERS_WHOLE}
+"""A strategy's ``kept_whole`` to the bit of a plan."""
+
+
+def without_class(cluster: Cluster) -> dict[str, str]:
+    """Each broker that has not the class among its ``group.consumer.assignors``, and what it has.
+
+    A member that names an assignor which its coordinator's broker lacks ends for good, so every broker is asked.
+
+    Raises
+        Unavailable: a broker does not answer, or this user may not describe its configuration.
+    """
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    key = "group.consumer.assignors"
+    admin, where = cluster._admin, cluster.bootstrap
+    brokers = sorted(broker["broker_id"] for broker in patiently(where, admin.describe_cluster)["brokers"])
+    lacking = {}
+    for broker in brokers:
+        resource = ConfigResource(ConfigResourceType.BROKER, str(broker), {key: None})
+        ask = partial(admin.describe_configs, [resource], config_filter="all")
+        configs = patiently(where, ask).get("broker", {}).get(str(broker), {})
+        value = str(configs.get(key, {}).get("value") or "")
+        if CLASS not in [name.strip() for name in value.split(",")]:
+            lacking[str(broker)] = value or "(not told: DescribeConfigs on the cluster is needed)"
+    return lacking
+
+
+@dataclass
+class Governed:
+    """What one round came to, for logs, metrics and tests.
+
+    at
+        When, seconds since 1970.
+    outcome
+        ``published``, ``unchanged``, ``waiting`` (another governs), ``not ours`` (the group uses another assignor),
+        ``empty``.
+    number
+        Of the plan that is carried; None before the first.
+    differs
+        Partitions that are not where the plan wants them.
+    """
+
+    at: float
+    outcome: str
+    number: int | None = None
+    differs: int = 0
+    members: int = 0
+    says: tuple[str, ...] = ()
+
+
+@dataclass
+class Governor:
+    """One group's governor; ``round`` looks, plans and publishes, ``beat`` keeps its carriers alive.
+
+    key
+        What plans are signed with; None where the brokers go by the carriers' instance id.
+    """
+
+    cluster: Cluster
+    group: str
+    rule: GroupRule
+    key: bytes | None = None
+    instance_id: str = INSTANCE
+    carriers: list[Carrier] = field(default_factory=list)
+    _plan: GovernedPlan | None = None
+    _topic: str = ""
+
+    def beat(self) -> None:
+        """Say that the carriers live, where there are any."""
+        for carrier in self.carriers:
+            carrier.beat()
+
+    def round(self) -> Governed:
+        """Look at the group once, and publish a plan where it differs from the one that is carried.
+
+        Raises
+            Unavailable: the cluster does not answer, or refuses.
+        """
+        observed = live.read(self.cluster, [self.group], leave_out=True)
+        if not observed:
+            return Governed(time.time(), "empty")
+        seen = observed[0]
+        if seen.kind != "consumer" or seen.protocol != ASSIGNOR:
+            self.release()
+            says = (
+                f"{self.group} is assigned by {seen.protocol or 'nobody'}; needed is group.remote.assignor={ASSIGNOR}"
+            )
+            return Governed(time.time(), "not ours", says=(says,))
+        raw = self.rule.with_facts(seen.raw)
+        if not raw["members"]:
+            return Governed(time.time(), "empty")
+        group = read_group(raw)
+        plan = governed_plan(group, raw, self.rule, self._next_number(seen))
+        differs = differences(plan, group, raw)
+        if self._plan is not None and self._same(plan, self._plan):
+            self.beat()
+            return Governed(time.time(), "unchanged", self._plan.number, differs, group.M)
+        try:
+            self._publish(plan, raw)
+        except LeaseTaken as taken:
+            return Governed(time.time(), "waiting", None, differs, group.M, (str(taken),))
+        LOG.info("%s: plan %d published, %d partitions to move", self.group, plan.number, differs)
+        return Governed(time.time(), "published", plan.number, differs, group.M)
+
+    def let_go(self) -> None:
+        """Give the group back to uniform: a plan without members, then leave."""
+        if self._plan is not None and self.carriers:
+            number = self._plan.number + 1
+            [text] = plan_text.texts(GovernedPlan(number, 0, (), (), {}), self.key)
+            self.carriers[0].carry(text, self._topic)
+        self.release()
+
+    def release(self) -> None:
+        """Leave, plan and all: what the brokers remember stays in force until the group changes hands."""
+        for carrier in self.carriers:
+            try:
+                carrier.leave()
+            except ApportionError as error:
+                LOG.warning("%s: %s did not leave: %s", self.group, carrier.instance_id, error)
+        self.carriers, self._plan = [], None
+
+    def _same(self, plan: GovernedPlan, was: GovernedPlan) -> bool:
+        if not all(carrier.joined for carrier in self.carriers):
+            return False
+        return (was.promise, was.members, was.rank, was.owners) == (plan.promise, plan.members, plan.rank, plan.owners)
+
+    def _next_number(self, seen: Observed) -> int:
+        """Beyond the one that is carried, by us or by who was before us, and near to milliseconds since 1970."""
+        carried = [self._plan.number] if self._plan else []
+        carried += [plan.number for plan in seen.carried]
+        return max(int(time.time() * 1000), *[number + 1 for number in carried], 0)
+
+    def _publish(self, plan: GovernedPlan, raw: Mapping[str, Any]) -> None:
+        texts = plan_text.texts(plan, self.key)
+        while len(self.carriers) < len(texts):
+            place = len(self.carriers)
+            name = self.instance_id if not place else f"{self.instance_id}-{place + 1}"
+            self.carriers.append(Carrier(self.cluster, self.group, name))
+        self._topic = next(iter(raw["topics"]), self._topic)
+        try:
+            for carrier in self.carriers:
+                if not carrier.joined:
+                    carrier.beat()
+        except LeaseTaken:
+            self.release()
+            raise
+        for carrier, text in zip(self.carriers, texts, strict=False):
+            carrier.carry(text, self._topic)
+        for spare in self.carriers[len(texts) :]:
+            spare.leave()
+        del self.carriers[len(texts) :]
+        self._plan = plan
+
+
+def governed_plan(group: Group, raw: Mapping[str, Any], rule: GroupRule, number: int) -> GovernedPlan:
+    """What the strategy wants of a group, in the plan's terms; topics whose id is not known are left out."""
+    owner = checked(group, rule.assignor).owner
+    fields = raw["members"]
+    place = {member: at for at, member in enumerate(sorted(group.members))}
+    members = tuple(MemberKey(m, fields[m].get("instance_id")) for m in sorted(group.members))
+    promise = PROMISES.get(traits_of(rule.assignor).kept_whole, 0)
+    ranked = sorted(fields, key=lambda m: (-fields[m].get("priority", -1), place[m])) if promise & TOPICS_WHOLE else []
+    sizes: dict[str, dict[int, int]] = {}
+    for p, member in enumerate(owner.tolist()):
+        topic, partition = group.name_of(p)
+        sizes.setdefault(topic, {})[partition] = NOBODY if member == NOBODY else place[group.members[member]]
+    ids = raw.get("topic_ids", {})
+    owners = {
+        plan_text.topic_id(ids[topic]): tuple(by_number.get(n, NOBODY) for n in range(max(by_number) + 1))
+        for topic, by_number in sizes.items()
+        if topic in ids
+    }
+    return GovernedPlan(number, promise, members, tuple(place[m] for m in ranked), owners)
+
+
+def differences(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> int:
+    """Partitions that the plan wants elsewhere than they are."""
+    names = [key.member_id for key in plan.members]
+    ids = {plan_text.topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
+    held = {
+        (topic, p): member
+        for member, fields in raw["members"].items()
+        for topic, ps in fields.get("owned", {}).items()
+        for p in ps
+    }
+    return sum(
+        place != NOBODY and held.get((ids[topic_id], p)) != names[place]
+        for topic_id, places in plan.owners.items()
+        for p, place in enumerate(places)
+    )

@@ -1,0 +1,129 @@
+"""How groups are governed, from a file: which strategy for which group, and which facts its members have.
+
+[[group]]
+name = "ads"                      # or pattern = "ads-.*"
+assignor = "failover"
+settings = {preempt = false}
+
+[[group.facts]]
+fact = "priority"
+instance_id = "pod-0"             # or client_id; an expression that must match the whole id
+value = 10
+
+[[group.facts]]
+fact = "capacity"
+client_id = "worker-c(\\d+)-.*"   # without a value it is the number that the first pair of brackets finds
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from apportion.errors import BadInput
+from apportion.planning import strategy_of
+from apportion.strategy.assignor import Assignor
+
+OWN_FIELDS: Final = ("priority", "capacity")
+"""Facts that group.json has fields of their own for; others stand under ``facts``."""
+IDS: Final = ("instance_id", "client_id")
+
+
+@dataclass(frozen=True)
+class FactRule:
+    """A fact of the members whose id matches.
+
+    by
+        ``instance_id`` or ``client_id``.
+    value
+        The number, or None: what the first group of the expression finds.
+    """
+
+    fact: str
+    by: str
+    pattern: re.Pattern[str]
+    value: int | None = None
+
+    def of(self, member: Mapping[str, Any]) -> int | None:
+        """The fact of a member of group.json; None where the rule is not about it."""
+        match = self.pattern.fullmatch(str(member.get(self.by) or ""))
+        if match is None:
+            return None
+        return self.value if self.value is not None else int(match[1])
+
+
+@dataclass(frozen=True)
+class GroupRule:
+    """How the groups of one entry are governed."""
+
+    pattern: re.Pattern[str]
+    assignor: Assignor
+    facts: tuple[FactRule, ...] = ()
+
+    def with_facts(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """group.json with the members' facts; the first rule that is about a member counts."""
+        members = {}
+        for member_id, fields in raw["members"].items():
+            told: dict[str, Any] = {}
+            for rule in self.facts:
+                value = rule.of(fields) if rule.fact not in told else None
+                if value is not None:
+                    told[rule.fact] = value
+            own = {name: told.pop(name) for name in OWN_FIELDS if name in told}
+            members[member_id] = {**fields, **own, **({"facts": told} if told else {})}
+        return {**raw, "members": members}
+
+
+def read_rules(path: str) -> tuple[GroupRule, ...]:
+    """The entries of a file, the first that matches a group's name counts.
+
+    Raises
+        BadInput: the file cannot be read, or an entry is wrong; with its place.
+    """
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(path, error.strerror or str(error), "a file with [[group]] entries") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(path, str(error), "TOML with [[group]] entries") from None
+    entries = content.get("group")
+    if not isinstance(entries, list) or set(content) != {"group"}:
+        raise BadInput(path, ", ".join(content) or "nothing", "[[group]] entries alone")
+    return tuple(_rule(f"{path}: group {place}", entry) for place, entry in enumerate(entries, 1))
+
+
+def _rule(where: str, entry: Any) -> GroupRule:
+    known = {"name", "pattern", "assignor", "settings", "facts"}
+    if not isinstance(entry, dict) or entry.keys() - known or ("name" in entry) == ("pattern" in entry):
+        raise BadInput(where, ", ".join(entry), "name or pattern, assignor, and settings and facts where wanted")
+    pattern = (
+        _pattern(f"{where}.pattern", entry["pattern"]) if "pattern" in entry else re.compile(re.escape(entry["name"]))
+    )
+    assignor = strategy_of(entry.get("assignor", "cooperative-sticky"), entry.get("settings"))
+    facts = entry.get("facts", [])
+    if not isinstance(facts, list):
+        raise BadInput(f"{where}.facts", str(facts), "[[group.facts]] entries")
+    return GroupRule(pattern, assignor, tuple(_fact(f"{where}.facts[{n}]", fact) for n, fact in enumerate(facts)))
+
+
+def _fact(where: str, entry: Any) -> FactRule:
+    by = [name for name in IDS if name in entry]
+    if not isinstance(entry, dict) or len(by) != 1 or entry.keys() - {"fact", "value", *IDS} or "fact" not in entry:
+        raise BadInput(where, ", ".join(entry), "fact, client_id or instance_id, and value")
+    pattern, value = _pattern(f"{where}.{by[0]}", entry[by[0]]), entry.get("value")
+    if value is not None and type(value) is not int:
+        raise BadInput(f"{where}.value", repr(value), "a whole number")
+    if value is None and not pattern.groups:
+        raise BadInput(f"{where}.{by[0]}", pattern.pattern, "a value, or brackets that find the number")
+    return FactRule(str(entry["fact"]), by[0], pattern, value)
+
+
+def _pattern(where: str, text: Any) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, TypeError) as error:
+        raise BadInput(where, f"{text!r} ({error})", "a regular expression") from None

@@ -1,0 +1,196 @@
+"""A plan as text for a carrier's rack id: what the class on the brokers reads, written and read here.
+
+    apportion-plan:1:NUMBER:BODY[:SIGNATURE]
+
+BODY is base64url (no padding) of zlib's deflated bytes: varint promise, byte salt, varint M and M digests of 4 bytes;
+varint R and R member numbers, first to take over first; varint T topics, each an id of 16 bytes, varint N and N runs
+of (varint length, varint owner's number + 1, 0 for none). Numbers are places in the list of digests. A digest is the
+head of SHA-256 over the salt and ``i`` + instance id, or ``m`` + member id where there is none. A static member keeps
+its number over restarts, and a thousand members take 4 kB. SIGNATURE is base64url of HMAC-SHA256 over the text before
+its colon. The class that reads it: ``broker/src/main/java/io/apportion/broker/PlanText.java``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from apportion.errors import UnreadableBytes
+from apportion.wire.primitives import Reader
+from apportion.wire.writer import Writer
+
+MARK: Final = "apportion-plan:"
+VERSION: Final = "1"
+RACK_MAX_BYTES: Final = 32_767
+"""A longer rack id makes the broker close the connection (it is a string of Kafka's with a length of 16 bits)."""
+
+BODY_MAX_BYTES: Final = 4 << 20
+PARTITIONS_MAX: Final = 1_000_000
+"""What one rack id may come to once it is inflated."""
+
+TOPICS_WHOLE: Final = 1
+"""Each topic goes to one member as a whole, planned or not (failover)."""
+
+NUMBERS_WHOLE: Final = 2
+"""Partitions of equal number go to one member (sticky-stream-join)."""
+
+
+@dataclass(frozen=True)
+class MemberKey:
+    """Who a member is to a plan: its instance id where it is static, else its member id."""
+
+    member_id: str
+    instance_id: str | None = None
+
+    def digest(self, salt: int) -> bytes:
+        """Its 4 bytes under a salt from 0 to 255."""
+        name = f"m{self.member_id}" if self.instance_id is None else f"i{self.instance_id}"
+        return hashlib.sha256(bytes([salt]) + name.encode()).digest()[:4]
+
+
+@dataclass(frozen=True)
+class GovernedPlan:
+    """What a governor wants.
+
+    number
+        Which of two plans is newer, from 0 to 10**18 - 1.
+    promise
+        Bits of ``TOPICS_WHOLE`` and ``NUMBERS_WHOLE``.
+    members
+        All members that the plan knows; the other fields name them by their place here. None at all lets the group go.
+    rank
+        Places of members, the first to take over first.
+    owners
+        Topic id (16 bytes) to the place of each partition's owner, -1 where its previous one stays.
+    """
+
+    number: int
+    promise: int
+    members: tuple[MemberKey, ...]
+    rank: tuple[int, ...]
+    owners: Mapping[bytes, Sequence[int]]
+
+
+def salt_of(members: Sequence[MemberKey]) -> int:
+    """The first salt under which all digests differ.
+
+    Raises
+        ValueError: there is none, as where one member stands twice.
+    """
+    for salt in range(256):
+        if len({member.digest(salt) for member in members}) == len(members):
+            return salt
+    raise ValueError(f"no salt tells {len(members)} members apart: is one of them there twice?")
+
+
+def texts(plan: GovernedPlan, key: bytes | None = None) -> list[str]:
+    """The plan as rack ids, one a carrier: as few as hold it, each with some of the topics whole.
+
+    Raises
+        ValueError: one topic alone does not fit a rack id.
+    """
+    salt = salt_of(plan.members)
+    head = Writer().uvarint(plan.promise).raw(bytes([salt])).uvarint(len(plan.members))
+    head.raw(b"".join(member.digest(salt) for member in plan.members)).uvarint(len(plan.rank))
+    for place in plan.rank:
+        head.uvarint(place)
+    topics = [topic + _runs(owners) for topic, owners in sorted(plan.owners.items())]
+
+    def pack(some: Sequence[bytes]) -> str:
+        body = zlib.compress(head.done() + Writer().uvarint(len(some)).done() + b"".join(some), 9)
+        text = f"{MARK}{VERSION}:{plan.number}:{base64url(body)}"
+        return text if key is None else f"{text}:{base64url(hmac.digest(key, text.encode(), 'sha256'))}"
+
+    packed: list[str] = []
+    waiting = [topics]
+    while waiting:
+        some = waiting.pop()
+        text = pack(some)
+        if len(text) <= RACK_MAX_BYTES:
+            packed.append(text)
+        elif len(some) < 2:
+            raise ValueError(
+                f"a plan for {len(plan.members)} members is longer than {RACK_MAX_BYTES} bytes with one topic"
+            )
+        else:
+            waiting += [some[len(some) // 2 :], some[: len(some) // 2]]
+    return packed
+
+
+def _runs(owners: Sequence[int]) -> bytes:
+    runs = [(sum(1 for _ in run), owner) for owner, run in groupby(map(int, owners))]
+    writer = Writer().uvarint(len(runs))
+    for length, owner in runs:
+        writer.uvarint(length).uvarint(owner + 1)
+    return writer.done()
+
+
+@dataclass(frozen=True)
+class PlanPart:
+    """What one rack id says: digests in place of members, and under which salt."""
+
+    number: int
+    promise: int
+    salt: int
+    digests: tuple[bytes, ...]
+    rank: tuple[int, ...]
+    owners: Mapping[bytes, tuple[int, ...]]
+
+
+def read(rack: str) -> PlanPart:
+    """What a carrier's rack id says; a signature is not looked at.
+
+    Raises
+        UnreadableBytes: it is no plan, or a torn one.
+    """
+    fields = rack.split(":")
+    if not rack.startswith(MARK) or len(fields) not in (4, 5) or fields[1] != VERSION or not fields[2].isdigit():
+        raise UnreadableBytes(f"a rack id {MARK}{VERSION}:NUMBER:BODY is needed, found {rack[:40]!r}")
+    inflater = zlib.decompressobj()
+    try:
+        body = inflater.decompress(base64.urlsafe_b64decode(fields[3] + "=="), BODY_MAX_BYTES)
+    except (ValueError, zlib.error) as wrong:
+        raise UnreadableBytes(f"the body of a plan is not deflated base64url: {wrong}") from None
+    if not inflater.eof:
+        raise UnreadableBytes(f"the body of a plan is torn, or inflates to more than {BODY_MAX_BYTES} bytes")
+    reader = Reader(body)
+    promise, salt = reader.uvarint(), reader.take(1)[0]
+    digests = tuple(reader.take(4) for _ in range(_count(reader, 4)))
+    rank = tuple(reader.uvarint() for _ in range(_count(reader, 1)))
+    owners: dict[bytes, tuple[int, ...]] = {}
+    left = PARTITIONS_MAX
+    for _ in range(_count(reader, 17)):
+        topic = reader.take(16)
+        runs = [(reader.uvarint(), reader.uvarint() - 1) for _ in range(_count(reader, 2))]
+        left -= sum(length for length, _ in runs)
+        if left < 0 or any(length < 0 for length, _ in runs):
+            raise reader.fail(f"more than {PARTITIONS_MAX} partitions")
+        owners[topic] = tuple(owner for length, owner in runs for _ in range(length))
+    places = [*rank, *(owner for topic in owners.values() for owner in topic)]
+    if places and not -1 <= min(places) <= max(places) < len(digests):
+        raise reader.fail(f"member {max(places)} is named and there are {len(digests)}")
+    return PlanPart(int(fields[2]), promise, salt, digests, rank, owners)
+
+
+def _count(reader: Reader, least: int) -> int:
+    """A number of things of at least some bytes each, believed only if they can be there."""
+    count = reader.uvarint()
+    if not 0 <= count * least <= reader.end - reader.at:
+        raise reader.fail(f"{count} elements claimed, {reader.end - reader.at} bytes left")
+    return count
+
+
+def topic_id(text: str) -> bytes:
+    """The 16 bytes of a topic's id of 22 characters."""
+    return base64.urlsafe_b64decode(text + "==")
+
+
+def base64url(raw: bytes) -> str:
+    """Without padding, as Java's decoder takes it."""
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")

@@ -1,0 +1,44 @@
+"""The class for the brokers, built as users build it, and one JVM to ask it in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apportion.testing import jars
+from apportion.testing.plugin import needs_java
+
+Json = dict[str, Any]
+Ask = Callable[..., list[Json]]
+
+
+@pytest.fixture(scope="session")
+def broker_jar() -> Path:
+    """The jar that ``mvn package`` makes of ``broker/``."""
+    needs_java()
+    return jars.broker_jar()
+
+
+@pytest.fixture(scope="session", params=jars.KAFKA)
+def governed(request: pytest.FixtureRequest, broker_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    """Ask the class beside each release of Kafka: groups give assignments, in one JVM from first to last."""
+    needs_java(request.param)
+    folder = tmp_path_factory.mktemp("harness")
+    source = Path(__file__).with_name("Harness.java")
+    path = jars.compile_program(source, folder, request.param, [broker_jar])
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    command = [jars.java(), "-XX:TieredStopAtLevel=1", "-Xmx256m", quiet, "-cp", path, "Harness"]
+
+    def ask(groups: list[Json], **environment: str) -> list[Json]:
+        lines = "".join(json.dumps(group) + "\n" for group in groups)
+        finished = subprocess.run(command, input=lines.encode(), capture_output=True, check=True)
+        answers = [json.loads(line) for line in finished.stdout.decode().splitlines()]
+        assert len(answers) == len(groups), finished.stderr.decode()[-2000:]
+        return answers
+
+    return ask

@@ -1,0 +1,209 @@
+"""Our strategies on real brokers of the new protocol: planned outside, carried by the group, applied by the class."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from apportion.assignors import find
+from apportion.governing.governor import CLASS, Governed, Governor, without_class
+from apportion.governing.rules import FactRule, GroupRule, read_rules
+from apportion.inputs import live
+from apportion.inputs.cluster import Cluster, connect
+from apportion.testing import jars
+from apportion.testing.broker import Broker
+
+pytestmark = pytest.mark.broker
+
+PRIORITIES = (FactRule("priority", "client_id", re.compile(r".*-p(\d+)")),)
+QUICK = {"group.consumer.assignment.interval.ms": "100", "group.consumer.session.timeout.ms": "6000"}
+
+
+class Member:
+    """A confluent-kafka consumer of the new protocol in a thread of its own."""
+
+    def __init__(self, broker: Broker, group: str, client_id: str, topics: list[str], **more: str) -> None:
+        self.client_id, self.over = client_id, threading.Event()
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": group,
+                "client.id": client_id,
+                "group.protocol": "consumer",
+                "group.remote.assignor": "apportion",
+                **more,
+            }
+        )
+        # Asked from another thread, librdkafka's own assignment() may wait for the thread that polls.
+        self.held: set[tuple[str, int]] = set()
+        self.consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while not self.over.is_set():
+            self.consumer.poll(0.1)
+        self.consumer.close()
+
+    def _assigned(self, consumer: Consumer, given: list[Any]) -> None:
+        consumer.incremental_assign(given)
+        self.held |= {(p.topic, p.partition) for p in given}
+
+    def _revoked(self, consumer: Consumer, taken: list[Any]) -> None:
+        consumer.incremental_unassign(taken)
+        self.held -= {(p.topic, p.partition) for p in taken}
+
+    def close(self) -> None:
+        self.over.set()
+        self.thread.join(30)
+
+
+def until(true: Callable[[], bool], patience_s: float = 40) -> bool:
+    ends = time.monotonic() + patience_s
+    while time.monotonic() < ends:
+        if true():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.fixture(scope="module", params=jars.KAFKA)
+def governed_broker(request: pytest.FixtureRequest, broker_jar: Path) -> Iterator[Broker]:
+    """A broker with the class beside Kafka's own assignors."""
+    properties = {"group.consumer.assignors": f"uniform,range,{CLASS}", **QUICK}
+    with Broker(version=request.param, class_path=[broker_jar], properties=properties) as broker:
+        broker.create_topic("a", 12)
+        broker.create_topic("b", 12)
+        yield broker
+
+
+@pytest.fixture
+def cluster(governed_broker: Broker) -> Iterator[Cluster]:
+    with connect(governed_broker.bootstrap) as cluster:
+        yield cluster
+
+
+class Running:
+    """A governor that makes a round a second, as the service does."""
+
+    def __init__(self, governor: Governor) -> None:
+        self.governor, self.rounds, self.over = governor, list[Governed](), threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while not self.over.wait(0.5):
+            self.rounds.append(self.governor.round())
+
+    def stop(self) -> None:
+        self.over.set()
+        self.thread.join(30)
+
+
+def test_failover_by_client_ids_holds_through_deaths_of_owner_and_governor(
+    governed_broker: Broker, cluster: Cluster
+) -> None:
+    topics = ["a", "b"]
+    members = {n: Member(governed_broker, "g", f"m-p{n}", topics) for n in (10, 5, 7)}
+    assert until(lambda: sorted(len(m.held) for m in members.values()) == [8, 8, 8]), "without a plan: uniform"
+    running = Running(Governor(cluster, "g", GroupRule(re.compile("g"), find("failover"), PRIORITIES)))
+    try:
+        assert until(lambda: [len(members[n].held) for n in (10, 5, 7)] == [24, 0, 0])
+        [seen] = live.read(cluster, ["g"])
+        assert len(seen.raw["members"]) == 3, "the carrier is no member"
+        assert any("Governed by a plan of 20" in says for says in seen.says)
+        members[10].close()
+        assert until(lambda: len(members[7].held) == 24), "the next by priority"
+        assert len(members[5].held) == 0
+    finally:
+        running.stop()
+    running.governor.release()
+    time.sleep(1)
+    assert (len(members[7].held), len(members[5].held)) == (24, 0), "the governor is gone and nothing moves"
+    newcomer = Member(governed_broker, "g", "m-p1", topics)
+    time.sleep(3)
+    assert (len(members[7].held), len(newcomer.held)) == (24, 0)
+    members[7].close()
+    assert until(lambda: len(members[5].held) == 24), "the rank of the last plan"
+    for member in (members[5], newcomer):
+        member.close()
+
+
+def test_a_second_governor_waits_and_takes_over_and_a_group_is_given_back(
+    governed_broker: Broker, cluster: Cluster
+) -> None:
+    members = [Member(governed_broker, "two", f"w-{n}", ["a", "b"]) for n in range(2)]
+    rule = GroupRule(re.compile("two"), find("sticky-stream-join"))
+    first, second = (Governor(cluster, "two", rule) for _ in range(2))
+    assert until(lambda: first.round().outcome == "published")
+    assert second.round().outcome == "waiting"
+    assert until(lambda: all(len(m.held) == 12 for m in members))
+    assert all({p for t, p in m.held if t == "a"} == {p for t, p in m.held if t == "b"} for m in members), "joined"
+    assert first.round().outcome == "unchanged"
+    first.release()
+    assert until(lambda: second.round().outcome in ("published", "unchanged"))
+    second.let_go()
+    assert until(lambda: not live.read(cluster, ["two"])[0].carried)
+    for member in members:
+        member.close()
+
+
+def test_a_group_that_uses_another_assignor_is_left_alone(governed_broker: Broker, cluster: Cluster) -> None:
+    member = Member(governed_broker, "theirs", "u", ["a"], **{"group.remote.assignor": "uniform"})
+    assert until(lambda: len(member.held) == 12)
+    governor = Governor(cluster, "theirs", GroupRule(re.compile(".*"), find("sticky")))
+    seen = governor.round()
+    assert (seen.outcome, governor.carriers) == ("not ours", [])
+    assert "needed is group.remote.assignor=apportion" in seen.says[0]
+    member.close()
+
+
+def test_the_command_refuses_while_a_broker_lacks_the_class(governed_broker: Broker, broker: Broker) -> None:
+    def check(at: Broker) -> Any:
+        command = [sys.executable, "-m", "apportion", "govern", "--bootstrap-server", at.bootstrap, "--check"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    with connect(broker.bootstrap) as other, connect(governed_broker.bootstrap) as ours:
+        assert list(without_class(other)) == ["1"]
+        assert without_class(ours) == {}
+    refused = check(broker)
+    assert refused.returncode == 3
+    assert f"broker 1 lacks {CLASS}" in refused.stdout
+    assert check(governed_broker).returncode == 0
+
+
+def test_rules_are_read_from_a_file_and_mistakes_are_sentences(tmp_path: Path) -> None:
+    from apportion.errors import BadInput
+
+    file = tmp_path / "govern.toml"
+    file.write_text(
+        '[[group]]\nname = "ads"\nassignor = "failover"\nsettings = {preempt = false}\n'
+        '[[group.facts]]\nfact = "priority"\ninstance_id = "pod-0"\nvalue = 10\n'
+        '[[group.facts]]\nfact = "capacity"\nclient_id = "w-c(\\\\d+)"\n'
+        '[[group.facts]]\nfact = "warmth"\nclient_id = "w.*"\nvalue = 3\n'
+    )
+    [rule] = read_rules(str(file))
+    raw = {"members": {"x": {"instance_id": "pod-0", "client_id": "w-c4"}, "y": {"client_id": "v"}}}
+    assert rule.with_facts(raw)["members"] == {
+        "x": {"instance_id": "pod-0", "client_id": "w-c4", "priority": 10, "capacity": 4, "facts": {"warmth": 3}},
+        "y": {"client_id": "v"},
+    }
+    for text, says in (
+        ("[[group]]\nassignor = 'sticky'\n", "group 1"),
+        ("[[group]]\nname = 'a'\nassignor = 'stiky'\n", "Maybe you meant 'sticky'"),
+        ("[[group]]\npattern = '('\n", "a regular expression"),
+        ("[[group]]\nname = 'a'\n[[group.facts]]\nfact = 'x'\nclient_id = 'y'\n", "brackets that find the number"),
+        ("group = 3", "[[group]] entries"),
+    ):
+        file.write_text(text)
+        with pytest.raises(BadInput, match=re.escape(says)):
+            read_rules(str(file))
