@@ -22,8 +22,9 @@ from statistics import median
 from typing import Any
 
 from apportion.assignors import find
-from apportion.clients.bridge import Bridge, Settings
+from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.options import Options
 from bench.cells import Cell
 from bench.leader import kafka_python, logged, metadata
 from bench.matrix import planned, timed
@@ -189,7 +190,7 @@ class _Sizes:
 
 
 def _bridge_call(sizes: dict[str, int], ids: list[str], sent: list[bytes]) -> Callable[[], dict[str, bytes]]:
-    bridge = Bridge("cooperative-sticky", Settings())
+    bridge = Bridge("cooperative-sticky", Options())
     return lambda: bridge.lead(JoinedGroup(ids, [None] * len(ids), sent), _Sizes(sizes), "bench", 6)
 
 

@@ -57,7 +57,7 @@ SIZES = {
     "captures of a real broker, with rights of every kind": ("tests/spark/test_capture.py",),
     "2,000 command lines at random": ("tests/cli/test_hostile.py",),
     "every strategy in every client under a broker that assigns by the new protocol": (
-        "tests/clients/test_foreign.py",
+        "tests/clients/test_broker_takeover.py",
     ),
 }
 """What is tried -> the tests that try it, as pytest is told."""

@@ -14,7 +14,8 @@ from aiokafka.protocol.metadata import MetadataResponse_v1
 
 from apportion.clients import aio_kafka, kafka_python
 from apportion.clients.adapter import Adapter, patch_coordinators
-from apportion.clients.bridge import Bridge, Settings
+from apportion.clients.bridge import Bridge
+from apportion.clients.options import Options
 from apportion.errors import BadInput
 from apportion.wire.subscription import Subscription, write_subscription
 
@@ -23,7 +24,7 @@ class Ours(Adapter):
     """A strategy in the interface of a client that has none."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(Bridge(name, Settings()))
+        super().__init__(Bridge(name, Options()))
 
     @staticmethod
     def close_refused(coordinator: Any) -> None:

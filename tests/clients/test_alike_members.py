@@ -11,8 +11,9 @@ import pytest
 
 from apportion.assignors.sticky import Sticky
 from apportion.clients.alike_members import ALIKE_MIN
-from apportion.clients.bridge import Bridge, Settings
+from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.options import Options
 from apportion.clients.topic_metadata import ClientMetadata
 from apportion.errors import UnreadableBytes
 from apportion.wire.assignment import Assignment, write_assignment
@@ -63,7 +64,7 @@ def test_the_short_cut_answers_and_logs_what_the_general_way_does(
 ) -> None:
     caplog.set_level(logging.INFO, "apportion.clients")
     r, dealt = random.Random(23), 0
-    short, general = (Bridge(strategy, Settings(), {"order": order}) for _ in range(2))
+    short, general = (Bridge(strategy, Options(), {"order": order}) for _ in range(2))
     general._dealer.proof = None
     for _ in range(60):
         members = r.choice((2, 13, 40, 120))
@@ -93,8 +94,8 @@ def test_it_applies_only_where_members_are_alike_and_claim_nothing() -> None:
     cluster = Cluster({"t": list(range(80)), "gap": [0, *range(2, 80)]})
     plain = Subscription(("t",))
     good = write_subscription(plain)
-    assert is_dealt(Bridge("cooperative-sticky", Settings()), ids, good, cluster)
-    assert is_dealt(Bridge("sticky", Settings()), ids, good, cluster)
+    assert is_dealt(Bridge("cooperative-sticky", Options()), ids, good, cluster)
+    assert is_dealt(Bridge("sticky", Options()), ids, good, cluster)
     others = [
         Subscription(("t",), rack="a"),
         Subscription(("t",), owned=(("t", (1,)),)),
@@ -105,11 +106,11 @@ def test_it_applies_only_where_members_are_alike_and_claim_nothing() -> None:
         Subscription(()),
     ]
     for other in others:
-        assert not is_dealt(Bridge("cooperative-sticky", Settings()), ids, write_subscription(other), cluster), other
-    assert not is_dealt(Bridge("cooperative-sticky", Settings()), ids, good[:-1], cluster)
-    assert not is_dealt(Bridge("cooperative-sticky", Settings()), ids[: ALIKE_MIN - 1], good, cluster)
-    assert not is_dealt(Bridge("sticky", Settings(), {"order": ("moves", "balance")}), ids, good, cluster)
-    assert not is_dealt(Bridge("range", Settings()), ids, good, cluster)
+        assert not is_dealt(Bridge("cooperative-sticky", Options()), ids, write_subscription(other), cluster), other
+    assert not is_dealt(Bridge("cooperative-sticky", Options()), ids, good[:-1], cluster)
+    assert not is_dealt(Bridge("cooperative-sticky", Options()), ids[: ALIKE_MIN - 1], good, cluster)
+    assert not is_dealt(Bridge("sticky", Options(), {"order": ("moves", "balance")}), ids, good, cluster)
+    assert not is_dealt(Bridge("range", Options()), ids, good, cluster)
     mixed = JoinedGroup(ids, [None] * 40, [good] * 20 + [write_subscription(Subscription(("u",)))] + [good] * 19)
     assert mixed.alike is None
 
@@ -120,13 +121,13 @@ def test_a_strategy_that_inherits_is_asked_itself() -> None:
 
     cluster = Cluster({"t": list(range(80))})
     assert not is_dealt(
-        Bridge(Mine(), Settings()), [f"m{n}" for n in range(40)], write_subscription(Subscription(("t",))), cluster
+        Bridge(Mine(), Options()), [f"m{n}" for n in range(40)], write_subscription(Subscription(("t",))), cluster
     )
 
 
 def test_a_hook_gets_a_record_with_a_plan() -> None:
     seen: list[Any] = []
-    bridge = Bridge("sticky", Settings(on_plan=seen.append))
+    bridge = Bridge("sticky", Options(on_plan=seen.append))
     ids = [f"m{n}" for n in range(40)]
     lead(bridge, ids, [None] * 40, write_subscription(Subscription(("t",))), Cluster({"t": list(range(80))}))
     assert len(seen[0].assignment["m0"]["t"]) == 2

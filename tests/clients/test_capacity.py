@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from apportion.clients.bridge import Bridge, JoiningMember, Settings
+from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.member_bridge import JoiningMember
+from apportion.clients.options import Options
 from apportion.errors import BadInput
 from apportion.strategy.user_data import Claim, Holding, Stateless
 from apportion.wire.assignment import Assignment
@@ -24,20 +26,20 @@ class Metadata:
 
 
 def joining(strategy: str, capacity: dict[str, int], keeps: bool = False) -> list[JoiningMember]:
-    bridges = {name: Bridge(strategy, Settings(capacity=n)) for name, n in capacity.items()}
+    bridges = {name: Bridge(strategy, Options(capacity=n)) for name, n in capacity.items()}
     return [JoiningMember(name, None, bridge.subscription(["t"], keeps=keeps)) for name, bridge in bridges.items()]
 
 
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky", "lag-aware"])
 def test_a_leader_plans_by_the_capacities_that_members_bring(strategy: str) -> None:
     members = joining(strategy, {"a": 4, "b": 1})
-    told = Bridge(strategy, Settings()).assign(members, Metadata())
+    told = Bridge(strategy, Options()).assign(members, Metadata())
     assert {name: sum(len(ids) for _, ids in given.partitions) for name, given in told.items()} == {"a": 8, "b": 2}
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "failover", "sticky-stream-join"])
 def test_strategies_that_pass_capacities_over_do_not_send_them(strategy: str) -> None:
-    one, four = (Bridge(strategy, Settings(capacity=n)).subscription(["t"], keeps=False) for n in (1, 4))
+    one, four = (Bridge(strategy, Options(capacity=n)).subscription(["t"], keeps=False) for n in (1, 4))
     assert one == four
 
 
@@ -47,7 +49,7 @@ def test_the_bytes_that_java_reads_stay_and_the_memory_is_read_back(strategy: st
     for given in ((), (("t", (1, 2)),)):
         sent = {}
         for n in (1, 7):
-            bridge = Bridge(strategy, Settings(capacity=n))
+            bridge = Bridge(strategy, Options(capacity=n))
             if given:
                 bridge.on_assignment(Assignment(given), 5)
             sent[n] = bridge.subscription(["t"], keeps=keeps)
@@ -57,7 +59,7 @@ def test_the_bytes_that_java_reads_stay_and_the_memory_is_read_back(strategy: st
         assert without_capacity(plain) == plain
         reader = read_sticky if strategy == "sticky" else read_cooperative
         assert reader(more) == reader(plain)
-        claims = [Bridge(strategy, Settings()).memory.read(sent[n]) for n in (1, 7)]
+        claims = [Bridge(strategy, Options()).memory.read(sent[n]) for n in (1, 7)]
         assert (claims[0].owned, claims[0].held, claims[1].lost) == (claims[1].owned, claims[1].held, None)
 
 
@@ -107,4 +109,4 @@ def test_a_strategy_of_ones_own_reads_its_bytes_without_the_tail() -> None:
 def test_a_setting_that_its_bytes_cannot_say_is_refused_when_the_assignor_is_made(name: str, value: object) -> None:
     """A priority from the environment, a text, failed at the first join, on the client's thread."""
     with pytest.raises(BadInput, match=name):
-        Settings(**{name: value})  # type: ignore[arg-type]
+        Options(**{name: value})  # type: ignore[arg-type]

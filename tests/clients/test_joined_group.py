@@ -12,8 +12,9 @@ import pytest
 
 from apportion.assignors.failover import Priority
 from apportion.assignors.sticky_stream_join import StreamJoin
-from apportion.clients.bridge import Bridge, Settings
+from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.options import Options
 from apportion.clients.topic_metadata import ClientMetadata, describe_topics
 from apportion.errors import UnreadableBytes
 from apportion.model.build import build, build_columns
@@ -201,7 +202,7 @@ def test_a_leader_plans_around_bytes_that_are_no_subscription(caplog: pytest.Log
     """Its topics are nobody's wish, although they could be read."""
     good = write_subscription(Subscription(("clicks",)))
     broken = write_subscription(Subscription(("views",), None, (("views", (0,)),)))[:-8]
-    bridge = Bridge("cooperative-sticky", Settings())
+    bridge = Bridge("cooperative-sticky", Options())
     with caplog.at_level(logging.INFO, "apportion.clients"):
         joined = JoinedGroup(["a", "b"], [None, None], [good, broken])
         answers = bridge.lead(joined, ClientMetadata(Cluster(random.Random(1)), "replicas"), "g", 4)

@@ -8,8 +8,9 @@ import random
 import numpy as np
 import pytest
 
-from apportion.clients.bridge import Bridge, Settings
+from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.options import Options
 from apportion.clients.topic_metadata import ClientMetadata
 from apportion.model.build import _kept_lists, _kept_places, _numbered
 from apportion.solvers.partition_classes import _kept_kinds
@@ -52,7 +53,7 @@ def rebalances(r: random.Random, strategy: str) -> list[Asked]:
     wish = {f"m{n}": r.choice(kinds) for n in range(r.choice((1, 5, 60)))}
     owned: dict[str, Held] = {}
     asked: list[Asked] = []
-    plain = Bridge(strategy, Settings())
+    plain = Bridge(strategy, Options())
     for generation in range(4):
         known = {topic: list(range(size)) for topic, size in sizes.items() if r.random() < 0.97}
         one = list(wish), [sent(strategy, wish[m], owned.get(m, ()), generation) for m in wish], Cluster(known)
@@ -83,7 +84,7 @@ def test_a_leader_that_remembers_answers_as_one_that_does_not(strategy: str, cap
         caplog.clear()
         answers = []
         for remembers in (True, False):
-            bridges = [Bridge(strategy, Settings()) for _ in groups]
+            bridges = [Bridge(strategy, Options()) for _ in groups]
             for turn in range(4):
                 for bridge, group in zip(bridges, groups, strict=True):
                     if not remembers:

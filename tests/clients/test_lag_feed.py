@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from tests.serve.running import until
 
-from apportion.clients.bridge import Bridge, JoiningMember, Settings
+from apportion.clients.bridge import Bridge
 from apportion.clients.lag_feed import LagFeed, Sampled, folder_offsets, kafka_offsets
+from apportion.clients.member_bridge import JoiningMember
+from apportion.clients.options import Options
 from apportion.testing.broker import Broker
 from apportion.wire.subscription import Subscription
 
@@ -34,7 +36,7 @@ class Topics:
 def plan(feed: LagFeed, caplog: pytest.LogCaptureFixture) -> tuple[Any, str]:
     """The measures of one plan with the feed, and the log."""
     seen: list[Any] = []
-    bridge = Bridge("lag-aware", Settings(lag=feed, on_plan=seen.append))
+    bridge = Bridge("lag-aware", Options(lag=feed, on_plan=seen.append))
     with caplog.at_level("INFO", logger="apportion.clients"):
         bridge.assign([JoiningMember("a", None, Subscription(("t",)))], Topics())
     return seen[0].plan.measures, caplog.text
@@ -82,7 +84,7 @@ def test_offsets_that_are_none_mean_counts_and_words_in_the_log(caplog: pytest.L
 
 def test_without_a_feed_each_plan_warns_once_and_claims_nothing_of_lag(caplog: pytest.LogCaptureFixture):
     seen: list[Any] = []
-    bridge = Bridge("lag-aware", Settings(on_plan=seen.append))
+    bridge = Bridge("lag-aware", Options(on_plan=seen.append))
     for generation in (1, 2):
         caplog.clear()
         with caplog.at_level("WARNING", logger="apportion.clients"):
@@ -96,7 +98,7 @@ def test_without_a_feed_each_plan_warns_once_and_claims_nothing_of_lag(caplog: p
 
 def test_a_strategy_that_looks_at_no_lag_does_not_miss_it(caplog: pytest.LogCaptureFixture):
     for strategy, options in (("sticky", {}), ("lag-aware", {"by": "weight"})):
-        bridge = Bridge(strategy, Settings(), options)
+        bridge = Bridge(strategy, Options(), options)
         bridge.assign([JoiningMember("a", None, Subscription(("t",)))], Topics())
     assert "lag" not in caplog.text
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from apportion.assignors import find
-from apportion.clients.bridge import Bridge, JoiningMember, Settings
+from apportion.clients.bridge import Bridge
+from apportion.clients.member_bridge import JoiningMember
+from apportion.clients.options import Options
 from apportion.strategy.user_data import Holding
 from apportion.testing.broker import Broker
 from apportion.testing.member import PythonMember
@@ -33,13 +35,13 @@ class Topics:
 
 def joining(name: str, strategy: str, owned: Held, generation: int | None, *, keeps: bool) -> JoiningMember:
     """A member as it comes back with what it was given in that generation."""
-    bridge = Bridge(find(strategy), Settings())
+    bridge = Bridge(find(strategy), Options())
     bridge.last = Holding(owned, generation, keeps=keeps)
     return JoiningMember(name, None, bridge.subscription(["t"], keeps=keeps))
 
 
 def led(strategy: str, members: Sequence[JoiningMember]) -> dict[str, set[int]]:
-    shares = Bridge(find(strategy), Settings()).assign(members, Topics(), "g", 9)
+    shares = Bridge(find(strategy), Options()).assign(members, Topics(), "g", 9)
     return {name: {p for _, ids in share.partitions for p in ids} for name, share in shares.items()}
 
 

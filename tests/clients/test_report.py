@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from apportion.arrays import NOBODY
-from apportion.clients.bridge import Bridge, JoiningMember, Settings, withheld
+from apportion.clients.bridge import Bridge, withheld
+from apportion.clients.member_bridge import JoiningMember
+from apportion.clients.options import Options
 from apportion.clients.rebalance import PlannedRebalance, record
 from apportion.model.build import build
 from apportion.planning import plan
@@ -41,7 +43,7 @@ def joined(name: str, owned: tuple[int, ...] = (), generation: int | None = None
 
 def test_every_plan_leaves_one_line_and_calls_the_hook(caplog: pytest.LogCaptureFixture):
     seen: list[PlannedRebalance] = []
-    bridge = Bridge("cooperative-sticky", Settings(on_plan=seen.append))
+    bridge = Bridge("cooperative-sticky", Options(on_plan=seen.append))
     with caplog.at_level("INFO", logger="apportion.clients"):
         bridge.assign([joined("a")], Topics(), "g", 1)
         bridge.assign([joined("a", (0, 1, 2, 3), 1), joined("b")], Topics(), "g", 2)
@@ -64,7 +66,7 @@ def test_every_plan_leaves_one_line_and_calls_the_hook(caplog: pytest.LogCapture
 
 
 def test_a_hook_that_fails_is_logged_and_harms_nobody(caplog: pytest.LogCaptureFixture):
-    bridge = Bridge("range", Settings(on_plan=lambda rebalance: 1 / 0))
+    bridge = Bridge("range", Options(on_plan=lambda rebalance: 1 / 0))
     told = bridge.assign([joined("a")], Topics())
     assert told["a"].partitions == (("t", (0, 1, 2, 3)),)
     assert "the on_plan hook failed" in caplog.text
@@ -76,7 +78,7 @@ def test_the_prometheus_example_of_the_docs_counts(prometheus):
     assert code
     scope: dict[str, Any] = {}
     exec(code[1], scope)  # noqa: S102 - our own page
-    bridge = Bridge("cooperative-sticky", Settings(on_plan=scope["to_prometheus"]))
+    bridge = Bridge("cooperative-sticky", Options(on_plan=scope["to_prometheus"]))
     bridge.assign([joined("a", (0, 1, 2, 3), 1), joined("b")], Topics(), "g", 2)
     value = client.REGISTRY.get_sample_value
     assert value("apportion_rebalances_total", {"group": "g"}) == 1
@@ -144,5 +146,5 @@ def test_a_strategy_of_your_own_brings_its_own_memory():
         def assign(self, group: Any) -> Any:
             return group.owner
 
-    told = Bridge(Mine(), Settings()).assign([joined("a")], Topics())
+    told = Bridge(Mine(), Options()).assign([joined("a")], Topics())
     assert told["a"].partitions == (("t", (3,)),)

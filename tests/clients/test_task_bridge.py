@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.clients.bridge import Bridge, JoiningMember, Settings
+from apportion.clients.bridge import Bridge
+from apportion.clients.member_bridge import JoiningMember
+from apportion.clients.options import Options
 from apportion.clients.task_bridge import PROTOCOL, TaskBridge
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
@@ -218,7 +220,7 @@ def test_what_is_held_is_looked_up_among_the_topics_and_not_compared_with_each()
     """A member with thousands of topics took seconds to join, and one that lies about them held its leader up."""
     names, held = ([Compared(f"t{n}") for n in range(500)] for _ in range(2))
     owned = tuple((name, (0,)) for name in held)
-    subscription = Bridge("cooperative-sticky", Settings()).subscription(names, keeps=True, holds=owned)
+    subscription = Bridge("cooperative-sticky", Options()).subscription(names, keeps=True, holds=owned)
     assert len(subscription.owned) == 500
     leader = TaskBridge(TOPOLOGY, TaskSettings())
     leader.assign([JoiningMember("m", None, Subscription((*SIZES, *names), None, owned, 1))], BrokerCluster())

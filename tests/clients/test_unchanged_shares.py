@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from apportion.clients import unchanged_shares
-from apportion.clients.bridge import Bridge, Settings
+from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.options import Options
 from apportion.clients.topic_metadata import ClientMetadata
 from apportion.wire.assignment import read_assignment
 from apportion.wire.partitions import Held
@@ -82,7 +83,7 @@ def test_own_words_are_what_the_writer_writes(strategy: str, monkeypatch: pytest
     for turn in range(60):
         cluster, bridge = (
             Cluster({topic: list(range(size)) for topic, size in TOPICS.items()}),
-            Bridge(strategy, Settings()),
+            Bridge(strategy, Options()),
         )
         ids = [f"m{n}" for n in r.sample(range(90), r.choice((2, 5, 12, 30)))]
         wishes = {one: sorted(r.sample(list(TOPICS), 4 if turn % 2 else r.randrange(1, 5))) for one in ids}
@@ -114,5 +115,5 @@ def test_names_with_malformed_bytes_are_written_anew(monkeypatch: pytest.MonkeyP
     cluster = Cluster({"a\ufffd": [0, 1], "ab": [0, 1]})
     for raw, topic in ((good, "ab"), (bad, "a\ufffd")):
         joined = JoinedGroup(["a"], [None], [raw])
-        answer = Bridge("cooperative-sticky", Settings()).lead(joined, ClientMetadata(cluster, "replicas"))["a"]
+        answer = Bridge("cooperative-sticky", Options()).lead(joined, ClientMetadata(cluster, "replicas"))["a"]
         assert answer == b"\0\3" + raw_list(((topic, (0, 1)),)) + b"\xff\xff\xff\xff"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.clients.groups import new_name
-from tests.clients.test_foreign import Newcomer, until
+from tests.clients.test_broker_takeover import Newcomer, until
 
 from apportion.errors import UnreadableBytes
 from apportion.history.predicted_targets import score

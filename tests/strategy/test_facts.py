@@ -15,9 +15,11 @@ import pytest
 import apportion
 from apportion import Fact, Group
 from apportion.arrays import NOBODY, Ints
-from apportion.clients.bridge import Bridge, JoiningMember, Settings
+from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.member_facts import FactSource
+from apportion.clients.options import Options
 from apportion.errors import BadInput
 from apportion.model.edits import with_members, with_partitions, without_member
 from apportion.strategy import (
@@ -180,7 +182,7 @@ def test_a_fact_whose_bounds_cannot_be_is_refused_where_it_is_made(bounds: dict[
 
 
 def bridge(strategy: Any, **settings: Any) -> Bridge:
-    return Bridge(strategy, Settings(**settings))
+    return Bridge(strategy, Options(**settings))
 
 
 def test_a_leader_plans_by_what_members_say_at_each_join() -> None:
@@ -288,7 +290,7 @@ def test_a_fact_that_the_strategy_does_not_ask_for_or_out_of_bounds_is_refused_w
         with pytest.raises(BadInput, match=match):
             bridge(strategy, facts=facts)
     with pytest.raises(BadInput, match="one of the two"):
-        Settings(capacity=3, facts={"capacity": 4})
+        Options(capacity=3, facts={"capacity": 4})
 
 
 def test_priority_may_be_a_function_too() -> None:

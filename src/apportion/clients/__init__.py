@@ -2,16 +2,20 @@
 
 kafka_python, aio_kafka, confluent
     One module a client: its interface and nothing else; ``adapter`` and ``topic_metadata`` are what they share.
+patches
+    What the adapters change in their clients, as a table, and the versions that it was tried with.
+options, member_facts
+    What a member brings along beside its strategy.
 bridge
     Bytes in, bytes out, the same for all of them: ``joined_group`` reads them, ``alike_members`` and
-    ``unchanged_shares`` are its two short cuts.
+    ``unchanged_shares`` are its two short cuts. ``member_bridge`` is what it is to an adapter.
 rebalance
     What happened: the record that ``on_plan`` gets and the log line.
 lag_feed
     Offsets for lag-aware plans, fetched in the background.
 protocol_selection, error_sentences
     Which strategy a group ends up with, and what a client's error means.
-foreign
+broker_takeover
     What a member does once the broker assigns by the new protocol.
 tasks
     Whole tasks with state on kafka-python: active, standby, warm-up; ``stores``, ``restore`` and ``state_dir`` keep it.

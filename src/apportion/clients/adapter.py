@@ -6,12 +6,15 @@ import functools
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from apportion.clients.bridge import Bridge
+from apportion.clients.member_bridge import MemberBridge
 from apportion.errors import ApportionError, BadInput
 
 _PATCHED: Final = "_apportion_patched"
+P = ParamSpec("P")
+A = TypeVar("A", bound="Adapter")
 
 
 class Forked(ApportionError):
@@ -27,7 +30,7 @@ class Forked(ApportionError):
 class Adapter(ABC):
     """One consumer's strategy in a client's interface; its memory is its own."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: MemberBridge) -> None:
         self.bridge = bridge
         self._coordinator: weakref.ref[Any] | None = None
 
@@ -65,6 +68,20 @@ class Adapter(ABC):
     @abstractmethod
     def closed(coordinator: Any) -> bool:
         """Whether this client's coordinator has ended."""
+
+
+def assignor_for(adapter: type[A], bridge: Callable[P, Bridge], default: str) -> Callable[P, A]:
+    """A client's ``assignor``: the arguments of ``bridge``, whose strategy is ``default`` where none is named."""
+
+    @functools.wraps(bridge)
+    def assignor(*args: P.args, **options: P.kwargs) -> A:
+        if not args:
+            options.setdefault("strategy", default)
+        return adapter(bridge(*args, **options))
+
+    assignor.__name__ = assignor.__qualname__ = "assignor"
+    assignor.__module__ = adapter.__module__
+    return assignor
 
 
 def patch_coordinators(coordinators: type, adapter: type[Adapter], patch: Callable[[Any, list[Any]], None]) -> None:

@@ -27,21 +27,18 @@ try:
     from aiokafka.protocol.admin import DescribeGroupsRequest
     from aiokafka.protocol.group import JoinGroupRequest
 except ImportError:  # pragma: no cover - tried in an environment without the client
-    from apportion.errors import MissingExtra
+    from apportion.clients.patches import AIOKAFKA, unusable
 
-    raise MissingExtra("apportion.clients.aio_kafka", "aiokafka") from None
+    raise unusable(AIOKAFKA, "apportion.clients.aio_kafka") from None
 
-from apportion.assignors import Assignor as Strategy
-from apportion.clients.adapter import Adapter, patch_coordinators
-from apportion.clients.bridge import Bridge, OffsetFeed, Settings
+from apportion.clients.adapter import Adapter, assignor_for, patch_coordinators
+from apportion.clients.bridge import Bridge, bridge_for
+from apportion.clients.broker_takeover import StrategyNotAsked, TakeoverWatch
 from apportion.clients.error_sentences import sentence
-from apportion.clients.foreign import ForeignWatch, StrategyNotAsked
 from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.member_facts import FactSource
+from apportion.clients.patches import AIOKAFKA, require_patchable
 from apportion.clients.protocol_selection import names_itself, refused
-from apportion.clients.rebalance import OnPlan
 from apportion.clients.topic_metadata import ClientMetadata, can_exist
-from apportion.strategy.traits import OnForeign
 from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import Subscription, write_subscription
 
@@ -51,39 +48,14 @@ AT_ONCE_MAX: Final = 1_000
 """Members up to which those that all say the same are answered at once: it takes less time than to begin a thread."""
 
 
-def assignor(
-    strategy: str | Strategy = "sticky",
-    *,
-    rack: str | None = None,
-    priority: int | None = None,
-    auto_offset_reset: str = "latest",
-    on_plan: OnPlan | None = None,
-    lag: OffsetFeed | None = None,
-    on_foreign: OnForeign | None = None,
-    capacity: int = 1,
-    facts: Mapping[str, FactSource] | None = None,
-    **settings: Any,
-) -> AioKafkaAssignor:
-    """A strategy for ``partition_assignment_strategy``, one for each consumer.
-
-    The arguments are those of ``apportion.clients.kafka_python.assignor``; ``on_plan`` is called in the thread that
-    planned.
-    """
-    return AioKafkaAssignor(
-        Bridge(
-            strategy,
-            Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {}),
-            settings,
-        )
-    )
-
-
 class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
     """``StrategyNotAsked`` as one of the client's own errors, which ``getone`` and ``getmany`` raise."""
 
 
 class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]
     """One consumer's strategy in aiokafka's own interface."""
+
+    bridge: Bridge
 
     def metadata(self, topics: Iterable[str]) -> bytes:
         """What this member says when it joins, as version 3; it has let go of everything by then."""
@@ -161,22 +133,16 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
         return shares
 
 
+assignor = assignor_for(AioKafkaAssignor, bridge_for, "sticky")
+
+
 # -- the coordinator --------------------------------------------------------------------------------------------------
 
 
 def _patch(coordinator: Any, ours: Sequence[AioKafkaAssignor]) -> None:
-    """Mend on this one coordinator what would break a group (seen with aiokafka 0.14).
-
-    * The leader's strategy gets the whole JoinGroup answer, not what version 0 leaves of it.
-    * With several strategies the client sends one JoinGroup for each, the first with the first alone, so that the
-      group is asked for a choice that no member meant. Now the first names them all, and the others are not sent.
-    * The last commit before a join, and before the end, was tried for ever where a topic had been deleted, and nothing
-      was read meanwhile (aiokafka #1095). Now such a topic has nothing to commit, as in Kafka (KAFKA-16224).
-    * A refusal for want of a common strategy says what each side has, and one for want of a right how it is given.
-    * When replicas move to other racks, a leader with a rack rejoins (KIP-881): racks are part of what it watches.
-    """
+    """Mend on this one coordinator what would break a group: every change stands in ``patches.AIOKAFKA``."""
     self = weakref.ref(coordinator)
-    ranked = any(strategy.bridge.settings.rack for strategy in ours)
+    ranked = any(strategy.bridge.options.rack for strategy in ours)
     rejoin, send = type(coordinator)._do_rejoin_group, type(coordinator)._send_req
     joined: list[Any] = [None]
 
@@ -324,7 +290,7 @@ def _watch_for_the_broker(coordinator: Any, ours: Sequence[AioKafkaAssignor]) ->
     The client has given everything back before it joined; what it raises reaches the user at each call.
     """
     self: Callable[[], Any] = weakref.ref(coordinator)
-    watch = ForeignWatch([strategy.bridge for strategy in ours])
+    watch = TakeoverWatch([strategy.bridge for strategy in ours])
     send, rejoin = coordinator._send_req, coordinator._do_rejoin_group
     complete = type(coordinator)._on_join_complete
 
@@ -370,4 +336,5 @@ async def _refusal(coordinator: Any) -> str:
         return refused(coordinator.group_id, mine, "", [], "")
 
 
+require_patchable(AIOKAFKA, GroupCoordinator)
 patch_coordinators(GroupCoordinator, AioKafkaAssignor, _patch)

@@ -1,7 +1,18 @@
 """Bytes in, bytes out: what members sent goes to a strategy, and what each is told comes back.
 
 Every client's adapter is a thin coat over ``Bridge``. It does no I/O and waits for nothing: lag comes from a feed
-that fetched before.
+that fetched before. This is what goes over the wire, and when:
+
+| when | from | to | in | what |
+|---|---|---|---|---|
+| each join | member | leader | subscription: topics | what it wants |
+| each join | member | leader | subscription: owned partitions, generation (version 2) | what it still holds |
+| each join | member | leader | subscription: rack (version 3) | where it stands |
+| each join | member | leader | subscription: user data | what its strategy remembers, its wishes, its facts |
+| all have joined | leader | member | assignment: partitions | what it has now, but not what others hold |
+| all have joined | leader | member | assignment: user data | an epoch, or tasks: of few strategies alone |
+| an assignment that took some away | member | group | the next join | that it has let go (cooperative, KIP-429) |
+| any assignment | member | itself | memory | partitions, generation and epoch, for its next join |
 """
 
 from __future__ import annotations
@@ -9,26 +20,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
 from apportion.clients.alike_members import Dealer, Dealt
-from apportion.clients.foreign import policy
+from apportion.clients.broker_takeover import policy
 from apportion.clients.joined_group import JoinedGroup, Memories
+from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.member_facts import FactSource, MemberFacts
+from apportion.clients.options import OffsetFeed, Options
 from apportion.clients.rebalance import Causes, OnPlan, PlannedRebalance, SeenGroup, line_of, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
 from apportion.clients.unchanged_shares import write_answers
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
-from apportion.model.facts import CAPACITY, MEMBER_FIELDS
 from apportion.model.group import Group
-from apportion.model.group_json import check_reset
-from apportion.model.json_checks import check_text
 from apportion.model.plan import Plan
 from apportion.model.to_names import collector_paused
 from apportion.planning import plan as make_plan
@@ -40,70 +49,6 @@ from apportion.wire.primitives import utf16
 from apportion.wire.subscription import Subscription, write_subscription
 
 log = logging.getLogger("apportion.clients")
-
-
-@dataclass(frozen=True, slots=True)
-class JoiningMember:
-    """One member at the door: who it is and what it sent."""
-
-    member_id: str
-    instance_id: str | None
-    subscription: Subscription
-
-
-class OffsetFeed(Protocol):
-    """A feed of offsets that were fetched before."""
-
-    def table(self, topics: Iterable[str]) -> tuple[Mapping[str, Mapping[int, Mapping[str, int]]], str | None]:
-        """Topic to partition id to begin, end, committed or lag; and why something is missing, or None."""
-        ...
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What one member brings along beside its strategy.
-
-    rack
-        Its ``client.rack``; None unknown.
-    priority
-        For ``failover``, an int32: the highest goes first; None comes last.
-    auto_offset_reset
-        As the consumer has it: what a partition without a commit counts.
-    on_foreign
-        What to do once the broker assigns by the new protocol; None: as the strategy says.
-    capacity
-        How much this member can take beside the others.
-    facts
-        What its strategy asks for by name beside these: a number, or a function that is asked at each join.
-    Raises
-        BadInput for a value that is none of these.
-    """
-
-    rack: str | None = None
-    priority: int | None = None
-    auto_offset_reset: str = "latest"
-    on_plan: OnPlan | None = None
-    lag: OffsetFeed | None = None
-    on_foreign: OnForeign | None = None
-    capacity: int = 1
-    facts: Mapping[str, FactSource] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """As group.json has them: what does not fit its bytes would fail at the first join, on the client's thread."""
-        if self.rack is not None:
-            check_text("rack", self.rack)
-        check_reset("auto_offset_reset", self.auto_offset_reset)
-        for name, value in {"capacity": self.capacity, "priority": self.priority}.items():
-            if value is not None:
-                MEMBER_FIELDS[name].check(name, value)
-        for name in self.fields.keys() & self.facts.keys():
-            raise BadInput(f"facts.{name}", f"it beside {name}={self.fields[name]}", "one of the two")
-
-    @property
-    def fields(self) -> dict[str, int]:
-        """The facts that have an argument of their own, as far as they are set."""
-        priority = {} if self.priority is None else {"priority": self.priority}
-        return priority if self.capacity == CAPACITY.default else {**priority, "capacity": self.capacity}
 
 
 def require_client_side(strategy: Assignor) -> None:
@@ -126,15 +71,15 @@ def require_client_side(strategy: Assignor) -> None:
 class Bridge:
     """One member's side of a strategy: what it says, what it plans as leader, what it remembers."""
 
-    def __init__(self, strategy: str | Assignor, settings: Settings, options: Mapping[str, Any] | None = None) -> None:
-        self.strategy: Assignor = find(strategy, options) if isinstance(strategy, str) else strategy
+    def __init__(self, strategy: str | Assignor, options: Options, settings: Mapping[str, Any] | None = None) -> None:
+        self.strategy: Assignor = find(strategy, settings) if isinstance(strategy, str) else strategy
         require_client_side(self.strategy)
-        self.on_foreign = policy(self.strategy, settings.on_foreign)
-        self.settings = settings
+        self.on_foreign = policy(self.strategy, options.on_foreign)
+        self.options = options
         self.traits = traits_of(self.strategy)
         self.cooperative = self.traits.cooperative
         self.memory: UserDataCodec = self.traits.codec
-        self.facts = MemberFacts(self.name, self.traits.facts, {**settings.fields, **settings.facts})
+        self.facts = MemberFacts(self.name, self.traits.facts, {**options.fields, **options.facts})
         self.last = Holding()
         self._causes = Causes()
         self._dealer = Dealer(self.strategy, self.memory)
@@ -160,7 +105,7 @@ class Bridge:
         facts = self.facts.now()
         holding = Holding(owned, self.last.generation, keeps, self.last.epoch, facts)
         user_data = with_facts(self.memory, self.memory.user_data(holding), facts, self.traits.facts)
-        return Subscription(wanted, user_data, owned if keeps else (), holding.generation, self.settings.rack)
+        return Subscription(wanted, user_data, owned if keeps else (), holding.generation, self.options.rack)
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
         """Remember what this member was told; one log line."""
@@ -225,7 +170,7 @@ class Bridge:
     ) -> dict[str, bytes] | None:
         """As ``lead``, where members that all say the same are dealt the partitions without a plan; None elsewhere."""
         # Who looks at plans or lag gets them from the general way.
-        if self.settings.on_plan is not None or self.settings.lag is not None:
+        if self.options.on_plan is not None or self.options.lag is not None:
             return None
         dealt = self._dealer.deal(joined, cluster)
         if dealt is None:
@@ -242,8 +187,8 @@ class Bridge:
         if len(described) < len(wanted):
             missing = sorted(set(wanted) - set(described))
             log.info("no metadata yet of %s: they get no owner in this round", missing)
-        columns, reset = joined.columns(memories, self.traits.facts), self.settings.auto_offset_reset
-        if self.settings.lag is not None:
+        columns, reset = joined.columns(memories, self.traits.facts), self.options.auto_offset_reset
+        if self.options.lag is not None:
             try:
                 return build_columns(group, columns, self._with_lag(described), replicas, reset)
             except Exception:  # a feed, or a function that fetches, is its user's code: no rebalance may fail for it
@@ -253,8 +198,8 @@ class Bridge:
         return build_columns(group, columns, described, replicas, reset)
 
     def _with_lag(self, topics: Mapping[str, Topic]) -> dict[str, Topic]:
-        assert self.settings.lag is not None  # noqa: S101 - asked by the only caller
-        table, missing = self.settings.lag.table(topics)
+        assert self.options.lag is not None  # noqa: S101 - asked by the only caller
+        table, missing = self.options.lag.table(topics)
         if missing:
             log.warning("the plan counts partitions where lag is unknown: %s", missing)
         return {topic: _add_offsets(description, table.get(topic, {})) for topic, description in topics.items()}
@@ -274,18 +219,63 @@ class Bridge:
                 *(plan.group.members[m], topic, number),
             )
         seen = SeenGroup.of(plan.group, bool(held_back.any()))
-        if self.settings.on_plan is None and not log.isEnabledFor(logging.INFO):
+        if self.options.on_plan is None and not log.isEnabledFor(logging.INFO):
             self._causes.remember(seen)
             return
         rebalance = record(plan, held_back, generation, self._causes.why(seen), ms)
         if log.isEnabledFor(logging.INFO):
             _log(rebalance)
-        if self.settings.on_plan is None:
+        if self.options.on_plan is None:
             return
         try:
-            self.settings.on_plan(rebalance)
+            self.options.on_plan(rebalance)
         except Exception:
             log.exception("the on_plan hook failed; the rebalance goes on")
+
+
+def bridge_for(
+    strategy: str | Assignor | None = None,
+    *,
+    rack: str | None = None,
+    priority: int | None = None,
+    auto_offset_reset: str = "latest",
+    on_plan: OnPlan | None = None,
+    lag: OffsetFeed | None = None,
+    on_foreign: OnForeign | None = None,
+    capacity: int = 1,
+    facts: Mapping[str, FactSource] | None = None,
+    **settings: Any,
+) -> Bridge:
+    """A strategy for ``partition_assignment_strategy``, one for each consumer.
+
+    strategy
+        A known name, with ``settings`` as its settings, or a strategy of your own. Without one ``cooperative-sticky``
+        in kafka-python, and ``sticky`` in aiokafka, which gives all partitions up at each join.
+    rack
+        This member's rack: the client's own ``client_rack`` does not reach the group.
+    priority
+        For ``failover``; the highest goes first.
+    on_plan
+        Called with a ``PlannedRebalance`` after each that this member leads, on kafka-python's IO thread, or in the
+        thread that planned (aiokafka): be quick.
+    lag
+        A ``LagFeed``, for strategies that look at lag.
+    on_foreign
+        What to do once the broker assigns by the new protocol (``group.protocol=consumer``): ``stop`` gives all back
+        and raises from ``poll``, ``log`` and ``continue`` read on, with a warning or without. The strategy's own choice
+        where None: ``stop`` for ``failover``, ``sticky-stream-join`` and ``streams``, ``log`` for the others.
+    capacity
+        How much this member can take beside the others, 1 to 1,000,000, for ``sticky``, ``cooperative-sticky`` and
+        ``lag-aware``. It travels behind what Java members read; a Java leader counts every member as 1.
+    facts
+        What a strategy of your own asks for by name: a number, or a function without arguments that is asked at each
+        join, on the client's thread. Where it raises, or answers out of bounds, the log says so, and the default is
+        sent.
+    Raises
+        UnknownName, BadInput for names and settings that do not exist.
+    """
+    options = Options(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {})
+    return Bridge("cooperative-sticky" if strategy is None else strategy, options, settings)
 
 
 def _log(rebalance: PlannedRebalance) -> None:

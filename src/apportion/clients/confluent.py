@@ -45,14 +45,10 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
 
 from apportion.assignors import Assignor as Strategy
 from apportion.clients.adapter import Forked
-from apportion.clients.bridge import OffsetFeed
+from apportion.clients.broker_takeover import StrategyNotAsked
 from apportion.clients.confluent_settings import NEEDS_CLASSIC, RESETS, member_settings, rack_of
-from apportion.clients.foreign import StrategyNotAsked
 from apportion.clients.kafka_python import assignor
-from apportion.clients.member_facts import FactSource
-from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput, Unavailable
-from apportion.strategy.traits import OnForeign
 from apportion.wording import some_of
 
 log = logging.getLogger("apportion.clients")
@@ -92,8 +88,8 @@ class GroupConsumer:
         Called when they may be somebody else's already, and commits are refused; ``on_revoked`` where None.
     rack
         The member's rack, told to the group; without it that of ``client.rack``, from which librdkafka fetches.
-    strategy, priority, on_plan, lag, on_foreign, capacity, facts, settings
-        As for ``apportion.clients.kafka_python.assignor``.
+    strategy, options
+        As for ``apportion.clients.kafka_python.assignor``, whose ``auto_offset_reset`` stands in ``config`` here.
 
     It belongs to one thread, as a KafkaConsumer does; ``close`` alone may be called from another one, and from a
     signal handler: a call that is under way then ends, and closes. All callbacks are called inside of its own calls,
@@ -113,14 +109,7 @@ class GroupConsumer:
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,
         on_lost: OnPartitions | None = None,
-        rack: str | None = None,
-        priority: int | None = None,
-        on_plan: OnPlan | None = None,
-        lag: OffsetFeed | None = None,
-        on_foreign: OnForeign | None = None,
-        capacity: int = 1,
-        facts: Mapping[str, FactSource] | None = None,
-        **settings: Any,
+        **options: Any,
     ) -> None:
         if not config.get("group.id"):
             raise BadInput("config", "no 'group.id'", "the group to join")
@@ -129,18 +118,9 @@ class GroupConsumer:
         if isinstance(topics, str):  # which would be taken for a list of letters
             raise BadInput("topics", repr(topics), f"a list of names, [{topics!r}]")
         reset = RESETS.get(str(config.get("auto.offset.reset", "latest")), "latest")
-        strategy = assignor(
-            strategy,
-            rack=rack_of(config) if rack is None else rack,
-            priority=priority,
-            auto_offset_reset=reset,
-            on_plan=on_plan,
-            lag=lag,
-            on_foreign=on_foreign,
-            capacity=capacity,
-            facts=facts,
-            **settings,
-        )
+        if "auto_offset_reset" in options:
+            raise BadInput("auto_offset_reset", "it beside config", "auto.offset.reset in config alone")
+        member = assignor(strategy, auto_offset_reset=reset, **{"rack": rack_of(config), **options})
         self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost or on_revoked
         self._forget_all()
         self._lock, self._owner, self._pid = RLock(), 0, os.getpid()
@@ -150,10 +130,10 @@ class GroupConsumer:
             self._fetcher = Consumer({**config, "enable.auto.commit": False, "enable.auto.offset.store": False})
             opened.callback(self._fetcher.close)
             self._member = KafkaConsumer(
-                **member_settings(config), auto_offset_reset=reset, partition_assignment_strategy=[strategy]
+                **member_settings(config), auto_offset_reset=reset, partition_assignment_strategy=[member]
             )
             opened.callback(self._member.close)
-            strategy.may_join = self._may_join
+            member.may_join = self._may_join
             self._member.subscribe(topics=list(topics), listener=_Handover(self))
             opened.pop_all()  # from now on ``close`` closes
 

@@ -30,22 +30,20 @@ try:
     from kafka.protocol.admin import DescribeGroupsRequest
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 except ImportError:  # pragma: no cover - tried in an environment without the client
-    from apportion.errors import MissingExtra
+    from apportion.clients.patches import KAFKA_PYTHON, unusable
 
-    raise MissingExtra("apportion.clients.kafka_python", "kafka-python") from None
+    raise unusable(KAFKA_PYTHON, "apportion.clients.kafka_python") from None
 
-from apportion.assignors import Assignor as Strategy
-from apportion.clients.adapter import Adapter, Forked, patch_coordinators
-from apportion.clients.bridge import Bridge, JoiningMember, OffsetFeed, Settings
+from apportion.clients.adapter import Adapter, Forked, assignor_for, patch_coordinators
+from apportion.clients.bridge import bridge_for
+from apportion.clients.broker_takeover import StrategyNotAsked, TakeoverWatch
 from apportion.clients.error_sentences import sentence
-from apportion.clients.foreign import ForeignWatch, StrategyNotAsked
 from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.member_facts import FactSource
+from apportion.clients.member_bridge import JoiningMember, MemberBridge
+from apportion.clients.patches import KAFKA_PYTHON, require_patchable
 from apportion.clients.protocol_selection import names_itself, refused
-from apportion.clients.rebalance import OnPlan
 from apportion.clients.topic_metadata import ClientMetadata, can_exist
 from apportion.errors import UnreadableBytes
-from apportion.strategy.traits import OnForeign
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held, in_order
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
@@ -58,54 +56,6 @@ LAST_COMMIT_MS: Final = 1_000
 """Time that the commit before a join has at least: the client gives it what is left of ``poll``, then cancels it."""
 
 
-def assignor(
-    strategy: str | Strategy = "cooperative-sticky",
-    *,
-    rack: str | None = None,
-    priority: int | None = None,
-    auto_offset_reset: str = "latest",
-    on_plan: OnPlan | None = None,
-    lag: OffsetFeed | None = None,
-    on_foreign: OnForeign | None = None,
-    capacity: int = 1,
-    facts: Mapping[str, FactSource] | None = None,
-    **settings: Any,
-) -> KafkaPythonAssignor:
-    """A strategy for ``partition_assignment_strategy``, one for each consumer.
-
-    strategy
-        A known name, with ``settings`` as its settings, or a strategy of your own.
-    rack
-        This member's rack: kafka-python's ``client_rack`` does not reach the group.
-    priority
-        For ``failover``; the highest goes first.
-    on_plan
-        Called with a ``PlannedRebalance`` after each that this member leads, on the client's IO thread: be quick.
-    lag
-        A ``LagFeed``, for strategies that look at lag.
-    on_foreign
-        What to do once the broker assigns by the new protocol (``group.protocol=consumer``): ``stop`` gives all back
-        and raises from ``poll``, ``log`` and ``continue`` read on, with a warning or without. The strategy's own choice
-        where None: ``stop`` for ``failover``, ``sticky-stream-join`` and ``streams``, ``log`` for the others.
-    capacity
-        How much this member can take beside the others, 1 to 1,000,000, for ``sticky``, ``cooperative-sticky`` and
-        ``lag-aware``. It travels behind what Java members read; a Java leader counts every member as 1.
-    facts
-        What a strategy of your own asks for by name: a number, or a function without arguments that is asked at each
-        join, on the client's thread. Where it raises, or answers out of bounds, the log says so, and the default is
-        sent.
-    Raises
-        UnknownName, BadInput for names and settings that do not exist.
-    """
-    return KafkaPythonAssignor(
-        Bridge(
-            strategy,
-            Settings(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {}),
-            settings,
-        )
-    )
-
-
 class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
     """``StrategyNotAsked`` as one of the client's own errors, which ``poll`` raises."""
 
@@ -113,7 +63,7 @@ class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
 class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]
     """One consumer's strategy in kafka-python's own interface."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: MemberBridge) -> None:
         super().__init__(bridge)
         self._planned_racks: Mapping[str, list[tuple[str, ...]]] = {}
         self._compared: tuple[Any, Any] | None = None
@@ -166,7 +116,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
             answer: Mapping[str, Any] = {member: _encoded(share) for member, share in shares.items()}
         else:
             answer = self.bridge.lead(joined[0], view, group, generation, joined[1])
-        self._planned_racks = view.seen_racks() if self.bridge.settings.rack else {}
+        self._planned_racks = view.seen_racks() if self.bridge.options.rack else {}
         return answer
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
@@ -204,6 +154,9 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         return moved
 
 
+assignor = assignor_for(KafkaPythonAssignor, bridge_for, "cooperative-sticky")
+
+
 def _subscription_of(metadata: Any) -> Subscription:
     """A member's subscription as kafka-python decoded it."""
     generation = metadata.generation_id
@@ -235,18 +188,7 @@ def _held(partitions: Iterable[Any]) -> Held:
 
 
 def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
-    """Mend on this one coordinator what would break a group (seen with kafka-python 3.0.12).
-
-    * A join that was begun must be ended: when ``poll`` ended between the JoinGroup and the SyncGroup answer of a
-      leader, ``need_rejoin`` forgot it; no heartbeats followed, and the member was expelled.
-    * A join that was answered between two calls of ``poll`` was thrown away and begun anew, over and over where polls
-      are short. Now its answer is taken by the next, unless so late that the session may be over.
-    * A member that was expelled while it rejoined kept its partitions under its new id. It has lost them (KIP-429).
-    * Where a topic had been deleted, the commit before a join was tried as long as ``poll`` may last, which is for ever
-      where records are iterated over, and nothing was read meanwhile. Now such a topic has nothing to commit, as in
-      Kafka (KAFKA-16224).
-    * When replicas move to other racks, a leader with a rack rejoins (KIP-881).
-    """
+    """Mend on this one coordinator what would break a group: every change stands in ``patches.KAFKA_PYTHON``."""
     self = weakref.ref(coordinator)
     need_rejoin = type(coordinator).need_rejoin
     join = type(coordinator)._do_join_and_sync_async
@@ -287,7 +229,8 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     coordinator._do_join_and_sync_async = join_and_sync
     coordinator._on_join_complete_async = join_complete
     _leave_out_deleted(coordinator)
-    _say_why(coordinator)
+    _name_missing_right(coordinator)
+    _lead_from_bytes(coordinator)
     _watch_for_the_broker(coordinator, ours)
     _lead_after_a_restart(coordinator)
     _forget_positions(coordinator)
@@ -416,7 +359,7 @@ def _leave_out_deleted(coordinator: Any) -> None:
 def _watch_for_the_broker(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     """On this one coordinator, notice that nobody leads, and where the strategy asks for it stop for good."""
     self = weakref.ref(coordinator)
-    watch = ForeignWatch([strategy.bridge for strategy in ours])
+    watch = TakeoverWatch([strategy.bridge for strategy in ours])
     join = coordinator._do_join_and_sync_async
 
     def process_join_group_response(response: Any, sent_at: float) -> None:
@@ -447,14 +390,10 @@ def _watch_for_the_broker(coordinator: Any, ours: Sequence[KafkaPythonAssignor])
     coordinator.poll = poll_unless_stopped
 
 
-def _say_why(coordinator: Any) -> None:
-    """On this one coordinator, name what went wrong: a missing right, a member whose bytes are no subscription.
-
-    Such bytes killed the leader; now their member is left without topics.
-    """
+def _name_missing_right(coordinator: Any) -> None:
+    """On this one coordinator, name the right to the group that is missing, and how it is given."""
     self = weakref.ref(coordinator)
     handler = type(coordinator)._handle_find_coordinator_response
-    perform = type(coordinator)._perform_assignment
 
     def find_coordinator(response: Any) -> Any:
         c: Any = self()
@@ -462,6 +401,18 @@ def _say_why(coordinator: Any) -> None:
             return handler(c, response)
         except GroupAuthorizationFailedError as error:
             raise GroupAuthorizationFailedError(sentence(error, f"group {c.group_id}")) from None
+
+    coordinator._handle_find_coordinator_response = find_coordinator
+
+
+def _lead_from_bytes(coordinator: Any) -> None:
+    """On this one coordinator, give the leader's strategy what members sent as bytes, before the client reads it.
+
+    A strategy of somebody else's beside ours gets what the client reads, but for members whose bytes are no
+    subscription: they killed the leader, and now want nothing.
+    """
+    self = weakref.ref(coordinator)
+    perform = type(coordinator)._perform_assignment
 
     def perform_assignment(leader_id: str, protocol: str, members: Sequence[Any]) -> Any:
         began = time.perf_counter()
@@ -479,7 +430,6 @@ def _say_why(coordinator: Any) -> None:
         strategy.lead(joined, began)
         return perform(c, leader_id, protocol, _stand_ins(leader_id, joined, c._subscription.group_subscription()))
 
-    coordinator._handle_find_coordinator_response = find_coordinator
     coordinator._perform_assignment = perform_assignment
 
 
@@ -518,4 +468,5 @@ def _readable(member: str, raw: bytes) -> bytes:
     return raw
 
 
+require_patchable(KAFKA_PYTHON, ConsumerCoordinator)
 patch_coordinators(ConsumerCoordinator, KafkaPythonAssignor, _patch)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
 from apportion.assignors.streams import Streams
-from apportion.clients.bridge import Bridge, JoiningMember, Settings
+from apportion.clients.broker_takeover import policy
 from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.member_bridge import JoiningMember
+from apportion.clients.options import Options
 from apportion.clients.topic_metadata import ClusterMetadata
 from apportion.strategy.user_data import Holding
 from apportion.tasks.application_state import Process
@@ -41,13 +43,6 @@ log = logging.getLogger("apportion.clients")
 PROTOCOL: Final = "apportion-streams"
 
 
-@dataclass(frozen=True)
-class _Named(Streams):
-    """The strategy under the name that the group knows it by."""
-
-    name: ClassVar[str] = PROTOCOL
-
-
 Holders = dict[tuple[str, int], dict[str, int]]
 """(topic, partition) to the members that say that they hold it, each with the generation in which it got it."""
 
@@ -63,8 +58,8 @@ class _Member:
     runs: frozenset[Task]
 
 
-class TaskBridge(Bridge):
-    """One member's side of a task group.
+class TaskBridge:
+    """One member's side of a task group: what ``Bridge`` is to a group of partitions.
 
     topology, plan_settings
         The application's; the leader's count for the group.
@@ -74,8 +69,11 @@ class TaskBridge(Bridge):
         What it was told last, and ``rounds`` how often it was told something.
     """
 
+    name: Final = PROTOCOL
+    cooperative = True
+
     def __init__(self, topology: Topology, plan_settings: TaskSettings, rack: str | None = None) -> None:
-        super().__init__(_Named(), Settings(rack))
+        self.options, self.on_foreign, self.last = Options(rack), policy(Streams(), None), Holding()
         self.topology, self.plan_settings = topology, plan_settings
         self.memory_now = TaskMemory()
         self.orders = TaskAssignment()
@@ -87,7 +85,7 @@ class TaskBridge(Bridge):
         wanted = tuple(sorted(topics, key=utf16))
         owned = (self.last.owned if holds is None else holds) if keeps else ()
         user_data = write_memory(replace(self.memory_now, topology=self.topology.digest))
-        return Subscription(wanted, user_data, owned, self.last.generation, self.settings.rack)
+        return Subscription(wanted, user_data, owned, self.last.generation, self.options.rack)
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
         """Remember the orders; whoever runs the tasks looks at ``rounds``."""

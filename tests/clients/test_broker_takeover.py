@@ -18,8 +18,9 @@ import pytest
 
 import apportion
 from apportion.cli import main
-from apportion.clients.bridge import Bridge, Settings
-from apportion.clients.foreign import ForeignWatch, StrategyNotAsked
+from apportion.clients.bridge import Bridge
+from apportion.clients.broker_takeover import StrategyNotAsked, TakeoverWatch
+from apportion.clients.options import Options
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker
 from apportion.testing.member import PythonMember
@@ -312,16 +313,16 @@ def test_the_strictest_of_several_strategies_counts_and_a_hook_that_fails_harms_
         heard.append(event)
         raise ValueError
 
-    watch = ForeignWatch([Bridge("sticky", Settings(on_plan=hook)), Bridge("failover", Settings(on_plan=hook))])
+    watch = TakeoverWatch([Bridge("sticky", Options(on_plan=hook)), Bridge("failover", Options(on_plan=hook))])
     assert [watch.joined(leader, "g", 5) for leader in ("m", "", "", "m", "")] == [False, True, True, False, True]
     assert [(event.foreign, event.plan, event.generation) for event in heard] == [(True, None, 5)] * 2
-    assert ForeignWatch([Bridge("sticky", Settings())]).policy == "log"
-    assert ForeignWatch([Bridge("failover", Settings(on_foreign="log"))]).policy == "log"
+    assert TakeoverWatch([Bridge("sticky", Options())]).policy == "log"
+    assert TakeoverWatch([Bridge("failover", Options(on_foreign="log"))]).policy == "log"
 
 
 def test_a_word_that_is_no_policy_is_refused() -> None:
     with pytest.raises(BadInput, match="found 'ignore'; needed one of stop, log, continue"):
-        Bridge("sticky", Settings(on_foreign="ignore"))  # type: ignore[arg-type]
+        Bridge("sticky", Options(on_foreign="ignore"))  # type: ignore[arg-type]
 
 
 def test_a_group_consumer_is_no_member_of_the_new_protocol() -> None:

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
+from apportion.clients.member_bridge import MemberBridge
 from apportion.clients.rebalance import PlannedRebalance
 from apportion.errors import ApportionError, BadInput
 from apportion.strategy.traits import OnForeign, traits_of
-
-if TYPE_CHECKING:
-    from apportion.clients.bridge import Bridge
 
 log = logging.getLogger("apportion.clients")
 
@@ -40,14 +38,14 @@ def policy(strategy: object, wanted: OnForeign | None) -> OnForeign:
     return chosen
 
 
-class ForeignWatch:
+class TakeoverWatch:
     """Looks at each answer to JoinGroup, and says once a change who assigns.
 
     members
         The strategies of one consumer; the strictest counts, since which of them the group would use nobody knows.
     """
 
-    def __init__(self, members: Sequence[Bridge]) -> None:
+    def __init__(self, members: Sequence[MemberBridge]) -> None:
         self.members = members
         self.policy: OnForeign = next(one for one in get_args(OnForeign) if any(m.on_foreign == one for m in members))
         self.foreign = False
@@ -75,7 +73,7 @@ class ForeignWatch:
         level = {"stop": logging.ERROR, "log": logging.WARNING, "continue": logging.INFO}[self.policy]
         log.log(level, "%s", text, extra={"apportion": {"group": group, "generation": generation, "foreign": True}})
         event = PlannedRebalance.of_broker(group, generation, self.members[0].name)
-        for hook in {id(m.settings.on_plan): m.settings.on_plan for m in self.members}.values():
+        for hook in {id(m.options.on_plan): m.options.on_plan for m in self.members}.values():
             if hook is None:
                 continue
             try:

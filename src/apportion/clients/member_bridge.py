@@ -1,0 +1,63 @@
+"""One member's side of a group, as the adapters know it: partitions by a strategy, or whole tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.options import Options
+from apportion.clients.topic_metadata import ClusterMetadata
+from apportion.strategy.traits import OnForeign
+from apportion.wire.assignment import Assignment
+from apportion.wire.partitions import Held
+from apportion.wire.subscription import Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class JoiningMember:
+    """One member at the door: who it is and what it sent."""
+
+    member_id: str
+    instance_id: str | None
+    subscription: Subscription
+
+
+class MemberBridge(Protocol):
+    """What ``Bridge`` and ``TaskBridge`` are to an adapter."""
+
+    options: Options
+    on_foreign: OnForeign
+    """What the member does once the broker assigns by the new protocol."""
+    cooperative: bool
+
+    @property
+    def name(self) -> str:
+        """The strategy's name, as the group knows it."""
+        ...
+
+    def subscription(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
+        """What this member says when it joins."""
+        ...
+
+    def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
+        """Remember what this member was told."""
+        ...
+
+    def assign(
+        self, members: Sequence[JoiningMember], cluster: ClusterMetadata, group: str = "", generation: int | None = None
+    ) -> dict[str, Assignment]:
+        """As leader, where somebody else decoded what members sent: every member's share."""
+        ...
+
+    def lead(
+        self,
+        joined: JoinedGroup,
+        cluster: ClusterMetadata,
+        group: str = "",
+        generation: int | None = None,
+        began: float | None = None,
+    ) -> dict[str, bytes]:
+        """As leader: the bytes of every member's assignment."""
+        ...

@@ -1,0 +1,70 @@
+"""What one member brings along beside its strategy: the same for every client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from apportion.clients.member_facts import FactSource
+from apportion.clients.rebalance import OnPlan
+from apportion.errors import BadInput
+from apportion.model.facts import CAPACITY, MEMBER_FIELDS
+from apportion.model.group_json import check_reset
+from apportion.model.json_checks import check_text
+from apportion.strategy.traits import OnForeign
+
+
+class OffsetFeed(Protocol):
+    """A feed of offsets that were fetched before."""
+
+    def table(self, topics: Iterable[str]) -> tuple[Mapping[str, Mapping[int, Mapping[str, int]]], str | None]:
+        """Topic to partition id to begin, end, committed or lag; and why something is missing, or None."""
+        ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """What one member brings along beside its strategy.
+
+    rack
+        Its ``client.rack``; None unknown.
+    priority
+        For ``failover``, an int32: the highest goes first; None comes last.
+    auto_offset_reset
+        As the consumer has it: what a partition without a commit counts.
+    on_foreign
+        What to do once the broker assigns by the new protocol; None: as the strategy says.
+    capacity
+        How much this member can take beside the others.
+    facts
+        What its strategy asks for by name beside these: a number, or a function that is asked at each join.
+    Raises
+        BadInput for a value that is none of these.
+    """
+
+    rack: str | None = None
+    priority: int | None = None
+    auto_offset_reset: str = "latest"
+    on_plan: OnPlan | None = None
+    lag: OffsetFeed | None = None
+    on_foreign: OnForeign | None = None
+    capacity: int = 1
+    facts: Mapping[str, FactSource] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """As group.json has them: what does not fit its bytes would fail at the first join, on the client's thread."""
+        if self.rack is not None:
+            check_text("rack", self.rack)
+        check_reset("auto_offset_reset", self.auto_offset_reset)
+        for name, value in {"capacity": self.capacity, "priority": self.priority}.items():
+            if value is not None:
+                MEMBER_FIELDS[name].check(name, value)
+        for name in self.fields.keys() & self.facts.keys():
+            raise BadInput(f"facts.{name}", f"it beside {name}={self.fields[name]}", "one of the two")
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """The facts that have an argument of their own, as far as they are set."""
+        priority = {} if self.priority is None else {"priority": self.priority}
+        return priority if self.capacity == CAPACITY.default else {**priority, "capacity": self.capacity}
