@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from apportion.arrays import UNKNOWN, Ints
+from apportion.arrays import Ints
 from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads
 from apportion.model.plan import Plan
 from apportion.model.plan_json import SavedPlan
-from apportion.model.present import lag_now, loads_now, measure_now, observed_lag, topic_shares, unowned
+from apportion.model.present import (
+    LEAST_SHARED,
+    lag_now,
+    loads_now,
+    measure_now,
+    observed_lag_known,
+    topic_shares,
+    unowned,
+)
 
 Limits = dict[str, int | float | bool]
 """Policy as the command line names it (``max-moves``) to its limit."""
@@ -32,7 +41,7 @@ def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
     now = owner is group.owner
     facts = {**_of_measures(m), "max-lag-share": None, "max-unowned": unowned(group, owner)}
     # Where no lag is known nobody can tell that all is well: a plan counts 0 where nothing was ever committed.
-    if (group.wanted & (observed_lag(group) != UNKNOWN)).any():
+    if observed_lag_known(group):
         total = sum(group.lag[group.wanted].tolist())  # what nobody wants is nobody's work
         heaviest = int((lag_now(group) if now else lag_held(group, owner)).max())
         facts["max-lag-share"] = heaviest / total if total > 0 else 0.0
@@ -62,11 +71,25 @@ def _of_measures(m: Mapping[str, int]) -> dict[str, Any]:
 def facts_of_saved(saved: SavedPlan) -> dict[str, Any]:
     """The figures of a saved plan; a limit on what it does not tell is an error when it is asked for."""
     facts = {**_of_measures(saved.measures), "require-proof": _unproved(saved.proof)}
+    facts["max-topic-share"] = _saved_share(saved)
     if "load_cost" in saved.measures:
         facts["max-skew"] = None  # a plan does not tell the capacities that its loads are to be held against
     if "racks" not in saved.proof and not saved.measures["rack_misses"]:
         facts["max-cross-rack"] = None  # no misses where racks are unknown means nothing
     return facts
+
+
+def _saved_share(saved: SavedPlan) -> float:
+    """The greatest share of one topic's partitions on one member, of topics with two and more."""
+    size: Counter[str] = Counter()
+    largest: Counter[str] = Counter()
+    for held in (*saved.owned.values(), saved.raw["unassigned"]):
+        for topic, ids in held.items():
+            size[topic] += len(ids)
+    for held in saved.owned.values():
+        for topic, ids in held.items():
+            largest[topic] = max(largest[topic], len(ids))
+    return max((largest[topic] / n for topic, n in size.items() if n >= LEAST_SHARED), default=0.0)
 
 
 def _unproved(proof: Mapping[str, str]) -> list[str]:

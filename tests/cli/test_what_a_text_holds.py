@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Done, run_here
+
+from apportion.inputs.described_group import Observed
+from apportion.inputs.sniff import groups_in
+from apportion.report.describing import shown
+from apportion.report.pages import of_observed
 
 TEXTS = Path(__file__).parents[1] / "inputs" / "cases"
 GROUPS = Path(__file__).parent / "cases"
@@ -53,6 +59,11 @@ def test_a_lag_that_nothing_tells_is_unknown_and_passes_no_gate() -> None:
     assert (gated.code, gated.out) == (2, "")
     assert "--max-lag: found an input that does not tell it" in gated.err
     assert on("gate", "all-dash-with-ends", "--max-lag-share", "0.9").code == 2
+    sized = on("size", "all-dash-with-ends", "--capacity", "3", "--by", "lag")
+    assert (sized.code, sized.out) == (2, "")
+    assert "--by lag: found no partition whose lag is known" in sized.err
+    assert "LAG-MAX" not in on("compare", "all-dash-with-ends").out
+    assert "No lag is known" in on("plan", "all-dash-with-ends").out
 
 
 def test_a_partition_that_two_read_is_read_by_two_everywhere() -> None:
@@ -107,6 +118,9 @@ def test_a_topic_held_wholly_by_one_member_is_odd_and_seen_by_compare_and_gate()
     assert (rows["(now)"]["spread"], rows["range"]["spread"]) == (32, 16)
     assert on("gate", "conc", "--now", "--max-topic-share", "0.5").code == 3
     assert on("gate", "conc", "--assignor", "range", "--max-topic-share", "0.5").code == 0
+    for assignor, code in (("range", 0), ("failover", 3)):
+        saved = on("plan", "conc", "-A", assignor, "-o", "json").out
+        assert run_here("gate", "-", "--max-topic-share", "0.5", stdin=saved.encode()).code == code
 
 
 def test_members_of_different_wishes_that_could_be_even_are_odd() -> None:
@@ -130,3 +144,23 @@ def test_what_describe_writes_as_json_is_read_again_as_the_same_group(case: str)
     again = run_here("describe", "-", "-o", "json", stdin=once.out.encode())
     first, second = ([{**group, "described": None} for group in done.json["groups"]] for done in (once, again))
     assert first == second
+
+
+def page_of(case: str) -> dict[str, Any]:
+    return of_observed(groups_in((TEXTS / f"{case}.txt").read_bytes(), case)[0])
+
+
+def test_the_page_claims_no_more_than_the_text() -> None:
+    cut, twice = page_of("owner-columns-cut-awk"), page_of("kn2")
+    assert (cut["verdict"], cut["why"][0][:20]) == ("WARN", "Owners are not told:")
+    assert (twice["verdict"], twice["why"][0][:40]) == ("WARN", "3 partitions are read by several members")
+    assert page_of("all-dash-with-ends")["lag_known"] is False
+    assert page_of("dots-between-rows")["why"][0].startswith("Not all was read: line 4")
+
+
+def test_a_share_groups_lag_is_unknown_on_the_page_as_in_the_text() -> None:
+    topics = {"t": [{"partition": 0, "begin": 0, "end": 9, "lag": 9}]}
+    raw = {"group": "s", "topics": topics, "members": {"a": {"topics": ["t"]}}}
+    seen = Observed(raw, "Stable", None, "share")
+    assert of_observed(seen)["lag_known"] is False
+    assert shown(seen).total_lag is None

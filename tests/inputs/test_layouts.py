@@ -126,6 +126,7 @@ VARIANTS = {
         " ".join([*line.split()[:3], more, *line.split()[3:]])
         for line, more in zip(ROWS, ("LEADER-EPOCH", "0", "-", "2"), strict=True)
     ),
+    "with names in small letters": ROWS[0].lower() + "\n" + "\n".join(ROWS[1:]),
     "with columns in another order": "\n".join(" ".join([*line.split()[6:], *line.split()[:6]]) for line in ROWS),
 }  # fmt: skip
 

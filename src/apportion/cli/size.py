@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, one_of, whole
+from apportion.errors import BadInput
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
@@ -90,9 +91,12 @@ def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, floa
     from dataclasses import replace
 
     from apportion.history import measured
+    from apportion.model.present import observed_lag_known
     from apportion.report import lag_times
 
     group, how = observed.group, []
+    if args.by == "lag" and not observed_lag_known(group):
+        raise BadInput("--by lag", "no partition whose lag is known", "committed offsets and log ends, or lags")
     weights = args.by == "weight" or (args.by is None and group.weight is None)
     if not (weights and group.weight is None) and args.capacity != "learned":
         return group, args.capacity, []

@@ -19,12 +19,14 @@ MOST_RECORDS: Final = 500_000
 
 
 def partition_of(group: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that has a group's records (Kafka, ``GroupCoordinator.partitionFor``).
+    """The partition of ``__consumer_offsets`` that has a group's records (Kafka, ``partitionFor``).
 
     >>> partition_of("ads-join", 50)
-    29
+    19
     """
-    return (string_hash(group) & 0x7FFFFFFF) % partitions
+    hashed = string_hash(group)
+    signed = hashed - 2**32 if hashed >= 2**31 else hashed
+    return (0 if signed == -(2**31) else abs(signed)) % partitions  # Kafka, Utils.abs
 
 
 def newest_generations(cluster: Cluster, connection: Connection, groups: Sequence[str]) -> dict[str, int]:

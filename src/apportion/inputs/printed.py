@@ -52,6 +52,8 @@ _PROMPT: Final = re.compile(
 _SEARCHED: Final = 500
 """Characters of a line that sentences and prompts are looked for in: in a long line a search would take for ever."""
 _MOST_HEADER: Final = 2_000
+_SURELY: Final = 5
+"""Names of columns in small letters that are a header: fewer may be prose."""
 _MOST_WORDS: Final = 40
 _COLUMN: Final = re.compile(r"(?:CURRENT|LOG END) OFFSET|COORDINATOR \(ID\)|[^\s]+")
 _NAME_LIKE: Final = re.compile(r"#?[A-Z][A-Z0-9_#()/-]*")
@@ -297,6 +299,8 @@ def header_of(line: str) -> Header | None:
         if line.count(bar) >= 2 and (barred := _barred(line, bar)) is not None:
             return barred
     words = [(match[0], match.start()) for match in _COLUMN.finditer(line)]
+    if len(words) >= _SURELY and all(_column(word.upper()) in ORDER for word, _ in words):
+        words = [(word.upper(), start) for word, start in words]  # somebody wrote the names small
     first = next((i for i, (word, _) in enumerate(words) if _column(word) in ORDER), None)
     if (
         first is None

@@ -85,6 +85,11 @@ def observed_lag(group: Group) -> Longs:
     return np.where(known, group.lag, UNKNOWN)
 
 
+def observed_lag_known(group: Group) -> bool:
+    """Whether something tells the lag of some wanted partition."""
+    return bool((group.wanted & (observed_lag(group) != UNKNOWN)).any())
+
+
 def topic_shares(group: Group, owner: Ints) -> list[tuple[int, float]]:
     """Of each wanted topic with two partitions and more, the greatest share of them on one member."""
     largest = []

@@ -13,7 +13,7 @@ from apportion.comparison import JUDGED, Comparison, racks_known
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
-from apportion.model.present import measure_now, unowned
+from apportion.model.present import measure_now, observed_lag_known, unowned
 from apportion.report import task_roles
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count, proof_in_words
@@ -56,7 +56,8 @@ def comparison_table(comparison: Comparison, *, marks: bool = True) -> TextTable
         *("ASSIGNOR", "LOAD", "SQUARES", "SPREAD", "MOVES", "LAG-MAX", "LAG-BOUND", "CROSS-RACK", "UNOWNED", "PROOF")
     ]
     extra = {"SQUARES", "LAG-BOUND"}
-    extra |= {"LAG-MAX"} if "lag_max" not in now else set()
+    # A plan counts 0 where nothing tells a lag: a table of such zeros would look as if all were read.
+    extra |= {"LAG-MAX"} if "lag_max" not in now or not observed_lag_known(group) else set()
     extra |= {"CROSS-RACK"} if not racks_known(group) else set()
     extra |= {"UNOWNED"} if not any(row[8] for row in rows) else set()
     extra |= {"SPREAD"} if group.T < 2 else set()

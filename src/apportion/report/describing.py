@@ -136,12 +136,12 @@ class ShownGroup:
         }  # fmt: skip
 
 
-def shown(observed: Observed) -> ShownGroup:
-    """What is shown of a group as a source saw it, which may be without members."""
+def shown(observed: Observed, group: Group | None = None) -> ShownGroup:
+    """What is shown of a group as a source saw it, which may be without members; ``group`` where it was built."""
     facts = {name: getattr(observed, name) for name in FACTS}
     return ShownGroup(
-        build(observed.raw), facts, observed.says, observed.members, observed.left_out, observed.owners_told,
-        observed.assumed,
+        build(observed.raw) if group is None else group, facts, observed.says, observed.members, observed.left_out,
+        observed.owners_told, observed.assumed,
     )  # fmt: skip
 
 

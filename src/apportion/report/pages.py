@@ -15,8 +15,9 @@ from apportion.history.patterns import is_note
 from apportion.history.records import SHARE
 from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
+from apportion.model.present import contested
 from apportion.report.data import group_data
-from apportion.report.describing import shown
+from apportion.report.describing import ShownGroup, shown
 from apportion.report.lag_times import page_data
 from apportion.report.oddities import member_labels
 from apportion.report.roles import PROGRESS, roles_data
@@ -94,29 +95,35 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan]) -> dict[str
     """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
     # What compare says: each strategy once, at its default settings.
     asked = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
-    odd = shown(observed).odd
+    seen = shown(observed, group)
     return {
         "state": observed.state or "",
         "protocol": observed.protocol or "",
         "generation": observed.generation,
-        "verdict": verdict(group, odd),
-        "why": odd,
+        "verdict": verdict(seen, seen.odd),
+        "why": seen.odd,
         "shared": observed.kind == SHARE,
         "roles": roles_data(observed.kind, observed.members),
         "advice": advice(Comparison(group, asked, {})) if len(asked) > 1 else [],
     }
 
 
-def verdict(group: Group, odd: Sequence[str]) -> str:
+def verdict(seen: ShownGroup, odd: Sequence[str]) -> str:
     """``OK``; ``WARN`` where something is odd; ``ERR`` where messages wait that nobody reads.
+
+    A partition that several members read is read, and who reads is unknown where the source does not tell it or the
+    group commits without members.
 
     odd
         Sentences; those that only say what is not told do not count.
     """
     if all(sentence == PROGRESS or is_note(sentence) for sentence in odd):
         return "OK"
+    group = seen.group
+    if not seen.owners_told or (not group.M and seen.facts.get("kind") == "simple"):
+        return "WARN"
     unread = group.lag > 0
-    nobody = unread & (group.owner < 0) & (group.wanted if group.M else unread)
+    nobody = unread & (group.owner < 0) & ~contested(group) & (group.wanted if group.M else unread)
     return "ERR" if nobody.any() else "WARN"
 
 

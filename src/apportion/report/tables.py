@@ -11,6 +11,7 @@ from apportion.arrays import NOBODY, Ints
 from apportion.assignors import known, settings_of
 from apportion.model.measures import lag_held, loads
 from apportion.model.plan import Plan
+from apportion.model.present import observed_lag_known
 from apportion.model.to_names import owners_to_names, partitions_to_names
 from apportion.report import task_roles
 from apportion.report.text import TextTable
@@ -76,7 +77,7 @@ def plan_members(plan: Plan, wide: bool = False) -> TextTable:
     moved = (past != NOBODY) & (owner != NOBODY) & (past != owner)
     gains = loads(np.where(owner != past, owner, NOBODY), group.M)
     loses = loads(np.where(owner != past, past, NOBODY), group.M)
-    lag_known = "lag_max" in plan.measures
+    lag_known = "lag_max" in plan.measures and observed_lag_known(group)
     order = range(group.M) if wide else range(min(group.M, MOST_MEMBERS))
     rows = []
     for m in order:
@@ -100,7 +101,9 @@ def plan_notes(plan: Plan) -> list[str]:
     sentences = [f"{shared}; {m['kept']:,} kept, {count(m['moves'], 'move')}."]
     if plan.group.M > MOST_MEMBERS:
         sentences.append(f"The table may show the first {MOST_MEMBERS} of {plan.group.M:,} members; -o wide shows all.")
-    if "lag_max" in m:
+    if "lag_max" in m and not observed_lag_known(plan.group):
+        sentences.append("No lag is known: no partition has a committed offset.")
+    elif "lag_max" in m:
         unknown = f"; unknown of {count(m['lag_unknown'], 'partition')}" if m["lag_unknown"] else ""
         sentences.append(f"Heaviest member: {m['lag_max']:,} messages; no plan gets below {m['lag_bound']:,}{unknown}.")
     if plan.group.racks is not None and plan.group.racks.known:

@@ -106,7 +106,7 @@ class GroupState:
     @cached_property
     def verdict(self) -> str:
         """``OK``, ``WARN`` or ``ERR``, as the page has it."""
-        return verdict(self.group, self.odd)
+        return verdict(self.shown, self.odd)
 
     @cached_property
     def lag(self) -> Longs:
