@@ -12,6 +12,7 @@ import apportion
 from apportion import whatif
 from apportion.assignors import find
 from apportion.model.group_json import read_group
+from apportion.strategy.traits import traits_of
 from apportion.tasks import place as placing
 
 
@@ -103,6 +104,11 @@ def test_the_reasons_name_the_host() -> None:
     assert apportion.plan(group, "failover", {"active": "host", "preempt": "false"}).explain() == [
         "t: the host of 'z' holds most of it and is left alone; 1 consumer share it."
     ]
+
+
+def test_brokers_keep_topics_whole_but_where_a_hosts_consumers_share_them() -> None:
+    kept = [traits_of(find("failover", {"active": active})).kept_whole for active in ("member", "equals", "host")]
+    assert kept == ["topics", "topics", ""]
 
 
 def test_the_default_is_one_member_a_topic_as_before() -> None:

@@ -73,6 +73,11 @@ class Failover:
     preempt: bool = True
     active: Active = "member"
 
+    def __post_init__(self) -> None:
+        """Consumers of one host share topics: then brokers need not keep these whole."""
+        if self.active == "host":
+            object.__setattr__(self, "kept_whole", "")
+
     def assign(self, group: Group) -> Answer:
         """Return (P,) the member that owns each partition."""
         # ~x is -x - 1: it turns the order round and cannot overflow as -x does on the unset priority.
