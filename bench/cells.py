@@ -20,7 +20,7 @@ from typing import Any
 from apportion.assignors import find
 from apportion.model.build import build
 from apportion.model.plan import Answer, Plan
-from apportion.model.to_names import Shares, owners_to_shares
+from apportion.model.to_names import Assignment, owners_to_names
 
 RACKS = ("rack0", "rack1", "rack2")
 BUCKETS = 5
@@ -135,15 +135,15 @@ CELLS = [
 ]
 
 
-def run(raw: dict[str, Any]) -> tuple[Plan, Shares, list[float]]:
+def run(raw: dict[str, Any]) -> tuple[Plan, Assignment, list[float]]:
     """The plan, what the members are told, and the CPU milliseconds of reading, planning and naming."""
     at = [time.process_time()]
-    group = build(raw, reuse_lists=True)
+    group = build(raw)
     at.append(time.process_time())
     answer = find("cooperative-sticky").assign(group)
     at.append(time.process_time())
     plan = Plan(group, "cooperative-sticky", {}, answer if isinstance(answer, Answer) else Answer(answer), True)
-    told = owners_to_shares(group, plan.owner_now)
+    told = owners_to_names(group, plan.owner_now)
     at.append(time.process_time())
     return plan, told, [(b - a) * 1000 for a, b in pairwise(at)]
 

@@ -23,7 +23,7 @@ from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Answer, Plan
-from apportion.model.to_names import Shares, owners_to_shares
+from apportion.model.to_names import Assignment, owners_to_names
 from bench import peers
 from bench.cells import CELLS, Cell
 from bench.leader import CLIENTS, leader_ms
@@ -64,19 +64,19 @@ def quick_cells() -> list[Cell]:
     return [cell for cell in CELLS if cell.members == 100]
 
 
-def planned(raw: dict[str, Any], strategy: Assignor) -> tuple[Plan, Shares]:
+def planned(raw: dict[str, Any], strategy: Assignor) -> tuple[Plan, Assignment]:
     """Names to names, as the consumers' adapters do it; with the plan that was made on the way."""
-    group = build(raw, reuse_lists=True)
+    group = build(raw)
     answer = strategy.assign(group)
     answer = answer if isinstance(answer, Answer) else Answer(answer)
     plan = Plan(group, strategy.name, {}, answer, bool(getattr(strategy, "cooperative", False)))
-    return plan, owners_to_shares(group, plan.owner_now)
+    return plan, owners_to_names(group, plan.owner_now)
 
 
 def timed(raw: dict[str, Any], calls: int, name: str = "cooperative-sticky") -> tuple[Plan, float, float]:
     """The plan, and the medians of CPU and wall milliseconds; a fresh input for each call, one call to warm up."""
     spent, strategy = [], find(name)
-    made: tuple[Plan, Shares] | None = None
+    made: tuple[Plan, Assignment] | None = None
     for _ in range(calls + 1):
         made = None  # taking the last one apart is not this one's time
         fresh = copy.deepcopy(raw)
@@ -99,12 +99,12 @@ def parts(raw: dict[str, Any], calls: int) -> tuple[float, float, float]:
         group = answer = plan = None  # taking the last one apart is not this one's time
         fresh = copy.deepcopy(raw)
         at = [time.process_time()]
-        group = build(fresh, reuse_lists=True)
+        group = build(fresh)
         at.append(time.process_time())
         answer = strategy.assign(group)
         at.append(time.process_time())
         plan = Plan(group, "", {}, answer if isinstance(answer, Answer) else Answer(answer), True)
-        made.append(owners_to_shares(group, plan.owner_now))
+        made.append(owners_to_names(group, plan.owner_now))
         at.append(time.process_time())
         spent.append([(b - a) * 1000 for a, b in pairwise(at)])
     read, solve, name = (median(part) for part in zip(*spent, strict=True))

@@ -86,8 +86,8 @@ LEADER_COLUMNS = (
     "plan(dict)", "of names to names",
 )  # fmt: skip
 
-NAMES = """What a strategy itself needs, from decoded names to lists of names: `build`, `assign`,
-`owners_to_shares`, for comparing planners. Nobody pays this alone: what users pay stands above. "What lists and dicts
+NAMES = """What a strategy itself needs, from decoded names to lists of names: `build`, `assign` and
+`Plan.assignment`, for comparing planners. It is `plan(dict)` without the look at each field. "What lists and dicts
 alone take" below tells, where a goal is near or missed, what of the time would be there without any planner."""
 
 HOW = """How it is measured:
@@ -99,8 +99,6 @@ HOW = """How it is measured:
 - Java in brackets: the first call of a fresh JVM, which is what a consumer sees, since rebalances are rare.
 - franz-go needs a client to know racks, so in the rack cells it plans without them.
 - kafka-python: one call, given up after the seconds of CPU time that the cell says, not tried above 10,000 partitions.
-- From names to names, lists of partitions that did not change are handed on, not copied, and new ids are tuples, one
-  and the same where members hold a single partition of equal ids. `Plan.assignment` makes lists instead.
 - The past of a cell is the plan that apportion made before the event. Quality is that of the target, the plan once
   every hand-over is done: rack misses / moves, and a `!` where the load is not as even as it can be.
 - The goal was set beforehand, from what Python was thought to need to make the answer's lists alone; "What lists and

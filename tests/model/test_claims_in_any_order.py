@@ -27,7 +27,7 @@ def test_shared_lists_say_just_what_the_owners_are(seed: int):
     """Seen in a group of Java members, whose ids are not in order, beside one with an old claim."""
     draw = random.Random(seed)
     for _ in range(40):
-        group = build(some_group(draw), reuse_lists=True)
+        group = build(some_group(draw))
         owner = np.array([draw.randrange(-1, group.M) if draw.random() < 0.4 else o for o in group.owner])
         named = {
             (member, topic, p)

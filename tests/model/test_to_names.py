@@ -1,4 +1,4 @@
-"""Plans in names: what a plain loop would write, with lists that did not change handed on and no list in two places."""
+"""Plans in names: what a plain loop would write, and no list in two places."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apportion.model import build as build_module
 from apportion.model import to_names
 from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.to_names import Assignment, by_owner, owners_to_names, owners_to_shares, partitions_to_names
+from apportion.model.to_names import Assignment, by_owner, owners_to_names, partitions_to_names
 from apportion.testing.groups import many_groups
 
 
@@ -34,11 +34,6 @@ def in_order(told: Assignment) -> list[Any]:
     return [(member, list(held.items())) for member, held in told.items()]
 
 
-def said(raw: dict[str, Any], member: str) -> dict[str, list[int]]:
-    """What the member said it held."""
-    return raw["members"][member].get("owned") or {}
-
-
 def lists(told: Assignment) -> Iterator[list[int]]:
     """All lists of an assignment."""
     return (ids for held in told.values() for ids in held.values())
@@ -52,16 +47,15 @@ def block(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("reuse_lists", [False, True])
-def test_any_owners_are_named_as_a_plain_loop_names_them(reuse_lists: bool) -> None:
+def test_any_owners_are_named_as_a_plain_loop_names_them() -> None:
     rng = Random(3)  # tests need the same groups again, not secrets
     for raw in many_groups(300, seed=3):
-        check_names(raw, rng, reuse_lists)
+        check_names(raw, rng)
 
 
-def check_names(raw: dict[str, Any], rng: Random, reuse_lists: bool) -> None:
+def check_names(raw: dict[str, Any], rng: Random) -> None:
     """The past owners, those with some changes, and nobody: named as a plain loop does it, no list in two places."""
-    group = build(raw, reuse_lists=reuse_lists)
+    group = build(raw)
     changed = group.owner.copy()
     for p in range(group.P):
         if rng.random() < 0.3:
@@ -71,33 +65,6 @@ def check_names(raw: dict[str, Any], rng: Random, reuse_lists: bool) -> None:
         assert in_order(told) == in_order(plainly(group, owner))
         everything = list(lists(told))
         assert len(set(map(id, everything))) == len(everything), "a list in two places"
-        shares = owners_to_shares(group, owner)
-        assert {m: {t: list(ids) for t, ids in held.items()} for m, held in shares.items()} == told
-        assert [list(held) for held in shares.values()] == [list(held) for held in told.values()]
-        new = [ids for m, held in shares.items() for t, ids in held.items() if ids is not said(raw, m).get(t)]
-        assert all(isinstance(ids, tuple) for ids in new), "what is shared cannot be changed"
-
-
-def test_lists_that_did_not_change_are_handed_on_and_others_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        to_names, "BLOCK", 2
-    )  # single lists of members with a change are looked for in large groups only
-    owned = {"a": {"t": [0, 1], "u": [0]}, "b": {"t": [3, 2], "u": [1]}}
-    raw = {
-        "topics": {"t": 4, "u": 3},
-        "members": {m: {"topics": ["t", "u"], "owned": held} for m, held in owned.items()},
-    }
-    told = owners_to_names(build(raw, reuse_lists=True), np.array([0, 0, 1, 1, 0, 1, 1]))
-    assert told == {"a": {"t": [0, 1], "u": [0]}, "b": {"t": [2, 3], "u": [1, 2]}}
-    assert told["a"]["t"] is owned["a"]["t"]
-    assert told["a"] is not owned["a"]
-    assert owned["b"] == {"t": [3, 2], "u": [1]}
-    told = owners_to_names(build(raw, reuse_lists=True), np.array([0, 0, 0, 1, 0, 1, 1]))
-    assert told == {"a": {"t": [0, 1, 2], "u": [0]}, "b": {"t": [3], "u": [1, 2]}}
-    assert told["a"]["u"] is owned["a"]["u"]
-    assert owned["a"] == {"t": [0, 1], "u": [0]}
-    copied = owners_to_names(build(raw), np.array([0, 0, 1, 1, 0, 1, 1]))
-    assert copied["a"]["t"] is not owned["a"]["t"], "nobody said that lists may be handed on"
 
 
 def test_ids_with_gaps_are_named_as_the_broker_gave_them() -> None:
@@ -105,19 +72,6 @@ def test_ids_with_gaps_are_named_as_the_broker_gave_them() -> None:
     group = build(raw)
     assert owners_to_names(group, np.array([0, 0, 0])) == {"a": {"t": [3, 7, 1_000_000]}}
     assert partitions_to_names(group, np.array([True, False, True])) == {"t": [3, 1_000_000]}
-
-
-def test_lists_that_stay_beside_ids_with_gaps_are_handed_on_even_where_none_is_new(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Java's members say their topics in the order of a hash map: nothing moved, and yet it is said anew."""
-    monkeypatch.setattr(to_names, "BLOCK", 2)
-    owned = {"z": [3, 1_000_000], "b": [0]}
-    topics = {"b": 1, "z": [{"partition": 3}, {"partition": 1_000_000}]}
-    group = build({"topics": topics, "members": {"a": {"topics": ["b", "z"], "owned": owned}}}, reuse_lists=True)
-    told = owners_to_shares(group, np.zeros(3, dtype=np.int64))
-    assert told == {"a": owned}
-    assert list(told["a"]) == ["b", "z"]
 
 
 def test_a_callers_list_may_be_changed_without_changing_another() -> None:
@@ -134,21 +88,6 @@ def test_partitions_by_owner_are_those_of_a_stable_sort_dealt_or_not(partitions:
         owned = np.flatnonzero(owner != NOBODY)
         assert order.tolist() == owned[np.argsort(owner[owned], kind="stable")].tolist()
         assert held.tolist() == [int((owner == m).sum()) for m in range(members)]
-
-
-@pytest.mark.parametrize("kept", [1, 3, 4, 8])
-def test_single_ids_are_right_on_both_sides_of_those_whose_tuples_are_kept(
-    monkeypatch: pytest.MonkeyPatch, kept: int
-) -> None:
-    monkeypatch.setattr(to_names, "KEPT_ALONE", kept)
-    to_names._kept_alone.cache_clear()
-    group = build({"topics": {"t": 4}, "members": {name: {"topics": ["t"]} for name in "abcd"}})
-    try:
-        assert owners_to_shares(group, np.array([3, 2, 1, 0])) == {
-            "a": {"t": (3,)}, "b": {"t": (2,)}, "c": {"t": (1,)}, "d": {"t": (0,)},
-        }  # fmt: skip
-    finally:
-        to_names._kept_alone.cache_clear()
 
 
 def test_many_claims_are_read_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,8 @@ def columns_of(entries: Sequence[Mapping[str, Any]]) -> TopicColumns:
     whole = {name: np.array(values, dtype=np.int64) for name, values in logs.items()}
     number = np.array([entry["partition"] for entry in entries], dtype=np.int64)
     return TopicColumns(
-        number=number, **whole, rack_lists=list(lists), racks_of=np.array(racks_of, dtype=np.int64)
-    )  # fmt: skip
+        number, whole["begin"], whole["end"], whole["committed"], list(lists), np.array(racks_of, dtype=np.int64)
+    )
 
 
 def random_topic(rng: Random) -> list[dict[str, Any]]:

@@ -11,13 +11,12 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 
 from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints, ints
 from apportion.errors import UnreadableBytes
-from apportion.model.build import ClaimColumns, MemberColumns
+from apportion.model.build import ClaimColumns, MemberColumns, OwnedLists
 from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
 from apportion.strategy.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.columns import HeldLists, read_held_lists
@@ -255,7 +254,7 @@ def _claims(
     sent: Subscriptions, owned: HeldLists | Sequence[Mapping[str, Sequence[int]]], index: Mapping[str, int]
 ) -> ClaimColumns:
     if not isinstance(owned, HeldLists):
-        return _given_claims(owned, index)
+        return OwnedLists.of(owned).numbered(index)
     if not len(owned.ids):
         return ClaimColumns(owned.ids, owned.ids, owned.ids, owned.ids)
     owned = _with_ids(owned)
@@ -277,15 +276,3 @@ def _with_ids(owned: HeldLists) -> HeldLists:
         return owned
     first = np.concatenate([[0], some.cumsum()])[owned.first]
     return HeldLists(first, owned.name_at[some], owned.name_size[some], owned.ids[some], owned.stop)
-
-
-def _given_claims(owned: Sequence[Mapping[str, Sequence[int]]], index: Mapping[str, int]) -> ClaimColumns:
-    """Claims from what a codec made of each member."""
-    topics = list(chain.from_iterable(owned))
-    lists = list(chain.from_iterable([held.values() for held in owned]))
-    count = np.fromiter(map(len, lists), np.int64, len(lists))
-    number = np.fromiter(chain.from_iterable(lists), np.int64, int(count.sum()))
-    member = np.arange(len(owned)).repeat(ints(list(map(len, owned))))
-    unknown: dict[str, int] = {}
-    of_topic = ints([index[t] if t in index else unknown.setdefault(t, len(index) + len(unknown)) for t in topics])
-    return ClaimColumns(member, of_topic, count, number, list(unknown))

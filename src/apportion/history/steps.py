@@ -13,7 +13,7 @@ from apportion.arrays import NOBODY, Ints, ints
 from apportion.history.records import Generation, Width, counts_after
 from apportion.model.build import build, find_partitions
 from apportion.model.group import Claims, Group
-from apportion.model.topic_columns import FIELDS, TopicColumns
+from apportion.model.topic_columns import OFFSETS, TopicColumns
 
 TopicEntries = Mapping[str, Sequence[Mapping[str, Any]]]
 """Topic to its partitions as entries of group.json: partition, and racks, begin, end, committed where known."""
@@ -141,12 +141,12 @@ def _entries(known: Sequence[Mapping[str, Any]], n: int, offsets: bool) -> int |
     if isinstance(known, TopicColumns):
         return known.numbered(n, offsets)
     by_id = {entry["partition"]: entry for entry in known}
-    fields = FIELDS if offsets else ("partition", "racks")
-    if not any(entry.get(field) for entry in by_id.values() for field in fields[1:]):
+    fields = ("racks", *OFFSETS) if offsets else ("racks",)
+    if not any(entry.get(field) for entry in by_id.values() for field in fields):
         return n
     nothing: Mapping[str, Any] = {}
     return [
-        {"partition": p, **{name: entry.get(name) for name in fields[1:]}}
+        {"partition": p, **{name: entry.get(name) for name in fields}}
         for p, entry in ((p, by_id.get(p, nothing)) for p in range(n))
     ]
 

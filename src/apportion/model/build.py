@@ -1,18 +1,16 @@
-"""Names to arrays: the only doors into a group; ``to_names`` is the way out.
+"""Names to arrays, the one door into a group: members, topics and claims become columns, and columns a ``Group``.
 
-``build`` takes the form of group.json, ``build_columns`` what a leader's reader of bytes has in arrays already.
+``build`` takes the form of group.json; a leader's reader of bytes has its columns already, and comes to
+``build_columns``. ``to_names`` is the way out.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
-from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -30,13 +28,12 @@ from apportion.model.group import (
     java_order,
 )
 from apportion.model.to_names import collector_paused
-from apportion.model.topic_columns import FIELDS, TopicColumns
+from apportion.model.topic_columns import TopicColumns, column_of
 from apportion.wire.primitives import MAX_TOPIC
 
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
 _STATE: Final = frozenset(("tags", "standby", "recovery_lag"))
-_partition_of: Final = itemgetter("partition")
 _ALONE: Final = np.ones(1, dtype=np.int64)
 _LISTS_KEPT_TOPICS: Final = 4_096
 """Topics in lists up to which what they come to is kept for the next group."""
@@ -62,77 +59,28 @@ class OwnedLists(NamedTuple):
     size: Ints
     ids: Ints
 
+    @classmethod
+    def of(cls, owned: Sequence[Mapping[str, Sequence[int]] | None]) -> OwnedLists:
+        """What each member says: topic to ids, or nothing."""
+        rows = [held for held in owned if held]
+        lists = list(chain.from_iterable([held.values() for held in rows]))
+        of_member = np.arange(len(owned)).repeat([len(held) if held else 0 for held in owned])
+        size = _numbers(map(len, lists), len(lists))
+        total = int(size.sum())
+        # One id each, as where members are many: to unpack a list is quicker than to walk over it.
+        alone = total == len(lists) <= PACKED_MAX and int(size.max(initial=1)) == 1
+        ids = _numbers([n for (n,) in lists] if alone else chain.from_iterable(lists), total)
+        return cls(of_member, list(chain.from_iterable(rows)), size, ids)
 
-def build(raw: Raw, *, reuse_lists: bool = False, owned: OwnedLists | None = None) -> Group:
-    """Make a group from the form of group.json, which the caller vouches for.
-
-    Foreign input goes through ``read_group`` first. The consumers' adapters come here directly: what they hand in was
-    decoded by code of ours.
-
-    reuse_lists
-        Plans may hand the lists of ``owned`` on where nothing changed; they are lists, and the caller leaves ``raw``
-        alone from now on.
-    owned
-        What stands in ``raw`` as ``owned``, by the places of ``raw``'s members, where that was read already; plans
-        then hand no lists on.
-    """
-    with collector_paused():
-        ids, rows, fields = _in_member_order(raw["members"])
-        wishes = _Wishes(rows)
-        topics, described = _topics(raw["topics"], wishes.distinct)
-        start, number, entries = _partitions(raw["topics"], topics)
-        index = {topic: t for t, topic in enumerate(topics)}
-        subscriptions, subscription_of = wishes.numbered(index)
-        claims = NO_CLAIMS
-        if owned is not None:
-            claims = _claims(_ranked(owned, raw["members"], ids), index, start, number, entries is _NO_ENTRIES)[0]
-        elif "owned" in fields:
-            columns = _column(rows, fields, "owned"), index, start, number
-            claims = _claims_of_rows(*columns, entries is _NO_ENTRIES, reuse_lists)
-        return Group(
-            name=raw.get("group") or "",
-            topics=topics,
-            start=start,
-            number=number,
-            described=described,
-            members=tuple(ids),
-            instance_ids=tuple(_column(rows, fields, "instance_id")),
-            subscriptions=subscriptions,
-            subscription_of=subscription_of,
-            generation=_whole(rows, fields, "generation", -1),
-            claims=claims,
-            facts=_facts(rows, fields),
-            offsets=_offsets(entries, len(number)),
-            racks=_racks(entries, len(number), _column(rows, fields, "rack")),
-            auto_offset_reset=raw.get("auto_offset_reset") or "latest",
-            client_ids=tuple(_column(rows, fields, "client_id")),
-            hosts=tuple(_column(rows, fields, "host")),
-            weight=_weights(entries, len(number)),
-            topic_ids={topic: id_ for topic, id_ in (raw.get("topic_ids") or {}).items() if id_ is not None},
-            state=_state(rows) if fields & _STATE else None,
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class MemberColumns:
-    """M members in any order, a column each.
-
-    lists, list_of
-        Distinct lists of topics, and which one each member has (M,).
-    generation, facts
-        (M,) as in ``Group``; of facts at least those that are fields of a member.
-    claims
-        From topic names with their numbers to the claims on them: see ``ClaimColumns``.
-    """
-
-    ids: Sequence[str]
-    instance_ids: Sequence[str | None]
-    lists: Sequence[Sequence[str]]
-    list_of: Ints
-    generation: Ints
-    facts: Mapping[str, Ints]
-    rack: Sequence[str | None]
-    claims: Callable[[Mapping[str, int]], ClaimColumns]
+    def numbered(self, index: Mapping[str, int]) -> ClaimColumns:
+        """The claims with topics in numbers; those of topics without one get the next."""
+        try:
+            topic = _numbers(map(index.__getitem__, self.topics), len(self.topics))
+            return ClaimColumns(self.of_member, topic, self.size, self.ids)
+        except KeyError:
+            unknown: dict[str, int] = {}
+            topics = [index[t] if t in index else unknown.setdefault(t, len(index) + len(unknown)) for t in self.topics]
+            return ClaimColumns(self.of_member, ints(topics), self.size, self.ids, list(unknown))
 
 
 class ClaimColumns(NamedTuple):
@@ -153,6 +101,35 @@ class ClaimColumns(NamedTuple):
     unknown: Sequence[str] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class MemberColumns:
+    """M members in any order, a column each.
+
+    lists, list_of
+        Distinct lists of topics, and which one each member has (M,).
+    generation, facts
+        (M,) as in ``Group``; of facts at least those that are fields of a member.
+    claims
+        From topic names with their numbers to the claims on them: see ``ClaimColumns``.
+    client_ids, hosts
+        (M,), or empty where none is known.
+    state
+        None where no member tells of any.
+    """
+
+    ids: Sequence[str]
+    instance_ids: Sequence[str | None]
+    lists: Sequence[Sequence[str]]
+    list_of: Ints
+    generation: Ints
+    facts: Mapping[str, Ints]
+    rack: Sequence[str | None]
+    claims: Callable[[Mapping[str, int]], ClaimColumns]
+    client_ids: Sequence[str | None] = ()
+    hosts: Sequence[str | None] = ()
+    state: MemberState | None = None
+
+
 class ReplicaRacks(NamedTuple):
     """Racks of the replicas of some topics: ``lists`` are the distinct ones, ``of_topic`` has a number a partition.
 
@@ -163,6 +140,87 @@ class ReplicaRacks(NamedTuple):
     of_topic: Mapping[str, Sequence[int]]
 
 
+def build(raw: Raw, *, owned: OwnedLists | None = None) -> Group:
+    """Make a group from the form of group.json, which the caller vouches for.
+
+    Foreign input goes through ``read_group`` first.
+
+    owned
+        What stands in ``raw`` as ``owned``, by the places of ``raw``'s members, where that was read already.
+    """
+    with collector_paused():
+        topic_ids = {topic: id_ for topic, id_ in (raw.get("topic_ids") or {}).items() if id_ is not None}
+        reset = raw.get("auto_offset_reset") or "latest"
+        columns = member_columns(raw["members"], owned)
+        group, _ = build_columns(raw.get("group") or "", columns, raw["topics"], None, reset)
+        return replace(group, topic_ids=topic_ids) if topic_ids else group
+
+
+def member_columns(members: Mapping[str, Raw], owned: OwnedLists | None = None) -> MemberColumns:
+    """The columns of members in the form of group.json; ``owned`` as for ``build``."""
+    rows = list(members.values())
+    fields: set[str] = set().union(*rows)
+    lists, list_of = _distinct_lists(column_of(rows, fields, "topics"))
+    facts = {name: _whole(rows, fields, name, fact.default) for name, fact in MEMBER_FIELDS.items()}
+
+    def claims(index: Mapping[str, int]) -> ClaimColumns:
+        read = OwnedLists.of(column_of(rows, fields, "owned")) if owned is None else owned
+        return read.numbered(index)
+
+    return MemberColumns(
+        ids=list(members),
+        instance_ids=column_of(rows, fields, "instance_id"),
+        lists=lists,
+        list_of=list_of,
+        generation=_whole(rows, fields, "generation", -1),
+        facts=facts | fact_columns(rows) if "facts" in fields else facts,
+        rack=column_of(rows, fields, "rack"),
+        claims=claims,
+        client_ids=column_of(rows, fields, "client_id"),
+        hosts=column_of(rows, fields, "host"),
+        state=_state(rows) if fields & _STATE else None,
+    )
+
+
+def _state(rows: list[Raw]) -> MemberState:
+    """What the members (M,) tell of tags, copies and how far they are restored."""
+    return MemberState(
+        tuple([row.get("tags") or {} for row in rows]),
+        tuple([row.get("standby") or {} for row in rows]),
+        tuple(
+            [
+                {
+                    (topic, entry["partition"]): entry["lag"]
+                    for topic, entries in (row.get("recovery_lag") or {}).items()
+                    for entry in entries
+                }
+                for row in rows
+            ]
+        ),
+    )
+
+
+def _distinct_lists(lists: Sequence[Sequence[str]]) -> tuple[tuple[tuple[str, ...], ...], Ints]:
+    """The distinct lists, and which one each is; a list that is the same object is looked at once."""
+    number_of: dict[tuple[str, ...], int] = {}
+    seen: dict[int, int] = {}
+    for names in lists:
+        if id(names) not in seen:
+            seen[id(names)] = number_of.setdefault(tuple(names), len(number_of))
+    which = [seen[id(names)] for names in lists]
+    return tuple(number_of), ints(which)
+
+
+def _whole(rows: Sequence[Raw], fields: set[str], field: str, otherwise: int) -> Ints:
+    """(M,) one field of all members that holds whole numbers."""
+    if field not in fields:
+        return np.full(len(rows), otherwise, dtype=np.int64)
+    column = column_of(rows, fields, field)
+    if None in column:
+        column = [otherwise if value is None else value for value in column]
+    return _numbers(column, len(column))
+
+
 def build_columns(
     name: str,
     members: MemberColumns,
@@ -170,7 +228,7 @@ def build_columns(
     replicas: ReplicaRacks | None = None,
     auto_offset_reset: str = "latest",
 ) -> tuple[Group, Ints]:
-    """The same group as ``build`` makes of the same words, and (M,) the place in ``members`` of each of its members.
+    """A group, and (M,) the place in ``members`` of each of its members.
 
     described
         Topics as in group.json.
@@ -181,7 +239,14 @@ def build_columns(
     rank = ints(order)
     wishes = _numbered(members.lists, described)
     topics, index, described_of = wishes.topics, wishes.index, wishes.described(described)
-    start, number, entries = _partitions(described, topics)
+    subscriptions, subscription_of = by_first_member(
+        wishes.subscriptions, wishes.subscription_of_list[members.list_of[rank]]
+    )
+    start, number, at, columns = _partitions(described, topics)
+
+    def ordered(names: Sequence[str | None]) -> tuple[str | None, ...]:
+        return tuple([names[m] for m in order]) if names else (None,) * len(order)
+
     group = Group(
         name=name,
         topics=topics,
@@ -189,18 +254,19 @@ def build_columns(
         number=number,
         described=described_of,
         members=tuple([members.ids[m] for m in order]),
-        instance_ids=tuple([members.instance_ids[m] for m in order]),
-        subscriptions=wishes.subscriptions,
-        subscription_of=wishes.subscription_of_list[members.list_of[rank]],
+        instance_ids=ordered(members.instance_ids),
+        subscriptions=subscriptions,
+        subscription_of=subscription_of,
         generation=members.generation[rank],
-        claims=_claims_of_columns(members.claims(index), rank, topics, start, number, entries is _NO_ENTRIES),
+        claims=_claims(members.claims(index), rank, topics, start, number, columns is None),
         facts={name: values[rank] for name, values in members.facts.items()},
-        offsets=_offsets(entries, len(number)),
-        racks=_racks_of_columns(entries, replicas, index, start, [members.rack[m] for m in order]),
+        offsets=_offsets(at, columns, len(number)),
+        racks=_racks(at, columns, replicas, index, start, ordered(members.rack)),
         auto_offset_reset=auto_offset_reset,
-        client_ids=(None,) * len(order),
-        hosts=(None,) * len(order),
-        weight=_weights(entries, len(number)),
+        client_ids=ordered(members.client_ids),
+        hosts=ordered(members.hosts),
+        weight=_weights(at, columns, len(number)),
+        state=members.state and members.state.of(order),
     )
     return group, rank
 
@@ -265,107 +331,12 @@ def _distinct_subscriptions(lists: Sequence[Sequence[str]], index: Mapping[str, 
     return tuple(ints(list(key)) for key in known), ints(which)
 
 
-def _claims_of_columns(
-    given: ClaimColumns, order: Ints, topics: Sequence[str], start: Ints, number: Ints, dense: bool
-) -> Claims:
-    if not len(given.number):
-        return NO_CLAIMS
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    lists = rank[given.member], given.topic, given.size
-    return _existing(*lists, given.number, [*topics, *given.unknown], start, number, dense=dense)[0]
-
-
-def _in_member_order(members: Mapping[str, Raw]) -> tuple[list[str], list[Raw], set[str]]:
-    """Ids and fields (M,): static members by instance id, then dynamic ones by id; and the fields that occur.
-
-    Source: Kafka, ``MemberInfo.compareTo``.
-    """
-    fields: set[str] = set().union(*members.values())
-    ids = sorted(members) if all(map(str.isascii, members)) else sorted(members, key=java_order)
-    if "instance_id" in fields:
-        instance = {member: members[member].get("instance_id") for member in ids}
-        static = sorted((m for m in ids if instance[m]), key=lambda m: java_order(str(instance[m])))
-        ids = static + [m for m in ids if not instance[m]]
-    return ids, list(map(members.__getitem__, ids)), fields
-
-
-def _column(rows: list[Raw], fields: set[str], field: str) -> list[Any]:
-    """(M,) one field of all members; None where it is missing."""
-    if field not in fields:
-        return [None] * len(rows)
-    try:
-        return list(map(itemgetter(field), rows))  # faster, where every member has the field
-    except KeyError:
-        return [row.get(field) for row in rows]
-
-
-def _whole(rows: list[Raw], fields: set[str], field: str, otherwise: int) -> Ints:
-    """(M,) one field of all members that holds whole numbers."""
-    if field not in fields:
-        return np.full(len(rows), otherwise, dtype=np.int64)
-    column = _column(rows, fields, field)
-    if None in column:
-        column = [otherwise if value is None else value for value in column]
-    return _numbers(column, len(column))
-
-
-def _facts(rows: list[Raw], fields: set[str]) -> dict[str, Ints]:
-    """(M,) each fact that some member has, and those that are fields of their own."""
-    facts = {name: _whole(rows, fields, name, fact.default) for name, fact in MEMBER_FIELDS.items()}
-    return facts | fact_columns(rows) if "facts" in fields else facts
-
-
-def _state(rows: list[Raw]) -> MemberState:
-    """What the members (M,) tell of tags, copies and how far they are restored."""
-    return MemberState(
-        tuple([row.get("tags") or {} for row in rows]),
-        tuple([row.get("standby") or {} for row in rows]),
-        tuple(
-            [
-                {
-                    (topic, entry["partition"]): entry["lag"]
-                    for topic, entries in (row.get("recovery_lag") or {}).items()
-                    for entry in entries
-                }
-                for row in rows
-            ]
-        ),
-    )
-
-
-class _Wishes:
-    """The members' lists of topics, each distinct list looked at once."""
-
-    def __init__(self, rows: list[Raw]) -> None:
-        lists = list(map(itemgetter("topics"), rows))
-        self.of_list: dict[int, tuple[str, ...]] = {}
-        if lists and lists[0] is lists[-1] and lists.count(lists[0]) == len(lists):  # what is identical is not compared
-            self.distinct, self.which = [tuple(lists[0])], [0] * len(lists)
-            return
-        self.which = list(map(id, lists))
-        alike: dict[tuple[str, ...], tuple[str, ...]] = {}
-        seen: Sequence[str] | None = None
-        key: tuple[str, ...] = ()
-        for position, topics in dict(zip(self.which, lists, strict=True)).items():
-            if topics != seen:
-                seen, key = topics, tuple(topics)
-                key = alike.setdefault(key, key)
-            self.of_list[position] = key
-        self.distinct = list(alike)
-
-    def numbered(self, index: dict[str, int]) -> tuple[tuple[Ints, ...], Ints]:
-        """Distinct subscriptions (K,) and which one each member has (M,)."""
-        known: dict[tuple[int, ...], int] = {}
-        by_topics = {
-            topics: known.setdefault(tuple(sorted({index[topic] for topic in topics})), len(known))
-            for topics in self.distinct
-        }
-        subscriptions = tuple(ints(list(key)) for key in known)
-        if len(self.distinct) == 1:
-            return subscriptions, np.zeros(len(self.which), dtype=np.int64)
-        by_list = {position: by_topics[topics] for position, topics in self.of_list.items()}
-        return subscriptions, ints(list(map(by_list.__getitem__, self.which)))
+def by_first_member(subscriptions: Sequence[Ints], which: Ints) -> tuple[tuple[Ints, ...], Ints]:
+    """The subscriptions that members have, numbered in the order in which members come, and which one each has (M,)."""
+    if len(subscriptions) == 1 and len(which):
+        return tuple(subscriptions), which
+    first = {k: n for n, k in enumerate(dict.fromkeys(which.tolist()))}
+    return tuple([subscriptions[k] for k in first]), ints([first[k] for k in which.tolist()])
 
 
 def topic_order(names: Collection[str]) -> tuple[str, ...]:
@@ -373,78 +344,46 @@ def topic_order(names: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(names) if all(map(str.isascii, names)) else sorted(names, key=java_order))
 
 
-def _topics(described: Raw, wanted: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], Bools]:
-    """Names (T,) of described and of wanted topics in Java's order, and which are described."""
-    ordered = topic_order(set(described).union(*wanted))
-    return ordered, np.array([topic in described for topic in ordered], dtype=np.bool_)
+def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, Ints, TopicColumns | None]:
+    """Where each topic's partitions begin (T + 1,), all ids (P,), and of which partitions something is known, and what.
 
-
-class _Entries(NamedTuple):
-    """What was told of single partitions: their places in the (P,) arrays, a row each, and the fields that occur.
-
-    columns
-        The fields that were read already, whole.
+    The last is None where nothing is: then the ids of each topic are 0 and so on.
     """
-
-    at: Ints
-    rows: list[Raw]
-    fields: AbstractSet[str]
-    columns: Mapping[str, list[Any]]
-
-    @classmethod
-    def of(cls, at: Ints, rows: list[Raw]) -> _Entries:
-        """Entries that all have ``partition``."""
-        if set(map(len, rows)) == {len(rows[0])}:
-            # As many fields as the first has, and just those: no more need be looked at than will be read.
-            try:
-                others = [field for field in rows[0] if field != "partition"]
-                return cls(at, rows, rows[0].keys(), {field: list(map(itemgetter(field), rows)) for field in others})
-            except KeyError:
-                pass
-        return cls(at, rows, set().union(*rows), {})
-
-    def column(self, field: str) -> list[Any]:
-        """One field of all rows; None where it is missing."""
-        if field in self.columns:
-            return self.columns[field]
-        try:
-            return list(map(itemgetter(field), self.rows))  # faster, where every entry has the field
-        except KeyError:
-            return [row.get(field) for row in self.rows]
-
-
-class _Columns(NamedTuple):
-    """Entries of partitions in columns: as many partitions as there are places."""
-
-    at: Ints
-    columns: TopicColumns
-    fields: AbstractSet[str] = frozenset(FIELDS)
-
-
-_NO_ENTRIES: Final = _Entries(ints([]), [], set(), {})
-
-
-def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, _Entries | _Columns]:
-    """Where each topic's partitions begin (T + 1,), all ids (P,), and what was told of them."""
     descriptions = [described.get(topic, 0) for topic in topics]
-    counted = set(map(type, descriptions)) <= {int}
-    if counted:
+    if set(map(type, descriptions)) <= {int}:
         kept = len(topics) <= _SIZES_KEPT_TOPICS and sum(descriptions) <= PACKED_MAX
-        return *(_kept_places(tuple(descriptions)) if kept else _places(descriptions)), _NO_ENTRIES
+        return *(_kept_places(tuple(descriptions)) if kept else _places(descriptions)), ints([]), None
     start, number = _places([one if isinstance(one, int) else len(one) for one in descriptions])
-    if all(isinstance(one, int | TopicColumns) for one in descriptions):
-        return start, number, _in_columns(descriptions, start, number)
     rows: list[Raw] = []
-    at: list[Ints] = []
+    of_rows: list[Ints] = []
+    columns: list[TopicColumns] = []
+    of_columns: list[Ints] = []
     for description, first in zip(descriptions, start.tolist(), strict=False):
-        if not isinstance(description, int) and description:
-            ids = list(map(_partition_of, description))
-            if ids != list(range(len(ids))):
-                description = sorted(description, key=_partition_of)
-                number[first : first + len(ids)] = sorted(ids)
+        if isinstance(description, int) or not len(description):
+            continue
+        there = np.arange(first, first + len(description))
+        if isinstance(description, TopicColumns):
+            of_columns.append(there)
+            columns.append(_ascending(description, number[there]))
+        else:
+            of_rows.append(there)
             rows += description
-            at.append(np.arange(first, first + len(ids)))
-    return start, number, _Entries.of(np.concatenate(at), rows) if rows else _NO_ENTRIES
+    if rows:
+        at, told = np.concatenate(of_rows), TopicColumns.of(rows)
+        if not np.array_equal(told.number, number[at]):
+            told = told.take(np.lexsort((told.number, np.searchsorted(start, at, side="right"))))
+        of_columns.append(at)
+        columns.append(told)
+    if not columns:
+        return start, number, ints([]), None
+    at, whole = np.concatenate(of_columns), TopicColumns.together(columns)
+    number[at] = whole.number
+    return start, number, at, whole
+
+
+def _ascending(topic: TopicColumns, ids: Ints) -> TopicColumns:
+    """The topic's partitions by id; ``ids`` are those it has where there are no gaps."""
+    return topic if np.array_equal(topic.number, ids) else topic.take(np.argsort(topic.number, kind="stable"))
 
 
 def _places(sizes: Sequence[int]) -> tuple[Ints, Ints]:
@@ -465,39 +404,14 @@ def _kept_places(sizes: tuple[int, ...]) -> tuple[Ints, Ints]:
     return start, number
 
 
-def _in_columns(descriptions: Sequence[int | TopicColumns], start: Ints, number: Ints) -> _Columns:
-    """What columns tell of partitions, by ascending id in each topic; ids that have gaps are put into ``number``."""
-    topics: list[TopicColumns] = []
-    at: list[Ints] = []
-    for one, first in zip(descriptions, start.tolist(), strict=False):
-        if not isinstance(one, int):
-            there = np.arange(first, first + len(one))
-            if not np.array_equal(one.number, number[there]):
-                one = one.take(np.argsort(one.number, kind="stable"))
-                number[there] = one.number
-            topics.append(one)
-            at.append(there)
-    return _Columns(np.concatenate(at), TopicColumns.together(topics))
-
-
-def _claims_of_rows(
-    owned: list[Any], index: Mapping[str, int], start: Ints, number: Ints, dense: bool, reuse_lists: bool
-) -> Claims:
-    """The claims of what each of M members says it holds: topic to ids, or nothing."""
-    rows = [held for held in owned if held]
-    topics = list(chain.from_iterable(rows))
-    lists = list(chain.from_iterable([held.values() for held in rows]))
-    of_member = np.arange(len(owned)).repeat([len(held) if held else 0 for held in owned])
-    size = _numbers(map(len, lists), len(lists))
-    total = int(size.sum())
-    # One id each, as where members are many: to unpack a list is quicker than to walk over it.
-    alone = total == len(lists) <= PACKED_MAX and int(size.max(initial=1)) == 1
-    claimed = _numbers([n for (n,) in lists] if alone else chain.from_iterable(lists), total)
-    claims, exact = _claims(OwnedLists(of_member, topics, size, claimed), index, start, number, dense)
-    # Only lists that say exactly what stands in the arrays may be handed on.
-    if not (reuse_lists and lists and exact and size.all()):
-        return claims
-    return replace(claims, as_given=tuple(owned), given_lists=lists, given_size=size)
+def _claims(given: ClaimColumns, order: Ints, topics: Sequence[str], start: Ints, number: Ints, dense: bool) -> Claims:
+    """The members' claims in numbers of the group; ``order`` (M,) has the members' places by rank."""
+    if not len(given.number):
+        return NO_CLAIMS
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    lists = rank[given.member], given.topic, given.size
+    return _existing(*lists, given.number, [*topics, *given.unknown], start, number, dense=dense)
 
 
 def _numbers(values: Iterable[int], count: int) -> Ints:
@@ -505,25 +419,6 @@ def _numbers(values: Iterable[int], count: int) -> Ints:
     if count > PACKED_MAX:
         return np.fromiter(values, np.int64, count)
     return np.frombuffer(struct.pack(f"{count}q", *values), np.int64)  # half the time of np.fromiter
-
-
-def _ranked(owned: OwnedLists, members: Mapping[str, Raw], ids: Sequence[str]) -> OwnedLists:
-    """The lists by the members' places among ``ids``."""
-    rank_of = dict(zip(ids, range(len(ids)), strict=True))
-    return owned._replace(of_member=ints(list(map(rank_of.__getitem__, members)))[owned.of_member])
-
-
-def _claims(owned: OwnedLists, index: Mapping[str, int], start: Ints, number: Ints, dense: bool) -> tuple[Claims, bool]:
-    """All claims as (member, partition) pairs, those on nothing apart; and whether they are just what was given."""
-    unknown: dict[str, int] = {}
-    try:
-        of_topic = _numbers(map(index.__getitem__, owned.topics), len(owned.topics))
-    except KeyError:
-        for topic in owned.topics:
-            if topic not in index:
-                unknown.setdefault(topic, len(index) + len(unknown))
-        of_topic = ints([unknown[topic] if topic in unknown else index[topic] for topic in owned.topics])
-    return _existing(owned.of_member, of_topic, owned.size, owned.ids, [*index, *unknown], start, number, dense=dense)
 
 
 def _existing(
@@ -536,8 +431,8 @@ def _existing(
     number: Ints,
     *,
     dense: bool,
-) -> tuple[Claims, bool]:
-    """The claims, those on partitions that do not exist apart, none twice; and whether they are just what was given.
+) -> Claims:
+    """The claims, those on partitions that do not exist apart, none twice.
 
     member, topic, size
         (R,) whose each list of ids is, of which topic, and how many it has. claimed (C,) the ids, list by list.
@@ -574,18 +469,18 @@ def _existing(
     if not lost.any():
         return _distinct(member, partition, of_list if len(topics) == known else None, len(number))
     nonexistent = NonexistentClaims(member[lost], topic[lost], claimed[lost], topics)
-    claims, _ = _distinct(member[~lost], partition[~lost], None, len(number))
-    return replace(claims, nonexistent=nonexistent), False
+    claims = _distinct(member[~lost], partition[~lost], None, len(number))
+    return replace(claims, nonexistent=nonexistent)
 
 
-def _distinct(member: Ints, partition: Ints, of_list: tuple[Ints, Ints] | None, partitions: int) -> tuple[Claims, bool]:
-    """The claims without repetition, as one that is said twice counts once; and whether they are just these pairs."""
+def _distinct(member: Ints, partition: Ints, of_list: tuple[Ints, Ints] | None, partitions: int) -> Claims:
+    """The claims without repetition, as one that is said twice counts once."""
     if not len(partition) or np.bincount(partition).max() == 1:
-        return Claims(member, partition, single=True, lists=of_list), True
+        return Claims(member, partition, single=True, lists=of_list)
     key = distinct(member * partitions + partition)
     if len(key) == len(partition):  # several claim one partition, but nobody twice: what was said keeps its order
-        return Claims(member, partition, lists=of_list), True
-    return Claims(key // partitions, key % partitions), False
+        return Claims(member, partition, lists=of_list)
+    return Claims(key // partitions, key % partitions)
 
 
 def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> Ints:
@@ -610,81 +505,59 @@ def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> In
     return np.where(fits, at, np.where(there, position, NOBODY))
 
 
-def _offsets(entries: _Entries | _Columns, partitions: int) -> Offsets | None:
-    """What the entries tell of the logs; None where they tell nothing."""
-    fields = ("begin", "end", "committed", "lag")
-    if isinstance(entries, _Columns):
-        logs = [getattr(entries.columns, name) for name in fields[:3]]
-        if not any((column != UNKNOWN).any() for column in logs):
-            return None
-        whole = [np.full(partitions, UNKNOWN, dtype=np.int64) for _ in fields]
-        for log, column in zip(whole, logs, strict=False):
-            log[entries.at] = column
-        return Offsets(*whole)
-    if entries.fields.isdisjoint(fields):
+def _offsets(at: Ints, columns: TopicColumns | None, partitions: int) -> Offsets | None:
+    """What is known of the logs; None where that is nothing."""
+    if columns is None:
         return None
-    table = {name: np.full(partitions, UNKNOWN, dtype=np.int64) for name in fields}
-    any_known = False
-    for name in entries.fields & set(table):
-        values = entries.column(name)
-        any_known = any_known or any(value is not None for value in values)
-        table[name][entries.at] = [UNKNOWN if value is None else value for value in values]
-    return Offsets(**table) if any_known else None
+    logs = {"begin": columns.begin, "end": columns.end, "committed": columns.committed, "lag": columns.lag}
+    if not any(column is not None and (column != UNKNOWN).any() for column in logs.values()):
+        return None
+    whole = {name: np.full(partitions, UNKNOWN, dtype=np.int64) for name in logs}
+    for name, column in logs.items():
+        if column is not None:
+            whole[name][at] = column
+    return Offsets(**whole)
 
 
-def _weights(entries: _Entries | _Columns, partitions: int) -> Floats | None:
-    """(P,) the work that each partition brings; None where no entry tells any."""
-    if isinstance(entries, _Columns) or "weight" not in entries.fields:
+def _weights(at: Ints, columns: TopicColumns | None, partitions: int) -> Floats | None:
+    """(P,) the work that each partition brings; None where no weight is known."""
+    if columns is None or columns.weight is None or np.isnan(columns.weight).all():
         return None
     weight = np.full(partitions, np.nan)
-    weight[entries.at] = [np.nan if value is None else value for value in entries.column("weight")]
-    return None if np.isnan(weight).all() else weight
+    weight[at] = columns.weight
+    return weight
 
 
-def _racks(entries: _Entries | _Columns, partitions: int, of_member: list[Any]) -> Racks | None:
-    """Racks of members and of partitions; None where nobody names one."""
-    if isinstance(entries, _Columns):
-        held, racks_of = entries.columns.racks()
-        return _rack_sets(held, racks_of, entries.at, partitions, of_member)
-    # Each distinct list as given is looked at once, and every entry hashed once.
-    lists: defaultdict[tuple[str, ...], int] = defaultdict()
-    lists.default_factory = lists.__len__
-    listed = entries.column("racks") if "racks" in entries.fields else []
-    try:
-        which = list(map(lists.__getitem__, map(tuple, listed)))
-    except TypeError:  # some entry has none
-        lists.clear()
-        which = [lists[tuple(racks or ())] for racks in listed]
-    return _rack_sets(list(lists), _numbers(which, len(which)), entries.at, partitions, of_member)
-
-
-def _racks_of_columns(
-    entries: _Entries | _Columns,
+def _racks(
+    at: Ints,
+    columns: TopicColumns | None,
     replicas: ReplicaRacks | None,
     index: Mapping[str, int],
     start: Ints,
-    of_member: list[Any],
+    of_member: Sequence[str | None],
 ) -> Racks | None:
-    """The racks of members and partitions, from topics whose racks are numbered already."""
+    """Racks of members and of partitions, which ``replicas`` or the columns know; None where nobody names one."""
+    partitions = int(start[-1])
     if replicas is None:
-        return _racks(entries, int(start[-1]), of_member) if "racks" in entries.fields or any(of_member) else None
+        held, racks_of = ([], ints([])) if columns is None else columns.racks()
+        return _rack_sets(held, racks_of, at, partitions, of_member) if any(held) or any(of_member) else None
     lists = [()] if not replicas.lists else replicas.lists
     numbers_of = [replicas.of_topic.get(topic) for topic in index]
     if all(type(numbers) is bytes for numbers in numbers_of):
         together = np.frombuffer(b"".join(cast(list[bytes], numbers_of)), np.uint8).astype(np.int64)
-        if len(together) == start[-1]:
-            return _rack_sets(lists, together, np.arange(len(together)), len(together), of_member)
-    which = np.zeros(int(start[-1]), dtype=np.int64)
-    known = np.zeros(len(which), dtype=np.bool_)
+        if len(together) == partitions:
+            return _rack_sets(lists, together, np.arange(partitions), partitions, of_member)
+    which = np.zeros(partitions, dtype=np.int64)
+    known = np.zeros(partitions, dtype=np.bool_)
     for topic, numbers in replicas.of_topic.items():
         first = int(start[index[topic]])
         which[first : first + len(numbers)] = list(numbers)
         known[first : first + len(numbers)] = True
-    return _rack_sets(lists, which[known], known.nonzero()[0], len(which), of_member)
+    return _rack_sets(lists, which[known], known.nonzero()[0], partitions, of_member)
 
 
 def _rack_sets(
-    lists: Sequence[Sequence[str]], which: Ints, at: Ints, partitions: int, of_member: list[Any]
+    lists: Sequence[Sequence[str]], which: Ints, at: Ints, partitions: int, of_member: Sequence[str | None]
 ) -> Racks | None:
     """The distinct sets among the distinct lists; partition ``at[i]`` has the list ``which[i]``."""
     held = [frozenset(rack for rack in racks if rack) for racks in lists]

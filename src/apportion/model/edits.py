@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs, ints
+from apportion.model.build import by_first_member
 from apportion.model.facts import MEMBER_FIELDS, UNSET
 from apportion.model.group import Claims, Group, Offsets, Racks
 
@@ -86,7 +87,7 @@ def _of_members(group: Group, order: Ints, names: Sequence[str] = (), subscripti
     rank = np.full(len(ids), NOBODY, dtype=np.int64)
     rank[order] = np.arange(len(order))
     stays = rank[claims.member] != NOBODY
-    subscriptions, subscription_of = _numbered(
+    subscriptions, subscription_of = by_first_member(
         group.subscriptions, _behind(group.subscription_of, subscription, more)[order]
     )
     return replace(
@@ -153,12 +154,6 @@ def _some(offsets: Offsets | None) -> Offsets | None:
         return None
     columns = (offsets.begin, offsets.end, offsets.committed, offsets.lag)
     return offsets if any((column != UNKNOWN).any() for column in columns) else None
-
-
-def _numbered(subscriptions: Sequence[Ints], which: Ints) -> tuple[tuple[Ints, ...], Ints]:
-    """The subscriptions that members have, numbered in the order in which members come, and which one each has."""
-    first = {k: n for n, k in enumerate(dict.fromkeys(which.tolist()))}
-    return tuple([subscriptions[k] for k in first]), ints([first[k] for k in which.tolist()])
 
 
 def _ordered(names: Sequence[str | None], order: Ints) -> tuple[str | None, ...]:

@@ -67,13 +67,8 @@ class Claims:
 
     member, partition
         (C,) a member and a partition that exists; no pair stands twice.
-    strays
+    nonexistent
         Claims on what does not exist: (member, topic name, partition id).
-    as_given
-        (M,) the claims as each member said them, topic to ids, where plans may hand those lists on; else empty.
-        Together, in this order, they say just the pairs, and no list is empty.
-    given_lists, given_size
-        The lists of ``as_given``, one after the other, and how many ids each has.
     single
         Whether it is known that no partition is claimed twice.
     lists
@@ -84,9 +79,6 @@ class Claims:
     member: Ints
     partition: Ints
     nonexistent: NonexistentClaims = NONE_NONEXISTENT
-    as_given: tuple[Mapping[str, Sequence[int]] | None, ...] = ()
-    given_lists: Sequence[Sequence[int]] = ()
-    given_size: Ints = field(default_factory=lambda: _NOBODYS)
     single: bool = False
     lists: tuple[Ints, Ints] | None = None
 

@@ -1,23 +1,24 @@
-"""A topic's partitions on arrays where group.json has a list of entries: read like that list, and built from faster.
+"""What is known of partitions, on arrays: what ``build`` makes of the entries of group.json, or what it is given.
 
-Tables have what is known of partitions in columns. As entries a million partitions are a million dictionaries, which is
-most of what a group costs that is planned once. ``build`` and the history's steps look at the columns themselves;
-whoever else reads the topic gets its entries one by one.
+Tables have columns already. As entries a million partitions are a million dictionaries, which is most of what a group
+costs that is planned once. ``build`` and the history's steps look at the columns themselves; whoever else reads the
+topic gets its entries one by one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Final, overload
 
 import numpy as np
 
-from apportion.arrays import UNKNOWN, Ints, Longs
+from apportion.arrays import UNKNOWN, Floats, Ints, Longs, ints
 
 OFFSETS: Final = ("begin", "end", "committed")
-FIELDS: Final = ("partition", "racks", *OFFSETS)
-"""What an entry may have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,8 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
         (n,) offsets; -1 unknown.
     rack_lists, racks_of
         Lists of racks, and (n,) which of them holds each partition's replicas; an empty one where that is unknown.
+    lag, weight
+        (n,) as entries have them, -1 and NaN unknown; None where no entry has any. Only ``of`` knows them.
     """
 
     number: Ints
@@ -38,6 +41,8 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
     committed: Longs
     rack_lists: Sequence[tuple[str, ...]]
     racks_of: Ints
+    lag: Longs | None = None
+    weight: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.number)
@@ -59,8 +64,33 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
 
     def take(self, at: Ints) -> TopicColumns:
         """Some of the partitions, in this order."""
-        columns = {name: getattr(self, name)[at] for name in ("number", "racks_of", *OFFSETS)}
-        return replace(self, **columns)
+        columns = {name: getattr(self, name) for name in ("number", "racks_of", *OFFSETS, "lag", "weight")}
+        return replace(self, **{name: column[at] for name, column in columns.items() if column is not None})
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> TopicColumns:
+        """Entries as group.json has them."""
+        fields: set[str] = set().union(*rows)
+        number_of: defaultdict[tuple[str, ...], int] = defaultdict()
+        number_of.default_factory = number_of.__len__
+        which = [number_of[tuple(racks or ())] for racks in column_of(rows, fields, "racks")]
+
+        def offsets(name: str) -> Longs:
+            if name not in fields:
+                return np.full(len(rows), UNKNOWN, dtype=np.int64)
+            return ints([UNKNOWN if value is None else value for value in column_of(rows, fields, name)])
+
+        weights = column_of(rows, fields, "weight") if "weight" in fields else None
+        return cls(
+            number=ints(column_of(rows, fields, "partition")),
+            begin=offsets("begin"),
+            end=offsets("end"),
+            committed=offsets("committed"),
+            rack_lists=list(number_of),
+            racks_of=ints(which),
+            lag=offsets("lag"),
+            weight=None if weights is None else np.array([np.nan if w is None else w for w in weights], np.float64),
+        )
 
     @classmethod
     def together(cls, topics: Sequence[TopicColumns]) -> TopicColumns:
@@ -75,6 +105,8 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
             committed=np.concatenate([one.committed for one in topics]),
             rack_lists=[racks for one in topics for racks in one.rack_lists],
             racks_of=np.concatenate([one.racks_of + n for one, n in zip(topics, first.tolist(), strict=False)]),
+            lag=np.concatenate([np.full(len(one), UNKNOWN) if one.lag is None else one.lag for one in topics]),
+            weight=np.concatenate([np.full(len(one), np.nan) if one.weight is None else one.weight for one in topics]),
         )
 
     def racks(self) -> tuple[list[tuple[str, ...]], Ints]:
@@ -108,3 +140,13 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
             rack_lists=[*self.rack_lists, ()],
             racks_of=column(self.racks_of, len(self.rack_lists)),
         )
+
+
+def column_of(rows: Sequence[Mapping[str, Any]], fields: AbstractSet[str], field: str) -> list[Any]:
+    """One field of all rows, which have no others than ``fields``; None where it is missing."""
+    if field not in fields:
+        return [None] * len(rows)
+    try:
+        return list(map(itemgetter(field), rows))  # faster, where every row has the field
+    except KeyError:
+        return [row.get(field) for row in rows]
