@@ -146,6 +146,23 @@ def test_what_describe_writes_as_json_is_read_again_as_the_same_group(case: str)
     assert first == second
 
 
+@pytest.mark.parametrize("form", ["table", "wide", "csv"])
+@pytest.mark.parametrize("case", ["lag-is-local-knative2240", "kn2", "markdown-table-keda5906", "ansi-bold-header"])
+def test_what_describe_prints_is_read_again_as_the_same_owners_and_offsets(case: str, form: str) -> None:
+    once = on("describe", case, "-o", form)
+    first = on("describe", case, "-o", "json").json["groups"][0]
+    second = run_here("describe", "-", "-o", "json", stdin=once.out.encode()).json["groups"][0]
+    owned = [{name: fields.get("owned") for name, fields in one["members"].items()} for one in (first, second)]
+    assert owned[0] == owned[1]
+    assert (first["group"], first["topics"]) == (second["group"], second["topics"])
+
+
+def test_two_groups_as_describe_prints_them_are_read_again_as_two() -> None:
+    text = on("describe", "two-groups-without-group-column", "--verbose").out
+    again = run_here("describe", "-", "-o", "json", stdin=text.encode()).json["groups"]
+    assert [(one["group"], one["described"]["lag"]) for one in again] == [("billing", 20), ("shipping", 3980)]
+
+
 def page_of(case: str) -> dict[str, Any]:
     return of_observed(groups_in((TEXTS / f"{case}.txt").read_bytes(), case)[0])
 
@@ -154,6 +171,7 @@ def test_the_page_claims_no_more_than_the_text() -> None:
     cut, twice = page_of("owner-columns-cut-awk"), page_of("kn2")
     assert (cut["verdict"], cut["why"][0][:20]) == ("WARN", "Owners are not told:")
     assert (twice["verdict"], twice["why"][0][:40]) == ("WARN", "3 partitions are read by several members")
+    assert (twice["now"]["measures"]["load_min"], twice["now"]["measures"]["double_readers"]) == (3, 3)
     assert page_of("all-dash-with-ends")["lag_known"] is False
     assert page_of("dots-between-rows")["why"][0].startswith("Not all was read: line 4")
 

@@ -264,6 +264,17 @@ def test_members_without_verbose_count_partitions_and_name_none() -> None:
     assert (len(group.raw["members"]), group.unnamed_partitions) == (2, 3)
 
 
+def test_names_with_blanks_are_read_where_columns_are_squeezed() -> None:
+    """What a column holds tells where it ends: a topic has no blank, a host begins with a slash."""
+    [group] = read(
+        "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
+        "ads join clicks 0 10 16 6 my client-1 /10.0.0.7 my client\n"
+        "ads join clicks 1 - 16 - - - -\n"
+    )
+    assert sizes(group) == ("ads join", 1, 2, 6)
+    assert group.raw["members"]["my client-1"]["client_id"] == "my client"
+
+
 # -- other tools
 
 RPK = """\
@@ -391,6 +402,16 @@ def test_hostile_lines_take_no_time() -> None:
                 read(around)
             except BadInput:
                 continue
+
+
+@pytest.mark.timeout(60)
+def test_runs_of_ids_cannot_fill_the_memory() -> None:
+    head = "GROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS ASSIGNMENT\n"
+    with pytest.raises(BadInput, match="an assignment as in"):
+        read(head + "g m /h c 1 t(0-4000000000)\n")
+    many = ", ".join(f"t{i}(0-99999)" for i in range(60))
+    with pytest.raises(BadInput, match="more than 5,000,000 partitions in assignments"):
+        read(head + f"g m /h c 1 {many}\n")
 
 
 def test_cut_and_shuffled_texts_give_a_group_or_a_sentence() -> None:

@@ -23,6 +23,9 @@ ASSUMED: Final = (
 _KAFKA_3_7: Final = re.compile(r"\([\d,]+\)")
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
+_MOST_RUN: Final = 100_000
+_MOST_NAMED: Final = 5_000_000
+"""Partitions that one run of ids, and all assignments of a group, may name: a few letters must not fill the memory."""
 
 
 @dataclass
@@ -53,6 +56,7 @@ class _Seen:
     cut_ids: set[str] = field(default_factory=set)
     cut_columns: list[str] = field(default_factory=list)
     ids_unknown: bool = False
+    named: int = 0
 
     def member(self, row: Fields) -> _PastedMember | None:
         """The member that the row names, known from now on."""
@@ -260,6 +264,9 @@ def _take_assignment(group: _Seen, member: _PastedMember, row: Fields, where: st
                 group.says.append("The text names partitions without their topics, as Kafka 3.7 prints it.")
                 return
             topic = next(iter(group.partitions))
+        group.named += len(numbers)
+        if group.named > _MOST_NAMED:
+            raise BadInput(where, f"more than {_MOST_NAMED:,} partitions in assignments", "fewer")
         member.owned.setdefault(topic, set()).update(numbers)
         known = group.partitions.setdefault(topic, {})
         for number in numbers:
@@ -289,10 +296,24 @@ def _assignment(text: str, where: str) -> Iterator[tuple[str | None, list[int]]]
             topic, _, numbers = part.removesuffix(")").rpartition("(")
         else:
             topic, _, numbers = part.rpartition(":")
-        ids = [number.strip() for number in numbers.split(",")]
-        if topic == "" or not all(_is_id(number) for number in ids):
+        ids = _ids(numbers)
+        if topic == "" or ids is None:
             raise BadInput(where, ascii(part[:60]), "an assignment as in clicks:0,1;orders:0 or clicks(0,1), orders(0)")
-        yield topic, [int(number) for number in ids]
+        yield topic, ids
+
+
+def _ids(numbers: str) -> list[int] | None:
+    """Ids with commas between, runs of them as ``0-3``, as our own tables have them; None for anything else."""
+    ids: list[int] = []
+    for part in numbers.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not _is_id(first) or not _is_id(last if dash else first):
+            return None
+        run = range(int(first), int(last if dash else first) + 1)
+        if len(run) > _MOST_RUN:
+            return None
+        ids += run
+    return ids
 
 
 def _is_id(text: str) -> bool:

@@ -49,6 +49,10 @@ _PROMPT: Final = re.compile(
     r"""(?:--group(?:=|\s+)|\brpk\s+group\s+describe\s+|\bkaf\s+group\s+describe\s+"""
     r"""|\bkafkactl\s+describe\s+(?:consumer-group|cg)\s+)(?:'([^']+)'|"([^"]+)"|([^\s'"$<{|;-][^\s|;]*))"""
 )
+_HEADING: Final = re.compile(
+    r"(\S.{0,300}?): (?:.{0,300}, )?[0-9,]+ members?, [0-9,]+ partitions?(?:, lag (?:[0-9,]+|unknown))?"
+)
+"""The line about a group above the tables of ``apportion describe``, which people copy too."""
 _SEARCHED: Final = 500
 """Characters of a line that sentences and prompts are looked for in: in a long line a search would take for ever."""
 _MOST_HEADER: Final = 2_000
@@ -141,7 +145,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A line that names a group: Kafka's sentence, with what it says of the state, or a prompt with ``--group``."""
+    """A line that names a group: a sentence, with what it says of the state, a heading, or a prompt."""
 
     line: int
     group: str | None
@@ -246,6 +250,9 @@ def _sentence(line: str, number: int) -> Sentence | None:
     if named:
         state = {"has no active members": "Empty", "is rebalancing": "rebalancing"}.get(named[2])
         return Sentence(number, named[1], state) if state else None
+    heading = _HEADING.fullmatch(line[:_MOST_HEADER].rstrip())
+    if heading is not None:
+        return Sentence(number, heading[1])
     if "group" not in begin and "kafkactl" not in begin:
         return None
     if "--all-groups" in begin:
@@ -526,7 +533,10 @@ def _is_cut(line: str, header: Header) -> bool:
         return False
     line = _without_prefix(line, header)[:_MOST_HEADER]
     if header.starts is not None and at and _starts_at(line, header.starts[: at + 1]):
-        return re.match(r"[0-9]+(?: |$)", line[header.starts[at] :]) is not None
+        cell = re.match(r"[0-9]+( +|$)", line[header.starts[at] :])
+        end = header.starts[at] + cell.end() if cell is not None else 0
+        after = header.starts[at + 1] if at + 1 < len(header.starts) else len(line)
+        return cell is not None and (end == len(line) or end == after)
     words = line.replace(",", " ").replace(header.bar or ",", " ").split(None, len(header.names))
     if at >= len(words) or not (words[at].isascii() and words[at].isdecimal()):
         return False

@@ -13,7 +13,7 @@ from apportion.arrays import NOBODY, UNKNOWN, Ints
 from apportion.model.group import Group
 from apportion.model.measures import measure, rack_misses
 from apportion.model.plan import Plan
-from apportion.model.present import observed_lag
+from apportion.model.present import measure_now, observed_lag
 from apportion.report.oddities import member_labels
 
 MOST_ROWS: Final = 240
@@ -79,11 +79,12 @@ def summary(
     name: str, group: Group, owner: Ints, proof: Mapping[str, str], measures: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
     """A strategy's plan, or the present, as the pictures need it."""
-    measures_of = dict(measures) if measures is not None else measure(group, owner)
+    if measures is None:
+        measures = measure_now(group) if owner is group.owner else measure(group, owner)
     known = group.racks is not None and group.racks.known
     return {
         "assignor": name,
-        "measures": measures_of,
+        "measures": dict(measures),
         "proof": dict(proof),
         "owner": owner.tolist(),
         "rack_misses": int(rack_misses(group, owner).sum()) if known else None,

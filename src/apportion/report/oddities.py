@@ -172,9 +172,10 @@ def _local(group: Group, hottest: int, share: float, total: int) -> str:
     if held <= ALONE * its:
         return f"The lag is local: {here}; more members cannot help: look for a hot key or a stuck record."
     # Alone it is as light as it can be: no plan cuts a partition in two.
+    who = "more members, or lag-aware with those there are," if group.M > 1 else "more members"
     return (
-        f"The lag is uneven: {here}, and its member {held:,} in all; more members, or lag-aware with those there are, "
-        f"can take that towards {its:,}, and no plan below."
+        f"The lag is uneven: {here}, and its member {held:,} in all; {who} can take that towards {its:,}, and no plan "
+        "below."
     )
 
 
