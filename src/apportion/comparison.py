@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
 from apportion.arrays import NOBODY
-from apportion.assignors import compared, known
-from apportion.errors import ApportionError, UnknownName
+from apportion.assignors import Assignor, compared, find, known
+from apportion.errors import ApportionError, BadInput
 from apportion.model.group import Group
+from apportion.model.group_json import GroupLike, group_of
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
 from apportion.model.plan_json import SavedPlan
-from apportion.planning import plan
+from apportion.planning import plan, strategy_of
 from apportion.strategy.traits import traits_of
 from apportion.wording import count
 
@@ -88,23 +89,30 @@ class Comparison:
         return result
 
 
-def compare(group: Group, names: Sequence[str] = (), saved: SavedPlan | None = None) -> Comparison:
+def compare(group: GroupLike, assignors: Sequence[str | Assignor] = (), saved: SavedPlan | None = None) -> Comparison:
     """Plan the group with each strategy at its default settings, or with these alone; one that fails says why.
 
-    >>> from apportion.model.group_json import read_group
+    group
+        A ``Group``, group.json as a dict or text, or the ``Path`` of a file.
+    assignors
+        Names of known strategies, or strategies.
+    Raises
+        BadInput (UnknownName) for a bad group or name; ApportionError where no strategy has a plan.
+
     >>> group = {"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
-    >>> compare(read_group(group), ["range", "sticky"]).best
+    >>> compare(group, ["range", "sticky"]).best
     {'load_squares': 'range', 'spread_squares': 'range', 'moves': 'range'}
     """
-    for name in names:
-        if name not in known():
-            raise UnknownName("assignor", name, known())
+    group = group_of(group)
+    if isinstance(assignors, str) or not isinstance(assignors, Iterable):
+        raise BadInput("assignors", repr(assignors), "a list of names or strategies, such as ['range', 'sticky']")
+    strategies = [strategy_of(assignor) for assignor in assignors] or [find(name) for name in compared()]
     plans, failed = [], {}
-    for name in dict.fromkeys(names) or compared():
+    for strategy in [one for n, one in enumerate(strategies) if one not in strategies[:n]]:
         try:
-            plans.append(plan(group, name))
+            plans.append(plan(group, strategy))
         except ApportionError as error:
-            failed[name] = str(error)
+            failed[strategy.name] = str(error)
     if not plans:
         raise ApportionError(
             "no strategy could plan this group: " + "; ".join(f"{n}: {why}" for n, why in failed.items())
@@ -137,7 +145,8 @@ def advice(comparison: Comparison) -> list[str]:
     partial = [p.assignor for p in comparison.plans if p not in comparison.complete]
     if partial:
         sentences.append(f"Not judged, as they leave partitions without an owner: {', '.join(partial)}.")
-    blind = [p.assignor for p in comparison.plans if "capacity" not in traits_of(known()[p.assignor]).facts]
+    named = {p.assignor: known()[p.assignor] for p in comparison.plans if p.assignor in known()}
+    blind = [name for name, strategy in named.items() if "capacity" not in traits_of(strategy).facts]
     if comparison.group.has_capacities and blind:
         sentences.append(f"Members' capacities count for nothing in {', '.join(blind)}.")
     return sentences

@@ -17,13 +17,23 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, TypeVar
+
+Error = TypeVar("Error", bound=Exception)
 
 
+def _public(error: type[Error]) -> type[Error]:
+    """A class that its users import from ``apportion``, and that a traceback calls so."""
+    error.__module__ = "apportion"
+    return error
+
+
+@_public
 class ApportionError(Exception):
     """What apportion found wrong, in one sentence for a person."""
 
 
+@_public
 class BadInput(ApportionError):
     """A value that a user gave cannot be used.
 
@@ -55,6 +65,7 @@ MOST_NAMES: Final = 20
 """That an error lists: a group may have thousands of members."""
 
 
+@_public
 class UnknownName(BadInput):
     """A name that is none of the known ones.
 
@@ -85,10 +96,12 @@ class UnreadableBytes(ApportionError):
         self.reason, self.offset = reason, offset
 
 
+@_public
 class BrokenAssignor(ApportionError):
     """A strategy's answer gives a partition to nobody real, or to one who does not want it."""
 
 
+@_public
 class MissingExtra(ApportionError):
     """An optional library is not installed."""
 
@@ -114,5 +127,6 @@ def install_command(extra: str) -> str:
     return "pip install " + " ".join(f"'{one}'" for one in needed or [f"apportion[{extra}]"])
 
 
+@_public
 class Unavailable(ApportionError):
     """A broker, file or tool could not be reached or read."""

@@ -10,7 +10,7 @@ import numpy as np
 from apportion.arrays import NOBODY, Ints
 from apportion.errors import BadInput, BrokenAssignor
 from apportion.model.group import Group
-from apportion.model.group_json import read_group
+from apportion.model.group_json import GroupLike, group_of
 from apportion.model.plan import Answer, Plan
 from apportion.strategy.assignor import Assignor
 from apportion.strategy.registry import find
@@ -19,14 +19,14 @@ from apportion.strategy.traits import traits_of
 
 
 def plan(
-    group: Group | Mapping[str, Any] | str | bytes,
+    group: GroupLike,
     assignor: str | Assignor = "cooperative-sticky",
     settings: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Plan a group with a strategy.
 
     group
-        A ``Group``, or group.json as a dict or text.
+        A ``Group``, group.json as a dict or text, or the ``Path`` of a file.
     assignor
         A strategy, or the name of a known one; then ``settings`` are its settings.
     Raises
@@ -35,8 +35,7 @@ def plan(
     >>> plan({"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}}}, "roundrobin").assignment
     {'a': {'t': [0, 1, 2]}}
     """
-    if not isinstance(group, Group):
-        group = read_group(dict(group) if isinstance(group, Mapping) else group)
+    group = group_of(group)
     assignor = strategy_of(assignor, settings)
     traits = traits_of(assignor)
     group = group.with_facts(traits.facts)

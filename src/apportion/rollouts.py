@@ -26,7 +26,7 @@ from apportion.assignors import Assignor, find
 from apportion.errors import BadInput
 from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.group_json import group_to_dict
+from apportion.model.group_json import GroupLike, group_of, group_to_dict
 from apportion.model.plan import Answer, Plan
 from apportion.planning import plan
 from apportion.strategy.traits import traits_of
@@ -135,8 +135,8 @@ class Stage:
         }
 
 
-def stages(
-    group: Group,
+def rollout(
+    group: GroupLike,
     steps: Iterable[str],
     protocol: Protocol = "cooperative",
     assignor: str | Assignor | None = None,
@@ -148,12 +148,16 @@ def stages(
     """All that the steps bring, one after the other; each finds the group as the one before left it.
 
     steps
-        Texts as ``whatif.steps`` takes them, and ``rolling N`` (all members restart, N at a time) and ``scale N``.
+        Texts as ``what_if`` takes them, and ``rolling N`` (all members restart, N at a time) and ``scale N``.
     assignor
         A strategy or its name; None: Kafka's usual one for the protocol.
     static
         Members come back under instance ids; those that have none get their member id as one.
+    >>> three = {"topics": {"t": 6}, "members": {m: {"topics": ["t"]} for m in "abc"}}
+    >>> [(stage.step, stage.plan.measures["load_max"]) for stage in rollout(three, ["scale 2"])]
+    [('scale to 2', 3)]
     """
+    group, steps = group_of(group), whatif.texts(steps)
     strategy = strategy_for(protocol, assignor, settings)
     if static:
         group = with_instance_ids(group)

@@ -19,7 +19,7 @@ from apportion.errors import BadInput, UnknownName
 from apportion.model import edits
 from apportion.model.build import build
 from apportion.model.group import Group, Offsets
-from apportion.model.group_json import MOST_PARTITIONS, group_to_dict
+from apportion.model.group_json import MOST_PARTITIONS, GroupLike, group_of, group_to_dict
 from apportion.model.plan import Plan
 from apportion.model.to_names import partitions_to_names
 from apportion.planning import plan, strategy_of
@@ -110,7 +110,7 @@ def lose_rack(group: Group, rack: str) -> Group:
 def last_replicas(group: Group, rack: str) -> dict[str, list[int]]:
     """Partitions all of whose known replicas are in the rack, topic to ids: with the rack they are lost.
 
-    >>> from apportion.model.group_json import read_group
+    >>> from apportion.model.group_json import GroupLike, group_of, read_group
     >>> racks = [{"partition": 0, "racks": ["a"]}, {"partition": 1, "racks": ["a", "b"]}]
     >>> last_replicas(read_group({"topics": {"t": racks}, "members": {"m": {"topics": ["t"]}}}), "a")
     {'t': [0]}
@@ -245,8 +245,15 @@ def change(group: Group, step: str) -> Group:
     return _VERBS[verb](group, argument.strip())
 
 
-def steps(
-    group: Group,
+def texts(steps: Iterable[str]) -> list[str]:
+    """Steps as a list; ``BadInput`` where they are one text, which would be taken for a list of letters."""
+    if isinstance(steps, str):
+        raise BadInput("steps", repr(steps), f"a list of them, [{steps!r}]")
+    return list(steps)
+
+
+def what_if(
+    group: GroupLike,
     steps: Iterable[str],
     assignor: str | Assignor = "cooperative-sticky",
     settings: Mapping[str, Any] | None = None,
@@ -259,11 +266,11 @@ def steps(
         Texts: ``join N``, ``join N like MEMBER``, ``leave MEMBER``, ``grow TOPIC:N``, ``lose-rack RACK``,
         ``lag TOPIC:PARTITION=N``, ``capacity MEMBER=N``.
 
-    >>> from apportion.model.group_json import read_group
-    >>> pair = read_group({"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}})
-    >>> [(step, p.assignment) for step, p in steps(pair, ["leave a", "join"], "roundrobin")]
+    >>> pair = {"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
+    >>> [(step, p.assignment) for step, p in what_if(pair, ["leave a", "join"], "roundrobin")]
     [('leave a', {'b': {'t': [0, 1, 2, 3]}}), ('join', {'b': {'t': [0, 2]}, 'join-1': {'t': [1, 3]}})]
     """
+    group, steps = group_of(group), texts(steps)
     results = []
     strategy = strategy_of(assignor, settings)
     for step in steps:

@@ -112,7 +112,7 @@ def test_a_rolling_restart_that_was_done_moved_what_was_said_before(broker: Brok
         group = running.seen()
         clients = group.client_ids or ()
         assert sorted(map(str, clients)) == sorted(running.consumers)
-        planned = rollouts.stages(group, ["rolling 1"], protocol)  # type: ignore[arg-type]
+        planned = rollouts.rollout(group, ["rolling 1"], protocol)  # type: ignore[arg-type]
         had = running.settled()
         for i, stage in enumerate(planned):
             name = str(clients[i // 2])  # in member order, which client ids alone decide under the classic protocol

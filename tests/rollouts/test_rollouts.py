@@ -94,7 +94,7 @@ def settled(members: int, partitions: int, protocol: str, **fields: Any) -> Grou
 
 
 def test_under_the_eager_protocol_everybody_lets_go_of_everything_each_time() -> None:
-    done = rollouts.stages(settled(4, 12, "eager"), ["rolling 1"], "eager")
+    done = rollouts.rollout(settled(4, 12, "eager"), ["rolling 1"], "eager")
     assert [stage.generations for stage in done] == [1] * 8
     assert [stage.revoked for stage in done] == [9, 12] * 4
     assert all(stage.standstill_s == 12 * 3 for stage in done)
@@ -103,21 +103,21 @@ def test_under_the_eager_protocol_everybody_lets_go_of_everything_each_time() ->
 def test_range_moves_what_the_brokers_uniform_leaves_in_a_rolling_restart() -> None:
     taken = {}
     for protocol in rollouts.PROTOCOLS:
-        done = rollouts.stages(settled(10, 100, protocol), ["rolling"], protocol)  # type: ignore[arg-type]
+        done = rollouts.rollout(settled(10, 100, protocol), ["rolling"], protocol)  # type: ignore[arg-type]
         taken[protocol] = sum(stage.taken for stage in done)
     assert taken["consumer"] == taken["cooperative"] == 100
     assert taken["eager"] > 4 * taken["consumer"]
 
 
 def test_a_cooperative_newcomer_takes_two_generations() -> None:
-    done = rollouts.stages(settled(3, 12, "cooperative"), ["rolling 1"], "cooperative")
+    done = rollouts.rollout(settled(3, 12, "cooperative"), ["rolling 1"], "cooperative")
     assert [stage.generations for stage in done] == [1, 2] * 3
     assert sum(stage.moved for stage in done) == 0
 
 
 def test_static_members_that_are_back_in_time_cost_only_their_own_standstill() -> None:
     group = settled(4, 12, "eager")
-    done = rollouts.stages(group, ["rolling 2"], "eager", static=True, times=Times(restart_s=20))
+    done = rollouts.rollout(group, ["rolling 2"], "eager", static=True, times=Times(restart_s=20))
     assert [(s.generations, s.revoked, s.read_anew, s.standstill_s, s.longest_s) for s in done] == [
         (0, 0, 0, 120, 20)
     ] * 2
@@ -126,14 +126,14 @@ def test_static_members_that_are_back_in_time_cost_only_their_own_standstill() -
 
 def test_static_members_that_are_late_stand_still_for_a_session_and_come_back_as_who_they_were() -> None:
     group = settled(4, 12, "cooperative", rack="a")
-    done = rollouts.stages(group, ["rolling 1"], static=True, times=Times(restart_s=60, session_s=45, rebalance_s=3))
+    done = rollouts.rollout(group, ["rolling 1"], static=True, times=Times(restart_s=60, session_s=45, rebalance_s=3))
     assert [len(stage.left) for stage in done] == [1, 0] * 4
     assert done[0].longest_s == 48
     assert set(done[-1].plan.group.members) == set(group.members)
 
 
 def test_a_group_that_restarts_all_at_once_waits_for_the_restart_and_starts_with_nothing() -> None:
-    (stage,) = rollouts.stages(settled(3, 12, "eager"), ["rolling 3"], "eager", times=Times(restart_s=30))
+    (stage,) = rollouts.rollout(settled(3, 12, "eager"), ["rolling 3"], "eager", times=Times(restart_s=30))
     assert (stage.generations, stage.revoked, stage.moved, stage.read_anew) == (1, 0, 0, 12)
     assert stage.standstill_s == 12 * 33
 
@@ -142,15 +142,15 @@ def test_a_group_that_restarts_all_at_once_waits_for_the_restart_and_starts_with
 def test_static_members_that_are_all_late_stand_still_as_long_as_dynamic_ones(protocol: Any) -> None:
     """Nobody was there in between, so that nobody stayed and nothing is let go: all partitions wait for the restart."""
     group, times = settled(3, 12, protocol), Times(restart_s=60)
-    (late,) = rollouts.stages(group, ["rolling 3"], protocol, static=True, times=times)
-    (dynamic,) = rollouts.stages(group, ["rolling 3"], protocol, times=times)
+    (late,) = rollouts.rollout(group, ["rolling 3"], protocol, static=True, times=times)
+    (dynamic,) = rollouts.rollout(group, ["rolling 3"], protocol, times=times)
     assert (late.standstill_s, late.longest_s) == (dynamic.standstill_s, dynamic.longest_s) == (12 * 63, 63)
     assert (late.joined, late.left) == (late.plan.group.members, dynamic.left)
     assert (late.revoked, late.taken, late.moved) == (0, 0, 0)
 
 
 def test_a_group_that_is_back_at_once_has_the_members_that_it_had_and_no_others() -> None:
-    (stage,) = rollouts.stages(settled(3, 12, "eager"), ["rolling 3"], "eager", times=Times(restart_s=0))
+    (stage,) = rollouts.rollout(settled(3, 12, "eager"), ["rolling 3"], "eager", times=Times(restart_s=0))
     assert (stage.plan.group.M, stage.read_anew, stage.standstill_s) == (3, 12, 12 * 3)
 
 
@@ -160,7 +160,7 @@ def test_members_that_have_instance_ids_are_static_without_being_asked_to(protoc
     group = rollouts.with_instance_ids(settled(4, 12, protocol))
     times = Times(restart_s=restart_s)
     for step in ("rolling 2", "rolling 4", "scale 2"):
-        ways = [rollouts.stages(group, [step], protocol, static=static, times=times) for static in (False, True)]
+        ways = [rollouts.rollout(group, [step], protocol, static=static, times=times) for static in (False, True)]
         assert [stage.to_dict() for stage in ways[0]] == [stage.to_dict() for stage in ways[1]]
 
 
@@ -169,11 +169,11 @@ def test_of_members_that_restart_together_only_those_without_an_instance_id_make
     static, dynamic = list(raw["members"])[:2]
     raw["members"][static]["instance_id"] = static
     group = read_group(raw)
-    back, gone, comes = rollouts.stages(group, ["rolling 2"], times=Times(restart_s=20))[:3]
+    back, gone, comes = rollouts.rollout(group, ["rolling 2"], times=Times(restart_s=20))[:3]
     assert (group.members[0], back.generations, back.standstill_s) == (static, 0, 3 * 20)
     assert (gone.left, comes.plan.group.M) == ((dynamic,), 4)
     assert static in comes.plan.group.members
-    late = rollouts.stages(group, ["rolling 2"], times=Times(restart_s=60))[:3]
+    late = rollouts.rollout(group, ["rolling 2"], times=Times(restart_s=60))[:3]
     assert [stage.left for stage in late] == [(dynamic,), (static,), ()]
     assert [stage.longest_s for stage in late[:2]] == [3, 48], "one leaves, the other is missed when its session ends"
 
@@ -184,25 +184,25 @@ def test_of_members_that_go_together_static_ones_are_missed_when_their_sessions_
     for member in list(raw["members"])[:3]:
         raw["members"][member]["instance_id"] = member
     group = read_group(raw)
-    left, missed = rollouts.stages(group, ["scale 1"])
+    left, missed = rollouts.rollout(group, ["scale 1"])
     assert (left.left, left.longest_s) == (group.members[3:], 3)
     assert (missed.left, missed.longest_s) == (group.members[1:3], 48)
     assert missed.plan.group.members == group.members[:1]
-    assert [stage.step for stage in rollouts.stages(group, ["scale 3"])] == ["scale to 3"]
+    assert [stage.step for stage in rollouts.rollout(group, ["scale 3"])] == ["scale to 3"]
 
 
 def test_scaling_changes_the_size_and_nothing_else_moves_than_must() -> None:
     group = settled(4, 12, "cooperative")
-    down, up = rollouts.stages(group, ["scale 3", "scale 6"])
+    down, up = rollouts.rollout(group, ["scale 3", "scale 6"])
     assert (down.plan.group.M, down.moved, down.read_anew) == (3, 0, 3)
     assert (up.plan.group.M, up.moved, up.taken) == (6, 0, 6)
-    silent = rollouts.stages(group, ["scale 3"], static=True)[0]
+    silent = rollouts.rollout(group, ["scale 3"], static=True)[0]
     assert silent.longest_s == 48
 
 
 def test_partitions_that_a_topic_grew_by_nobody_read_before() -> None:
     for protocol in rollouts.PROTOCOLS:
-        grown, more = rollouts.stages(settled(3, 9, protocol), ["grow t:12", "scale 2"], protocol)  # type: ignore[arg-type]
+        grown, more = rollouts.rollout(settled(3, 9, protocol), ["grow t:12", "scale 2"], protocol)  # type: ignore[arg-type]
         assert grown.plan.group.P == 12
         assert grown.read_anew == grown.taken
         assert more.read_anew >= 4, "what the member had that left another one reads now"
@@ -211,8 +211,8 @@ def test_partitions_that_a_topic_grew_by_nobody_read_before() -> None:
 def test_other_steps_are_stages_too_and_plan_as_what_if_does() -> None:
     group = settled(3, 9, "cooperative")
     texts = ["join 1", f"leave {group.members[0]}", "grow t:12"]
-    stages = rollouts.stages(group, texts)
-    assert [s.plan.to_dict() for s in stages] == [plan.to_dict() for _, plan in whatif.steps(group, texts)]
+    stages = rollouts.rollout(group, texts)
+    assert [s.plan.to_dict() for s in stages] == [plan.to_dict() for _, plan in whatif.what_if(group, texts)]
 
 
 @pytest.mark.parametrize(
@@ -225,4 +225,4 @@ def test_other_steps_are_stages_too_and_plan_as_what_if_does() -> None:
 )  # fmt: skip
 def test_what_cannot_be_is_refused(step: str, protocol: Any, assignor: str | None) -> None:
     with pytest.raises(BadInput):
-        rollouts.stages(settled(3, 9, "cooperative"), [step], protocol, assignor)
+        rollouts.rollout(settled(3, 9, "cooperative"), [step], protocol, assignor)

@@ -22,7 +22,7 @@ def loads(plan: Any) -> list[int]:
 
 def test_a_newcomer_gets_its_share_once_its_warm_ups_are_restored() -> None:
     """Two copies a time are restored: two rounds of warm-ups, and a third that finds nothing to wait for."""
-    ((step, plan),) = whatif.steps(read_group((FOLDER / "st.json").read_bytes()), ["join 1"], "streams")
+    ((step, plan),) = whatif.what_if(read_group((FOLDER / "st.json").read_bytes()), ["join 1"], "streams")
     assert step == "join 1"
     assert loads(plan) == [4, 4, 4]
     assert plan.measures["moves"] == 4
@@ -36,7 +36,7 @@ def test_the_next_step_finds_the_standbys_of_the_one_before() -> None:
     """With a standby of each task nothing begins cold when a member goes."""
     group = read_group((FOLDER / "st.json").read_bytes())
     strategy = Streams(num_standby_replicas=1)
-    first, second = whatif.steps(group, ["join 1", "leave a"], strategy)
+    first, second = whatif.what_if(group, ["join 1", "leave a"], strategy)
     kept = whatif.settled(first[1]).state
     assert kept is not None
     assert sum(len(ids) for held in kept.standby for ids in held.values()) == 12
@@ -55,7 +55,7 @@ def test_the_next_step_finds_the_standbys_of_the_one_before() -> None:
 
 def test_a_rolling_restart_ends_as_it_began_with_all_that_moves_on_the_way() -> None:
     """Each member's four tasks begin elsewhere when it goes, and come back in warm-ups, two at a time."""
-    stages = rollouts.stages(read_group((FOLDER / "roll.json").read_bytes()), ["rolling"], assignor="streams")
+    stages = rollouts.rollout(read_group((FOLDER / "roll.json").read_bytes()), ["rolling"], assignor="streams")
     assert loads(stages[-1].plan) == [4, 4, 4]
     gone, back = stages[0::2], stages[1::2]
     assert [(stage.generations, stage.taken, stage.read_anew) for stage in gone] == [(1, 0, 4)] * 3
@@ -65,7 +65,7 @@ def test_a_rolling_restart_ends_as_it_began_with_all_that_moves_on_the_way() -> 
 
 def test_a_strategy_without_state_takes_one_round() -> None:
     group = read_group((FOLDER / "st.json").read_bytes())
-    ((_, plan),) = whatif.steps(group, ["join 1"], "cooperative-sticky")
+    ((_, plan),) = whatif.what_if(group, ["join 1"], "cooperative-sticky")
     assert "rounds" not in plan.answer.extra
 
 

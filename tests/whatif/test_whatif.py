@@ -140,7 +140,7 @@ def test_after_a_cooperative_plan_the_next_gives_the_target_and_withholds_nothin
 
 def test_steps_build_on_one_another(group: apportion.Group) -> None:
     steps = ["leave x", "join 2", "grow u:9", "lag u:8=70", "join"]
-    done = whatif.steps(group, steps, "sticky")
+    done = whatif.what_if(group, steps, "sticky")
     assert [step for step, _ in done] == steps
     assert [p.group.M for _, p in done] == [2, 4, 4, 4, 5]
     assert all(p.measures["load_max"] - p.measures["load_min"] <= 1 for _, p in done)

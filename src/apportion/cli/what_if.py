@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
     times = rollouts.Times(args.restart_time, args.session_timeout, args.rebalance_time)
     with progress.slow("planning each step"):
-        stages = rollouts.stages(
+        stages = rollouts.rollout(
             observed.group, texts, protocol, name, settings_of(args), static=args.static, times=times
         )  # fmt: skip
     if args.output == "json":

@@ -29,7 +29,7 @@ class Fact:
 
     >>> Fact(default=5, high=4)
     Traceback (most recent call last):
-    apportion.errors.BadInput: Fact.default: found 5; needed an integer from 0 to 4.
+    apportion.BadInput: Fact.default: found 5; needed an integer from 0 to 4.
     """
 
     default: int = 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from apportion.arrays import UNKNOWN
-from apportion.errors import BadInput
+from apportion.errors import BadInput, Unavailable, within
 from apportion.model.build import OwnedLists, build
 from apportion.model.facts import MEMBER_FIELDS, UNSET, check_facts
 from apportion.model.group import WEIGHT_MAX, Group, MemberState, Racks
@@ -36,12 +38,41 @@ _FEW: Final = 8
 """Members or topics that are judged sooner one by one."""
 
 
-def read_group(given: str | bytes | dict[str, Any]) -> Group:
-    """A group from text or from a dict, after every field was looked at; ``BadInput`` names the first bad place."""
+GroupLike = Group | Mapping[str, Any] | str | bytes | Path
+"""What each public call takes as a group: one that was read, group.json as a dict or as text, or the path of a file."""
+
+
+def read_group(given: Mapping[str, Any] | str | bytes | Path) -> Group:
+    """A group from a dict, from text or from a file, after every field was looked at.
+
+    Raises
+        BadInput, which names the first bad place; Unavailable for a file that cannot be read.
+
+    >>> read_group({"topics": {"t": 2}, "members": {"a": {"topics": ["t"]}}})
+    Group('', topics=1, partitions=2, members=1)
+    """
+    if isinstance(given, Path):
+        with within(str(given)):
+            return read_group(_content(given))
+    if isinstance(given, str) and given.endswith(".json"):
+        raise BadInput("group", one_line(given), "JSON text; of a file, its pathlib.Path")
     raw = read_json(given, finite=False) if isinstance(given, str | bytes | bytearray) else given
+    raw = dict(raw) if isinstance(raw, Mapping) else raw
     group = build(raw, owned=check_group(raw))
     _racks_fit(group.racks)
     return group
+
+
+def group_of(given: GroupLike) -> Group:
+    """The group, read if it is not one yet; raises as ``read_group`` does."""
+    return given if isinstance(given, Group) else read_group(given)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Unavailable(f"cannot read {str(path)!r}: {error.strerror or error}.") from None
 
 
 def _racks_fit(racks: Racks | None) -> None:
@@ -238,8 +269,13 @@ def _passed_over(where: str, value: Any) -> None:
     is_a(where, value, dict, "an object")
 
 
-def group_to_dict(group: Group) -> dict[str, Any]:
-    """group.json of a group: what ``read_group`` makes the same group from."""
+def group_to_dict(group: GroupLike) -> dict[str, Any]:
+    """group.json of a group: what ``read_group`` makes the same group from.
+
+    >>> group_to_dict({"topics": {"t": 2}, "members": {"a": {"topics": ["t", "t"], "rack": None}}})["members"]
+    {'a': {'topics': ['t']}}
+    """
+    group = group_of(group)
     members = {member: _member_to_dict(group, m) for m, member in enumerate(group.members)}
     for m, t, p in zip(
         group.claims.member.tolist(),

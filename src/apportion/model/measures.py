@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, Longs
+from apportion.errors import BadInput
 from apportion.model.group import Group
+from apportion.model.group_json import GroupLike, group_of
 from apportion.model.to_names import by_owner
 
 _COUNTED: Final = 4
 """Members x topics for each partition, up to which counting in a table is quicker than sorting."""
 
 
-def measure(group: Group, owner: Ints) -> dict[str, Any]:
+def measure(group: GroupLike, owner: Ints | Sequence[int]) -> dict[str, Any]:
     """The measures of a plan, named as in plan.json.
 
+    group
+        A ``Group``, group.json as a dict or text, or the ``Path`` of a file.
     owner
-        (P,) the plan's answer; -1 nobody.
+        (P,) the plan's answer: members by their number; -1 nobody.
+    Raises
+        BadInput for a bad group, and for owners of which there are not P, or that are no members.
+
+    >>> pair = {"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
+    >>> measure(pair, [0, 1, 1])["load_max"]
+    2
+
     Returns
         partitions (wanted ones), members, load_min, load_max, load_squares (partitions a member, squared and summed),
         spread_squares (partitions of a topic that a member holds, squared and summed); where some capacity is not 1,
@@ -29,6 +41,8 @@ def measure(group: Group, owner: Ints) -> dict[str, Any]:
         lag of a wanted partition is known, lag_max (messages of the heaviest member), lag_bound (no plan that assigns
         the same partitions gets below it), lag_unknown (wanted partitions).
     """
+    group = group_of(group)
+    owner = _checked(owner, group)
     held = loads(owner, group.M)
     past = group.owner
     of_topic = held_of_topic(group, owner)
@@ -54,6 +68,18 @@ def measure(group: Group, owner: Ints) -> dict[str, Any]:
         result["lag_bound"] = lag_bound(group, owner)
         result["lag_unknown"] = int(np.count_nonzero(group.wanted & ~group.lag_known))
     return result
+
+
+def _checked(owner: object, group: Group) -> Ints:
+    """(P,) the owners, if they can be."""
+    given = np.asarray(owner)
+    if given.shape != (group.P,) or (given.dtype.kind not in "iu" and group.P):
+        raise BadInput(
+            "owner", f"{given.dtype} of shape {given.shape}", f"a whole number for each of {group.P} partitions"
+        )
+    if group.P and not NOBODY <= int(given.min()) <= int(given.max()) < group.M:
+        raise BadInput("owner", f"numbers from {given.min()} to {given.max()}", f"-1 (nobody) to {group.M - 1}")
+    return given.astype(np.int64, copy=False)
 
 
 def brief_measure(group: Group, owner: Ints) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -12,7 +11,7 @@ import numpy as np
 from apportion.arrays import NOBODY, Bools
 from apportion.errors import BadInput
 from apportion.model.group import Group
-from apportion.model.group_json import read_group
+from apportion.model.group_json import GroupLike, group_of
 from apportion.sizing import advice
 from apportion.sizing.frontier import Candidate, frontier
 from apportion.sizing.problem import SizingProblem, in_units
@@ -78,7 +77,7 @@ class Sizing:
 
 
 def size(
-    group: Group | Mapping[str, Any] | str | bytes,
+    group: GroupLike,
     capacity: float,
     by: str | None = None,
     members: tuple[int, int] | None = None,
@@ -92,7 +91,7 @@ def size(
     """How many members the group should have, and what each number of them moves.
 
     group
-        A ``Group``, or group.json as a dict or text.
+        A ``Group``, group.json as a dict or text, or the ``Path`` of a file.
     capacity
         Work per second that a member of capacity 1 takes; by ``partitions``, how many it takes.
     by
@@ -119,8 +118,7 @@ def size(
     >>> [(plan.members, plan.join) for plan in size(group, capacity=100).frontier]
     [(2, ('new-1',))]
     """
-    if not isinstance(group, Group):
-        group = read_group(dict(group) if isinstance(group, Mapping) else group)
+    group = group_of(group)
     capacity = _positive("capacity", capacity)
     catch_up = None if catch_up is None else _positive("catch_up", catch_up)
     if not 1 <= threads <= MOST_MEMBERS:
