@@ -73,6 +73,7 @@ def test_a_partition_that_two_read_is_read_by_two_everywhere() -> None:
     described = on("describe", "kn2", "-o", "json").json["groups"][0]["described"]
     assert [member["partitions"] for member in described["members"]] == [3, 3]
     assert on("describe", "kn2", "-o", "csv").out.count("test-topic") == 6
+    assert "(now) 3 partitions are read by several members: test-topic(0-2)." in on("compare", "kn2").out
     now = next(row for row in on("compare", "kn2", "-o", "ndjson").lines if row["assignor"] == "(now)")
     assert (now["load"], now["unowned"]) == ("3", 0)
 

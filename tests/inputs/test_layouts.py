@@ -109,6 +109,7 @@ VARIANTS = {
     "with blank lines between rows": "\n\n".join(ROWS),
     "with stderr between rows": f"\n{'SLF4J: Defaulting to no-operation logger.'}\n".join(ROWS),
     "with a log4j date first": "[2026-01-01 10:00:00,123] WARN nothing (kafka.admin)\n" + PLAIN,
+    "with a log that is JSON first": '{"level": "WARN", "message": "nothing"}\n' + PLAIN,
     "with a stack trace below": PLAIN + "java.lang.Exception: x\n\tat kafka.A.b(A.scala:1)\n",
     "with its header twice": PLAIN + "\n" + PLAIN,
     "wrapped at 100 places": "\n".join(part for line in ROWS for part in (line[:100], line[100:])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any, Final
 
 from apportion.errors import ApportionError, BadInput, Unavailable, install_command, within
@@ -50,14 +51,28 @@ def groups_in(content: bytes, name: str) -> list[Observed]:
 
 
 def _is_json(content: bytes) -> bool:
-    """Whether a text that begins with a brace or a bracket is meant as JSON: a prompt and a log's date are not."""
+    """Whether a text that begins with a brace or a bracket is meant as JSON.
+
+    A prompt (``[root@kafka-0 bin]#``), a log's date and a line of a log that is JSON itself may stand before a table.
+    """
     from apportion.inputs import pasted
 
-    try:
-        json.loads(content.removeprefix(b"\xef\xbb\xbf"))
-    except (ValueError, RecursionError):
+    text = content.removeprefix(b"\xef\xbb\xbf").lstrip()
+    first, _, rest = text.partition(b"\n")
+    if not _BEGINS_JSON.match(text):
         return not pasted.looks_pasted(content)
-    return True
+    if not rest.strip() or rest.lstrip()[:1] in (b"{", b"[", b"]", b"}", b'"', b","):
+        return True
+    try:
+        json.loads(first)
+    except (ValueError, RecursionError):
+        return True  # it goes on in the next line
+    return not pasted.looks_pasted(content)
+
+
+_BEGINS_JSON: Final = re.compile(
+    rb'\{\s*["}]|\[\s*(?:[\][{"]|-?[0-9]+(?:\.[0-9]+)?\s*[,\]]|true\b|false\b|null\b)|[{[]\s*$'
+)
 
 
 def folder_kind(path: str) -> str:

@@ -13,10 +13,11 @@ from apportion.comparison import JUDGED, Comparison, racks_known
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
-from apportion.model.present import measure_now, observed_lag_known, unowned
+from apportion.model.present import contested, measure_now, observed_lag_known, unowned
+from apportion.model.to_names import partitions_to_names
 from apportion.report import task_roles
 from apportion.report.text import Cell, TextTable
-from apportion.wording import count, proof_in_words
+from apportion.wording import count, partitions_in_words, proof_in_words, shorten
 
 SHOWN: Final = {
     "load_squares": "load",
@@ -80,6 +81,15 @@ def _row(
         m.get("lag_bound"), marked("rack_misses"), unowned(group, owner), proof,
         *(() if marks else (" ".join(column for measure, column in SHOWN.items() if best.get(measure)) or None,)),
     )  # fmt: skip
+
+
+def notes_now(group: Group) -> list[str]:
+    """What a table's row of the present owners cannot say: partitions that several members read."""
+    twice = contested(group)
+    if not twice.any():
+        return []
+    names = shorten(partitions_in_words(partitions_to_names(group, twice)), 120)
+    return [f"(now) {count(int(twice.sum()), 'partition is', 'partitions are')} read by several members: {names}."]
 
 
 def steps(group: Group, planned: Sequence[tuple[str, Plan]]) -> TextTable:
