@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from apportion.acting import Acting
 from apportion.assignors import find
 from apportion.governing.governor import CLASS, Governed, Governor, without_class
 from apportion.governing.rules import FactRule, GroupRule, read_rules
@@ -43,7 +44,8 @@ class Member:
                 **more,
             }
         )
-        # Asked from another thread, librdkafka's own assignment() may wait for the thread that polls.
+        # Whatever is asked of a consumer from another thread waits for the one that polls.
+        self.to_commit: list[TopicPartition] = []
         self.held: set[tuple[str, int]] = set()
         self.consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -52,6 +54,9 @@ class Member:
     def _run(self) -> None:
         while not self.over.is_set():
             self.consumer.poll(0.1)
+            if self.to_commit:
+                self.consumer.commit(offsets=self.to_commit, asynchronous=False)
+                self.to_commit = []
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, given: list[Any]) -> None:
@@ -153,6 +158,40 @@ def test_a_second_governor_waits_and_takes_over_and_a_group_is_given_back(
     assert until(lambda: second.round().outcome in ("published", "unchanged"))
     second.let_go()
     assert until(lambda: not live.read(cluster, ["two"])[0].carried)
+    for member in members:
+        member.close()
+
+
+def test_lag_moves_partitions_though_nobody_joins_and_only_where_it_pays(
+    governed_broker: Broker, cluster: Cluster
+) -> None:
+    """Real offsets: two heavy partitions on one member are parted, once; then the rule says why no more."""
+    topic = "heavy"
+    governed_broker.create_topic(topic, 4)
+    quiet = {"enable.auto.commit": "false"}
+    members = [Member(governed_broker, "lagging", f"l-{n}", [topic], **quiet) for n in range(2)]
+    acting = Acting(gain=0.2, hold_s=0, rest_s=1)
+    governor = Governor(cluster, "lagging", GroupRule(re.compile(".*"), find("lag-aware"), (), acting))
+    assert until(lambda: governor.round().outcome == "published")
+    assert until(lambda: all(len(m.held) == 2 for m in members))
+    heavy = sorted(p for _, p in members[0].held)
+    members[0].to_commit = [TopicPartition(topic, p, 0) for p in range(4)]
+    assert until(lambda: not members[0].to_commit)
+    producer = Producer({"bootstrap.servers": governed_broker.bootstrap})
+    for _ in range(300):
+        for p in heavy:
+            producer.produce(topic, b"x", partition=p)
+    producer.flush()
+    rounds: list[Governed] = []
+
+    def parted() -> bool:
+        rounds.append(governor.round())
+        return all(len({p for _, p in m.held} & set(heavy)) == 1 for m in members)
+
+    assert until(parted)
+    assert [one.outcome for one in rounds].count("published") == 1
+    assert until(lambda: governor.round().outcome == "unchanged")
+    governor.release()
     for member in members:
         member.close()
 

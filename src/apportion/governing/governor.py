@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from apportion.arrays import NOBODY
+import numpy as np
+
+from apportion.acting.rule import Outlook, decide
+from apportion.arrays import NOBODY, Ints
 from apportion.errors import ApportionError
 from apportion.governing.carrier import ASSIGNOR, Carrier, LeaseTaken
 from apportion.governing.rules import GroupRule
@@ -97,6 +100,8 @@ class Governor:
     carriers: list[Carrier] = field(default_factory=list)
     _plan: GovernedPlan | None = None
     _topic: str = ""
+    _published_s: float = 0.0
+    _since_s: float | None = None
 
     def beat(self) -> None:
         """Say that the carriers live, where there are any."""
@@ -125,9 +130,11 @@ class Governor:
         group = read_group(raw)
         plan = governed_plan(group, raw, self.rule, self._next_number(seen))
         differs = differences(plan, group, raw)
-        if self._plan is not None and self._same(plan, self._plan):
+        why = self._why_not(plan, group, raw)
+        if self._plan is not None and why is not None:
             self.beat()
-            return Governed(time.time(), "unchanged", self._plan.number, differs, group.M)
+            reasons = (why,) if why else ()
+            return Governed(time.time(), "unchanged", self._plan.number, differs, group.M, reasons)
         try:
             self._publish(plan, raw)
         except LeaseTaken as taken:
@@ -152,10 +159,22 @@ class Governor:
                 LOG.warning("%s: %s did not leave: %s", self.group, carrier.instance_id, error)
         self.carriers, self._plan = [], None
 
-    def _same(self, plan: GovernedPlan, was: GovernedPlan) -> bool:
-        if not all(carrier.joined for carrier in self.carriers):
-            return False
-        return (was.promise, was.members, was.rank, was.owners) == (plan.promise, plan.members, plan.rank, plan.owners)
+    def _why_not(self, plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> str | None:
+        """Why the plan is not published: "" where it is the one that is carried; None where it shall be."""
+        was = self._plan
+        if was is None or not all(carrier.joined for carrier in self.carriers):
+            return None
+        if (was.promise, was.members, was.rank, was.owners) == (plan.promise, plan.members, plan.rank, plan.owners):
+            self._since_s = None
+            return ""
+        sizes = [{topic: len(owners) for topic, owners in one.owners.items()} for one in (was, plan)]
+        if "lag" not in self.rule.assignor.goals or was.members != plan.members or sizes[0] != sizes[1]:
+            return None  # somebody came or went, or a topic grew
+        decision = decide(
+            self.rule.acting, time.monotonic(), self._published_s, self._since_s, outlook(plan, group, raw)
+        )
+        self._since_s = decision.since_s
+        return None if decision.act else decision.why
 
     def _next_number(self, seen: Observed) -> int:
         """Beyond the one that is carried, by us or by who was before us, and near to milliseconds since 1970."""
@@ -182,7 +201,7 @@ class Governor:
         for spare in self.carriers[len(texts) :]:
             spare.leave()
         del self.carriers[len(texts) :]
-        self._plan = plan
+        self._plan, self._published_s, self._since_s = plan, time.monotonic(), None
 
 
 def governed_plan(group: Group, raw: Mapping[str, Any], rule: GroupRule, number: int) -> GovernedPlan:
@@ -204,6 +223,28 @@ def governed_plan(group: Group, raw: Mapping[str, Any], rule: GroupRule, number:
         if topic in ids
     }
     return GovernedPlan(number, promise, members, tuple(place[m] for m in ranked), owners)
+
+
+def outlook(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> Outlook:
+    """What the plan does to the heaviest member, in messages left to read for each of its capacity."""
+    owner = np.full(group.P, NOBODY)
+    ids, at = raw.get("topic_ids", {}), {member: place for place, member in enumerate(group.members)}
+    for p in range(group.P):
+        topic, number = group.name_of(p)
+        places = plan.owners.get(plan_text.topic_id(ids[topic]), ()) if topic in ids else ()
+        owner[p] = (
+            at[plan.members[places[number]].member_id] if number < len(places) and places[number] >= 0 else NOBODY
+        )
+
+    def loads(owners: Ints) -> Any:
+        held = owners != NOBODY
+        return np.bincount(owners[held], group.lag[held], group.M) / group.capacity
+
+    before, after = loads(group.owner), loads(owner)
+    moves = int(((owner != group.owner) & (group.owner != NOBODY)).sum())
+    least = float(group.lag.sum() / group.capacity.sum())
+    heaviest = group.members[int(before.argmax())]
+    return Outlook(float(before.max()), float(after.max()), least, heaviest, moves, in_seconds=False)
 
 
 def differences(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> int:

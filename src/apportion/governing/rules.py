@@ -20,10 +20,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from apportion.acting import Acting
 from apportion.errors import BadInput
 from apportion.planning import strategy_of
 from apportion.strategy.assignor import Assignor
@@ -58,11 +59,16 @@ class FactRule:
 
 @dataclass(frozen=True)
 class GroupRule:
-    """How the groups of one entry are governed."""
+    """How the groups of one entry are governed.
+
+    acting
+        When partitions of a strategy by lag move though nobody came or went.
+    """
 
     pattern: re.Pattern[str]
     assignor: Assignor
     facts: tuple[FactRule, ...] = ()
+    acting: Acting = field(default_factory=Acting)
 
     def with_facts(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """group.json with the members' facts; the first rule that is about a member counts."""
@@ -97,7 +103,7 @@ def read_rules(path: str) -> tuple[GroupRule, ...]:
 
 
 def _rule(where: str, entry: Any) -> GroupRule:
-    known = {"name", "pattern", "assignor", "settings", "facts"}
+    known = {"name", "pattern", "assignor", "settings", "facts", "acting"}
     if not isinstance(entry, dict) or entry.keys() - known or ("name" in entry) == ("pattern" in entry):
         raise BadInput(where, ", ".join(entry), "name or pattern, assignor, and settings and facts where wanted")
     pattern = (
@@ -107,7 +113,8 @@ def _rule(where: str, entry: Any) -> GroupRule:
     facts = entry.get("facts", [])
     if not isinstance(facts, list):
         raise BadInput(f"{where}.facts", str(facts), "[[group.facts]] entries")
-    return GroupRule(pattern, assignor, tuple(_fact(f"{where}.facts[{n}]", fact) for n, fact in enumerate(facts)))
+    acting = Acting.of_text(str(entry.get("acting", "")))
+    return GroupRule(pattern, assignor, tuple(_fact(f"{where}.facts[{n}]", one) for n, one in enumerate(facts)), acting)
 
 
 def _fact(where: str, entry: Any) -> FactRule:
