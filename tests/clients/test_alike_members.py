@@ -16,7 +16,7 @@ from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.options import Options
 from apportion.clients.topic_metadata import ClientMetadata
 from apportion.errors import UnreadableBytes
-from apportion.wire.assignment import Assignment, write_assignment
+from apportion.wire.assignment import Assignment, read_assignment, write_assignment
 from apportion.wire.assignments import write_neighbours
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 from apportion.wire.userdata import write_cooperative, write_sticky
@@ -155,3 +155,25 @@ def test_equal_bytes_that_nobody_can_read_are_refused_for_all(caplog: pytest.Log
     joined = JoinedGroup(["a", "b"], [None, None], [cut, cut])
     assert joined.topics == []
     assert caplog.text.count("sent no subscription that anyone can read") == 2
+
+
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky", "range", "roundrobin", "failover"])
+@pytest.mark.parametrize("topics", [["t"], ["t", "u"]], ids=["alike", "different"])
+def test_a_member_that_is_listed_twice_in_one_answer_takes_nothing_away(
+    strategy: str, topics: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every partition has an owner, and the log says so; what members sent was written by kafka-python."""
+    from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
+    def sent(wanted: list[str]) -> bytes:
+        encoded = ConsumerProtocolSubscription(version=1, topics=wanted, user_data=b"", owned_partitions=[]).encode()
+        return bytes(encoded)
+
+    joined = JoinedGroup(["a", "b", "a"], [None] * 3, [sent(["t"]), sent(topics), sent(["t"])])
+    view = ClientMetadata(Cluster({"t": list(range(6)), "u": [0, 1]}), "replicas")
+    answers = Bridge(strategy, Options()).lead(joined, view, "g", 3)
+    assert "1 members of 3 are listed twice" in caplog.text
+    given = [
+        (topic, p) for answer in answers.values() for topic, ids in read_assignment(answer).partitions for p in ids
+    ]
+    assert sorted(given) == sorted((topic, p) for topic in topics for p in range(6 if topic == "t" else 2))

@@ -120,7 +120,9 @@ class GroupConsumer:
         reset = RESETS.get(str(config.get("auto.offset.reset", "latest")), "latest")
         if "auto_offset_reset" in options:
             raise BadInput("auto_offset_reset", "it beside config", "auto.offset.reset in config alone")
-        member = assignor(strategy, auto_offset_reset=reset, **{"rack": rack_of(config), **options})
+        rack = options.pop("rack", None)
+        options["rack"] = rack_of(config) if rack is None else rack
+        member = assignor(strategy, auto_offset_reset=reset, **options)
         self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost or on_revoked
         self._forget_all()
         self._lock, self._owner, self._pid = RLock(), 0, os.getpid()

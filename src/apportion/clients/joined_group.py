@@ -50,10 +50,15 @@ class Memories:
 class JoinedGroup:
     """The members of one JoinGroup answer, in its order, with what they sent.
 
-    A member whose bytes are no subscription is named in the log, and wants nothing.
+    A member whose bytes are no subscription is named in the log, and wants nothing. Of a member that is listed twice
+    the last entry counts: what the first were given would be read by nobody.
     """
 
     def __init__(self, ids: Sequence[str], instance_ids: Sequence[str | None], sent: Sequence[bytes]) -> None:
+        if len(place := {member: m for m, member in enumerate(ids)}) < len(ids):
+            log.warning("%d members of %d are listed twice in one JoinGroup answer", len(ids) - len(place), len(ids))
+            last = list(place.values())
+            ids, instance_ids, sent = [ids[m] for m in last], [instance_ids[m] for m in last], [sent[m] for m in last]
         self.ids, self.instance_ids, self.sent = ids, instance_ids, sent
         self.alike = _one_for_all(sent)
         """What every member sent, where all sent the same bytes."""
