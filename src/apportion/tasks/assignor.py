@@ -217,7 +217,7 @@ def _place_standbys(state: ApplicationState, active: Ints, target: Ints, setting
         open_to = wanted & ~_beside(state, copies)
         shared = np.where(open_to, _shared_tags(state, copies), _FAR)
         eligible = open_to & (shared == shared.min(axis=1, keepdims=True))
-        cost = _standby_cost(state, target)
+        cost = _standby_cost(state, active, target)
         chosen, proved = place(Placing(eligible, cost, state.threads, load, process_of=state.process_of))
         exact &= proved
         there = np.flatnonzero(chosen != NOBODY)
@@ -238,11 +238,18 @@ def _beside(state: ApplicationState, copies: Bools) -> Bools:
     return whole[:, state.process_of]
 
 
-def _standby_cost(state: ApplicationState, target: Ints) -> Ints:
-    """(N, Q) 0 where state is, 1 where none is; the coming active place is dearer, it will get a warm-up of its own."""
+def _standby_cost(state: ApplicationState, active: Ints, target: Ints) -> Ints:
+    """(N, Q) least where state is; the coming active place is dearer, it will get a warm-up of its own.
+
+    Of places that are equal in that the one after the active one counts: else two processes may keep copies for each
+    other alone, and all that both have is gone when both go.
+    """
     cost = np.where(state.lag != UNKNOWN, 0, 2)
     coming = np.flatnonzero(target != NOBODY)
     cost[coming, target[coming]] += 1
+    cost = 2 * cost + 1
+    there = np.flatnonzero(active != NOBODY)
+    cost[there, (active[there] + 1) % cost.shape[1]] -= 1
     return cost
 
 

@@ -127,7 +127,7 @@ def _most_stay(placing: Placing) -> Ints | None:
     owner = np.full(len(home), NOBODY, dtype=np.int64)
     keeps = order[(home[order] != NOBODY) & (rank < stay[home[order]])]
     owner[keeps] = home[keeps]
-    owner[owner == NOBODY] = _deal_seats(np.arange(len(low)), low + extra - stay)
+    owner[owner == NOBODY] = deal_seats(np.arange(len(low)), low + extra - stay)
     return owner
 
 
@@ -195,7 +195,7 @@ def place_at_home(home: Ints, processes: int) -> Ints | None:
     if given is not None:  # the flow has no choice
         owner = home.copy()
         each = np.arange(processes)
-        owner[roams] = _deal_seats(each, given) if processes > HUB_ABOVE else each.repeat(given)
+        owner[roams] = deal_seats(each, given)
         return owner
     first, class_of = _first_seen(home)
     roams = home[first] == NOBODY
@@ -376,30 +376,41 @@ def _unpack(
     arrays: list[Ints],
     flows: Ints,
 ) -> Ints:
-    """Flows on classes to tasks: each class hands its tasks out in order, hubs deal theirs round the processes."""
+    """Flows on classes to tasks: each class and each hub deals round the processes of one price, the cheapest first.
+
+    So tasks of one sub-topology, which come one after the other, are spread too where nothing else counts.
+    """
     owner = np.full(len(class_of), NOBODY, dtype=np.int64)
     members = np.argsort(class_of, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(class_of))])
     taken = start[:-1].copy()
     c, q, first = direct
-    for k, process, count in zip(c.tolist(), q.tolist(), flows[first : first + len(c)].tolist(), strict=True):
-        owner[members[taken[k] : taken[k] + count]] = process
-        taken[k] += count
+    prices, level = np.unique(arrays[3][first : first + len(c)], return_inverse=True)
+    seats = deal_seats(q, flows[first : first + len(c)], c * len(prices) + level)
+    by_class = np.repeat(c, flows[first : first + len(c)])  # as the seats come: class by class
+    rank = np.arange(len(by_class)) - np.searchsorted(by_class, by_class)
+    owner[members[start[by_class] + rank]] = seats
+    taken += np.bincount(by_class, minlength=len(taken))
     waiting: dict[int, list[int]] = {}
     for k, (_, hub) in hubs.items():
         waiting.setdefault(int(hub), []).extend(members[taken[k] : start[k + 1]].tolist())
     for hub, tasks in waiting.items():
         out = np.flatnonzero(arrays[0] == hub)
-        seats = _deal_seats(arrays[1][out], flows[out])
+        seats = deal_seats(arrays[1][out], flows[out])
         owner[sorted(tasks)] = _column_of(seats, ends, first_door)
     return owner
 
 
-def _deal_seats(heads: Ints, counts: Ints) -> Ints:
-    """The heads, each as often as its count, dealt in rounds so that neighbours go to different ones."""
+def deal_seats(heads: Ints, counts: Ints, lines: Ints | None = None) -> Ints:
+    """The heads, each as often as its count, dealt in rounds so that neighbours go to different ones.
+
+    lines
+        A number for each head: each line is dealt by itself, one after the other; None: all are one.
+    """
     seat = np.repeat(heads, counts)
     turn = np.arange(len(seat)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return seat[np.lexsort((seat, turn))]
+    line = np.zeros(len(seat), dtype=np.int64) if lines is None else np.repeat(lines, counts)
+    return seat[np.lexsort((seat, turn, line))]
 
 
 def _column_of(nodes: Ints, ends: Ints, first_door: int) -> Ints:

@@ -19,7 +19,7 @@ import numpy as np
 
 from apportion.arrays import Bools, Ints
 from apportion.solvers.network import Cost, network_of
-from apportion.tasks.place import Placing, like_rows
+from apportion.tasks.place import Placing, deal_seats, like_rows
 
 ARCS_MAX: Final = 60_000
 """Larger networks are not made: a search takes seconds there."""
@@ -107,9 +107,8 @@ class _Joint:
         goes = np.flatnonzero(rank >= count[pair])
         missing = np.maximum(count - np.bincount(pair, minlength=len(count)), 0)
         owner = start.copy()
-        owner[goes[np.argsort(self.class_of[goes], kind="stable")]] = (
-            np.arange(len(count)).repeat(missing) % self.columns
-        )
+        seats = deal_seats(np.arange(len(count)) % self.columns, missing, np.arange(len(count)) // self.columns)
+        owner[goes[np.argsort(self.class_of[goes], kind="stable")]] = seats
         return owner
 
 
