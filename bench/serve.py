@@ -54,7 +54,7 @@ def main() -> None:
         for size in sizes:
             many_groups.make_groups(broker, range(made, size), topics)
             made = size
-            with serving("--interval", "1", bootstrap=broker.bootstrap) as server:
+            with serving("--interval", "1", "--names", "all", bootstrap=broker.bootstrap) as server:
                 print(row(server, broker, topics, size, args.rounds), flush=True)
         if args.long_s:
             long_run(broker, topics, made, args.long_s, args.restarts)
@@ -180,7 +180,7 @@ def churn(work: Callable[..., None], *args: Any) -> None:
 
 def long_run(broker: Broker, topics: int, made: int, long_s: int, restarts: int) -> None:
     """Groups come and go, the broker restarts, a page is opened and left; memory, threads and files stay."""
-    with serving("--interval", "2", bootstrap=broker.bootstrap) as server:
+    with serving("--interval", "2", "--names", "all", bootstrap=broker.bootstrap) as server:
         until(lambda: server.ask("/readyz")[0] == 200, 120)
         started, turn, done = time.monotonic(), 0, 0
         while time.monotonic() - started < long_s:

@@ -61,6 +61,8 @@ def within(where: str) -> Iterator[None]:
         raise BadInput(f"{where}: {error.where}", error.found, error.needed) from None
 
 
+MATCHED_MAX: Final = 2_000
+"""Names that a near one is looked for among: a cluster may have a hundred thousand groups."""
 MOST_NAMES: Final = 20
 """That an error lists: a group may have thousands of members."""
 
@@ -75,7 +77,7 @@ class UnknownName(BadInput):
 
     def __init__(self, kind: str, found: str, known: Iterable[str]) -> None:
         names = list(known)
-        near = get_close_matches(found, names, n=1, cutoff=0.6)
+        near = get_close_matches(found, names[:MATCHED_MAX], n=1, cutoff=0.6)
         hint = f" Maybe you meant {near[0]!r}." if near else ""
         listed = ", ".join(names[:MOST_NAMES]) + (
             f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else ""

@@ -23,9 +23,8 @@ PROMTOOL = shutil.which("promtool")
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool here: apt-get install prometheus")
-@pytest.mark.parametrize("asked", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"],
-                                   ["check", "config", "prometheus.yml"]])  # fmt: skip
-def test_promtool_checks_and_tests_the_alert_rules(asked: list[str]) -> None:
+@pytest.mark.parametrize("asked", [["check", "rules", "alerts.yml"], ["check", "config", "prometheus.yml"]])
+def test_promtool_checks_the_alert_rules(asked: list[str]) -> None:
     done = subprocess.run([str(PROMTOOL), *asked], cwd=FOLDER, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

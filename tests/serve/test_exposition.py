@@ -143,7 +143,7 @@ def _state(
     settings: ServerSettings,
 ) -> GroupState:
     """One group at a round."""
-    group, key, ids = group_with_offsets(one, entries_of(logs), old)
-    commits = Commits.none(group.P)
-    ((times, whole),) = lag_times_of([(group, commits)], AllEnds({}), at)
-    return group_state(one, group, key, ids, at, past, old, (times, whole), commits, settings, ())
+    built = group_with_offsets(one, entries_of(logs), old)
+    commits = Commits.none(built.group.P)
+    ((times, whole),) = lag_times_of([(built.group, commits, None)], AllEnds({}), at)
+    return group_state(one, built, at, past, old, (times, whole), commits, settings, ())

@@ -65,11 +65,12 @@ def snapshot(*groups: DescribedGroup, settings: ServerSettings, at: float | None
         ends[topic].add(now - 20, log.end - 4)
         ends[topic].add(now, log.end)
     for one in groups:
-        group, key, ids = group_with_offsets(one, entries, None)
+        built = group_with_offsets(one, entries, None)
+        group = built.group
         past = GroupPast(one.name, {})
         commits = commits_then(group, now - 20, None).then(now, offsets_of(group).committed)
-        ((times, whole),) = lag_times_of([(group, commits)], AllEnds(ends), now)
-        states[one.name] = group_state(one, group, key, ids, now, past, None, (times, whole), commits, settings, ())
+        ((times, whole),) = lag_times_of([(group, commits, None)], AllEnds(ends), now)
+        states[one.name] = group_state(one, built, now, past, None, (times, whole), commits, settings, ())
     return Snapshot(1, now, "cluster-id", 3, states, TOPICS, trouble="")
 
 
@@ -93,7 +94,7 @@ def samples(
 
 
 def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
-    settings = ServerSettings(cluster_name='c"1')
+    settings = ServerSettings(cluster_name='c"1', names="all")
     one = seen(NAME, {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 10, ("clicks", 1): 4, ("clicks", 3): 1, (NAME, 0): 1})
     found = samples(settings, snapshot(one, settings=settings))
     assert set(found) == set(BY_NAME) - {"apportion_group_advised_members"}
@@ -102,7 +103,7 @@ def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
     lag = {tuple(had.values())[2:4]: value for had, value in found["kafka_consumergroup_group_lag"]}
     assert lag == {("clicks", "0"): 0, ("clicks", "1"): 6, ("clicks", "3"): 5, (NAME, "0"): 2}
     assert ({**label, "topic": "clicks", "partition": "0", **nobody}, 0.0) in found["kafka_consumergroup_group_lag"]
-    assert found["kafka_consumergroup_group_sum_lag"] == [(label, 13.0)]
+    assert found["kafka_consumergroup_group_sum_lag"] == [(label, 11.0)], "nobody wants the other topic any more"
     assert found["kafka_consumergroup_group_max_lag"] == [(label, 6.0)]
     never = {"consumergroup": NAME, "topic": "clicks", "partition": "2"}
     assert (never, -1.0) in found["kafka_consumergroup_lag"]
@@ -119,7 +120,7 @@ def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
 
 
 def test_an_empty_cluster_has_brokers() -> None:
-    found = samples(ServerSettings(), Snapshot(1, time.time(), brokers=3, trouble=""))
+    found = samples(ServerSettings(names="all"), Snapshot(1, time.time(), brokers=3, trouble=""))
     assert found["kafka_brokers"] == [({}, 3.0)]
     assert "kafka_brokers" not in samples(ServerSettings(), Snapshot(1, time.time() - 100, brokers=3, trouble=""))
 
@@ -127,8 +128,16 @@ def test_an_empty_cluster_has_brokers() -> None:
 def test_families_are_chosen_by_whose_they_are_and_by_name() -> None:
     assert {family.of for family in chosen("kminion")} == {"kminion"}
     assert [family.name for family in chosen("kafka_brokers")] == ["kafka_brokers"]
-    assert len(chosen("all")) == len(chosen("")) == len(BY_NAME)
-    assert len(chosen("-kafka_brokers")) == len(BY_NAME) - 1
+    assert len(chosen("all")) == len(BY_NAME)
+    assert {family.of for family in chosen("")} == {"kafka-lag-exporter", "apportion"}
+    of_partitions = [
+        "kafka_consumergroup_group_lag",
+        "kafka_consumergroup_group_lag_seconds",
+        "kafka_consumergroup_group_offset",
+    ]
+    assert [family.name for family in chosen("") if family.level == "partition"] == of_partitions, "each lag once"
+    assert set(chosen("-kafka-lag-exporter")) == set(chosen("apportion"))
+    assert len(chosen("all,-kafka_brokers")) == len(BY_NAME) - 1
     assert "kafka_brokers" not in {family.name for family in chosen("kafka_exporter,-kafka_brokers")}
     with pytest.raises(UnknownName, match="no family of metrics is named 'burrow'"):
         chosen("burrow")
@@ -163,7 +172,7 @@ def test_what_is_too_old_is_not_told_as_if_it_were_now() -> None:
 
 
 def test_lag_in_time_is_how_long_ago_the_log_passed_the_commit() -> None:
-    """Half way to 110; after 120, when the next one came; half way to 130."""
+    """Half way to 110; after 120, when the next one came; half way to 130: of the message at the commit."""
     group = read_group({"topics": {"t": 6}, "members": {"a": {"topics": ["t"]}}})
     table = EndTimes("id", np.arange(6))
     for at, end in ((100.0, 0), (110.0, 100), (120.0, 100), (130.0, 300)):
@@ -171,8 +180,9 @@ def test_lag_in_time_is_how_long_ago_the_log_passed_the_commit() -> None:
     commits = np.array([300, 400, 50, 100, 200, -1])
     offsets = Offsets(np.zeros(6, np.int64), np.full(6, 300), commits, np.full(6, -1))
     rounds = Commits.none(6).then(130.0, commits)
-    ((lag, _),) = lag_times_of([(replace(group, offsets=offsets), rounds)], AllEnds({"t": table}), 140.0)
-    assert lag.seconds[:5].tolist() == [0, 0, 35, 20, 15]
+    ((lag, _),) = lag_times_of([(replace(group, offsets=offsets), rounds, None)], AllEnds({"t": table}), 140.0)
+    assert lag.seconds[:5].tolist() == pytest.approx([0, 0, 34.9, 19.95, 14.95])
+    assert lag.at_least[:5].tolist() == [0, 0, 30, 10, 10]
     assert np.isnan(lag.seconds[5])
 
 
@@ -313,7 +323,7 @@ def test_a_receiver_that_is_away_is_one_line_when_it_goes_and_one_when_it_is_bac
 
 def test_the_time_to_catch_up_is_that_of_the_slowest_member_at_the_pace_of_the_last_rounds() -> None:
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
-    group, _, _ = group_with_offsets(one, entries_of(TOPICS), None)
+    group = group_with_offsets(one, entries_of(TOPICS), None).group
     ends = {"clicks": EndTimes("id", np.arange(4))}
     ends["clicks"].add(0.0, np.full(4, 100))
     ends["clicks"].add(100.0, np.full(4, 110))
@@ -324,7 +334,7 @@ def test_the_time_to_catch_up_is_that_of_the_slowest_member_at_the_pace_of_the_l
         commits = Commits.none(4)
         for at, offset in zip(rounds, (first, last), strict=False):
             commits = commits.then(at, np.full(4, offset))
-        ((_, whole),) = lag_times_of([(seen_now, commits)], AllEnds(ends), 130.0)
+        ((_, whole),) = lag_times_of([(seen_now, commits, None)], AllEnds(ends), 130.0)
         return whole.catch_up_s
 
     assert after(0, 20, 0.0, 100.0) == pytest.approx(360 / 0.4), "360 messages left, 0.8 read and 0.4 written a second"
@@ -464,7 +474,7 @@ def test_while_a_round_takes_long_what_was_known_grows_too_old_to_be_scraped(mon
     collector = Collector(ServerSettings(tail=False), Connection("127.0.0.1:1", Properties()))
     answers = Answers(collector)
     collector._publish(snapshot(seen("g", {"clicks": [0]}, {("clicks", 0): 7}), settings=ServerSettings()))
-    assert answers.scraped.series > 50
+    assert answers.scraped.series > 30
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + ServerSettings().stale_s + 1)
     assert answers.scraped is EMPTY

@@ -50,7 +50,9 @@ def own_broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def server(own_broker: Broker) -> Iterator[Serving]:
-    with serving("--interval", "1", "--cluster-name", "test", bootstrap=own_broker.bootstrap) as running:
+    with serving(
+        "--interval", "1", "--names", "all", "--cluster-name", "test", bootstrap=own_broker.bootstrap
+    ) as running:
         until(lambda: running.ask("/readyz")[0] == 200)
         yield running
 
@@ -288,3 +290,27 @@ class prometheus:
             return []
         assert answer["status"] == "success", answer
         return answer["data"]["result"]
+
+
+def test_a_group_that_has_read_all_of_a_transaction_owes_nothing_though_its_log_ends_in_a_marker(
+    own_broker: Broker, server: Serving
+) -> None:
+    from kafka import TopicPartition
+    from kafka.structs import OffsetAndMetadata
+    from tests.inputs.test_log_tails import transact
+
+    own_broker.create_topic("marked", 2)
+    transact(own_broker, "marked", 0, 3)
+    transact(own_broker, "marked", 1, 3)
+    with own_broker.admin() as admin:
+        behind = {TopicPartition("marked", p): OffsetAndMetadata(3 - p, "", -1) for p in (0, 1)}
+        admin.alter_group_offsets("reads-transactions", behind)
+
+    def lags() -> list[float | None]:
+        return [
+            server.value("kafka_consumergroup_group_lag", group="reads-transactions", partition=str(p)) for p in (0, 1)
+        ]
+
+    assert until(lambda: lags() == [0, 2])
+    assert server.value("apportion_group_partitions_maybe_at_marker", group="reads-transactions") == 0
+    assert server.value("kafka_consumergroup_group_sum_lag", group="reads-transactions") == 2

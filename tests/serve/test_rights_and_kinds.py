@@ -87,7 +87,7 @@ def test_the_rights_that_are_listed_suffice_and_a_missing_one_is_a_sentence(guar
             options = ("--interval", "1", "--command-config", login(tmp_path, user))
             with serving(*options, bootstrap=address) as server:
                 until(lambda server=server: server.ask("/readyz")[0] == 200)
-                until(lambda server=server: server.value("kafka_consumergroup_members", consumergroup=GROUP) == 2)
+                until(lambda server=server: server.value("apportion_group_members", group=GROUP) == 2)
                 until(lambda s=server, tail=tail: s.value("apportion_tail_up") == tail)
                 # Its members have what they are given, and the tail was asked for, some time after the first round.
                 state = until(lambda s=server: settled(s.json(f"/api/v1/groups/{GROUP}")))

@@ -111,7 +111,7 @@ def lived(folder: Path) -> Any:
         for p, offset in enumerate(commits_then(i)):
             newest[p] = offset if p != 2 or i % 7 == 0 else newest[p]
         commits = commits.then(at, newest)
-    ((times, whole),) = lag_times_of([(group, commits)], AllEnds({"t": table}), at)
+    ((times, whole),) = lag_times_of([(group, commits, None)], AllEnds({"t": table}), at)
     return times, of_readers(times, group.owner, group.M), whole
 
 

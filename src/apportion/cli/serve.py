@@ -8,7 +8,7 @@ import os
 
 from apportion.cli import source
 from apportion.cli.output import tell
-from apportion.cli.parser import Parser, whole
+from apportion.cli.parser import Parser, Usage, amount, whole
 from apportion.errors import MissingExtra
 from apportion.report.text import printable
 
@@ -41,12 +41,15 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--capacity", metavar="N", type=whole(1), help="messages a second that a member takes: advises how many to have"
     )
+    parser.add_argument(
+        "--catch-up", metavar="S", type=amount, help="with --capacity: read what waits in so many seconds besides"
+    )
     parser.add_argument("--no-tail", action="store_true", help="do not read __consumer_offsets")
     shown = parser.add_argument_group("metrics")
     shown.add_argument(
-        "--names", metavar="NAMES", default="all",
+        "--names", metavar="NAMES", default="",
         help="families of metrics: all, kafka-lag-exporter, kafka_exporter, kminion, apportion, or a metric's name; "
-        "-NAME leaves out (default: all)",
+        "-NAME leaves out (default: kafka-lag-exporter,apportion, each lag once)",
     )  # fmt: skip
     shown.add_argument(
         "--max-series", metavar="N", type=whole(1000, 50_000_000), default=500_000, help="default: 500000"
@@ -75,6 +78,10 @@ def run(args: argparse.Namespace) -> int:
     from apportion.serve.otlp import check_endpoint
     from apportion.serve.settings import ServerSettings
 
+    if args.catch_up is not None and args.capacity is None:
+        raise Usage(
+            "apportion serve", "--catch-up says how soon what waits is read by members of a --capacity: give both"
+        )
     listen = server.read_listen(args.listen, args.tls_cert, args.tls_key)
     access, notes = read_access(args.token_file, args.basic_auth_file)
     missing = check_exposure(listen.host, listen.tls_cert is not None, access, args.insecure)
@@ -89,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         interval_s=float(args.interval), tail=not args.no_tail, past=args.past, personal=args.personal,
         names=args.names, most_series=args.max_series, cluster_name=args.cluster_name,
         capacity=None if args.capacity is None else float(args.capacity),
-        otlp_endpoint=otlp_endpoint,
+        otlp_endpoint=otlp_endpoint, catch_up_s=args.catch_up,
     )  # fmt: skip
 
     def started(port: int) -> None:

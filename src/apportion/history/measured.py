@@ -61,7 +61,11 @@ def samples_of(group: Group, series: AllSeries) -> tuple[Samples, Samples]:
 
 
 def unread_of(group: Group) -> tuple[Longs, Longs]:
-    """(P,) the first offset that is still to be read, and the messages left; -1 unknown, as without any commit."""
+    """(P,) the first offset that is still to be read, and the messages left; -1 unknown.
+
+    Both are unknown without a commit, and of a topic that no living member wants: what it left, a group owes nothing.
+    Where nothing is left, the first unread offset is the log's end, though markers may stand behind the commit.
+    """
     offsets = group.offsets
     if offsets is None:
         nothing = np.full(group.P, UNKNOWN, dtype=np.int64)
@@ -70,7 +74,9 @@ def unread_of(group: Group) -> tuple[Longs, Longs]:
     # What retention deleted is not read any more: the first message that can be is the log's first.
     unread = np.where(committed, np.maximum(offsets.committed, offsets.begin), UNKNOWN)
     known = group.lag_known & (committed | (offsets.lag != UNKNOWN))
-    return unread, np.where(known, group.lag, UNKNOWN)
+    unread = np.where(known & (group.lag == 0), np.maximum(unread, offsets.end), unread)
+    owed = group.wanted if group.M else np.ones(group.P, dtype=np.bool_)
+    return np.where(owed, unread, UNKNOWN), np.where(known & owed, group.lag, UNKNOWN)
 
 
 def as_of_last_look(group: Group, series: AllSeries) -> Group:

@@ -213,6 +213,6 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 def _unknown(name: str, known: list[str]) -> Response:
-    error: Any = UnknownName("group", name[:200], known[:200])
+    error: Any = UnknownName("group", name[:200], known)
     body = to_json({"version": 1, "error": {**error.to_dict(), "message": str(error)}})
     return Response(body, 404, media_type="application/json")

@@ -11,12 +11,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
+from apportion.arrays import UNKNOWN
 from apportion.errors import ApportionError, UnreadableBytes
 from apportion.history.commits import commit_time
 from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import Cluster, connect
 from apportion.inputs.cluster_round import Round, look
 from apportion.inputs.config import Connection
+from apportion.inputs.log_tails import Place, Tail, tails
 from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
 from apportion.model.to_names import collector_paused
 from apportion.serve.end_times import AllEnds, EndTimes
@@ -24,6 +26,7 @@ from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.state import GroupState, Snapshot
 from apportion.serve.states import (
+    NO_COMMITS,
     Entries,
     advised,
     commits_then,
@@ -33,6 +36,7 @@ from apportion.serve.states import (
     lag_times_of,
     renewed,
 )
+from apportion.serve.tails import Tails
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
 
 log = logging.getLogger("apportion.serve")
@@ -71,6 +75,8 @@ class Collector:
         self._names: dict[str, str] = {}
         self._ends: dict[str, EndTimes] = {}
         self._renewed: dict[str, float] = {}
+        self._stale: dict[str, dict[tuple[str, int], int]] = {}
+        self._tails = Tails(self._ask_tails)
         self._missing: dict[str, float] = {}
         self._advised_up_to = ""
         self._shaken = -LOADING_S
@@ -216,7 +222,18 @@ class Collector:
         self._forget(groups, seen)
         if self.settings.capacity is not None:
             self._advise(groups, all_ends, self.settings.capacity)
+        self._tails.look(
+            (state.as_described, state.read) for name, state in groups.items() if name in seen.groups and state.read
+        )
         return groups
+
+    def _ask_tails(self, places: Mapping[Place, int]) -> Mapping[Place, Tail]:
+        """Look at logs' ends; what cannot be told is told as what it may be."""
+        try:
+            return tails(self._connected(), places)
+        except ApportionError as wrong:
+            log.warning("the ends of %d logs could not be looked at: %s", len(places), str(wrong).rstrip("."))
+            return {}
 
     def _advise(self, groups: dict[str, GroupState], ends: AllEnds, capacity: float) -> None:
         """Size some groups, for so long, and the others in later rounds: the work that comes in changes slowly."""
@@ -226,7 +243,7 @@ class Collector:
         for name in names[start:] + names[:start]:
             state = groups[name]
             if not state.gone and state.unknown_since is None:
-                groups[name] = replace(state, advised_members=advised(state, ends, capacity))
+                groups[name] = replace(state, advised_members=advised(state, ends, capacity, self.settings.catch_up_s))
             self._advised_up_to = name
             if time.process_time() > until:
                 return
@@ -237,17 +254,21 @@ class Collector:
     ) -> Iterator[tuple[str, GroupState]]:  # fmt: skip
         """Every group that was just seen."""
         olds = {name: self.snapshot.groups.get(name) for name in pasts}
-        built = {name: group_with_offsets(seen.groups[name], entries, old) for name, old in olds.items()}
-        commits = {name: commits_then(built[name][0], seen.at, old) for name, old in olds.items()}
-        times = lag_times_of([(built[name][0], commits[name]) for name in pasts], ends, seen.at)
+        built = {
+            name: group_with_offsets(seen.groups[name], entries, old, self._tails, self._stale.get(name, NO_COMMITS))
+            for name, old in olds.items()
+        }
+        commits = {name: commits_then(built[name].group, seen.at, old) for name, old in olds.items()}
+        looked = [(built[name].group, commits[name], built[name].read.message) for name in pasts]
+        times = lag_times_of(looked, ends, seen.at)
         for (name, past), timed in zip(pasts.items(), times, strict=True):
-            group = built[name][0]
+            group = built[name].group
             says = tuple(renewed_topics[topic] for topic in group.topics if topic in renewed_topics)
             yield (
                 name,
                 group_state(
                     seen.groups[name],
-                    *built[name],
+                    built[name],
                     seen.at,
                     past,
                     olds[name],
@@ -280,8 +301,10 @@ class Collector:
             for name in self._pasts.keys() - groups.keys():
                 if seen.listed(name):
                     del self._pasts[name]
+        self._stale = {name: stale for name, stale in self._stale.items() if name in groups}
         for topic in self._ends.keys() - seen.topics.keys():
             del self._ends[topic]
+            self._tails.forget(topic)
 
     def _sample(self, seen: Round) -> dict[str, str]:
         """Note the log ends; topics that were made anew of late, each with a sentence."""
@@ -290,12 +313,24 @@ class Collector:
             if table is None or not table.fits(topic.topic_id, topic.number):
                 if table is not None and table.topic_id != topic.topic_id:
                     self._renewed[name] = seen.at
+                    self._tails.forget(name)
+                    self._note_stale(name)
                 table = self._ends[name] = EndTimes(topic.topic_id, topic.number)
             table.add(seen.at, topic.end)
         self._renewed = {name: at for name, at in self._renewed.items() if seen.at - at < FORGET_S}
         return {
             name: f"The topic {name} was made anew: commits of before mean other messages." for name in self._renewed
         }
+
+    def _note_stale(self, topic: str) -> None:
+        """What groups had committed on a topic that is another one now: their lag there is unknown until they move."""
+        for name, state in self.snapshot.groups.items():
+            group = state.as_described
+            if topic in group.topics and group.offsets is not None:
+                span = group.partitions(group.topics.index(topic))
+                commits = zip(group.number[span].tolist(), group.offsets.committed[span].tolist(), strict=True)
+                mine = self._stale.setdefault(name, {})
+                mine |= {(topic, number): offset for number, offset in commits if offset != UNKNOWN}
 
     # -- the tail ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The last samples of a topic's log ends, from which ``history.lag_time`` tells lag in time and what is written."""
+"""Samples of a topic's log ends in the last hour: by them ``history.lag_time`` tells lag in time and rates."""
 
 from __future__ import annotations
 
@@ -13,10 +13,31 @@ from apportion.history.lag_time import Samples
 from apportion.model.group import Group
 
 SAMPLES: Final = 60
+"""Newest samples that are all kept."""
+REACH_MS: Final = 3_600_000.0
+STEP_MS: Final = 60_000.0
+"""Of older ones, one in each step is kept, up to so long ago: an age can be told, and alarmed by, that no number of
+rounds reaches where they follow each other quickly.
+"""
+
+
+def kept(at: Floats) -> Ints:
+    """Which samples at (S,) ascending milliseconds are kept; of those kept before, with more, the same ones.
+
+    >>> at = 1000.0 * np.arange(0, 7300, 10)
+    >>> len(kept(at)), float(at[-1] - at[kept(at)][0]) / 1000
+    (110, 3570.0)
+    """
+    old = at[: max(0, len(at) - SAMPLES)]
+    step = np.floor(old / STEP_MS)
+    first = np.ones(len(old), dtype=np.bool_)
+    first[1:] = step[1:] != step[:-1]
+    chosen = np.flatnonzero(first & (old >= at[-1] - REACH_MS)) if len(old) else np.zeros(0, dtype=np.int64)
+    return np.concatenate((chosen, np.arange(len(old), len(at))))
 
 
 class EndTimes:
-    """The last samples of one topic's log ends.
+    """Samples of one topic's log ends.
 
     times
         (S,) milliseconds since 1970, ascending.
@@ -35,8 +56,9 @@ class EndTimes:
 
     def add(self, at: float, end: Longs) -> None:
         """One more sample, at so many seconds since 1970."""
-        self.times = np.append(self.times, at * 1000)[-SAMPLES:]
-        self.ends = np.vstack((self.ends, end))[-SAMPLES:]
+        times = np.append(self.times, at * 1000)
+        rows = kept(times)
+        self.times, self.ends = times[rows], np.vstack((self.ends, end))[rows]
 
     def rows(self, numbers: Longs) -> Ints | None:
         """Where partitions stand among the columns; None where one of them is not there."""
@@ -93,6 +115,6 @@ class Commits:
 
     def then(self, at: float, committed: Longs) -> Commits:
         """With one more round, at so many seconds since 1970."""
-        return Commits(
-            np.append(self.at, at * 1000)[-SAMPLES:], np.concatenate((self.offsets, committed[None]))[-SAMPLES:]
-        )
+        moments = np.append(self.at, at * 1000)
+        rows = kept(moments)
+        return Commits(moments[rows], np.concatenate((self.offsets, committed[None]))[rows])

@@ -49,12 +49,15 @@ class Family:
 LAG_EXPORTER, EXPORTER, KMINION, OURS = "kafka-lag-exporter", "kafka_exporter", "kminion", "apportion"
 _LAG, _KAFKA, _MINION = "kafka_consumergroup_group", "kafka_consumergroup", "kminion_kafka_consumer_group"
 _BEHIND: Final = "Messages still to read"
+_AT_LEAST: Final = (
+    "a lower bound, by samples of the log's end; none where 1 or 2 offsets may be markers of transactions"
+)
 FAMILIES: Final = (
     Family(f"{_LAG}_lag", LAG_EXPORTER, _BEHIND, "gauge", "partition"),
-    Family(f"{_LAG}_lag_seconds", LAG_EXPORTER, "Age of the first unread message, at least", "gauge", "partition"),
+    Family(f"{_LAG}_lag_seconds", LAG_EXPORTER, f"Age of the first unread message: {_AT_LEAST}", "gauge", "partition"),
     Family(f"{_LAG}_offset", LAG_EXPORTER, "Committed offset", "gauge", "partition"),
     Family(f"{_LAG}_max_lag", LAG_EXPORTER, "Most messages still to read of one partition", "gauge", "group"),
-    Family(f"{_LAG}_max_lag_seconds", LAG_EXPORTER, "Age of the oldest unread message, at least", "gauge", "group"),
+    Family(f"{_LAG}_max_lag_seconds", LAG_EXPORTER, f"Age of the oldest unread message: {_AT_LEAST}", "gauge", "group"),
     Family(f"{_LAG}_sum_lag", LAG_EXPORTER, f"{_BEHIND} of all partitions", "gauge", "group"),
     Family(f"{_LAG}_topic_sum_lag", LAG_EXPORTER, f"{_BEHIND} of one topic", "gauge", "topic"),
     Family("kafka_partition_latest_offset", LAG_EXPORTER, "Log end offset", "gauge", "topic-partition"),
@@ -85,21 +88,28 @@ FAMILIES: Final = (
            "Sum of squared loads above the least there is, proved", "gauge", "group"),
     Family("apportion_group_topic_concentration", OURS,
            "Greatest share of one topic's partitions on one member", "gauge", "group"),
+    Family("apportion_group_members", OURS, "Members", "gauge", "group"),
     Family("apportion_group_advised_members", OURS, "Members that the group's work needs", "gauge", "group"),
     Family("apportion_group_time_to_catch_up_seconds", OURS,
            "Until all is read at the present rates; +Inf where the lag does not shrink", "gauge", "group"),
     Family("apportion_group_partitions_expired_unread", OURS,
            "Partitions whose committed offset lies before the log's start", "gauge", "group"),
+    Family("apportion_group_partitions_maybe_at_marker", OURS,
+           "Partitions of which 1 or 2 old offsets are unread, which may be markers of transactions", "gauge", "group"),
     Family("apportion_group_unowned_partitions", OURS, "Wanted partitions without an owner", "gauge", "group"),
 )  # fmt: skip
 BY_NAME: Final = {family.name: family for family in FAMILIES}
 SOURCES: Final = (LAG_EXPORTER, EXPORTER, KMINION, OURS)
+DEFAULT: Final = (LAG_EXPORTER, OURS)
+"""What is exported where nobody chooses: each lag once."""
 ORDER: Final = ("cluster", "group", "topic", "topic-partition", "partition")
 """What comes first where series are bounded."""
 
 
 def chosen(names: str) -> list[Family]:
     """The families that ``--names`` means: sources and names, ``all``, and with a ``-`` before them what is left out.
+
+    Nothing, or what is left out alone, means the default: kafka-lag-exporter's and ours, each lag once.
 
     >>> [family.name for family in chosen("kminion,-kminion_kafka_consumer_group_info")][:2]
     ['kminion_kafka_consumer_group_topic_partition_lag', 'kminion_kafka_consumer_group_topic_lag']
@@ -108,7 +118,8 @@ def chosen(names: str) -> list[Family]:
         UnknownName: a word that is neither.
     """
     words = [word.strip() for word in names.split(",") if word.strip()]
-    kept: set[str] = set(BY_NAME) if not words or words[0].startswith("-") else set()
+    unchosen = not words or words[0].startswith("-")
+    kept = {family.name for family in FAMILIES if unchosen and family.of in DEFAULT}
     for word in words:
         bare = word.removeprefix("-")
         meant = {family.name for family in FAMILIES if bare in ("all", family.of, family.name)}
@@ -297,8 +308,8 @@ class _Shown:
         }  # fmt: skip
 
     def sums(self, which: str) -> list[int | None]:
-        """Of each topic, the sum of what is known; None where nothing is."""
-        group, values = self.group, self.offsets if which == "offsets" else self.lag
+        """Of each topic, the sum of what is known; None where nothing is, as of the lag on a topic that was left."""
+        group, values = self.group, self.offsets if which == "offsets" else self.state.owed
         sums: list[int | None] = []
         for t in range(len(group.topics)):
             mine = values[group.partitions(t)]
@@ -408,7 +419,7 @@ class _View:
         if name == f"{_LAG}_sum_lag":
             return state.total_lag
         if name == f"{_LAG}_max_lag":
-            return int(state.lag.max()) if group.P and state.total_lag is not None else None
+            return int(state.owed.max()) if group.P and state.total_lag is not None else None
         if name == f"{_LAG}_max_lag_seconds":
             known = state.seconds[~np.isnan(state.seconds)]
             return float(known.max()) if len(known) else None
@@ -454,14 +465,6 @@ def _info(text: str, state: GroupState) -> Row:
     return f"{text},{','.join(more)}", "1" if facts.get("state") == "Stable" else "0"
 
 
-def _expired(state: GroupState) -> int:
-    offsets = state.group.offsets
-    if offsets is None:
-        return 0
-    known = (offsets.committed != UNKNOWN) & (offsets.begin != UNKNOWN)
-    return int((known & (offsets.committed < offsets.begin)).sum())
-
-
 def _unowned(state: GroupState) -> int | None:
     group = state.group
     return int((group.wanted & (group.owner == NOBODY)).sum()) if group.M else None
@@ -473,8 +476,10 @@ _OURS: Final[Mapping[str, Callable[[GroupState], float | None]]] = {
     "apportion_group_excess_moves": lambda state: state.distance.moves if state.distance else None,
     "apportion_group_excess_squares": lambda state: state.distance.squares if state.distance else None,
     "apportion_group_topic_concentration": lambda state: state.concentration,
+    "apportion_group_members": lambda state: state.group.M,
     "apportion_group_advised_members": lambda state: state.advised_members,
     "apportion_group_time_to_catch_up_seconds": lambda state: state.catch_up_s,
-    "apportion_group_partitions_expired_unread": _expired,
+    "apportion_group_partitions_expired_unread": lambda state: int(state.expired.sum()),
+    "apportion_group_partitions_maybe_at_marker": lambda state: int(state.maybe_markers.sum()),
     "apportion_group_unowned_partitions": _unowned,
 }

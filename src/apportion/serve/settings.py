@@ -31,17 +31,20 @@ class ServerSettings:
         Where OpenTelemetry's metrics are sent; None sends none.
     capacity
         Work a second that one member takes, for the advised number of members; None gives none.
+    catch_up_s
+        Seconds in which what waits is to be read, for that number; None counts what comes in alone.
     """
 
     interval_s: float = INTERVAL_S
     tail: bool = True
     past: str | None = None
     personal: bool = False
-    names: str = "all"
+    names: str = ""
     most_series: int = MOST_SERIES
     cluster_name: str | None = None
     capacity: float | None = None
     otlp_endpoint: str | None = None
+    catch_up_s: float | None = None
 
     @property
     def stale_s(self) -> float:

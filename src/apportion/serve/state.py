@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Floats, Longs
-from apportion.history.lag_time import LagTime, LagTimes
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Longs
+from apportion.history.lag_time import CAUGHT_UP_S, MARKERS_MAX, LagTime, LagTimes, maybe_markers
 from apportion.inputs.cluster_round import TopicLog
 from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
@@ -18,6 +18,7 @@ from apportion.report.describing import ShownGroup
 from apportion.report.pages import verdict
 from apportion.serve.end_times import Commits
 from apportion.serve.past import GroupPast
+from apportion.serve.tails import ReadUpTo
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class GroupState:
         Members whose assignment carries user data, under their shown ids; None unknown.
     gone
         It was not listed any more since ``unknown_since``.
+    read
+        Up to where nothing of its partitions is unread, as far as logs' ends were looked at; None: its commits.
+    manned
+        The group as described when it last had members.
     """
 
     shown: ShownGroup
@@ -71,6 +76,8 @@ class GroupState:
     says: tuple[str, ...] = field(default=())
     commits: Commits = field(default_factory=lambda: Commits.none(0))
     assigned_data: tuple[str, ...] | None = None
+    read: ReadUpTo | None = None
+    manned: Group | None = None
 
     @property
     def group(self) -> Group:
@@ -89,9 +96,35 @@ class GroupState:
         return self.shown.group.name
 
     @cached_property
+    def maybe_markers(self) -> Bools:
+        """(P,) where what is unread is old, and may be markers of transactions alone."""
+        message = None if self.read is None else self.read.message
+        read_up = maybe_markers(self.times.lag, message) & (self.times.left == 0)
+        old: Bools = read_up & ~(self.times.seconds <= CAUGHT_UP_S)
+        return old
+
+    @cached_property
     def seconds(self) -> Floats:
-        """(P,) age of each first unread message, or what it is at least; NaN unknown."""
-        return np.where(np.isnan(self.times.seconds), self.times.at_least, self.times.seconds)
+        """(P,) what the age of each first unread message is at least; NaN unknown, as is whether there is any."""
+        return np.where(self.maybe_markers, np.nan, self.times.at_least)
+
+    @cached_property
+    def counted(self) -> Bools:
+        """(P,) partitions that count in sums and alarms: where members live, those that one of them wants."""
+        everything: Bools = np.ones(self.group.P, dtype=np.bool_)
+        return self.group.wanted if self.group.M else everything
+
+    @cached_property
+    def expired(self) -> Bools:
+        """(P,) where retention has deleted messages that the group had not read, as far as that can be told."""
+        offsets = self.group.offsets
+        if offsets is None:
+            return np.zeros(self.group.P, dtype=np.bool_)
+        read = ReadUpTo.of_commits(self.group) if self.read is None else self.read
+        # Of one or two offsets behind a commit nobody can tell any more whether they were messages.
+        lost = offsets.begin - read.first > np.where(read.looked, 0, MARKERS_MAX)
+        known: Bools = (read.first != UNKNOWN) & (offsets.begin != UNKNOWN) & self.counted & lost
+        return known
 
     @property
     def catch_up_s(self) -> float | None:
@@ -114,14 +147,20 @@ class GroupState:
         return self.shown.lag
 
     @cached_property
+    def owed(self) -> Longs:
+        """(P,) messages left of topics that the group still wants; -1 unknown."""
+        return np.where(self.counted, self.lag, UNKNOWN)
+
+    @cached_property
     def total_lag(self) -> int | None:
-        """All of them."""
-        return self.shown.total_lag
+        """All of these."""
+        known = self.owed[self.owed != UNKNOWN]
+        return sum(known.tolist()) if len(known) else None
 
     @cached_property
     def heaviest(self) -> float | None:
         """The share of the lag that one member carries, from 0 to 1."""
-        lag = np.where(self.lag == UNKNOWN, 0, self.lag)
+        lag = np.where(self.owed == UNKNOWN, 0, self.owed)
         total = int(lag.sum())
         if not total or not self.group.M:
             return None

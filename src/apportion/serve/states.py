@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Longs
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Longs
 from apportion.errors import ApportionError
 from apportion.history.fold import OTHERS
 from apportion.history.lag_time import WINDOW_S, LagTime, LagTimes, Samples, lag_times, of_groups, rates
@@ -30,7 +31,10 @@ from apportion.serve.names import nameless, nameless_seats, nameless_text, shown
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.state import Distance, GroupState
+from apportion.serve.tails import ReadUpTo, Tails
 from apportion.sizing.size import size
+
+NO_COMMITS: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,27 @@ def entries_of(logs: Mapping[str, TopicLog]) -> Entries:
     return Entries(logs, of_topic, by_number, {name: log.topic_id for name, log in logs.items() if log.topic_id})
 
 
+class Built(NamedTuple):
+    """A group of a round: as arrays, what it was made of, its members' shown ids, and up to where nothing is unread."""
+
+    group: Group
+    key: Any
+    ids: Mapping[str, str]
+    read: ReadUpTo
+
+
 def group_with_offsets(
-    one: DescribedGroup, entries: Entries, old: GroupState | None
-) -> tuple[Group, Any, Mapping[str, str]]:
-    """The group as arrays, what it was made of, and its members' shown ids.
+    one: DescribedGroup, entries: Entries, old: GroupState | None, tails: Tails | None = None,
+    stale: Mapping[tuple[str, int], int] = NO_COMMITS,
+) -> Built:  # fmt: skip
+    """The group as arrays.
 
     A group whose members, owners and partitions are those of the round before is that group with new offsets.
+
+    tails
+        What is known of logs' ends behind commits.
+    stale
+        Commits on topics that were made anew since: their lag is not known.
     """
     topics = tuple(sorted({*one.description["wanted"], *(topic for topic, _ in one.committed)}))
     logs = [entries.logs.get(topic) for topic in topics]
@@ -78,9 +97,27 @@ def group_with_offsets(
     if old is not None and old.key is not None and old.key[0] == key and not old.gone:
         # The same object again, so that whoever compares it later is done at once.
         key, real, ids = old.key
-        return real.with_offsets(_offsets(real, one.committed, entries.logs)), key, ids
-    observed = live.observed_group(one.name, one.description, one.committed, entries.by_number, entries.ids)
-    return build(observed.raw), key, shown_ids(one.description["members"])
+    else:
+        observed = live.observed_group(one.name, one.description, one.committed, entries.by_number, entries.ids)
+        real, ids = build(observed.raw), shown_ids(one.description["members"])
+    current = {place: offset for place, offset in one.committed.items() if stale.get(place) != offset}
+    group = real.with_offsets(_offsets(real, one.committed, entries.logs))
+    if len(current) < len(one.committed):
+        group = _without_ends(group, current)
+    read = ReadUpTo.of_commits(group) if tails is None else tails.of(group)
+    if read.looked.any() and group.offsets is not None:
+        offsets = group.offsets
+        group = group.with_offsets(replace(offsets, lag=read.lag(offsets.begin, offsets.end)))
+    return Built(group, key, ids, read)
+
+
+def _without_ends(group: Group, current: Mapping[tuple[str, int], int]) -> Group:
+    """The group without the log ends of commits that are of another topic of the same name."""
+    assert group.offsets is not None  # noqa: S101 - it was just given some
+    of_now = np.array([group.name_of(p) in current for p in range(group.P)], dtype=np.bool_)
+    foreign = (group.offsets.committed != UNKNOWN) & ~of_now
+    begin, end = (np.where(foreign, UNKNOWN, side) for side in (group.offsets.begin, group.offsets.end))
+    return group.with_offsets(replace(group.offsets, begin=begin, end=end))
 
 
 def _offsets(group: Group, committed: Mapping[tuple[str, int], int], logs: Mapping[str, TopicLog]) -> Offsets:
@@ -101,9 +138,7 @@ def _offsets(group: Group, committed: Mapping[tuple[str, int], int], logs: Mappi
 
 def group_state(
     one: DescribedGroup,
-    group: Group,
-    key: Any,
-    ids: Mapping[str, str],
+    built: Built,
     at: float,
     past: GroupPast,
     old: GroupState | None,
@@ -113,6 +148,7 @@ def group_state(
     says: tuple[str, ...],
 ) -> GroupState:
     """One group as it was just seen."""
+    group, key, ids, read = built
     description = one.description
     spoken = [text if settings.personal else nameless_text(text, ids) for text in description["says"]]
     facts = {name: description[name] for name in ("state", "protocol", "kind", "generation")}
@@ -142,6 +178,8 @@ def group_state(
         says=says,
         commits=commits,
         assigned_data=_assigned_data(description.get("assigned_data"), {} if settings.personal else ids),
+        read=read,
+        manned=group if group.M else old.manned if old is not None else None,
     )
 
 
@@ -171,6 +209,7 @@ def _as_before(old: ShownGroup, new: ShownGroup) -> bool:
         and np.array_equal(one.committed, other.committed)
         and np.array_equal(one.end, other.end)
         and np.array_equal(one.begin, other.begin)
+        and np.array_equal(one.lag, other.lag)
         and old.facts == new.facts
         and (old.says, old.members) == (new.says, new.members)
     )
@@ -179,7 +218,7 @@ def _as_before(old: ShownGroup, new: ShownGroup) -> bool:
 def renewed(name: str, past: GroupPast, at: float) -> GroupState:
     """A group of which nothing is known but that it is listed."""
     empty = build({"group": name, "topics": {}, "members": {}})
-    ((times, whole),) = lag_times_of([(empty, Commits.none(0))], AllEnds({}), at)
+    ((times, whole),) = lag_times_of([(empty, Commits.none(0), None)], AllEnds({}), at)
     return GroupState(ShownGroup(empty, {}, ()), times, whole, at, past)
 
 
@@ -195,11 +234,13 @@ ROWS_AT_ONCE: Final = 2_500
 """Partitions whose samples are laid side by side at one time: some megabytes."""
 
 
-def lag_times_of(
-    groups: Sequence[tuple[Group, Commits]], ends: AllEnds, now: float
-) -> Iterator[tuple[LagTimes, LagTime]]:
+Timed = tuple[Group, Commits, Bools | None]
+"""A group, what it had committed, and (P,) where what is unread is known to be messages."""
+
+
+def lag_times_of(groups: Sequence[Timed], ends: AllEnds, now: float) -> Iterator[tuple[LagTimes, LagTime]]:
     """Lag in time of each group's partitions, and of each as a whole, by the one rule; many groups in one pass."""
-    some: list[tuple[Group, Commits]] = []
+    some: list[Timed] = []
     rows = 0
     for one in groups:
         some.append(one)
@@ -211,17 +252,17 @@ def lag_times_of(
         yield from _lag_times_of(some, ends, now * 1000)
 
 
-def _lag_times_of(
-    groups: Sequence[tuple[Group, Commits]], ends: AllEnds, now_ms: float
-) -> Iterator[tuple[LagTimes, LagTime]]:
-    start = np.cumsum([0, *(group.P for group, _ in groups)])
-    columns = np.concatenate([ends.columns(group) for group, _ in groups])
-    committed = Samples.joined([Samples.of_table(commits.at, commits.offsets) for _, commits in groups])
-    sides = [unread_of(group) for group, _ in groups]
+def _lag_times_of(groups: Sequence[Timed], ends: AllEnds, now_ms: float) -> Iterator[tuple[LagTimes, LagTime]]:
+    start = np.cumsum([0, *(group.P for group, *_ in groups)])
+    columns = np.concatenate([ends.columns(group) for group, *_ in groups])
+    committed = Samples.joined([Samples.of_table(commits.at, commits.offsets) for _, commits, _ in groups])
+    sides = [unread_of(group) for group, *_ in groups]
     unread, lag = (np.concatenate([side[i] for side in sides]) for i in range(2))
-    times = lag_times(ends.samples.of_columns(columns), committed, unread, lag, now_ms, now_ms - WINDOW_S * 1000)
-    owner = np.concatenate([group.owner for group, _ in groups])
-    whole = of_groups(times, owner, np.array([group.M for group, _ in groups]), start)
+    messages = np.concatenate([np.zeros(group.P, dtype=np.bool_) if m is None else m for group, _, m in groups])
+    since_ms = now_ms - WINDOW_S * 1000
+    times = lag_times(ends.samples.of_columns(columns), committed, unread, lag, now_ms, since_ms, messages)
+    owner = np.concatenate([group.owner for group, *_ in groups])
+    whole = of_groups(times, owner, np.array([group.M for group, *_ in groups]), start)
     for i, (first, behind) in enumerate(pairwise(start.tolist())):
         yield times.part(first, behind), whole.row(i)
 
@@ -233,17 +274,40 @@ def commits_then(group: Group, at: float, old: GroupState | None) -> Commits:
     return commits if group.offsets is None else commits.then(at, np.maximum(group.offsets.committed, UNKNOWN))
 
 
-def advised(state: GroupState, ends: AllEnds, capacity: float) -> int | None:
-    """Members that the group's work needs, where a member takes so many messages a second; None where it is unknown."""
-    if not state.group.M:
+def advised(state: GroupState, ends: AllEnds, capacity: float, catch_up_s: float | None = None) -> int | None:
+    """Members that the group's work needs, where a member takes so many messages a second; None where it is unknown.
+
+    catch_up_s
+        Seconds in which what waits is to be read besides; None counts what comes in alone.
+
+    A group without members is sized by the last subscriptions that it was seen with: what waits is not less for it.
+    """
+    group = state.manned
+    if group is None or not group.P:
         return None
-    written = rates(ends.of(state.group), (state.seen - WINDOW_S) * 1000)
-    if np.isnan(written).all() or not loads(state.group.owner, state.group.M).any():
+    if group is not state.as_described:
+        group = _with_offsets_of(group, state.as_described)
+    written = rates(ends.of(group), (state.seen - WINDOW_S) * 1000)
+    if np.isnan(written).all() or not loads(group.owner, group.M).any():
         return None
     try:
-        return size(replace(state.group, weight=written), capacity, by="weight").advised.members
+        return size(replace(group, weight=written), capacity, by="weight", catch_up=catch_up_s).advised.members
     except ApportionError:
         return None
+
+
+def _with_offsets_of(group: Group, now: Group) -> Group:
+    """The group as it was, with the offsets of now of the partitions that it had."""
+    if now.offsets is None or group.offsets is None:
+        return group
+    of_now = {now.name_of(p): p for p in range(now.P)}
+    at = np.array([of_now.get(group.name_of(p), UNKNOWN) for p in range(group.P)], dtype=np.int64)
+    known = at != UNKNOWN
+    sides = {
+        name: np.where(known, getattr(now.offsets, name)[at], getattr(group.offsets, name))
+        for name in ("begin", "end", "committed", "lag")
+    }
+    return group.with_offsets(Offsets(**sides))
 
 
 def distance(group: Group) -> Distance | None:

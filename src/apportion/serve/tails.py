@@ -1,0 +1,101 @@
+"""Which offsets at logs' ends are no messages, as far as somebody looked: kept from round to round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from apportion.arrays import UNKNOWN, Bools, Longs
+from apportion.history.lag_time import maybe_markers
+from apportion.inputs.log_tails import PLACES_MAX, Place, Tail
+from apportion.model.group import Group
+
+KEPT: Final = 100_000
+"""Commits that were looked behind; beyond it, all are forgotten and looked at again."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadUpTo:
+    """(P,) of one group: up to where nothing is unread.
+
+    first
+        The first offset that may be an unread message: the commit, or behind markers that follow it; -1 no commit.
+    looked, message
+        Whether the log was looked at there, and whether it is known to be a message.
+    """
+
+    first: Longs
+    looked: Bools
+    message: Bools
+
+    @classmethod
+    def of_commits(cls, group: Group) -> ReadUpTo:
+        """Where nobody looked at any log."""
+        none = np.zeros(group.P, dtype=np.bool_)
+        committed = np.full(group.P, UNKNOWN) if group.offsets is None else group.offsets.committed.copy()
+        return cls(committed, none, none.copy())
+
+    def lag(self, begin: Longs, end: Longs) -> Longs:
+        """(P,) messages left where the log was looked at; -1 elsewhere."""
+        known = self.looked & (begin != UNKNOWN) & (end != UNKNOWN)
+        return np.where(known, np.maximum(end - np.maximum(self.first, begin), 0), UNKNOWN)
+
+
+@dataclass
+class Tails:
+    """What was found behind commits, by topic: partition and committed offset to the tail, None where nobody may look.
+
+    ask
+        Looks at some logs from an offset each.
+    """
+
+    ask: Callable[[Mapping[Place, int]], Mapping[Place, Tail]]
+    _of_topic: dict[str, dict[tuple[int, int], Tail | None]] = field(default_factory=dict)
+    _before: dict[tuple[str, int, int], int] = field(default_factory=dict)
+
+    def forget(self, topic: str) -> None:
+        """The topic was made anew, or is gone."""
+        self._of_topic.pop(topic, None)
+
+    def of(self, group: Group) -> ReadUpTo:
+        """What is known of a group's partitions."""
+        known = ReadUpTo.of_commits(group)
+        for t, topic in enumerate(group.topics):
+            mine = self._of_topic.get(topic)
+            if not mine:
+                continue
+            span = group.partitions(t)
+            for p, number, committed in zip(
+                range(span.start, span.stop), group.number[span].tolist(), known.first[span].tolist(), strict=True
+            ):
+                tail = mine.get((number, committed))
+                if tail is not None:
+                    known.first[p], known.looked[p], known.message[p] = tail.first, True, tail.message
+        return known
+
+    def look(self, groups: Iterable[tuple[Group, ReadUpTo]]) -> None:
+        """Look where a lag of one or two has not moved since the last call, and is not known to be a message."""
+        before, self._before = self._before, {}
+        places: dict[Place, tuple[int, int]] = {}
+        for group, known in groups:
+            if group.offsets is None:
+                continue
+            few = np.flatnonzero(maybe_markers(group.lag, known.message) & group.lag_known & (known.first != UNKNOWN))
+            for p in few.tolist():
+                topic, number = group.name_of(p)
+                committed, end = int(group.offsets.committed[p]), int(group.offsets.end[p])
+                key = topic, number, committed
+                self._before[key] = end
+                refused = (number, committed) in self._of_topic.get(topic, {}) and not known.looked[p]
+                if before.get(key) == end and not refused and len(places) < PLACES_MAX:
+                    places[topic, number] = committed, int(known.first[p])
+        if not places:
+            return
+        found = self.ask({place: first for place, (_, first) in places.items()})
+        if sum(map(len, self._of_topic.values())) > KEPT:
+            self._of_topic.clear()
+        for (topic, number), (committed, _) in places.items():
+            self._of_topic.setdefault(topic, {})[number, committed] = found.get((topic, number))

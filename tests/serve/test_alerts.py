@@ -1,0 +1,260 @@
+"""Each shipped alert fires where it must and nowhere else: rounds are played through the server's own collector and
+exposition, and what a scrape would have had goes into real Prometheus rules.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog
+from apportion.inputs.config import Connection
+from apportion.inputs.log_tails import Tail
+from apportion.inputs.properties import Properties
+from apportion.serve.answers import Answers
+from apportion.serve.collector import Collector
+from apportion.serve.settings import ServerSettings
+from apportion.serve.state import Snapshot
+
+RULES = Path(__file__).parents[2] / "examples" / "serve" / "alerts.yml"
+PROMTOOL = shutil.which("promtool")
+START = 1_763_730_000.0
+HOUR = 3600.0
+pytestmark = [
+    pytest.mark.skipif(PROMTOOL is None, reason="no promtool here: apt-get install prometheus"),
+    pytest.mark.timeout(600),
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One group on a topic of its own, of one partition: what is so after t seconds.
+
+    begin, end, committed
+        Of the log; the group's commit, None for none.
+    members
+        Their names; they want the topic, unless ``wants`` is another.
+    """
+
+    begin: Callable[[float], float]
+    end: Callable[[float], float]
+    committed: Callable[[float], float]
+    members: Callable[[float], Sequence[str]] = lambda t: ("a",)
+    wants: str | None = None
+
+
+def steady(value: float) -> Callable[[float], float]:
+    return lambda t: value
+
+
+def per_s(rate: float, first: float = 0) -> Callable[[float], float]:
+    return lambda t: first + int(rate * t)
+
+
+def commit_lag(t: float) -> float:
+    """Of one message a minute, each read 4 s after it was written."""
+    return (t - 4) // 60 + 1 if t >= 4 else 0
+
+
+CASES: Mapping[str, Case] = {
+    # Reads nothing of a log that is written to; reads slowly; is caught up and has a marker behind its commit.
+    "stuck": Case(steady(0), per_s(1, 100), steady(7)),
+    "stuck-at-one": Case(steady(0), steady(11), steady(10)),
+    "moving": Case(steady(0), per_s(10, 90_000), per_s(20)),
+    "at-a-marker": Case(steady(0), steady(10), steady(9)),
+    "one-a-minute": Case(steady(0), lambda t: t // 60 + 1, commit_lag),
+    "left-the-topic": Case(steady(0), per_s(1, 100), steady(7), wants="t-moving"),
+    # Members that come and go at each round, and one that does after long.
+    "storm": Case(steady(0), steady(5), steady(5), lambda t: (f"pod-{int(t // 30)}",)),
+    "calm": Case(steady(0), steady(5), steady(5), lambda t: ("a", "b") if t % 1200 < 600 else ("a",)),
+    # Retention comes nearer than it reads; as it reads; near a marker; past one; past what was not read, or was left.
+    "late": Case(per_s(2), per_s(2, 9_000_000), per_s(0.1, 20_000)),
+    "early": Case(per_s(2), per_s(2, 9_000_000), per_s(2, 8_990_000)),
+    "marker-expires": Case(lambda t: min(9_999, 2 * t), steady(10_000), steady(9_999)),
+    "marker-expired": Case(lambda t: 11 if t > 600 else 10, steady(11), steady(10)),
+    "unseen-marker-expired": Case(steady(11), steady(11), steady(10)),
+    "lost": Case(lambda t: 500 if t > 600 else 0, steady(1000), steady(100)),
+    "left-what-expired": Case(steady(500), steady(1000), steady(100), wants="t-moving"),
+    # Nobody is there, and more comes, or not.
+    "empty": Case(steady(0), per_s(1, 100), steady(50), lambda t: ()),
+    "empty-and-quiet": Case(steady(0), steady(100), steady(50), lambda t: ()),
+    # Slower than what is written; faster, with an end in sight.
+    "slower": Case(steady(0), per_s(100, 10_000), per_s(50)),
+    "faster": Case(steady(0), per_s(100, 900_000), per_s(200)),
+}
+TAILS = {"at-a-marker": Tail(10, False), "marker-expires": Tail(10_000, False), "marker-expired": Tail(11, False)}
+"""What is found behind the commits of these; ``stuck-at-one`` has a message there."""
+FIRES = {
+    "PartitionStuck": {"stuck", "stuck-at-one", "empty", "empty-and-quiet", "lost"},
+    "RebalanceStorm": {"storm"},
+    "DataAboutToExpireUnread": {"late", "lost"},
+    "DataExpiredUnread": {"lost"},
+    "NobodyReads": {"empty"},
+    "NeverCaughtUp": {"stuck", "stuck-at-one", "empty", "empty-and-quiet", "slower", "lost", "late", "early"},
+}
+
+
+def described(name: str, case: Case, t: float) -> DescribedGroup:
+    topic, members = f"t-{name}", case.members(t)
+    fields = {"instance_id": None, "client_id": "c", "host": "/10.0.0.1", "rack": None}
+    wants = case.wants or topic
+    described = {
+        m: {**fields, "topics": [wants], "owned": {wants: [0]} if i == 0 else {}} for i, m in enumerate(members)
+    }
+    facts = {
+        "state": "Stable" if members else "Empty", "protocol": "range", "kind": "classic", "generation": None,
+        "says": [], "members": described, "wanted": {wants} if members else set(),
+    }  # fmt: skip
+    return DescribedGroup(name, "b:1 (1)", facts, {(topic, 0): int(case.committed(t))})
+
+
+def round_of(cases: Mapping[str, Case], t: float) -> Round:
+    def log(case: Case) -> TopicLog:
+        begin, end = (np.array([int(side(t))], dtype=np.int64) for side in (case.begin, case.end))
+        return TopicLog("id", np.arange(1), begin, end, ((),))
+
+    topics = {f"t-{name}": log(case) for name, case in cases.items()}
+    return Round(at=START + t, brokers=1, groups={n: described(n, c, t) for n, c in cases.items()}, topics=topics)
+
+
+Series = dict[str, dict[int, str]]
+
+
+class Play:
+    """Rounds of a server, and what a scrape had after each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tails: Mapping[str, Tail], **settings: Any) -> None:
+        self.now = START
+        monkeypatch.setattr("time.time", lambda: self.now)
+        # Without what tells of this process: it is not of the cluster.
+        self.collector = Collector(
+            ServerSettings(tail=False, cluster_name="c", **settings), Connection("127.0.0.1:1", Properties())
+        )
+        self.answers = Answers(self.collector)
+        self.series: Series = {}
+        self.scrapes = 0
+        self.collector._tails.ask = lambda places: {
+            place: tails.get(place[0].removeprefix("t-"), Tail(first, True)) for place, first in places.items()
+        }
+
+    def round(self, seen: Round) -> None:
+        self.now = seen.at
+        groups = self.collector._groups(seen)
+        number = self.collector.snapshot.number + 1
+        self.collector._publish(Snapshot(number, seen.at, "c", 1, groups, seen.topics, trouble="", trouble_since=0.0))
+
+    def scrape(self) -> None:
+        text = b"".join(self.answers.scraped.pieces()) + self.answers.own.text()
+        for family in text_string_to_metric_families(text.decode()):
+            for sample in family.samples:
+                if sample.name.startswith(("kafka_", "apportion_")):
+                    labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
+                    self.series.setdefault(f"{sample.name}{{{labels}}}", {})[self.scrapes] = str(sample.value)
+        self.scrapes += 1
+
+    def fired(self, folder: Path, step_s: int) -> dict[str, set[str]]:
+        """Alert to the groups for which it ever fired, by promtool."""
+        names = re.findall(r"alert: (\w+)", RULES.read_text())
+        whole = f"{self.scrapes * step_s}s"
+        ever = f'count by (group) (count_over_time(ALERTS{{alertname="%s",alertstate="firing"}}[{whole}]))'
+        # What is expected is wrong on purpose: what promtool finds instead stands in its answer.
+        tests = [{"expr": ever % name, "eval_time": f"{(self.scrapes - 1) * step_s}s",
+                  "exp_samples": [{"labels": "none", "value": -1}]} for name in names]  # fmt: skip
+        rows = [{"series": name, "values": _values(had, self.scrapes)} for name, had in self.series.items()]
+        file = {"rule_files": [str(RULES)], "evaluation_interval": f"{step_s}s",
+                "tests": [{"interval": f"{step_s}s", "input_series": rows, "promql_expr_test": tests}]}  # fmt: skip
+        (folder / "played.yml").write_text(json.dumps(file))
+        done = subprocess.run(
+            [str(PROMTOOL), "test", "rules", "played.yml"], cwd=folder, capture_output=True, text=True, check=False
+        )
+        answers = re.findall(r'alertname=\\"(\w+).*?got:(.*?)(?=\n\s*expr:|\Z)', done.stdout + done.stderr, re.DOTALL)
+        assert [name for name, _ in answers] == names, done.stdout + done.stderr
+        return {
+            name: set(re.findall(r'group="([^"]*)"', got)) | ({""} if "{}" in got else set()) for name, got in answers
+        }
+
+
+def _values(had: Mapping[int, str], count: int) -> str:
+    return " ".join(had.get(i, "stale" if i - 1 in had else "_") for i in range(count))
+
+
+def played(
+    monkeypatch: pytest.MonkeyPatch, cases: Mapping[str, Case], until_s: float, step_s: int, **settings: Any
+) -> Play:
+    play = Play(monkeypatch, TAILS, **settings)
+    for t in range(0, int(until_s) + 1, step_s):
+        play.round(round_of(cases, float(t)))
+        play.scrape()
+    return play
+
+
+def test_each_alert_about_groups_fires_for_those_that_it_is_about_and_for_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    play = played(monkeypatch, CASES, 1.7 * HOUR, 60)
+    fired = play.fired(tmp_path, 60)
+    quiet = {name: set[str]() for name in ("ConsumerGroupsUnknown", "SeriesLeftOut")}
+    assert fired == FIRES | quiet
+
+
+def test_a_stuck_partition_is_told_whatever_the_interval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Sixty rounds of ten seconds end before ten minutes, for which the alert waits."""
+    cases = {name: CASES[name] for name in ("stuck", "at-a-marker", "one-a-minute", "moving")}
+    assert played(monkeypatch, cases, 1500, 10).fired(tmp_path, 10)["PartitionStuck"] == {"stuck"}
+
+
+def test_markers_that_nobody_may_look_at_alarm_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without the right to read the topic one message and one marker are alike: they are told as what they may be."""
+    names = ("at-a-marker", "marker-expires", "marker-expired", "unseen-marker-expired", "stuck-at-one", "moving")
+    play = Play(monkeypatch, {})
+    play.collector._tails.ask = lambda places: {}
+    for t in range(0, int(1.7 * HOUR), 60):
+        play.round(round_of({name: CASES[name] for name in names}, float(t)))
+        play.scrape()
+    assert not any(play.fired(tmp_path, 60).values())
+    states = play.collector.snapshot.groups
+    assert [int(states[name].maybe_markers.sum()) for name in names] == [1, 1, 0, 0, 1, 0]
+    assert states["at-a-marker"].whole.in_words == "maybe at a marker"
+
+
+def test_what_is_known_of_markers_makes_lags_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = played(
+        monkeypatch, {name: CASES[name] for name in ("at-a-marker", "stuck-at-one", "marker-expired")}, 900, 60
+    )
+    states = play.collector.snapshot.groups
+    assert {name: state.total_lag for name, state in states.items()} == {
+        "at-a-marker": 0, "stuck-at-one": 1, "marker-expired": 0,
+    }  # fmt: skip
+    assert {name: state.catch_up_s for name, state in states.items()} == {
+        "at-a-marker": 0, "stuck-at-one": float("inf"), "marker-expired": 0,
+    }  # fmt: skip
+    assert not states["marker-expired"].expired.any()
+
+
+def test_a_cluster_that_is_not_reached_is_told_and_one_that_is_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    play = Play(monkeypatch, {})
+    for t in range(0, 1200, 60):
+        if t < 600:
+            play.round(round_of({"moving": CASES["moving"]}, float(t)))
+        else:
+            play.now = START + t
+            play.collector._failed("nobody answers")
+        play.scrape()
+    assert play.fired(tmp_path, 60)["ConsumerGroupsUnknown"] == {""}
+
+
+def test_series_beyond_the_bound_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cases = {name: CASES[name] for name in ("moving", "stuck")}
+    assert played(monkeypatch, cases, 2400, 60, most_series=20).fired(tmp_path, 60)["SeriesLeftOut"] == {""}
