@@ -25,6 +25,15 @@ def contested(group: Group) -> Bools:
     return twice
 
 
+def owed(group: Group, assumed: bool = False) -> Bools:
+    """(P,) whether the group still has to read the partition: what no living member wants any more, it left.
+
+    assumed
+        Whether subscriptions are guessed: then all counts.
+    """
+    return group.wanted if group.M and not assumed else np.ones(group.P, dtype=np.bool_)
+
+
 def readers(group: Group) -> tuple[Ints, Ints]:
     """(N,) members and (N,) the partitions that they read, by partition: one each, or several where it is contested."""
     code = group.verdict.code

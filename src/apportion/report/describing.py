@@ -13,7 +13,7 @@ from apportion.arrays import UNKNOWN, Longs
 from apportion.history.records import SHARE, GenerationMember
 from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.present import observed_lag, readers
+from apportion.model.present import observed_lag, owed, readers
 from apportion.model.to_names import partitions_to_names
 from apportion.report.oddities import oddities
 from apportion.report.roles import sentences
@@ -63,8 +63,8 @@ class ShownGroup:
 
     @property
     def total_lag(self) -> int | None:
-        """All messages left, as far as they are known; exact beyond 64 bits."""
-        known = self.lag[self.lag != UNKNOWN]
+        """All messages left of topics that the group still wants, as far as they are known; exact beyond 64 bits."""
+        known = self.lag[(self.lag != UNKNOWN) & owed(self.group, bool(self.assumed))]
         return sum(known.tolist()) if len(known) else None
 
     @cached_property

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
+from apportion.history.lag_time import MARKERS_MAX
 from apportion.model.group import Group
 from apportion.model.measures import rack_misses
-from apportion.model.present import contested, lag_now, loads_now, observed_lag, topic_shares
+from apportion.model.present import contested, lag_now, loads_now, observed_lag, owed, topic_shares
 from apportion.model.to_names import partitions_to_names
 from apportion.planning import plan
 from apportion.wording import count, partitions_in_words, percent, shorten, some_of
@@ -56,8 +57,8 @@ def oddities(
         *_about_state(group, state, kind, owners_told),
         *_about_owners(group, balanced),
         *_about_spread(group, balanced and protocol not in KEPT_TOGETHER, assumed),
-        *_about_lag(group),
-        *_about_offsets(group),
+        *_about_lag(group, owed(group, assumed)),
+        *_about_offsets(group, owed(group, assumed)),
         *_about_members(group),
     ]
 
@@ -143,12 +144,13 @@ def _about_spread(group: Group, balanced: bool, assumed: bool) -> Iterator[str]:
         yield f"Uneven: members hold {now.min():,} to {now.max():,} partitions; {span} can be, with {moves}."
 
 
-def _about_lag(group: Group) -> Iterator[str]:
-    total = sum(group.lag.tolist())
+def _about_lag(group: Group, counted: Bools) -> Iterator[str]:
+    lag = np.where(counted, group.lag, 0)
+    total = sum(lag.tolist())
     if total <= 0:
         return
-    hottest = int(group.lag.argmax())
-    its = int(group.lag[hottest])
+    hottest = int(lag.argmax())
+    its = int(lag[hottest])
     share = its / total
     if share >= CONCENTRATED and group.P > 2 and its >= LEAST_LOCAL:
         yield _local(group, hottest, share, total)
@@ -179,14 +181,17 @@ def _local(group: Group, hottest: int, share: float, total: int) -> str:
     )
 
 
-def _about_offsets(group: Group) -> Iterator[str]:
+def _about_offsets(group: Group, counted: Bools) -> Iterator[str]:
     o = group.offsets
     if o is None:
         return
-    ahead = (o.committed > o.end) & (o.end != UNKNOWN)
+    ahead = counted & (o.committed > o.end) & (o.end != UNKNOWN)
     if ahead.any():
         yield f"Committed beyond the log's end, as after a topic was made anew: {_named(group, ahead)}."
-    gone = (o.committed != UNKNOWN) & (o.begin > o.committed)
+    passed = counted & (o.committed != UNKNOWN) & (o.begin > o.committed)
+    gone = passed & (o.begin - o.committed > MARKERS_MAX)
+    if (passed & ~gone).any():
+        yield f"Retention passed 1 or 2 offsets that may be markers of transactions: {_named(group, passed & ~gone)}."
     if gone.any():
         lost = sum((o.begin - o.committed)[gone].tolist())
         yield f"Retention deleted {count(lost, 'message')} unread: {_named(group, gone)}."

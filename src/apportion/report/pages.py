@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 from apportion.comparison import Comparison, advice, every_plan
 from apportion.errors import BadInput
 from apportion.history.fold import OTHERS
-from apportion.history.patterns import is_note
 from apportion.history.records import SHARE
 from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
-from apportion.model.present import contested
 from apportion.report.data import group_data
-from apportion.report.describing import ShownGroup, shown
+from apportion.report.describing import shown
 from apportion.report.lag_times import page_data
 from apportion.report.oddities import member_labels
-from apportion.report.roles import PROGRESS, roles_data
+from apportion.report.roles import roles_data
+from apportion.report.verdicts import judge
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
@@ -57,7 +56,7 @@ def of_replay(remembered: GroupHistory, observed: Observed, walked: Mapping[str,
     replays_of = {walked["assignor"] + settings: totals_of(walked)} if remembered.rebalances else {}
     group = build(observed.raw)
     return group_data(
-        group, [], facts=facts(observed, group, []), history=history(remembered, replays_of),
+        group, [], facts=facts(observed, group, [], remembered), history=history(remembered, replays_of),
         replays=replays(remembered, replays_of),
     )  # fmt: skip
 
@@ -86,45 +85,28 @@ def of_group(group: Group, observed: Observed, past: Past, names: Mapping[str, s
     replays_of = replay_totals(past)
     planned = [] if observed.kind in OTHERS else every_plan(group)
     return group_data(
-        group, planned, facts=facts(observed, group, planned), history=history(past, replays_of, names),
+        group, planned, facts=facts(observed, group, planned, past), history=history(past, replays_of, names),
         replays=replays(past, replays_of),
     )  # fmt: skip
 
 
-def facts(observed: Observed, group: Group, planned: Sequence[Plan]) -> dict[str, Any]:
+def facts(observed: Observed, group: Group, planned: Sequence[Plan], past: Past | None = None) -> dict[str, Any]:
     """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
     # What compare says: each strategy once, at its default settings.
     asked = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
     seen = shown(observed, group)
+    rebalanced_at = [one.at for one in past.rebalances] if past is not None else []
+    word, figures = judge(group, observed.kind, observed.protocol, observed.owners_told, rebalanced_at)
     return {
         "state": observed.state or "",
         "protocol": observed.protocol or "",
         "generation": observed.generation,
-        "verdict": verdict(seen, seen.odd),
-        "why": seen.odd,
+        "verdict": word,
+        "why": [*figures, *seen.odd],
         "shared": observed.kind == SHARE,
         "roles": roles_data(observed.kind, observed.members),
         "advice": advice(Comparison(group, asked, {})) if len(asked) > 1 else [],
     }
-
-
-def verdict(seen: ShownGroup, odd: Sequence[str]) -> str:
-    """``OK``; ``WARN`` where something is odd; ``ERR`` where messages wait that nobody reads.
-
-    A partition that several members read is read, and who reads is unknown where the source does not tell it or the
-    group commits without members.
-
-    odd
-        Sentences; those that only say what is not told do not count.
-    """
-    if all(sentence == PROGRESS or is_note(sentence) for sentence in odd):
-        return "OK"
-    group = seen.group
-    if not seen.owners_told or (not group.M and seen.facts.get("kind") == "simple"):
-        return "WARN"
-    unread = group.lag > 0
-    nobody = unread & (group.owner < 0) & ~contested(group) & (group.wanted if group.M else unread)
-    return "ERR" if nobody.any() else "WARN"
 
 
 def history(

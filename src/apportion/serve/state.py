@@ -15,7 +15,7 @@ from apportion.inputs.cluster_round import TopicLog
 from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.report.describing import ShownGroup
-from apportion.report.pages import verdict
+from apportion.report.verdicts import OK, WARN, judge
 from apportion.serve.end_times import Commits
 from apportion.serve.past import GroupPast
 from apportion.serve.tails import ReadUpTo
@@ -133,13 +133,23 @@ class GroupState:
 
     @cached_property
     def odd(self) -> list[str]:
-        """What is odd, the gravest first; what is not known comes before all."""
-        return [*self.says, *self.shown.odd]
+        """Figures of the verdict, and what is odd, the gravest first; what is not known comes before all."""
+        return [*self.says, *self._judged[1], *self.shown.odd]
+
+    @property
+    def verdict(self) -> str:
+        """``OK``, ``WARN`` or ``ERR``, as the page has it; what is not known is at least a warning."""
+        word = self._judged[0]
+        return WARN if word == OK and self.says else word
 
     @cached_property
-    def verdict(self) -> str:
-        """``OK``, ``WARN`` or ``ERR``, as the page has it."""
-        return verdict(self.shown, self.odd)
+    def _judged(self) -> tuple[str, list[str]]:
+        facts = self.shown.facts
+        at = [row.at for row in self.past.rebalances]
+        return judge(
+            self.group, facts.get("kind"), facts.get("protocol"), rebalanced_at=at, now_ms=int(self.seen * 1000),
+            expired=self.expired,
+        )  # fmt: skip
 
     @cached_property
     def lag(self) -> Longs:

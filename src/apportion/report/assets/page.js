@@ -14,7 +14,7 @@ const heaviest = (group) => {
   return total && group.members.length ? Math.max(0, ...perMember(group, group.owner, (p) => group.lag[p])) / total : null;
 };
 const COLUMNS = [
-  ["Group", "", "group"], ["Verdict", "OK: nothing is odd. WARN: something is. ERR: messages wait that nobody reads.", "verdict"],
+  ["Group", "", "group"], ["Verdict", "ERR: messages wait that nobody reads. WARN: a figure is far off for a group of this size. OK: neither.", "verdict"],
   ["State", "as Kafka names it", "state"], ["Strategy", "that the group runs", "protocol"],
   ["Members", "", "members"], ["Partitions", "", "partitions"], ["Lag", "messages still to read", "lag"],
   ["Heaviest", "the share of the lag that one member carries", "heaviest"], ["Rebalances", "that are remembered", "rebalances"],
