@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise, product
 from random import Random
 from typing import Any
@@ -50,7 +51,14 @@ def exhaustive(raw: dict[str, Any], capacity: int) -> dict[int, int]:
         load = [0] * len(takes)
         for p, m in enumerate(plan):
             load[m] += weights[p]
-        if all(has <= may for has, may in zip(load, takes, strict=True)):
+        alone = [len([p for p in plan if p == m]) == 1 for m in range(len(takes))]
+        heavier = [
+            max((weights[p] for p, owner in enumerate(plan) if owner == m), default=0) for m in range(len(takes))
+        ]
+        if all(
+            has <= may or (only and heavy > max(takes))
+            for has, may, only, heavy in zip(load, takes, alone, heavier, strict=True)
+        ):
             moved = sum(weights[p] for p, m in enumerate(plan) if owner.get(p, m) != m)
             n = len(set(plan))
             least[n] = min(least.get(n, moved), moved)
@@ -136,14 +144,58 @@ def test_every_plan_fits_and_none_is_beaten(weights: list[int], members: int, ca
     check(apportion.size(raw, capacity=capacity), raw, capacity)
 
 
-def test_a_partition_that_no_member_takes_has_the_largest_member_to_itself_and_is_named() -> None:
-    raw = group([500, 60, 40], [0, 0, 1], 2, m1={"capacity": 2})
+def test_a_partition_that_no_member_takes_has_a_member_to_itself_and_is_named() -> None:
+    """The largest where nobody has it; its owner where that moves less, since it falls behind anywhere."""
+    raw = group([500, 60, 40], [-1, 0, 0], 2, m1={"capacity": 2})
     result = apportion.size(raw, capacity=100)
     check(result, raw, 100)
     for sized in result.frontier:
-        assert {"t": [0]} in [sized.plan.assignment["m1"]]
+        assert sized.plan.assignment["m1"] == {"t": [0]}
     assert "t-0 (500) is more than any member takes (200)" in result.advice
     assert result.bound == 2
+    raw = group([500, 60, 40], [0, 0, 1], 2, m1={"capacity": 2})
+    (sized,) = apportion.size(raw, capacity=100).frontier
+    assert (sized.plan.assignment["m0"], sized.moved, sized.proven) == ({"t": [0]}, 60, True)
+
+
+HEAVIER: Mapping[str, tuple[dict[str, Any], str, int, dict[int, int]]] = {
+    "a large member beside": (
+        {"topics": {"t0": [22, 4, 3], "t1": [104, 17, 22], "t2": [17]},
+         "owned": [{"t0": [0], "t1": [1], "t2": [0]}, {"t0": [1, 2], "t1": [0, 2]}, {}, {}], "capacity": [1, 3, 4, 1]},
+        "weight", 25, {3: 63, 2: 85},
+    ),
+    "two of them": (
+        {"topics": {"t0": [17], "t1": [6, 1, 15, 2, 3, 5, 1]},
+         "owned": [{"t0": [0], "t1": [1, 2, 5]}, {"t1": [3, 4, 6]}, {}, {}, {}], "capacity": [1] * 5},
+        "lag", 10, {5: 21, 4: 22},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HEAVIER)
+def test_the_least_moved_work_is_reached_where_a_partition_is_heavier_than_any_member(case: str) -> None:
+    fields, by, capacity, expected = HEAVIER[case]
+    topics = {t: [{"partition": p, by: n} for p, n in enumerate(work)] for t, work in fields["topics"].items()}
+    members = {
+        f"m{i}": {"topics": list(topics), "owned": owned, "generation": 5, "capacity": takes}
+        for i, (owned, takes) in enumerate(zip(fields["owned"], fields["capacity"], strict=True))
+    }
+    result = apportion.size({"topics": topics, "members": members}, capacity, by=by)
+    assert {sized.members: sized.moved for sized in result.frontier} == expected
+    assert all(sized.proven for sized in result.frontier)
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_groups(), st.integers(25, 40))
+def test_small_groups_with_a_heavier_partition_get_the_exhaustive_frontier_too(raw: dict[str, Any], heavy: int) -> None:
+    raw["topics"]["t"][0]["weight"] = heavy
+    result = apportion.size(raw, capacity=12)
+    check(result, raw, 12)
+    least = exhaustive(raw, 12)
+    best = {n: min(moved for k, moved in least.items() if k <= n) for n in least}
+    frontier = [(n, moved) for n, moved in sorted(best.items()) if n == min(best) or moved < best[n - 1]]
+    assert [(sized.members, sized.moved) for sized in result.frontier] == frontier[::-1]
+    assert result.bound <= min(least)
 
 
 def test_unknown_weights_count_nothing_and_are_named() -> None:
