@@ -107,7 +107,8 @@ def group_with_offsets(
     read = ReadUpTo.of_commits(group) if tails is None else tails.of(group)
     if read.looked.any() and group.offsets is not None:
         offsets = group.offsets
-        group = group.with_offsets(replace(offsets, lag=read.lag(offsets.begin, offsets.end)))
+        lag = read.lag(offsets.committed, offsets.begin, offsets.end)
+        group = group.with_offsets(replace(offsets, lag=lag))
     return Built(group, key, ids, read)
 
 

@@ -38,9 +38,9 @@ class ReadUpTo:
         committed = np.full(group.P, UNKNOWN) if group.offsets is None else group.offsets.committed.copy()
         return cls(committed, none, none.copy())
 
-    def lag(self, begin: Longs, end: Longs) -> Longs:
-        """(P,) messages left where the log was looked at; -1 elsewhere."""
-        known = self.looked & (begin != UNKNOWN) & (end != UNKNOWN)
+    def lag(self, committed: Longs, begin: Longs, end: Longs) -> Longs:
+        """(P,) messages left where markers follow the commit; -1 elsewhere, where the offsets tell."""
+        known = (self.first > committed) & (begin != UNKNOWN) & (end != UNKNOWN)
         return np.where(known, np.maximum(end - np.maximum(self.first, begin), 0), UNKNOWN)
 
 

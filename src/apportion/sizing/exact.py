@@ -1,10 +1,10 @@
 """Branch and bound: the least weight that any plan for at most n members moves, for groups of few partitions.
 
 Those that no member can take come first, each alone on a member. Then partitions in descending order of weight, each
-first at home, then on the others, then on one newcomer, since newcomers that have nothing are all alike. A branch ends when what it moved, plus what present owners are still over by, is no
-less than the best plan known, or when it would need another member than n. The search is complete, so a plan that it
-ends with is the best, and n members do not suffice if it ends without one; the steps it may take are bounded, and one
-that ran out of them proves nothing.
+first at home, then on the others, then on one newcomer, since newcomers that have nothing are all alike. A branch ends
+when what it moved, plus what present owners are still over by, is no less than the best plan known, or when it would
+need another member than n. The search is complete, so a plan that it ends with is the best, and n members do not
+suffice if it ends without one; the steps it may take are bounded, and one that ran out of them proves nothing.
 """
 
 from __future__ import annotations
