@@ -102,7 +102,7 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan], past: Past 
         "protocol": observed.protocol or "",
         "generation": observed.generation,
         "verdict": word,
-        "why": [*figures, *seen.odd],
+        "why": [*seen.odd, *figures],
         "shared": observed.kind == SHARE,
         "roles": roles_data(observed.kind, observed.members),
         "advice": advice(Comparison(group, asked, {})) if len(asked) > 1 else [],

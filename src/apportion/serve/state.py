@@ -133,8 +133,8 @@ class GroupState:
 
     @cached_property
     def odd(self) -> list[str]:
-        """Figures of the verdict, and what is odd, the gravest first; what is not known comes before all."""
-        return [*self.says, *self._judged[1], *self.shown.odd]
+        """What is odd, the gravest first, and the figures of the verdict; what is not known comes before all."""
+        return [*self.says, *self.shown.odd, *self._judged[1]]
 
     @property
     def verdict(self) -> str:
