@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Final
 
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, compared, find, known
-from apportion.errors import ApportionError, BadInput
+from apportion.errors import ApportionError, BadInput, UnknownName
 from apportion.model.group import Group
 from apportion.model.group_json import GroupLike, group_of
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
 from apportion.model.plan_json import SavedPlan
 from apportion.planning import plan, strategy_of
+from apportion.strategy.settings import settings_of
 from apportion.strategy.traits import traits_of
 from apportion.wording import count
 
+NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
+NEW_PROTOCOL: Final = "consumer"
+"""Kafka's word for groups whose broker assigns (KIP-848)."""
+NONE_OF_THE_BROKERS: Final = (
+    "Advice: none: the broker assigns to this group, which is of the new protocol, and no strategy of the broker's was "
+    "compared."
+)
 JUDGED: Final = ("load_squares", "load_cost", "spread_squares", "moves", "lag_max", "rack_misses")
 """Measures of which less is better."""
 WORTH: Final = 0.8
@@ -27,10 +36,21 @@ NEARLY: Final = 0.9
 """The lightest plan is not worth more moves than one whose heaviest member it relieves by a tenth."""
 
 
-def _advisable(p: Plan) -> bool:
-    """Whether members could be told to take this strategy: not one that places state, or that the broker runs."""
+def _advisable(p: Plan, kind: str | None = None) -> bool:
+    """Whether the group could be told to take this strategy: not one that places state; and one that the broker runs
+    where the broker assigns (KIP-848), and there alone.
+    """
     traits = traits_of(known().get(p.assignor))
-    return traits.advised and not traits.stateful and not traits.server_side
+    return traits.advised and not traits.stateful and traits.server_side == (kind == NEW_PROTOCOL)
+
+
+def named(p: Plan) -> str:
+    """A strategy with the settings that are not its defaults: ``lag-aware scope=topic``."""
+    return " ".join([p.assignor, *(f"{key}={_plain(value)}" for key, value in p.settings.items())])
+
+
+def _plain(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def server_side(p: Plan) -> bool:
@@ -50,12 +70,16 @@ class Comparison:
         Strategy to why it gave no plan.
     saved
         A plan that was made before, to be seen beside them.
+    kind, running
+        The group's protocol (``classic``, ``consumer``), and the strategy that it runs now; None where not known.
     """
 
     group: Group
     plans: Sequence[Plan]
     failed: dict[str, str]
     saved: SavedPlan | None = None
+    kind: str | None = None
+    running: str | None = None
 
     @property
     def complete(self) -> list[Plan]:
@@ -66,12 +90,12 @@ class Comparison:
     @property
     def best(self) -> dict[str, str]:
         """Measure to the strategy with the least of it; of equals, the one with the better rank, see ``_rank``."""
-        best = {}
+        best: dict[str, Plan] = {}
         for name in JUDGED:
             judged = [p for p in self.complete if name in p.measures]
             if judged and (name != "rack_misses" or racks_known(self.group)):
-                best[name] = min(judged, key=lambda p: (Fraction(p.measures[name]), _rank(p))).assignor
-        return best
+                best[name] = min(judged, key=lambda p: (Fraction(p.measures[name]), _rank(p)))
+        return {measure: named(p) for measure, p in best.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``apportion compare``."""
@@ -89,15 +113,22 @@ class Comparison:
         return result
 
 
-def compare(group: GroupLike, assignors: Sequence[str | Assignor] = (), saved: SavedPlan | None = None) -> Comparison:
+def compare(
+    group: GroupLike, assignors: Sequence[str | Assignor] = (), saved: SavedPlan | None = None,
+    settings: Mapping[str, str] = NO_SETTINGS, kind: str | None = None, running: str | None = None,
+) -> Comparison:  # fmt: skip
     """Plan the group with each strategy at its default settings, or with these alone; one that fails says why.
 
     group
         A ``Group``, group.json as a dict or text, or the ``Path`` of a file.
     assignors
         Names of known strategies, or strategies.
+    settings
+        A known strategy that has any of these is planned once more, with them.
+    kind, running
+        As ``Comparison`` has them.
     Raises
-        BadInput (UnknownName) for a bad group or name; ApportionError where no strategy has a plan.
+        BadInput (UnknownName) for a bad group, name or setting; ApportionError where no strategy has a plan.
 
     >>> group = {"topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
     >>> compare(group, ["range", "sticky"]).best
@@ -106,8 +137,12 @@ def compare(group: GroupLike, assignors: Sequence[str | Assignor] = (), saved: S
     group = group_of(group)
     if isinstance(assignors, str) or not isinstance(assignors, Iterable):
         raise BadInput("assignors", repr(assignors), "a list of names or strategies, such as ['range', 'sticky']")
-    strategies = [strategy_of(assignor) for assignor in assignors] or [find(name) for name in compared()]
-    plans, failed = [], {}
+    given = [strategy_of(assignor) for assignor in assignors] or [find(name) for name in compared()]
+    strategies = [one for strategy in given for one in (strategy, *_with_settings(strategy, settings))]
+    _check_settings(given, settings)
+    plans: list[Plan] = []
+    failed = {}
+    # A strategy that is named twice, or whose setting is its default, is no second one.
     for strategy in [one for n, one in enumerate(strategies) if one not in strategies[:n]]:
         try:
             plans.append(plan(group, strategy))
@@ -117,7 +152,20 @@ def compare(group: GroupLike, assignors: Sequence[str | Assignor] = (), saved: S
         raise ApportionError(
             "no strategy could plan this group: " + "; ".join(f"{n}: {why}" for n, why in failed.items())
         )
-    return Comparison(group, plans, failed, saved)
+    return Comparison(group, plans, failed, saved, kind, running)
+
+
+def _with_settings(strategy: Assignor, settings: Mapping[str, str]) -> list[Assignor]:
+    """A known strategy once more, with those of the settings that it has."""
+    mine = {key: value for key, value in settings.items() if key in settings_of(type(strategy))}
+    return [find(strategy.name, mine)] if mine and strategy.name in known() else []
+
+
+def _check_settings(strategies: Sequence[Assignor], settings: Mapping[str, str]) -> None:
+    has = {setting for strategy in strategies for setting in settings_of(type(strategy))} if settings else set()
+    for key in settings:
+        if key not in has:
+            raise UnknownName("setting", key, sorted(has))
 
 
 def _rank(p: Plan) -> tuple[Fraction, int, int, int, bool, bool, str]:
@@ -139,8 +187,11 @@ def racks_known(group: Group) -> bool:
 
 def advice(comparison: Comparison) -> list[str]:
     """One sentence that names a strategy and says why, and one for each that failed."""
-    fairest = min([p for p in comparison.complete if _advisable(p)] or comparison.complete, key=_rank)
-    sentences = [_advise(comparison, fairest)]
+    able = [p for p in comparison.complete if _advisable(p, comparison.kind)]
+    if not able and comparison.kind == NEW_PROTOCOL:
+        sentences = [NONE_OF_THE_BROKERS]
+    else:
+        sentences = _advise(comparison, min(able or comparison.complete, key=_rank))
     sentences += [f"{name} gave no plan: {why}" for name, why in comparison.failed.items()]
     partial = [p.assignor for p in comparison.plans if p not in comparison.complete]
     if partial:
@@ -152,18 +203,28 @@ def advice(comparison: Comparison) -> list[str]:
     return sentences
 
 
-def _advise(comparison: Comparison, fairest: Plan) -> str:
+def _advise(comparison: Comparison, fairest: Plan) -> list[str]:
     m = fairest.measures
     lighter = _lighter(comparison, m) if "lag_max" in m else None
     if lighter is not None:
         its = lighter.measures
-        return (
+        return [
             f"Advice: {_asked_for(lighter)}, while this lag lasts: the heaviest member has {its['lag_max']:,} messages "
-            f"to read instead of {m['lag_max']:,} under {fairest.assignor}, for {count(its['moves'], 'move')} "
-            f"instead of {m['moves']:,}."
-        )
+            f"to read instead of {m['lag_max']:,} under {named(fairest)}, for {count(its['moves'], 'move')} "
+            f"instead of {m['moves']:,}.",
+            *_in_a_consumer(lighter),
+        ]
+    running = _runs_by_lag(comparison, fairest)
+    if running is not None and running is not fairest:
+        return [
+            f"Advice: {_asked_for(running)}, which it runs: {_shared(running.measures)}, as fair as any plan, and lag may "
+            "come back; a change of strategy stops or moves more than it saves."
+        ]
     why = [_shared(m)]
-    others = [p for p in comparison.complete if _load_cost(p) == _load_cost(fairest)]
+    others = [
+        p for p in comparison.complete
+        if _load_cost(p) == _load_cost(fairest) and (comparison.kind != NEW_PROTOCOL or server_side(p))
+    ]  # fmt: skip
     most = max(others, key=lambda p: p.measures["moves"])
     if most.measures["moves"] > m["moves"]:
         why.append(f"it moves {m['moves']:,} where {most.assignor}, as fair, moves {most.measures['moves']:,}")
@@ -173,7 +234,30 @@ def _advise(comparison: Comparison, fairest: Plan) -> str:
         why.append("no fairer plan moves less, which is proved")
     if fairest.cooperative:
         why.append("members go on reading what they keep")
-    return f"Advice: {fairest.assignor}: {'; '.join(why)}."
+    return [f"Advice: {_asked_for(fairest)}: {'; '.join(why)}.", *_in_a_consumer(fairest)]
+
+
+def _runs_by_lag(comparison: Comparison, fairest: Plan) -> Plan | None:
+    """The plan of the strategy that the group runs, where that looks at lag and is as fair as the fairest.
+
+    Lag comes and goes: who is told to leave such a strategy the minute all is read is told to take it again the next.
+    """
+    for p in comparison.complete:
+        looks_at_lag = "lag" in getattr(known().get(p.assignor), "goals", ())
+        if p.assignor == comparison.running and looks_at_lag and _load_cost(p) == _load_cost(fairest):
+            return p
+    return None
+
+
+def _in_a_consumer(p: Plan) -> list[str]:
+    """How the strategy is written in a Python consumer, where that is more than its name."""
+    if server_side(p):
+        return []
+    looks_at_lag = "lag" in p.proof
+    if not p.settings and not looks_at_lag:
+        return []
+    arguments = [repr(p.assignor), *(f"{key}={value!r}" for key, value in p.settings.items())]
+    return [f"In a consumer: assignor({', '.join([*arguments, *(['lag=feed'] if looks_at_lag else [])])})."]
 
 
 def _fewest_moves_proved(p: Plan) -> bool:
@@ -192,7 +276,7 @@ def _lighter(comparison: Comparison, m: dict[str, int]) -> Plan | None:
     worth = WORTH * m["lag_max"]
     if m.get("lag_bound", 0) >= worth:
         return None
-    judged = [p for p in comparison.complete if "lag_max" in p.measures and _advisable(p)]
+    judged = [p for p in comparison.complete if "lag_max" in p.measures and _advisable(p, comparison.kind)]
     least = min((p.measures["lag_max"] for p in judged), default=worth)
     if least >= worth:
         return None
@@ -203,7 +287,7 @@ def _lighter(comparison: Comparison, m: dict[str, int]) -> Plan | None:
 
 def _asked_for(p: Plan) -> str:
     """The strategy as the command line takes it."""
-    return " ".join([p.assignor, *(f"--set {key}={value}" for key, value in p.settings.items())])
+    return " ".join([p.assignor, *(f"--set {key}={_plain(value)}" for key, value in p.settings.items())])
 
 
 def _shared(m: dict[str, int]) -> str:

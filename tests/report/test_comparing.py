@@ -141,3 +141,49 @@ def test_proof_is_required_of_every_goal() -> None:
     silent = policies.facts_of_plan(apportion.plan(EVEN, Mute()))
     assert policies.breaches({"require-proof": True}, proved) == []
     assert policies.breaches({"require-proof": True}, silent)[0]["found"] == "nothing"
+
+
+def test_a_setting_has_a_row_of_its_own_beside_the_default() -> None:
+    settings = {"tolerance": "0.5", "order": "moves,balance"}
+    compared = comparison.compare(SKEWED, ["range", "sticky", "lag-aware"], settings=settings)
+    rows = [row["assignor"] for row in comparing.comparison_table(compared, marks=False).records()]
+    assert rows == [
+        "(now)", "range", "sticky", "sticky order=moves,balance", "lag-aware", "lag-aware tolerance=0.5",
+    ]  # fmt: skip
+    at_default = comparison.compare(SKEWED, ["lag-aware"], settings={"scope": "group"})
+    assert len(at_default.plans) == 1, "a setting at its default is no second strategy"
+    with pytest.raises(UnknownName, match="Maybe you meant 'tolerance'"):
+        comparison.compare(SKEWED, OURS, settings={"tolerence": "0.5"})
+    with pytest.raises(UnknownName, match="no setting is named 'order'"):
+        comparison.compare(SKEWED, ["lag-aware"], settings={"order": "moves"})
+
+
+def test_the_advice_says_how_a_strategy_with_settings_is_written_in_a_consumer() -> None:
+    compared = comparison.compare(SKEWED, ["range", "lag-aware"], settings={"scope": "topic"})
+    advice = comparison.advice(compared)
+    assert advice[0].startswith("Advice: lag-aware, while this lag lasts")
+    assert advice[1] == "In a consumer: assignor('lag-aware', lag=feed)."
+    alone = comparison.Comparison(SKEWED, [p for p in compared.plans if p.settings or p.assignor == "range"], {})
+    advice = comparison.advice(alone)
+    assert advice[0].startswith("Advice: lag-aware --set scope=topic, while this lag lasts")
+    assert advice[1] == "In a consumer: assignor('lag-aware', scope='topic', lag=feed)."
+
+
+def test_a_group_that_shares_by_lag_is_not_told_to_leave_it_the_minute_its_lag_is_gone() -> None:
+    told = comparison.advice(comparison.compare(EVEN, OURS, running="lag-aware"))
+    assert told[0].startswith("Advice: lag-aware, which it runs: every member gets 2")
+    assert comparison.advice(comparison.compare(EVEN, OURS, running="roundrobin"))[0].startswith("Advice: cooperative")
+    uneven = read_group({
+        "topics": {"t": 6},
+        "members": {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2, 3, 4, 5]}, "generation": 1}, "b": {"topics": ["t"]}},
+    })  # fmt: skip
+    assert "lag-aware" in comparison.advice(comparison.compare(uneven, OURS, running="lag-aware"))[0]
+
+
+def test_a_group_of_the_new_protocol_is_told_of_the_brokers_strategies_alone() -> None:
+    told = comparison.advice(comparison.compare(SKEWED, kind="consumer"))
+    assert told[0].startswith("Advice: broker-")
+    assert "lag-aware" not in told[0]
+    assert comparison.advice(comparison.compare(SKEWED, OURS, kind="consumer"))[0].startswith(
+        "Advice: none: the broker"
+    )

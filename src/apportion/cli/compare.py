@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables
-from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount
+from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, setting, settings_of
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
@@ -20,6 +20,7 @@ DETAILS = (
 EXAMPLES = (
     ("all strategies", "apportion compare group.json"),
     ("these three", "apportion compare group.json --assignor range --assignor sticky --assignor lag-aware"),
+    ("with a setting, beside the default", "apportion compare group.json -A lag-aware --set tolerance=0.1"),
     ("with each member's speed from its history", "apportion compare dump --group ads-join --speeds"),
     ("a group from what Kafka's tool printed", "apportion compare pasted.txt --group ads-join -o csv"),
 )
@@ -33,6 +34,10 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-A", "--assignor", metavar="NAME", dest="assignors", action="append", default=[],
         help="one of the strategies to compare; may be given more than once (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", dest="settings", action="append", type=setting, default=[],
+        help="plan each strategy that has this setting once more, with it; may be given more than once",
     )  # fmt: skip
     parser.add_argument("--saved", metavar="PLAN", help="a plan.json of this group, shown beside the others")
     parser.add_argument(
@@ -58,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     observed = source.one(args)
     saved = source.saved_plan(args.saved) if args.saved else None
     with progress.slow("planning with each strategy"):
-        comparison = compare(observed.group, args.assignors, saved)
+        comparison = compare(observed.group, args.assignors, saved, settings_of(args), observed.kind, observed.protocol)
     speeds = _speeds(args, observed) if args.speeds else None
     if args.output == "html":
         from apportion.report import pages

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
-from apportion.comparison import JUDGED, Comparison, racks_known
+from apportion.comparison import JUDGED, Comparison, named, racks_known
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
@@ -52,7 +52,7 @@ def comparison_table(comparison: Comparison, *, marks: bool = True) -> TextTable
         judged = {name: Fraction(p.measures[name]) == least[name] for name in least if name in p.measures}
         best = judged if id(p) in whole else {}
         proof = proof_in_words(p.proof) if p.proof else None
-        rows.append(_row(p.assignor, group, p.owner, p.measures, best, proof, marks))
+        rows.append(_row(named(p), group, p.owner, p.measures, best, proof, marks))
     columns = [
         *("ASSIGNOR", "LOAD", "SQUARES", "SPREAD", "MOVES", "LAG-MAX", "LAG-BOUND", "CROSS-RACK", "UNOWNED", "PROOF")
     ]

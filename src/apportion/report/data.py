@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Ints
+from apportion.comparison import named
 from apportion.model.group import Group
 from apportion.model.measures import measure, rack_misses
 from apportion.model.plan import Plan
@@ -64,15 +65,10 @@ def group_data(
         "owner": group.owner.tolist(),
         "capacity": group.capacity.tolist() if group.has_capacities else None,
         "now": summary("now", group, group.owner, {}),
-        "plans": [summary(plan_label(plan), group, plan.owner, plan.proof, plan.measures) for plan in plans],
+        "plans": [summary(named(plan), group, plan.owner, plan.proof, plan.measures) for plan in plans],
         "history": _history(history),
         "replays": [dict(replay) for replay in replays],
     }
-
-
-def plan_label(plan: Plan) -> str:
-    """A strategy with the settings that are not its defaults: ``lag-aware scope=group``."""
-    return " ".join([plan.assignor, *(f"{key}={value}" for key, value in plan.settings.items())])
 
 
 def summary(

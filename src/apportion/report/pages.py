@@ -105,7 +105,9 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan], past: Past 
         "why": [*seen.odd, *figures],
         "shared": observed.kind == SHARE,
         "roles": roles_data(observed.kind, observed.members),
-        "advice": advice(Comparison(group, asked, {})) if len(asked) > 1 else [],
+        "advice": advice(Comparison(group, asked, {}, None, observed.kind, observed.protocol))
+        if len(asked) > 1
+        else [],
     }
 
 
