@@ -208,18 +208,19 @@ def _advise(comparison: Comparison, fairest: Plan) -> list[str]:
     lighter = _lighter(comparison, m) if "lag_max" in m else None
     if lighter is not None:
         its = lighter.measures
-        return [
+        sentence = (
             f"Advice: {_asked_for(lighter)}, while this lag lasts: the heaviest member has {its['lag_max']:,} messages "
             f"to read instead of {m['lag_max']:,} under {named(fairest)}, for {count(its['moves'], 'move')} "
-            f"instead of {m['moves']:,}.",
-            *_in_a_consumer(lighter),
-        ]
+            f"instead of {m['moves']:,}."
+        )
+        return [sentence, *_in_a_consumer(lighter)]
     running = _runs_by_lag(comparison, fairest)
     if running is not None and running is not fairest:
-        return [
-            f"Advice: {_asked_for(running)}, which it runs: {_shared(running.measures)}, as fair as any plan, and lag may "
-            "come back; a change of strategy stops or moves more than it saves."
-        ]
+        sentence = (
+            f"Advice: {_asked_for(running)}, which it runs: {_shared(running.measures)}, as fair as any plan, and lag "
+            "may come back; a change of strategy stops or moves more than it saves."
+        )
+        return [sentence]
     why = [_shared(m)]
     others = [
         p for p in comparison.complete

@@ -173,10 +173,8 @@ def test_a_group_that_shares_by_lag_is_not_told_to_leave_it_the_minute_its_lag_i
     told = comparison.advice(comparison.compare(EVEN, OURS, running="lag-aware"))
     assert told[0].startswith("Advice: lag-aware, which it runs: every member gets 2")
     assert comparison.advice(comparison.compare(EVEN, OURS, running="roundrobin"))[0].startswith("Advice: cooperative")
-    uneven = read_group({
-        "topics": {"t": 6},
-        "members": {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2, 3, 4, 5]}, "generation": 1}, "b": {"topics": ["t"]}},
-    })  # fmt: skip
+    all_of_it = {"topics": ["t"], "owned": {"t": [0, 1, 2, 3, 4, 5]}, "generation": 1}
+    uneven = read_group({"topics": {"t": 6}, "members": {"a": all_of_it, "b": {"topics": ["t"]}}})
     assert "lag-aware" in comparison.advice(comparison.compare(uneven, OURS, running="lag-aware"))[0]
 
 
