@@ -68,7 +68,7 @@ def entries_of(logs: Mapping[str, TopicLog]) -> Entries:
     return Entries(logs, of_topic, by_number, {name: log.topic_id for name, log in logs.items() if log.topic_id})
 
 
-class Built(NamedTuple):
+class RoundGroup(NamedTuple):
     """A group of a round: as arrays, what it was made of, its members' shown ids, and up to where nothing is unread."""
 
     group: Group
@@ -80,7 +80,7 @@ class Built(NamedTuple):
 def group_with_offsets(
     one: DescribedGroup, entries: Entries, old: GroupState | None, tails: Tails | None = None,
     stale: Mapping[tuple[str, int], int] = NO_COMMITS,
-) -> Built:  # fmt: skip
+) -> RoundGroup:  # fmt: skip
     """The group as arrays.
 
     A group whose members, owners and partitions are those of the round before is that group with new offsets.
@@ -109,7 +109,7 @@ def group_with_offsets(
         offsets = group.offsets
         lag = read.lag(offsets.committed, offsets.begin, offsets.end)
         group = group.with_offsets(replace(offsets, lag=lag))
-    return Built(group, key, ids, read)
+    return RoundGroup(group, key, ids, read)
 
 
 def _without_ends(group: Group, current: Mapping[tuple[str, int], int]) -> Group:
@@ -139,7 +139,7 @@ def _offsets(group: Group, committed: Mapping[tuple[str, int], int], logs: Mappi
 
 def group_state(
     one: DescribedGroup,
-    built: Built,
+    built: RoundGroup,
     at: float,
     past: GroupPast,
     old: GroupState | None,
