@@ -89,3 +89,9 @@ class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
         paused, assigned = self._consumer.paused(), self._consumer.assignment()
         self._consumer.resume(*(paused & flowing))
         self._consumer.pause(*(assigned - paused - flowing))
+
+    def forget_positions(self) -> None:
+        """Read on from the committed offsets, which are looked up as after an assignment."""
+        for state in self._consumer._subscription.assignment.values():
+            state.drop_pending_record_batch = True
+            state._awaiting_validation, state._current_leader_epoch, state._position = False, -1, None

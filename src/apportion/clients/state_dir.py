@@ -35,6 +35,7 @@ class StateFolder:
         self._users = 0
         self._application: str | None = None
         self._claimed: set[Task] = set()
+        self._numbers: set[int] = set()
 
     @classmethod
     def of(cls, path: str | Path) -> Self:
@@ -79,6 +80,18 @@ class StateFolder:
         """Tasks whose files are open in some thread of ours."""
         with _guard:
             return set(self._claimed)
+
+    def take_number(self) -> int:
+        """The smallest number that no other consumer of this process has: the same again after a restart."""
+        with _guard:
+            number = next(n for n in range(len(self._numbers) + 1) if n not in self._numbers)
+            self._numbers.add(number)
+            return number
+
+    def give_number(self, number: int) -> None:
+        """Nobody uses the number any more."""
+        with _guard:
+            self._numbers.discard(number)
 
     def used_for(self, application: str, topology: Topology) -> None:
         """Note what the folder's files belong to; where an earlier run had other sub-topologies, the log tells.

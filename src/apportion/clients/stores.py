@@ -176,12 +176,17 @@ class State:
         Writes that no commit has taken up yet.
     sent
         Writes of a commit that the brokers have not answered yet.
+    size
+        Bytes of keys and values that were put since the last commit.
+    store
+        What is committed alone.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.changes: dict[bytes, bytes | None] = {}
         self.sent: dict[bytes, bytes | None] = {}
+        self.size = 0
 
     def get(self, key: bytes) -> bytes | None:
         """The newest value."""
@@ -199,3 +204,4 @@ class State:
         if not key:
             raise ValueError("a key of a changelog needs at least one byte")
         self.changes[key] = value
+        self.size += len(key) + len(value or b"")

@@ -8,10 +8,11 @@
                     ...
             runner.commit()
 
-At least once: a commit sends the state's changes to the changelog, then writes the store, then commits the offsets. A
-crash in between reads the same records again, over state that may hold them already. Code that must not count twice
-keeps the offset beside the value (``examples/word_counts``). It is no stream-processing framework: no operators,
-windows, repartitioning or internal topics. The changelog topics must be there, compacted, as wide as the sources.
+``guarantee="at_least_once"``: a commit sends the state's changes to the changelog, then writes the store, then commits
+the offsets. A crash in between reads the same records again, over state that may hold them already. Code that must not
+count twice keeps the offset beside the value (``examples/word_counts``), or asks for ``"exactly_once"``: then changes,
+offsets and what ``send`` sent are one transaction. It is no stream-processing framework: no operators, windows,
+repartitioning or internal topics. The changelog topics must be there, compacted, as wide as the sources.
 """
 
 from __future__ import annotations
@@ -19,22 +20,33 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, get_args
 
 try:
     from kafka import KafkaConsumer, TopicPartition
-    from kafka.errors import KafkaTimeoutError
+    from kafka.errors import KafkaError, KafkaTimeoutError
     from kafka.structs import OffsetAndMetadata
 except ImportError:  # pragma: no cover - tried in an environment without the client
     from apportion.errors import MissingExtra
 
     raise MissingExtra("apportion.clients.tasks", "kafka-python") from None
 
-from apportion.clients.delivery import DEADLINE_S, AtLeastOnce, RunningTask
+from apportion.clients.delivery import (
+    DEADLINE_S,
+    AtLeastOnce,
+    Delivery,
+    ExactlyOnce,
+    Headers,
+    Outbox,
+    Output,
+    RunningTask,
+    Unanswered,
+    may_pass,
+)
 from apportion.clients.input_watch import InputWatch
 from apportion.clients.kafka_python import KafkaPythonAssignor
 from apportion.clients.restore import EPOCH, Restorer
@@ -50,6 +62,9 @@ log = logging.getLogger("apportion.clients")
 
 LEAVE_MS: Final = 5000
 """How long a good-bye may take: a member that waits for others to join would wait for its answer."""
+COMMIT_BYTES: Final = 16 << 20
+"""With ``commit_every_s``, changes and outputs of so many bytes are committed before the time."""
+Guarantee = Literal["at_least_once", "exactly_once"]
 Heard = Callable[[Task], None]
 
 
@@ -69,6 +84,15 @@ class TaskRunner:
         Where this process stands, for standbys that stand apart, and for reading near by.
     on_active, on_standby, on_close
         Called from ``poll``: a task may run (its state is whole), is kept warm from now on, is no longer here.
+    guarantee
+        ``exactly_once``: what a task read, changed and sent counts together or not at all, through crashes too. Costs a
+        transaction a commit; who reads the outputs needs ``isolation_level="read_committed"``.
+    commit_every_s
+        Have ``poll`` commit what it gave before, once so many seconds have passed or 16 MiB are to be written. None:
+        you call ``commit``.
+    transaction_timeout_s
+        After how long the brokers abort a transaction that nobody ends: others wait so long for the tasks of a process
+        that was killed in a commit.
     probe_early
         Ask for the next rebalance as soon as the tasks that are to move here have caught up, not only when it is due.
     connection
@@ -94,6 +118,9 @@ class TaskRunner:
         on_standby: Heard | None = None,
         on_close: Heard | None = None,
         open_store: Open = SqliteStore,
+        guarantee: Guarantee = "at_least_once",
+        commit_every_s: float | None = None,
+        transaction_timeout_s: float = 10.0,
         probe_early: bool = True,
         connection: Mapping[str, Any] | None = None,
         consumer: Mapping[str, Any] | None = None,
@@ -103,12 +130,18 @@ class TaskRunner:
                 raise BadInput(
                     f"consumer[{name!r}]", "a setting of the group's consumer alone", "it in connection={...}"
                 )
+        if guarantee not in get_args(Guarantee):
+            raise BadInput("guarantee", repr(guarantee), " or ".join(get_args(Guarantee)))
         self.topology, self.settings, self.tags = topology, settings or TaskSettings(), dict(tags or {})
         self.application = application
         self._listeners = {"active": on_active, "standby": on_standby, "close": on_close}
         self._probe_early = probe_early
         self.bridge = TaskBridge(topology, self.settings, rack)
         self._running: dict[Task, RunningTask] = {}
+        self._outbox = Outbox()
+        self._undone = 0
+        self._commit_every_s, self._committed_at = commit_every_s, time.monotonic()
+        self._transaction_timeout_s = transaction_timeout_s if guarantee == "exactly_once" else None
         self._since: dict[Task, float] = {}
         self.waited_s: dict[Task, float] = {}
         """Task to the seconds that it waited for its state when it last began to run here."""
@@ -134,7 +167,7 @@ class TaskRunner:
         self, opened: ExitStack, connection: Mapping[str, Any], open_store: Open, consumer: Mapping[str, Any]
     ) -> None:
         """The three clients; ``opened`` closes those that were made, where a later step fails."""
-        self._delivery = AtLeastOnce(connection)
+        self._delivery = self._new_delivery(opened, connection)
         opened.callback(self._delivery.close)
         self._restorer = Restorer(self.topology, connection, self.folder, open_store)
         opened.callback(self._restorer.close)
@@ -144,10 +177,17 @@ class TaskRunner:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             partition_assignment_strategy=[KafkaPythonAssignor(self.bridge)],
-            **consumer,
+            **{"isolation_level": "read_committed" if self._delivery.exact else "read_uncommitted", **consumer},
         )
         opened.callback(self._consumer.close, autocommit=False, timeout_ms=LEAVE_MS)
         self._watch = InputWatch(self._consumer)
+
+    def _new_delivery(self, opened: ExitStack, connection: Mapping[str, Any]) -> Delivery:
+        if self._transaction_timeout_s is None:
+            return AtLeastOnce(connection)
+        number = self.folder.take_number()
+        opened.callback(self.folder.give_number, number)
+        return ExactlyOnce(connection, f"{self.application}-{self.process}-{number}", self._transaction_timeout_s)
 
     @property
     def active(self) -> list[Task]:
@@ -194,7 +234,10 @@ class TaskRunner:
             fetched.
         """
         self._check_may_run()
+        if self._due():
+            self.commit()
         self._watch.let_flow(self._flowing())
+        undone = self._undone
         records = self._consumer.poll(timeout_ms=0 if self.restoring else timeout_ms, max_records=max_records)
         try:
             self._watch.tell_gaps(records)
@@ -206,42 +249,109 @@ class TaskRunner:
             self._remember()
             self._ask_if_due()
         except BaseException:
-            for pair in records.keys() & self._consumer.assignment():  # nobody was given these
-                self._consumer.seek(pair, records[pair][0].offset)
+            if undone == self._undone:
+                for pair in records.keys() & self._consumer.assignment():  # nobody was given these
+                    self._consumer.seek(pair, records[pair][0].offset)
             raise
-        return self._of_tasks(records)
+        # What was fetched behind work that is undone comes again after it.
+        return self._of_tasks(records) if undone == self._undone else {}
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """Send a record to another topic with the next commit; exactly once, where that is the guarantee.
+
+        It belongs to all that ``poll`` gave since the last commit: where a part of that is lost to another member, it
+        is not sent, and all is done again.
+        """
+        self._outbox.put(Output(topic, key, value, partition, headers or []))
 
     def commit(self) -> None:
-        """State first, then offsets, of all that ``poll`` gave so far; see the head of this file.
+        """Make all that ``poll`` gave so far lasting: state, outputs, offsets; see the head of this file.
 
         Nothing is written, and all waits for the next call, while the group may count on somebody else: after a pause
-        of a session time-out or longer, until the broker has answered again. A task whose changelog does not answer in
-        time waits by itself, as the log tells: the others are committed, and go on.
+        of a session time-out or longer, until the broker has answered again. At least once, a task whose changelog does
+        not answer in time waits by itself, as the log tells: the others are committed, and go on. Exactly once, where a
+        part fails all is undone, and given again by later polls.
         Raises
-            FencedInstanceIdError once another member has this one's instance id; KafkaError where a changelog refused
-            something, or the offsets could not be written. What was not written, is tried again by the next call.
+            FencedInstanceIdError once another member has this one's instance id; KafkaError where a changelog or an
+            output refused something, or the offsets could not be written. What was not written, is tried again by the
+            next call, or done again.
         """
         self._check_may_run()
+        # Before the look at what was revoked: what comes later is of a later generation, and the broker refuses it.
+        member = self._consumer.group_metadata()
         self._drop_revoked()
-        if not self._in_generation():
+        if member.generation_id != self.bridge.last.generation or not self._in_generation():
             return
-        until = time.monotonic() + DEADLINE_S
-        fresh = [state for state in self._running.values() if state.changes and not state.waits]
-        self._send(fresh, until)
-        for state in list(self._running.values()):
-            if not state.answered(until if state in fresh else 0.0):
-                self._tell_wait(state, state in fresh)
-            elif state.answers or state.error:
-                self._take_answers(state)
-        self._commit_offsets()
-        for state in fresh:
-            if state.error is not None:
-                raise state.error
+        self._committed_at = time.monotonic()
+        if self._delivery.exact:
+            self._commit_together(member)
+        else:
+            self._commit_apart(member)
 
-    def _send(self, states: list[RunningTask], until: float) -> None:
-        """Each task's changes to its changelog, with the writer's epoch."""
-        logs = self._delivery.learn([state.log for state in states if state.log], until)
-        for state in states:
+    def _commit_apart(self, member: Any) -> None:
+        """At least once: each task by itself."""
+        until = time.monotonic() + DEADLINE_S
+        fresh = self._send(until)
+        written = self._written(fresh, until)
+        self._keep(written)
+        self._finish(member)
+        for sent in fresh:
+            if sent.error is not None:
+                raise sent.error
+
+    def _commit_together(self, member: Any) -> None:
+        """Exactly once: all tasks in one transaction, or none."""
+        if not self._outbox.records and not any(state.changes or state.given for state in self._running.values()):
+            return
+        try:
+            written = self._transaction(member, time.monotonic() + DEADLINE_S)
+        except BaseException as error:
+            self._start_over(error)
+            if isinstance(error, KafkaError) and may_pass(error):
+                return
+            raise
+        self._keep(written)
+
+    def _transaction(self, member: Any, until: float) -> list[tuple[RunningTask, list[int]]]:
+        """Begun, filled and committed; raises where any part of it fails."""
+        self._delivery.begin()
+        fresh = self._send(until)
+        written = self._written(fresh, until)
+        for sent in fresh:
+            if sent.error is not None:
+                raise sent.error
+            if sent.waits:
+                raise KafkaTimeoutError(f"no answer within {DEADLINE_S:g} s to all that was to be written")
+        self._finish(member)
+        return written
+
+    def _start_over(self, why: object) -> None:
+        """Undo what was done since the last commit: tasks begin again from their changelogs and committed offsets.
+
+        Whether a transaction without an answer was committed decides nothing here: what is read says so.
+        """
+        log.warning("what was done since the last commit is undone, and done again: %s", why)
+        self._delivery.abort()
+        self._outbox.clear()
+        for task in list(self._running):
+            self._stop(task)
+        self._watch.forget_positions()
+        self._round = -1
+        self._undone += 1
+
+    def _send(self, until: float) -> list[Unanswered]:
+        """Each task's changes to its changelog, with the writer's epoch, and all outputs; who sent something."""
+        fresh = [state for state in self._running.values() if state.changes and not state.waits]
+        logs = self._delivery.learn([state.log for state in fresh if state.log], until)
+        for state in fresh:
             if state.log is None:
                 raise BadInput("state", f"a change in task {state.task}", "a sub-topology with a changelog")
             if state.log in logs:
@@ -249,45 +359,81 @@ class TaskRunner:
             else:
                 lost = f"the changelog {state.log.topic!r} has no partition {state.log.partition} any more"
                 state.error = KafkaTimeoutError(lost)
+        return [*fresh, self._outbox] if self._outbox.send(self._delivery) else list(fresh)
+
+    def _written(self, fresh: list[Unanswered], until: float) -> list[tuple[RunningTask, list[int]]]:
+        """Tasks with the offsets at which all their changes stand in their changelogs now."""
+        written: list[tuple[RunningTask, list[int]]] = []
+        for state in self._running.values():
+            if not state.answered(until if state in fresh else 0.0):
+                self._tell_wait(state, state in fresh)
+            elif state.answers or state.error:
+                offsets = state.take_answers()
+                if offsets is None:
+                    log.warning("what task %s changed is not written: %s; it is tried again", state.task, state.error)
+                else:
+                    written.append((state, offsets))
+        if self._outbox.answered(until if self._outbox in fresh else 0.0):
+            self._outbox.take_answers()
+        return written
 
     def _tell_wait(self, state: RunningTask, first: bool) -> None:
-        if first:
+        if first and state.log is not None:
             log.warning(
-                "the changelog %s, partition %d, has not answered within %g s: task %s waits for it, the others go on",
-                *(state.log.topic, state.log.partition, DEADLINE_S, state.task),  # type: ignore[union-attr]
+                "the changelog %s, partition %d, has not answered within %g s: task %s waits for it%s",
+                *(state.log.topic, state.log.partition, DEADLINE_S, state.task),
+                "" if self._delivery.exact else ", the others go on",
             )
 
-    def _take_answers(self, state: RunningTask) -> None:
-        """Write into the store what stands in the changelog now; if others wrote in between, restore it from there."""
-        offsets = state.take_answers()
-        if offsets is None:
-            log.warning(
-                "what task %s changed is not written: %s; the next commit tries it again", *(state.task, state.error)
-            )
-            return
-        first, behind = offsets[0], offsets[-1] + 1
-        if state.expected in (None, first) and behind - first == len(offsets):
-            origin = self._restorer.origin(state.task, time.time() * 1000)
-            state.store.apply(state.sent, behind, state.store.epoch, origin)
-            state.sent, state.expected = {}, behind + self._delivery.behind
-            return
-        log.warning("somebody else wrote to the changelog of task %s; its state is restored again", state.task)
-        self._stop(state.task)
-        self._round = -1
+    def _keep(self, written: Iterable[tuple[RunningTask, list[int]]]) -> None:
+        """Write into the stores what stands in the changelogs now; if others wrote in between, restore from there."""
+        for state, offsets in written:
+            first, behind = offsets[0], offsets[-1] + 1
+            if state.expected in (None, first) and behind - first == len(offsets):
+                origin = self._restorer.origin(state.task, time.time() * 1000)
+                state.store.apply(state.sent, behind, state.store.epoch, origin)
+                state.sent, state.expected = {}, behind + self._delivery.behind
+                continue
+            log.warning("somebody else wrote to the changelog of task %s; its state is restored again", state.task)
+            self._stop(state.task)
+            self._round = -1
 
     def _in_generation(self) -> bool:
         """Whether the broker has heard of this member within a session time-out, in the generation of its orders."""
         return self._watch.hears_the_group(self.bridge.last.generation)
 
-    def _commit_offsets(self) -> None:
+    def _finish(self, member: Any) -> None:
         """What is not taken waits for the next call; of a task that is lost by then, ``_stop`` forgets it."""
-        states = [state for state in self._running.values() if not state.waits and state.error is None]
+        held = self._outbox.waits or self._outbox.error is not None
+        states = [state for state in self._running.values() if not (held or state.waits or state.error)]
         given = {pair: offset for state in states for pair, offset in state.given.items()}
-        if self._delivery.finish(
-            self._consumer, {pair: OffsetAndMetadata(offset, "", -1) for pair, offset in given.items()}
-        ):
+        if self._delivery.exact and not given:
+            given = self._anchor()
+        offsets = {pair: OffsetAndMetadata(offset, "", -1) for pair, offset in given.items()}
+        if self._delivery.finish(self._consumer, member, offsets):
             for state in states:
                 state.given.clear()
+
+    def _anchor(self) -> dict[Any, int]:
+        """An offset as it is committed already: by it the broker sees of which generation a transaction is.
+
+        Raises
+            KafkaTimeoutError where none is known yet.
+        """
+        for task in self._running:
+            for pair in self._pairs(task):
+                if pair in self._consumer.assignment():
+                    position = self._consumer.position(pair, timeout_ms=0)
+                    if position is not None:
+                        return {pair: position}
+        raise KafkaTimeoutError("no position in any partition is known yet")
+
+    def _due(self) -> bool:
+        """Whether it is time for ``poll`` to commit."""
+        if self._commit_every_s is None:
+            return False
+        size = self._outbox.size + sum(state.size for state in self._running.values())
+        return time.monotonic() - self._committed_at >= self._commit_every_s or size >= COMMIT_BYTES
 
     def close(self) -> None:
         """Leave the group in good order, without a commit; a second time does nothing, nor does it in a fork.
@@ -315,8 +461,7 @@ class TaskRunner:
         if self._round == rounds:
             return
         mine, copies = set(map(_task, orders.active)), set(map(_task, orders.standby + orders.warmup))
-        for task in set(self._running) - mine:
-            self._stop(task)
+        self._stop_lost(set(self._running) - mine)
         before = set(self._restorer.open)
         now = time.monotonic()
         self._since = {task: self._since.get(task, now) for task in mine if task not in self._running}
@@ -353,12 +498,21 @@ class TaskRunner:
         """Stop tasks whose partitions were revoked or lost since the last look."""
         while self._watch.gone:
             pair = self._watch.gone.pop()
-            for task in [task for task in self._running if pair in self._pairs(task)]:
-                self._stop(task)
+            self._stop_lost({task for task in self._running if pair in self._pairs(task)})
+
+    def _stop_lost(self, lost: set[Task]) -> None:
+        """Tasks that are another's from now on; outputs may be of theirs, so then all that is not committed is undone.
+
+        At least once such outputs are sent all the same: their new owner sends them again.
+        """
+        if self._delivery.exact and self._outbox.records and any(self._running[task].given for task in lost):
+            self._start_over(f"tasks {', '.join(map(str, sorted(lost)))} are another member's now")
+        for task in lost & self._running.keys():
+            self._stop(task)
 
     def _flowing(self) -> set[Any]:
         """Partitions whose records may be given."""
-        if not self._in_generation():
+        if self._outbox.waits or not self._in_generation():
             return set()
         return {pair for task, state in self._running.items() if not state.waits for pair in self._pairs(task)}
 

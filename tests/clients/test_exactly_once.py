@@ -1,0 +1,409 @@
+"""Exactly once on a real broker: what tasks read, change and send counts together, whatever befalls their processes."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import CommitFailedError, KafkaTimeoutError, MessageSizeTooLargeError
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
+
+from apportion.clients.restore import EPOCH
+from apportion.clients.stores import SqliteStore
+from apportion.clients.tasks import TaskRunner
+from apportion.errors import BadInput
+from apportion.tasks.settings import TaskSettings
+from apportion.tasks.topology import Subtopology, Task, Topology
+from apportion.testing.broker import Broker
+
+from .groups import new_name
+from .test_tasks_live import QUICK
+
+pytestmark = pytest.mark.broker
+
+
+class WordCounts:
+    """An application that counts words and sends each new count to a topic; runners of it in one thread."""
+
+    def __init__(self, broker: Broker, folder: Path, partitions: int = 2) -> None:
+        self.broker, self.folder, self.partitions = broker, folder, partitions
+        self.words, self.changelog, self.counts = new_name("words"), new_name("changelog"), new_name("counts")
+        self.name = new_name("app")
+        broker.create_topic(self.words, partitions)
+        broker.create_topic(self.changelog, partitions, cleanup_policy="compact")
+        broker.create_topic(self.counts, partitions)
+        self.runners, self.stack = dict[str, TaskRunner](), ExitStack()
+        self.written: Counter[str] = Counter()
+
+    def start(self, name: str, guarantee: Any = "exactly_once", **settings: Any) -> TaskRunner:
+        settings = {"consumer": QUICK, "transaction_timeout_s": 3.0, **settings}
+        runner = TaskRunner(
+            Topology.of(Subtopology((self.words,), self.changelog)),
+            application=self.name,
+            bootstrap_servers=self.broker.bootstrap,
+            state_dir=self.folder / name,
+            guarantee=guarantee,
+            **settings,
+        )
+        self.runners[name] = runner
+        self.stack.callback(self.stop, name)
+        return runner
+
+    def stop(self, name: str) -> None:
+        if name in self.runners:
+            self.runners.pop(name).close()
+
+    def write(self, count: int) -> None:
+        with KafkaProducer(bootstrap_servers=self.broker.bootstrap) as producer:
+            for n in range(count):
+                word = f"word-{n % 7}"
+                self.written[word] += 1
+                producer.send(self.words, word.encode(), partition=n % 7 % self.partitions)
+
+    def count(self, runner: TaskRunner, timeout_ms: int = 20) -> int:
+        """What the application does with one poll."""
+        given = runner.poll(timeout_ms)
+        for task, records in given.items():
+            state = runner.state(task)
+            for record in records:
+                number = int(state.get(record.value) or 0) + 1
+                state.put(record.value, b"%d" % number)
+                runner.send(self.counts, record.value, b"%d" % number)
+        return sum(map(len, given.values()))
+
+    def turn(self) -> None:
+        for runner in list(self.runners.values()):
+            self.count(runner)
+            runner.commit()
+
+    def until(self, what: str, true: Callable[[], bool], patience_s: float = 60) -> None:
+        end = time.monotonic() + patience_s
+        while not true():
+            assert time.monotonic() < end, (what, {n: (r.active, r.restoring) for n, r in self.runners.items()})
+            self.turn()
+
+    def stored(self) -> dict[str, int]:
+        """Counts in the stores of running tasks."""
+        found: dict[str, int] = {}
+        for runner in self.runners.values():
+            for task in runner.active:
+                store = runner.state(task).store
+                assert isinstance(store, SqliteStore)
+                found |= {key.decode(): int(value) for key, value in store.items()}
+        return found
+
+    def whole(self) -> bool:
+        return self.stored() == self.written
+
+    def sent(self) -> dict[str, list[int]]:
+        """Each word's counts in the output, in order, as readers of committed records see them."""
+        found: dict[str, list[int]] = {}
+        for record in read(self.broker, self.counts):
+            found.setdefault(record.key.decode(), []).append(int(record.value))
+        return found
+
+    def expected(self) -> dict[str, list[int]]:
+        return {word: list(range(1, number + 1)) for word, number in self.written.items()}
+
+
+def read(broker: Broker, topic: str, isolation_level: str = "read_committed") -> list[Any]:
+    """All records of a topic."""
+    with KafkaConsumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", isolation_level=isolation_level
+    ) as reader:
+        parts = [TopicPartition(topic, p) for p in sorted(reader.partitions_for_topic(topic))]
+        reader.assign(parts)
+        ends, records = reader.end_offsets(parts), list[Any]()
+        end = time.monotonic() + 60
+        while any(reader.position(part) < ends[part] for part in parts):
+            assert time.monotonic() < end
+            records.extend(itertools.chain.from_iterable(reader.poll(200).values()))
+        return records
+
+
+@pytest.fixture
+def words(broker: Broker, tmp_path: Path) -> Iterable[WordCounts]:
+    application = WordCounts(broker, tmp_path)
+    with application.stack:
+        yield application
+
+
+def test_counts_and_outputs_are_exact_through_restarts_with_and_without_the_state(words: WordCounts) -> None:
+    for name in ("a", "a", "b"):
+        words.start(name)
+        words.write(60)
+        words.until("all is counted", words.whole)
+        words.stop(name)
+    assert words.sent() == words.expected()
+
+
+def test_what_was_not_committed_by_a_process_that_ends_is_done_by_the_next_and_sent_once(words: WordCounts) -> None:
+    first = words.start("a")
+    words.write(40)
+    words.until("all is counted", words.whole)
+    words.write(30)
+    given = 0
+    while given < 30:
+        given += words.count(first)
+    words.stop("a")
+    again = words.start("a")
+    words.until("all is counted", words.whole)
+    assert again.restored == 0, "its own store is whole"
+    assert words.sent() == words.expected()
+
+
+@pytest.mark.parametrize("step", ["answers", "offsets", "refused", "end"])
+def test_a_transaction_that_fails_at_any_step_is_undone_and_all_is_done_again(
+    words: WordCounts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
+) -> None:
+    """Also where it was committed and the answer did not come: what is read says which."""
+    a = words.start("a")
+    words.until("both run", lambda: len(a.active) == 2)
+    words.write(30)
+    delivery, wait, waits = a._delivery, a._delivery._wait, itertools.count()  # type: ignore[attr-defined]
+
+    def fails(result: Any) -> None:
+        number = next(waits)
+        if number == {"offsets": 0, "end": 1}.get(step):
+            if step == "end":
+                wait(result)
+            raise KafkaTimeoutError("no answer")
+        wait(result)
+
+    def never(*args: Any) -> Any:
+        monkeypatch.setattr(manager, "begin_commit", commit)
+        raise KafkaTimeoutError("no coordinator")
+
+    monkeypatch.setattr(delivery, "_wait", fails)
+    manager = delivery._producer._transaction_manager
+    commit = manager.begin_commit
+    if step == "refused":
+        monkeypatch.setattr(manager, "begin_commit", never)
+    if step == "answers":
+        send = delivery.send
+
+        def too_late(record: Any) -> Any:
+            if next(waits) == 1:
+                raise KafkaTimeoutError("no leader")
+            return send(record)
+
+        monkeypatch.setattr(delivery, "send", too_late)
+    words.until("all is counted", words.whole)
+    assert "what was done since the last commit is undone, and done again: " in caplog.text
+    assert "somebody else" not in caplog.text
+    assert words.sent() == words.expected()
+
+
+def test_a_member_of_an_older_generation_cannot_commit(
+    words: WordCounts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Frozen behind all of its own checks, it wakes when others have its tasks: the broker refuses its offsets."""
+    a = words.start("a")
+    words.until("a runs both", lambda: len(a.active) == 2)
+    words.write(40)
+    while not words.count(a):
+        pass
+    del words.runners["a"]
+    heartbeat = a._consumer._coordinator
+    heartbeat._disable_heartbeat()  # frozen: the group goes on without it
+    b = words.start("b")
+    words.until("b runs both and has counted all", lambda: len(b.active) == 2 and words.whole())
+    monkeypatch.setattr(a, "_in_generation", lambda: True)
+    a.commit()
+    assert "metadata mismatch" in caplog.text
+    assert a.active == []
+    a.close()
+    words.write(20)
+    words.until("b goes on", words.whole)
+    assert words.sent() == words.expected()
+
+
+def test_offsets_of_a_refused_transaction_do_not_go_into_the_next(words: WordCounts) -> None:
+    """The client keeps them, and would commit them later under a generation in which they are another's."""
+    a = words.start("a")
+    words.until("both run", lambda: len(a.active) == 2)
+    words.write(14)
+    words.until("all is counted", words.whole)
+    delivery, member = a._delivery, a._consumer.group_metadata()
+    old = ConsumerGroupMetadata(member.group_id, member.generation_id - 1, member.member_id, None)
+    of_others = {TopicPartition(words.words, 0): OffsetAndMetadata(3, "", -1)}
+    delivery.begin()
+    with pytest.raises(CommitFailedError, match="metadata mismatch"):
+        delivery.finish(a._consumer, old, of_others)
+    delivery.abort()
+    before = a._consumer.committed(TopicPartition(words.words, 0))
+    with KafkaProducer(bootstrap_servers=words.broker.bootstrap) as producer:
+        producer.send(words.words, b"word-1", partition=1)  # where the first run sent it
+    words.written["word-1"] += 1
+    words.until("the other partition is committed", words.whole)
+    assert a._consumer.committed(TopicPartition(words.words, 0)) == before
+
+
+def test_records_of_an_aborted_transaction_are_in_no_store(words: WordCounts) -> None:
+    """A copy applies nothing that may be aborted, nor does a restore; the end of a transaction is no record."""
+    a = words.start("a", settings=TaskSettings(num_standby_replicas=1))
+    words.until("both run", lambda: len(a.active) == 2)
+    words.write(30)
+    words.until("all is counted", words.whole)
+    del words.runners["a"]
+    zombie = KafkaProducer(
+        bootstrap_servers=words.broker.bootstrap, transactional_id=new_name("zombie"), transaction_timeout_ms=60_000
+    )
+    zombie.init_transactions()
+    zombie.begin_transaction()
+    for p in range(2):
+        for word in ("word-1", "word-2", "never"):
+            newest = [(EPOCH, b"99")]  # so that nothing else keeps them out
+            zombie.send(words.changelog, key=word.encode(), value=b"666", partition=p, headers=newest).get(10)
+    standby = words.start("b", settings=TaskSettings(num_standby_replicas=1))
+    end = time.monotonic() + 60
+    while len(standby.standby) < 2 or sum(standby.lag.values()) > 2 * 4:
+        assert time.monotonic() < end
+        standby.poll(20)
+        a.poll(20)
+    for _ in range(20):
+        standby.poll(20)
+    for store in standby._restorer.open.values():
+        assert b"666" not in dict(store.items()).values(), "it may be aborted"  # type: ignore[attr-defined]
+    a.close()
+    zombie.abort_transaction()
+    zombie.close()
+    words.until("b runs both", lambda: len(standby.active) == 2)
+    assert words.whole()
+    words.write(20)
+    words.until("b goes on", words.whole)
+    assert words.sent() == words.expected()
+
+
+def test_the_next_owner_waits_until_an_open_transaction_is_decided(words: WordCounts) -> None:
+    """It may yet be committed: a state without it would miss records whose offsets are committed with it."""
+    a = words.start("a")
+    words.until("both run", lambda: len(a.active) == 2)
+    words.write(20)
+    words.until("all is counted", words.whole)
+    words.stop("a")
+    late = KafkaProducer(bootstrap_servers=words.broker.bootstrap, transactional_id=new_name("late"))
+    late.init_transactions()
+    late.begin_transaction()
+    late.send(words.changelog, key=b"word-0", value=b"100", partition=0, headers=[(EPOCH, b"9")]).get(10)
+    b = words.start("b")
+    words.until("the other task runs", lambda: b.active == [Task(0, 1)])
+    for _ in range(50):
+        words.turn()
+    assert b.restoring == [Task(0, 0)]
+    late.commit_transaction()
+    late.close()
+    words.until("it runs", lambda: len(b.active) == 2)
+    assert words.stored()["word-0"] == 100
+
+
+def test_an_application_goes_to_exactly_once_and_back_on_its_folder_and_changelog(
+    words: WordCounts, caplog: pytest.LogCaptureFixture
+) -> None:
+    for guarantee in ("at_least_once", "exactly_once", "at_least_once", "exactly_once"):
+        a = words.start("a", guarantee)
+        words.write(30)
+        words.until("all is counted", words.whole)
+        assert a.restored == 0
+        words.stop("a")
+    assert "begins anew" not in caplog.text
+    assert "somebody else" not in caplog.text
+    assert words.sent() == words.expected()
+
+
+def test_poll_commits_by_time_or_by_size_where_that_is_wished(
+    words: WordCounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = words.start("a", commit_every_s=0.2)
+    words.write(30)
+    end = time.monotonic() + 60
+    while not words.whole():
+        assert time.monotonic() < end
+        words.count(a)
+    a._commit_every_s = 3600.0
+    monkeypatch.setattr("apportion.clients.tasks.COMMIT_BYTES", 10)
+    words.write(30)
+    while not words.whole():
+        assert time.monotonic() < end
+        words.count(a)
+    assert words.sent() == words.expected()
+
+
+def test_an_output_that_is_refused_raises_and_nothing_of_its_work_counts(words: WordCounts) -> None:
+    a = words.start("a")
+    words.until("both run", lambda: len(a.active) == 2)
+    words.write(14)
+    while not words.count(a):
+        pass
+    a.send(words.counts, b"large", bytes(2_000_000))
+    with pytest.raises(MessageSizeTooLargeError):
+        a.commit()
+    words.until("all is done again", words.whole)
+    assert words.sent() == words.expected()
+
+
+def test_outputs_of_a_task_that_is_lost_before_the_commit_are_not_sent(words: WordCounts) -> None:
+    """They are its next owner's to send; what other tasks did since the last commit is done again."""
+    a = words.start("a")
+    words.until("both run", lambda: len(a.active) == 2)
+    words.write(28)
+    given = 0
+    while given < 28:
+        given += words.count(a)
+    a._watch.gone.append(TopicPartition(words.words, 0))
+    words.until("all is counted", words.whole)
+    assert words.sent() == words.expected()
+
+
+def test_a_guarantee_that_there_is_not_is_refused(words: WordCounts) -> None:
+    with pytest.raises(BadInput, match="at_least_once or exactly_once"):
+        words.start("a", "at_most_once")
+
+
+def test_a_producer_that_another_one_of_its_id_replaced_begins_anew(
+    words: WordCounts, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The brokers say the same where a transaction took too long: what was in it is undone and done again."""
+    a = words.start("a")
+    words.write(14)
+    words.until("all is counted", words.whole)
+    twin = KafkaProducer(
+        bootstrap_servers=words.broker.bootstrap,
+        transactional_id=a._delivery._settings["transactional_id"],  # type: ignore[attr-defined]
+    )
+    twin.init_transactions()
+    twin.close()
+    words.write(14)
+    words.until("all is counted", words.whole)
+    assert "is undone, and done again" in caplog.text
+    assert words.sent() == words.expected()
+
+
+def test_work_waits_while_a_topic_that_it_sends_to_is_gone(words: WordCounts, caplog: pytest.LogCaptureFixture) -> None:
+    a = words.start("a")
+    words.until("both run", lambda: len(a.active) == 2)
+    words.broker.delete_topic(words.counts)
+    words.write(14)
+    words.until("it is told", lambda: "is undone, and done again" in caplog.text)
+    assert words.stored() == {}
+    words.broker.create_topic(words.counts, 2)
+    words.until("all is counted", words.whole)
+    assert words.sent() == words.expected()
+
+
+def test_outputs_at_least_once_are_sent_with_the_commit(words: WordCounts) -> None:
+    a = words.start("a", "at_least_once")
+    words.until("both run", lambda: len(a.active) == 2)
+    words.write(14)
+    while not words.count(a):
+        pass
+    assert words.sent() == {}
+    words.until("all is counted", words.whole)
+    assert words.sent() == words.expected()
