@@ -139,12 +139,15 @@ class RunningTask(State, Unanswered):
     expected
         Where the next record that this task sends to its changelog must come to stand; None where that is unknown,
         after an answer that did not come.
+    epoch
+        What it writes with: the highest in its changelog plus the group's generation in which it began to run. A later
+        owner's is higher, whether or not an earlier one wrote anything, and also after the group was deleted.
     """
 
-    def __init__(self, task: Task, store: Store, changelog: str | None) -> None:
+    def __init__(self, task: Task, store: Store, changelog: str | None, epoch: int) -> None:
         State.__init__(self, store)
         Unanswered.__init__(self)
-        self.task = task
+        self.task, self.epoch = task, epoch
         self.log = None if changelog is None else TopicPartition(changelog, task.partition)
         self.given: dict[Any, int] = {}
         self.expected: int | None = store.position

@@ -23,7 +23,7 @@ from apportion.tasks.topology import Task, Topology
 log = logging.getLogger("apportion.clients")
 
 EPOCH: Final = "apportion-epoch"
-"""Header of a changelog record: which writer, counted upwards at every change of the task's owner."""
+"""Header of a changelog record: which writer, a number that grows at every change of the task's owner."""
 
 
 KNOW_S: Final = 5.0
@@ -114,12 +114,10 @@ class Restorer:
         return [task for task in known if self._at(task) >= self._goal[task] and not self._of_another_life(task)]
 
     def take(self, task: Task) -> Store:
-        """Hand over a store, of a writer with a new epoch: its task runs from now on."""
+        """Hand over a store that is whole: its task runs from now on."""
         at, store = self._at(task), self.open[task]
         origin = self.origin(task, time.time() * 1000)
-        store.apply(
-            {}, at, store.epoch + 1, origin
-        )  # where the disk is full the store stays here, to be asked for again
+        store.apply({}, at, store.epoch, origin)  # where the disk is full it stays here, to be asked for again
         del self.open[task]
         self._wanted.discard(task)
         self._goal.pop(task, None)

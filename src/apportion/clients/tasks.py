@@ -355,7 +355,7 @@ class TaskRunner:
             if state.log is None:
                 raise BadInput("state", f"a change in task {state.task}", "a sub-topology with a changelog")
             if state.log in logs:
-                state.send(self._delivery, [(EPOCH, str(state.store.epoch).encode())])
+                state.send(self._delivery, [(EPOCH, str(state.epoch).encode())])
             else:
                 lost = f"the changelog {state.log.topic!r} has no partition {state.log.partition} any more"
                 state.error = KafkaTimeoutError(lost)
@@ -391,7 +391,7 @@ class TaskRunner:
             first, behind = offsets[0], offsets[-1] + 1
             if state.expected in (None, first) and behind - first == len(offsets):
                 origin = self._restorer.origin(state.task, time.time() * 1000)
-                state.store.apply(state.sent, behind, state.store.epoch, origin)
+                state.store.apply(state.sent, behind, state.epoch, origin)
                 state.sent, state.expected = {}, behind + self._delivery.behind
                 continue
             log.warning("somebody else wrote to the changelog of task %s; its state is restored again", state.task)
@@ -480,7 +480,8 @@ class TaskRunner:
         """A task whose state is whole runs from now on, as a writer of a new epoch."""
         store = self._restorer.take(task) if self._stateful(task) else _Nothing()
         changelog = self.topology.subtopologies[task.subtopology].changelog
-        state = self._running[task] = RunningTask(task, store, changelog)
+        epoch = store.epoch + max(1, self.bridge.last.generation or 0)
+        state = self._running[task] = RunningTask(task, store, changelog, epoch)
         for key in sorted(self._restorer.stale_keys(task)):
             state.put(key, store.get(key))  # written once more, and so the newest again, by the next commit
         self.waited_s[task] = time.monotonic() - self._since.pop(task, time.monotonic())
