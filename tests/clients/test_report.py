@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from apportion.arrays import NOBODY
-from apportion.clients.bridge import Bridge, withheld
+from apportion.clients.bridge import Bridge
 from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.clients.rebalance import PlannedRebalance, record
 from apportion.model.build import build
+from apportion.model.plan import hand_over
 from apportion.planning import plan
 from apportion.strategy.user_data import Claim, Stateless
 from apportion.wire.subscription import Subscription
@@ -99,8 +100,8 @@ def test_what_is_withheld_is_what_the_plan_withholds_where_all_claims_are_held(s
         for m in range(int(random.integers(1, 5)))
     }
     made = plan(build({"topics": {"t": 8}, "members": members}), "cooperative-sticky")
-    assert (withheld(made, np.ones(made.group.M, dtype=bool)) == made.withheld).all()
-    assert not withheld(made, np.zeros(made.group.M, dtype=bool)).any()
+    assert (hand_over(made.group, made.owner, np.ones(made.group.M, dtype=bool)) == made.withheld).all()
+    assert not hand_over(made.group, made.owner, np.zeros(made.group.M, dtype=bool)).any()
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -119,7 +120,7 @@ def test_the_record_and_what_waits_are_counted_from_what_changes(seed: int):
     group = build({"topics": {"a": 12, "b": 12}, "members": members})
     planned = plan(group, "cooperative-sticky")
     holds = np.array([draw.random() < 0.7 for _ in range(group.M)])
-    waits = withheld(planned, holds)
+    waits = hand_over(group, planned.owner, holds)
     claims = list(zip(group.claims.member.tolist(), group.claims.partition.tolist(), strict=True))
     past, now = group.owner.tolist(), planned.owner.tolist()
     if group.verdict.undisputed:

@@ -14,7 +14,7 @@ import numpy as np
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Ints, ints
 from apportion.errors import BadInput, UnknownName
 from apportion.model.group import Group, MemberState
-from apportion.model.plan import Answer, held_back
+from apportion.model.plan import Answer, hand_over
 from apportion.tasks.application_state import ApplicationState, Process
 from apportion.tasks.assignor import GOALS, place_active
 from apportion.tasks.explain import TaskReasons
@@ -262,7 +262,7 @@ def _as_next_round(
     planned
         The owners, and what comes with them, of this group with any past.
     """
-    first = back = held_back(group, owner, together)
+    first = back = hand_over(group, owner, together=together)
     at_home = (group.owner != NOBODY) & (group.owner == owner)
     if not back.any() or np.isin(together[at_home], together[back]).any():
         return None
@@ -272,7 +272,7 @@ def _as_next_round(
         if (later == owner).all():
             return (owner, answered) if back is not first else None
         owner, before = later, back
-        back = held_back(group, owner, together)
+        back = hand_over(group, owner, together=together)
         if (back & ~before).any():  # of a plan that is not proved
             return None
     return None

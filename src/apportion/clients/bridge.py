@@ -38,7 +38,7 @@ from apportion.clients.unchanged_shares import write_answers
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
 from apportion.model.group import Group
-from apportion.model.plan import Plan
+from apportion.model.plan import Plan, hand_over
 from apportion.model.to_names import collector_paused
 from apportion.planning import plan as make_plan
 from apportion.strategy.traits import OnForeign, traits_of
@@ -158,7 +158,8 @@ class Bridge:
             memories = joined.memories(self.memory)
             planned_group, order = self._group(joined, memories, cluster, group)
             plan = make_plan(planned_group, self.strategy)
-            held_back = withheld(plan, memories.held[order])
+            holds = memories.held[order] if self.cooperative else np.zeros(len(order), dtype=np.bool_)
+            held_back = hand_over(planned_group, plan.owner, holds)
             owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
             written = write_answers(planned_group, owner, joined, memories, order, self.memory.assignment_data(plan))
             answers = dict(zip(planned_group.members, written, strict=True))
@@ -282,38 +283,6 @@ def _log(rebalance: PlannedRebalance) -> None:
     """One line, and its values for handlers that know them."""
     values = rebalance.to_dict()
     log.info("%s", line_of(values), extra={"apportion": values})
-
-
-def withheld(plan: Plan, holds: Bools) -> Bools:
-    """(P,) partitions that go to nobody this round, because somebody else still holds them (KIP-429).
-
-    holds
-        (M,) whether a member still has what it claims. The claims of one that has let go are wishes: they count for
-        the strategy, but nobody needs to wait for them.
-    """
-    group = plan.group
-    moving = np.zeros(group.P, dtype=np.bool_)
-    if not plan.cooperative or not holds.any():
-        return moving
-    if group.verdict.undisputed:  # nothing but what changes hands has to wait
-        past, owner = group.owner[plan.changed], plan.owner[plan.changed]
-        waits = (past != NOBODY) & (owner != NOBODY)
-        moving[plan.changed[waits & holds[past]]] = True
-        return moving
-    member, partition = group.claims.member, group.claims.partition
-    if not holds.all():
-        hard = holds[member]
-        member, partition = member[hard], partition[hard]
-    if not len(group.verdict.newest):  # nobody claims what another does
-        owner = plan.owner[partition]
-        moving[partition[(owner != member) & (owner != NOBODY)]] = True
-        return moving
-    claimants = np.bincount(partition, minlength=group.P)
-    mine = np.bincount(partition[plan.owner[partition] == member], minlength=group.P) > 0
-    keeps = mine & (plan.owner == group.owner)
-    alone = mine & (claimants == 1)
-    back: Bools = (plan.owner != NOBODY) & (claimants > 0) & ~keeps & ~alone
-    return back
 
 
 def _add_offsets(description: Topic, offsets: Mapping[int, Mapping[str, int]]) -> Topic:

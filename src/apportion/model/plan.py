@@ -56,17 +56,30 @@ class Answer:
     waits: bool = False
 
 
-def held_back(group: Group, owner: Ints, together: Ints | None = None) -> Bools:
-    """(P,) what a cooperative round keeps back before ``owner`` (P,) holds: what others claim, as in ``Plan.withheld``.
+def hand_over(group: Group, owner: Ints, holds: Bools | None = None, together: Ints | None = None) -> Bools:
+    """(P,) what goes to nobody for a round before ``owner`` (P,) holds, because somebody else claims it (KIP-429).
 
+    The rule for plans, for live groups and for tasks: a partition waits that somebody else than its new owner claims,
+    rightly or not, unless the new owner holds it by a claim that stands.
+
+    holds
+        (M,) whether a member still has what it claims; None: all have. The claims of one that has let go are wishes:
+        they count for the strategy, but nobody needs to wait for them.
     together
         As in ``Answer``.
     """
-    if not len(group.claims.member):
-        return np.zeros(group.P, dtype=np.bool_)
-    keeps = (owner != NOBODY) & (owner == group.owner)
-    claimed = group.claimed_by
-    back: Bools = (owner != NOBODY) & (claimed != NOBODY) & (claimed != owner) & ~keeps
+    member, partition = group.claims.member, group.claims.partition
+    if holds is not None and not holds.all():
+        hard = holds[member]
+        member, partition = member[hard], partition[hard]
+    back = np.zeros(group.P, dtype=np.bool_)
+    if not len(member):
+        return back
+    mine = owner[partition] == member
+    waits = partition[~mine & (owner[partition] != NOBODY)]
+    back[waits] = True
+    own = partition[mine]  # who claims it with others keeps it only where its own claim stands
+    back[own[owner[own] == group.owner[own]]] = False
     if together is not None:
         back = np.isin(together, together[back]) & (owner != NOBODY)
     return back
@@ -85,14 +98,14 @@ def in_two_rounds(
     What is held back is planned by ``complete`` from what this round gives, which is what the second round sees. If
     some of that comes home it is given at once, and the rest is planned again: what is given grows, so this ends.
     """
-    given = np.where(held_back(group, target, together), NOBODY, target)
+    given = np.where(hand_over(group, target, together=together), NOBODY, target)
     if np.array_equal(given, target):
         return target
     while True:
         completed = complete(group.holding(given))
         if completed is None or (completed != given)[given != NOBODY].any():
             raise ArithmeticError("what stays of a plan is no part of any; please report this group")
-        again = np.where(held_back(group, completed, together), NOBODY, completed)
+        again = np.where(hand_over(group, completed, together=together), NOBODY, completed)
         if np.array_equal(again, given):
             return completed
         given = again
@@ -135,7 +148,7 @@ class Plan:
         """(P,) partitions that somebody else than the new owner claims, so that nobody gets them this round."""
         if not self.cooperative:
             return np.zeros(self.group.P, dtype=np.bool_)
-        return held_back(self.group, self.owner, self.answer.together)
+        return hand_over(self.group, self.owner, together=self.answer.together)
 
     @cached_property
     def owner_now(self) -> Ints:
