@@ -95,9 +95,6 @@ def rows() -> Iterator[tuple[str, str, float, float]]:
             least_ms(raw, by_classes),
             least_ms(raw, lambda group: by_network(group, GOALS)),
         )
-    for cell in (Cell("hom", 1000, 10, 100, "JOIN_ONE"), Cell("dis", 100, 50, 100, "JOIN_ONE")):
-        raw = cell.group()
-        yield "uniform_groups", cell.name, least_ms(raw, best), least_ms(raw, by_classes)
     for cell in (
         Cell("dis", 100, 50, 100, "JOIN_ONE"),
         Cell("hom", 1000, 10, 100, "JOIN_ONE"),

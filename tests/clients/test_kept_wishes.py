@@ -24,7 +24,7 @@ from apportion.wire.subscription import Subscription, write_subscription
 from apportion.wire.subscriptions import _RECENT_BYTES, _RecentHeads, read_subscriptions
 from apportion.wire.userdata import write_cooperative, write_sticky
 
-from .test_alike_members import Cluster, logged
+from .metadata import Cluster, logged
 
 Asked = tuple[list[str], list[bytes], Cluster]
 

@@ -18,7 +18,7 @@ from apportion.wire.subscription import Subscription, write_subscription
 from apportion.wire.userdata import write_cooperative, write_sticky
 from apportion.wire.writer import Writer
 
-from .test_alike_members import Cluster
+from .metadata import Cluster
 
 TOPICS = {"clicks": 40, "views": 25, "\u0437\u0430\u043a\u0430\u0437\u044b": 30, "z": 5}
 

@@ -10,7 +10,7 @@ from apportion.arrays import Ints
 from apportion.model.facts import CAPACITY, Fact
 from apportion.model.group import Group
 from apportion.model.plan import Answer
-from apportion.solvers.solve import GOALS, best, check_order, dealt_proof
+from apportion.solvers.solve import GOALS, best, check_order
 from apportion.strategy.user_data import InUserData, UserDataCodec
 
 
@@ -42,7 +42,3 @@ class Sticky:
     def assign(self, group: Group) -> Ints | Answer:
         """Return (P,) the member that owns each partition, with the proof of each goal."""
         return best(group, self.order)
-
-    def deals(self) -> dict[str, str] | None:
-        """The proof, if members that are alike, claim nothing and name no rack get every M-th partition; else None."""
-        return dealt_proof(self.order)

@@ -3,7 +3,7 @@
 The client reads version 0 of what members say, forgets instance ids, and tells its strategies no generation. Each of
 ours therefore meets the coordinator that it is given to (one wrapped constructor, see ``adapter.patch_coordinators``)
 and, on that one coordinator, reads the members' words itself; the plan then runs in a thread, so that the event loop
-goes on, unless all members say the same and there is nothing to plan.
+goes on.
 What stays out of reach: the client gives up all partitions at every join, so a cooperative strategy works eagerly here.
 """
 
@@ -44,8 +44,6 @@ from apportion.wire.subscription import Subscription, write_subscription
 
 REPLICAS: Final = "replicas"
 """Where the client's metadata of a partition list the brokers of its replicas."""
-AT_ONCE_MAX: Final = 1_000
-"""Members up to which those that all say the same are answered at once: it takes less time than to begin a thread."""
 
 
 class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
@@ -123,12 +121,7 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
         # What the plan sees; a topic that grows while it is made must not look as if it had been seen.
         view = ClientMetadata(coordinator._cluster, REPLICAS)
         seen = coordinator._get_metadata_snapshot(view)
-        shares = None
-        if len(members) <= AT_ONCE_MAX:
-            who = str(coordinator.group_id), coordinator.generation
-            shares = self.bridge.lead_alike(joined, view, *who, began)
-        if shares is None:
-            shares = await asyncio.to_thread(self._lead, view, joined, began)
+        shares = await asyncio.to_thread(self._lead, view, joined, began)
         coordinator._metadata_snapshot = seen
         return shares
 

@@ -26,7 +26,6 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
-from apportion.clients.alike_members import Dealer, Dealt
 from apportion.clients.broker_takeover import policy
 from apportion.clients.joined_group import JoinedGroup, Memories
 from apportion.clients.member_bridge import JoiningMember
@@ -82,7 +81,6 @@ class Bridge:
         self.facts = MemberFacts(self.name, self.traits.facts, {**options.fields, **options.facts})
         self.last = Holding()
         self._causes = Causes()
-        self._dealer = Dealer(self.strategy, self.memory)
 
     @property
     def name(self) -> str:
@@ -151,9 +149,6 @@ class Bridge:
             BrokenAssignor where a strategy's answer is no plan; never for what another member sent.
         """
         began = time.perf_counter() if began is None else began
-        dealt = self.lead_alike(joined, cluster, group, generation, began)
-        if dealt is not None:
-            return dealt
         with collector_paused():
             memories = joined.memories(self.memory)
             planned_group, order = self._group(joined, memories, cluster, group)
@@ -165,19 +160,6 @@ class Bridge:
             answers = dict(zip(planned_group.members, written, strict=True))
         self._report(plan, held_back, generation, (time.perf_counter() - began) * 1000)
         return answers
-
-    def lead_alike(
-        self, joined: JoinedGroup, cluster: ClusterMetadata, group: str, generation: int | None, began: float
-    ) -> dict[str, bytes] | None:
-        """As ``lead``, where members that all say the same are dealt the partitions without a plan; None elsewhere."""
-        # Who looks at plans or lag gets them from the general way.
-        if self.options.on_plan is not None or self.options.lag is not None:
-            return None
-        dealt = self._dealer.deal(joined, cluster)
-        if dealt is None:
-            return None
-        self._report_dealt(dealt, group, generation, (time.perf_counter() - began) * 1000)
-        return dealt.answers
 
     def _group(
         self, joined: JoinedGroup, memories: Memories, cluster: ClusterMetadata, group: str
@@ -204,13 +186,6 @@ class Bridge:
         if missing:
             log.warning("the plan counts partitions where lag is unknown: %s", missing)
         return {topic: _add_offsets(description, table.get(topic, {})) for topic, description in topics.items()}
-
-    def _report_dealt(self, dealt: Dealt, group: str, generation: int | None, ms: float) -> None:
-        """The log line alone: there are no claims to warn of, and nobody has a hook."""
-        if not log.isEnabledFor(logging.INFO):
-            self._causes.remember(dealt.seen)
-            return
-        _log(self._dealer.record(dealt, group, generation, self.name, self._causes.why(dealt.seen), ms))
 
     def _report(self, plan: Plan, held_back: Bools, generation: int | None, ms: float) -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""

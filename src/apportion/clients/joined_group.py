@@ -15,13 +15,12 @@ from functools import cached_property
 import numpy as np
 
 from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints, ints
-from apportion.errors import UnreadableBytes
 from apportion.model.build import ClaimColumns, MemberColumns, OwnedLists
 from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
 from apportion.strategy.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.columns import HeldLists, read_held_lists
 from apportion.wire.primitives import text
-from apportion.wire.subscription import Subscription, read_subscription
+from apportion.wire.subscription import Subscription
 from apportion.wire.subscriptions import Subscriptions, read_subscriptions
 from apportion.wire.userdata import CAPACITY_MARK, CAPACITY_SIZE, read_facts, without_facts
 
@@ -60,9 +59,7 @@ class JoinedGroup:
             last = list(place.values())
             ids, instance_ids, sent = [ids[m] for m in last], [instance_ids[m] for m in last], [sent[m] for m in last]
         self.ids, self.instance_ids, self.sent = ids, instance_ids, sent
-        self.alike = _one_for_all(sent)
-        """What every member sent, where all sent the same bytes."""
-        self.topics = self.subscriptions.topics() if self.alike is None else list(dict.fromkeys(self.alike.topics))
+        self.topics = self.subscriptions.topics()
         """What anybody wants."""
 
     @cached_property
@@ -99,16 +96,6 @@ class JoinedGroup:
 
     def _name(self, m: int) -> str:
         return f"{self.ids[m]} (instance {self.instance_ids[m]})" if self.instance_ids[m] else self.ids[m]
-
-
-def _one_for_all(sent: Sequence[bytes]) -> Subscription | None:
-    """The subscription of two or more members that sent the same bytes; None where they did not, or it is none."""
-    if len(sent) < 2 or not sent[0] == sent[1] == sent[-1] or sent.count(sent[0]) < len(sent):
-        return None
-    try:
-        return read_subscription(sent[0])
-    except UnreadableBytes:
-        return None
 
 
 def _facts(sent: Subscriptions, memories: Memories, asked: Mapping[str, Fact]) -> dict[str, Ints]:

@@ -312,12 +312,6 @@ class Group:
             wanted[topics] = True
         return wanted
 
-    @property
-    def apart(self) -> bool:
-        """Whether no topic is in two subscriptions: those who do not want the same have nothing in common."""
-        wishes = sum(map(len, self.subscriptions))
-        return wishes <= self.T and wishes == int(np.count_nonzero(self.wanted_topic))
-
     @cached_property
     def dealt_topics(self) -> list[int]:
         """The topics that some member subscribes to and that have partitions."""

@@ -19,7 +19,6 @@ from apportion.solvers.lexicographic import complete, solve
 from apportion.solvers.partition_classes import problem_of, topics_apart
 from apportion.solvers.problem import Problem, units, weights
 from apportion.solvers.small_groups import LISTS_MAX_CELLS, LISTS_MAX_PARTITIONS, plan_on_lists
-from apportion.solvers.uniform_groups import plan_uniform
 
 GOALS: Final = ("balance", "racks", "moves")
 """The goals that count where nothing else is asked for."""
@@ -32,15 +31,6 @@ def check_order(name: str, order: tuple[str, ...]) -> None:
     if not goals or not order or len(set(order)) < len(order):
         shown = ",".join(map(str, order)) if isinstance(order, tuple) else order
         raise BadInput(f"setting order of {name}", repr(shown), f"some of {', '.join(ALL_GOALS)}, each once")
-
-
-def dealt_proof(order: tuple[str, ...]) -> dict[str, str] | None:
-    """The proof of ``best`` for members that are alike, claim nothing and name no rack: they are dealt round and round.
-
-    None where the order asks for another plan.
-    """
-    goals = tuple(goal for goal in order if goal != "racks")
-    return dict.fromkeys(goals, "optimal") if goals[:1] == ("balance",) else None
 
 
 def best(group: Group, order: tuple[str, ...] = GOALS, cooperative: bool = False) -> Answer:
@@ -73,8 +63,6 @@ def _without_classes(group: Group, order: tuple[str, ...], wide: bool) -> tuple[
     # Lists of claims are made for small groups alone: for large ones they take as long as the whole plan.
     if equal and "spread" not in order and (small or group.P * group.M <= LISTS_MAX_CELLS):
         return plan_on_lists(group, None if small else weights(order, group.P, group.M)), proof
-    if equal and not wide and order == ("balance", "moves") and group.apart:
-        return plan_uniform(group), proof
     return plan_by_topic(group, units(group.capacity), order) if wide else None
 
 

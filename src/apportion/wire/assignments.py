@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.arrays import Ints, ints
-from apportion.wire.assignment import NEWEST, Assignment, write_assignment
+from apportion.wire.assignment import NEWEST
 from apportion.wire.columns import Buffer, HeldLists
-from apportion.wire.partitions import held
 from apportion.wire.primitives import MAX_STRING, MAX_TOPIC
 
 _ONE = ints([1])
@@ -76,28 +75,6 @@ def write_assignments(
     int32[ids_at] = number
     raw = out.tobytes()
     return [raw[low:high] for low, high in pairwise([0, *ends.tolist()])]
-
-
-def write_neighbours(parts: Sequence[tuple[str, Sequence[int]]], count: int) -> list[bytes]:
-    """The assignments of ``count`` members, version 3, where all ids go up by one from each member to the next.
-
-    parts
-        Topics, each once, and ids of the first of them, at least one; no id reaches 2**31 on the way.
-
-    The bytes of an assignment are one long number. As ids have four bytes and none of them runs over, the next member's
-    is this one's and the number that has a one in every id.
-    """
-    first = write_assignment(Assignment(held(dict(parts))))
-    ones = [bytes(_HEAD)]
-    for topic, ids in parts:
-        ones += [bytes(6 + len(topic.encode())), b"\0\0\0\1" * len(ids)]
-    ones.append(bytes(len(_tail(None))))
-    size, number, step = len(first), int.from_bytes(first, "big"), int.from_bytes(b"".join(ones), "big")
-    answers = []
-    for _ in range(count):
-        answers.append(number.to_bytes(size, "big"))
-        number += step
-    return answers
 
 
 def write_again(buffer: Buffer, lists: HeldLists, which: Ints, user_data: bytes | None = None) -> list[bytes]:
