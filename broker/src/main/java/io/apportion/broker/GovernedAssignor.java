@@ -92,7 +92,8 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
         try {
             Plan plan = MEMORY.of(members);
             // A plan that is older than the last one that was followed is nobody's wish: somebody kept a copy of it.
-            if (!parts.isEmpty() && (plan == null || Plan.newest(parts).number() >= plan.number())) plan = Plan.newest(parts);
+            Plan carried = parts.isEmpty() ? null : Plan.newest(parts);
+            if (carried != null && (plan == null || carried.number() >= plan.number())) plan = carried;
             if (plan == null || plan.released()) {
                 if (plan != null) MEMORY.forget(members);
                 return withNothingFor(bearers, withoutPlan(members, group, topics));

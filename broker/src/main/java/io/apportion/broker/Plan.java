@@ -42,6 +42,7 @@ record Plan(
     /** One plan of the parts that several carriers bear: everything of the newest number. */
     static Plan newest(List<Plan> parts) {
         Plan newest = parts.stream().max(Comparator.comparingLong(Plan::number)).orElseThrow();
+        if (parts.size() == 1) return newest;
         Map<Uuid, int[]> owners = new HashMap<>(newest.owners);
         for (Plan part : parts) {
             if (part.number == newest.number && part.members.equals(newest.members)) owners.putAll(part.owners);
