@@ -168,3 +168,28 @@ def test_the_page_carries_both_pictures_data(run: Runner) -> None:
     assert '"switch":' in page.replace(" ", "")
     assert "switch-shares" in page
     assert "switch-moves" in page
+
+
+@pytest.mark.parametrize("client", ["kafka-python-3.0.1", "aiokafka-0.12.0"])
+def test_members_of_a_client_without_the_new_protocol_never_can_switch(client: str) -> None:
+    found = looked(even_group(1, client_id=client), assigned_data=())
+    name = client.rpartition("-")[0]
+    assert (found.answer, found.to_dict()["classic_clients"]) == ("stay", {name: 6})
+    assert found.advice[0].startswith(f"Stay: its members run {name}, by their client ids, which has no new protocol.")
+    assert "move them to a client that has it" in found.advice[0]
+    own = looked(even_group(1, client_id="billing"), assigned_data=())
+    assert own.answer == "can"
+    assert any("no broker tells which client" in trap for trap in own.traps)
+    already = looked(even_group(1, client_id=client), kind="consumer")
+    assert (already.answer, dict(already.classic_clients)) == ("already", {})
+
+
+def test_groups_that_have_no_answer_are_counted_with_the_reason(run: Runner) -> None:
+    shown = run("switch", str(dump())).out.splitlines()
+    groups = int(shown[-2].split()[1])
+    assert shown[-2].startswith(f"Of {groups} groups: ")
+    assert shown[-1] == (
+        "Left out: 1 of the share protocol, not of consumers; 1 whose subscriptions cannot be read; 3 without members."
+    )
+    document = run("switch", str(dump()), "-o", "json").json
+    assert (len(document["groups"]), len(document["left_out"])) == (groups, 5)

@@ -49,9 +49,12 @@ def run(args: argparse.Namespace) -> int:
     """Look at each group, and say whether to switch."""
     from apportion.report import switching
 
-    switches = _switches(args)
+    left_out: list[tuple[str, str]] = []
+    switches = _switches(args, left_out)
     if args.output == "json":
-        emit_json({"version": 1, "groups": [one.to_dict() for one, _, _ in switches]})
+        without = [{"group": name, "why": why} for name, why in left_out]
+        document = {"version": 1, "groups": [one.to_dict() for one, _, _ in switches]}
+        emit_json(document | ({"left_out": without} if without else {}))
     elif args.output == "html":
         from apportion.report import pages
 
@@ -60,16 +63,17 @@ def run(args: argparse.Namespace) -> int:
         only = switches[0][0]
         emit_tables([switching.group_table(only)], args.output, switching.sentences(only))
     else:
-        emit_tables([switching.overview([one for one, _, _ in switches])], args.output)
+        answers = [one for one, _, _ in switches]
+        emit_tables([switching.overview(answers)], args.output, switching.totals(answers, left_out))
     return 0
 
 
-def _switches(args: argparse.Namespace) -> list[Looked]:
-    """Every group that has members whose subscriptions can be read."""
+def _switches(args: argparse.Namespace, left_out: list[tuple[str, str]]) -> list[Looked]:
+    """Every group that has members whose subscriptions can be read; ``left_out`` gets the others, each with why."""
     folder = source.folder(args)
     if folder is not None:
-        return _of_folder(folder, args.groups)
-    from apportion.history.switch_measures import GroupFacts
+        return _of_folder(folder, args.groups, left_out)
+    from apportion.history.switch_measures import GroupFacts, why_left_out
     from apportion.history.switching import switch
     from apportion.model.build import build
 
@@ -81,10 +85,12 @@ def _switches(args: argparse.Namespace) -> list[Looked]:
     with progress.slow("", len(many)) as begin:
         for observed in many:
             begin(observed.name or "")
-            if observed.raw["members"] and observed.kind in (None, "classic", "consumer"):
+            if why := why_left_out(observed.kind, len(observed.raw["members"])):
+                left_out.append((observed.name or "", why))
+            else:
                 facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
                 looked.append((switch(build(observed.raw), facts, scored=score), observed, None))
-    return _at_least_one(looked, args.file or "the cluster")
+    return _at_least_one(looked, args.file or "the cluster", left_out)
 
 
 def _live_score(args: argparse.Namespace, groups: list[Observed]) -> Score | None:
@@ -104,9 +110,10 @@ def _live_score(args: argparse.Namespace, groups: list[Observed]) -> Score | Non
     return sum((score(events, log.names) for events in log.groups.values()), Score())
 
 
-def _of_folder(path: str, names: list[str]) -> list[Looked]:
+def _of_folder(path: str, names: list[str], left_out: list[tuple[str, str]]) -> list[Looked]:
     """Groups with their histories, and with the score on all of the cluster's."""
-    from apportion.history.switch_measures import concerns, facts_of, scored
+    from apportion.history import switch_measures
+    from apportion.history.switch_measures import facts_of, scored
     from apportion.history.switching import switch
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
@@ -124,12 +131,14 @@ def _of_folder(path: str, names: list[str]) -> list[Looked]:
     with progress.slow("", len(chosen)) as begin:
         for group in chosen:
             begin(group.name)
-            if concerns(group):
+            if why := switch_measures.left_out(group):
+                left_out.append((group.name, why))
+            else:
                 arrays = build(group.raw)
                 if recorded is not None:
                     arrays = with_rates(recorded, arrays)
                 looked.append((switch(arrays, facts_of(group), group, score), observed(group), group))
-    return _at_least_one(looked, path)
+    return _at_least_one(looked, path, left_out)
 
 
 def with_rates(recorded: FolderSeries, group: Group) -> Group:
@@ -142,7 +151,9 @@ def with_rates(recorded: FolderSeries, group: Group) -> Group:
     return replace(group, weight=weight) if np.isfinite(weight).any() else group
 
 
-def _at_least_one(looked: list[Looked], where: str) -> list[Looked]:
+def _at_least_one(looked: list[Looked], where: str, left_out: list[tuple[str, str]]) -> list[Looked]:
     if not looked:
-        raise BadInput(where, "no group of consumers with members", "one: what a switch gives depends on who is there")
+        why = f" (group {left_out[0][0]!r} {left_out[0][1]})" if len(left_out) == 1 else ""
+        needed = "one: what a switch gives depends on who is there"
+        raise BadInput(where, f"no group of consumers with members{why}", needed)
     return looked

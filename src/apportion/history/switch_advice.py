@@ -53,6 +53,11 @@ def traps(switch: Switch) -> list[str]:
     if switch.facts.kind == CONSUMER:
         return []
     sentences = [_first_newcomer(switch)]
+    if not switch.classic_clients:
+        sentences.append(
+            "Its clients need the new protocol: Java's and librdkafka have it, kafka-python and aiokafka have not, and "
+            "no broker tells which client a member runs."
+        )
     if any(switch.group.instance_ids):
         sentences.append(
             "Static members: if an instance id is used twice, the newcomer is refused; in a classic group the older "
@@ -96,6 +101,8 @@ def _verdict(switch: Switch) -> str:
     strategy = switch.facts.strategy
     if switch.facts.kind == CONSUMER:
         return "It uses the new protocol already: online is what the broker would assign to its members now."
+    if switch.classic_clients:
+        return _other_clients(switch)
     if switch.blockers:
         who = count(sum(len(one.members) for one in switch.blockers), "member")
         whose = f" of {who}" if any(one.members for one in switch.blockers) else ""
@@ -115,6 +122,17 @@ def _verdict(switch: Switch) -> str:
         return "It can switch, as far as this input tells: whether assignments carry user data is not known."
     return (
         "It can switch: the broker refuses nothing that its strategy sends, and the strategy guarantees nothing more."
+    )
+
+
+def _other_clients(switch: Switch) -> str:
+    """What would have to change where members run a client without the new protocol."""
+    clients = " and ".join(switch.classic_clients)
+    members = sum(switch.classic_clients.values())
+    who = "its members run" if members == switch.group.M else f"{members} of its {switch.group.M} members run"
+    return (
+        f"Stay: {who} {clients}, by their client ids, which has no new protocol. To switch, move them to a client that "
+        "has it, such as confluent-kafka (librdkafka 2.4 or later) or Java's (4.0), with group.protocol=consumer."
     )
 
 

@@ -25,12 +25,19 @@ ASSIGNED_DATA: Final = frozenset({"stream", "apportion-streams"})
 """Names that groups of Kafka Streams and of our task runner have, whose assignments carry user data."""
 
 
+CLASSIC_CLIENTS: Final = ("kafka-python", "aiokafka")
+"""Client libraries without the new protocol; a client id that nobody chose begins with the name."""
+
+
 @dataclass(frozen=True)
 class Blocker:
     """Why the broker would refuse the first consumer of the new protocol; ``members`` whose doing it is."""
 
     reason: str
     members: tuple[str, ...] = ()
+
+
+ALREADY, CAN, STAY = "already", "can", "stay"
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ class Switch:
         least that any sharing can have; empty where no weight is known.
     history
         See ``switch_history.moves``.
+    classic_clients
+        Client library without the new protocol to the members that run it, as far as client ids tell.
     """
 
     group: Group
@@ -82,6 +91,14 @@ class Switch:
     advice: Sequence[str] = ()
     traps: Sequence[str] = ()
     loses: Sequence[str] = ()
+    classic_clients: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def answer(self) -> str:
+        """``already``, ``can`` or ``stay``."""
+        if self.facts.kind == CONSUMER:
+            return ALREADY
+        return CAN if self.advice and self.advice[0].startswith("It can switch") else STAY
 
     def to_dict(self) -> dict[str, Any]:
         """One element of the JSON of ``apportion switch``; what is not known is left out."""
@@ -91,6 +108,8 @@ class Switch:
             document["blockers"] = [{"what": one.reason, "members": list(one.members)} for one in self.blockers]
         document |= {"now": dict(self.now), "online": self.online.to_dict(), "fresh": self.fresh.to_dict()}
         document |= {"concentration": dict(self.concentration), "together": dict(self.together)}
+        if self.classic_clients:
+            document["classic_clients"] = dict(self.classic_clients)
         if self.busiest:
             document["work"] = dict(self.busiest)
         if self.history is not None:
@@ -103,10 +122,32 @@ class Switch:
         }
 
 
+def classic_clients(group: Group) -> dict[str, int]:
+    """Members by client library, of those that have no new protocol; a client id of the user's own tells nothing."""
+    ids = [client or member for client, member in zip(group.client_ids or [None] * group.M, group.members, strict=True)]
+    counts = {name: sum(one.startswith(f"{name}-") or one == name for one in ids) for name in CLASSIC_CLIENTS}
+    return {name: n for name, n in counts.items() if n}
+
+
+def left_out(past: GroupHistory) -> str:
+    """Why a recorded group has no answer, as what follows "1 group"; "" where it has one."""
+    present = past.present
+    if present is None:
+        return "that is gone"
+    why = why_left_out(present.type, len(present.members))
+    return why or ("" if present.readable else "whose subscriptions cannot be read")
+
+
+def why_left_out(kind: str | None, members: int) -> str:
+    """The same of a group that was described."""
+    if kind not in (None, "classic", "simple", CONSUMER):
+        return f"of the {kind} protocol, not of consumers"
+    return "" if members else "without members"
+
+
 def concerns(past: GroupHistory) -> bool:
     """Whether a recorded group is one of consumers, with members whose subscriptions can be read."""
-    present = past.present
-    return bool(present and present.type in ("classic", CONSUMER) and present.members and present.readable)
+    return not left_out(past)
 
 
 def facts_of(past: GroupHistory) -> GroupFacts:

@@ -15,7 +15,16 @@ from apportion.history.predicted_targets import Score
 from apportion.history.records import CONSUMER
 from apportion.history.switch_advice import advice, loses, traps
 from apportion.history.switch_history import Recorded, moves
-from apportion.history.switch_measures import GroupFacts, Switch, blockers, busiest, concentration, even, together
+from apportion.history.switch_measures import (
+    GroupFacts,
+    Switch,
+    blockers,
+    busiest,
+    classic_clients,
+    concentration,
+    even,
+    together,
+)
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.planning import plan
@@ -49,6 +58,7 @@ def switch(group: Group, facts: GroupFacts, past: Recorded | None = None, scored
         history=None if past is None else moves(past),
         score=scored or Score(),
         busiest=busiest(group, owners),
+        classic_clients={} if facts.kind == CONSUMER else classic_clients(group),
     )
     seen = replace(seen, loses=loses(seen), traps=traps(seen))
     return replace(seen, advice=advice(seen))

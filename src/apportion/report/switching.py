@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from apportion.arrays import Ints
 from apportion.history.records import CONSUMER
-from apportion.history.switch_measures import Switch
+from apportion.history.switch_measures import ALREADY, CAN, STAY, Switch
 from apportion.model.measures import loads
 from apportion.report.text import Cell, TextTable
-from apportion.wording import percent
+from apportion.wording import count, percent
 
 
 def group_table(switch: Switch) -> TextTable:
@@ -36,6 +37,23 @@ def group_table(switch: Switch) -> TextTable:
     kind, strategy = switch.facts.kind or "unknown protocol", switch.facts.strategy
     title = f"{switch.group.name}: {kind}{f', {strategy}' if strategy else ''}, {_upgrade(switch)}\n"
     return TextTable(("FIGURE", "NOW", "ONLINE", "ANEW"), rows, title)
+
+
+def totals(switches: Sequence[Switch], left_out: Sequence[tuple[str, str]]) -> list[str]:
+    """How many groups can switch, and how many have no answer, and why.
+
+    left_out
+        Groups, each with the reason as what follows "1 group".
+    """
+    answers = Counter(one.answer for one in switches)
+    parts = [f"{answers[CAN]:,} can switch", f"{answers[STAY]:,} should stay"]
+    if answers[ALREADY]:
+        parts.append(f"{answers[ALREADY]:,} on the new protocol already")
+    lines = [f"Of {count(len(switches), 'group')}: {', '.join(parts)}."]
+    reasons = Counter(why for _, why in left_out)
+    if reasons:
+        lines.append(f"Left out: {'; '.join(f'{n:,} {why}' for why, n in sorted(reasons.items()))}.")
+    return lines
 
 
 def _load(owner: Ints, members: int) -> str:
