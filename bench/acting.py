@@ -7,7 +7,7 @@ hand-overs: seconds that partitions stood still, and messages read twice. What i
 
     --hours N        hours of each trace (24)
     --acting TEXT    the rule's numbers (gain=0.2,hold=30,rest=300)
-    --assignor A     the strategy (cooperative-lag-aware)
+    --assignor A     the strategy (cooperative-lag-aware), with --set K=V
     --picture FILE   draw the heaviest lag over time, as SVG
     --to FILE        replace the table in this page; without it it is printed alone
 """
@@ -34,7 +34,6 @@ from apportion.strategy.traits import traits_of
 
 LOOK_S: Final = 10
 """Seconds between two looks, as a ``LagFeed`` has them."""
-START, END = "<!-- simulated day -->", "<!-- end of the simulated day -->"
 
 
 @dataclass(frozen=True)
@@ -259,22 +258,25 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--acting", default="")
     parser.add_argument("--assignor", default="cooperative-lag-aware")
+    parser.add_argument("--set", action="append", default=[], metavar="K=V")
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--to", type=Path)
     args = parser.parse_args()
     rows: list[str] = []
     lags: dict[str, dict[str, list[float]]] = {}
     print(HEAD)
-    for name, how, day in days(Acting.of_text(args.acting), find(args.assignor), args.hours):
+    for name, how, day in days(
+        Acting.of_text(args.acting), find(args.assignor, dict(text.split("=", 1) for text in args.set)), args.hours
+    ):
         rows.append(row(name, how, day, args.hours))
         lags.setdefault(name, {})[how] = day.heaviest
         print(rows[-1], flush=True)
     if args.picture:
         args.picture.write_text(picture(lags, args.hours), encoding="utf-8")
     if args.to:
-        before, _, rest = args.to.read_text(encoding="utf-8").partition(START)
-        table = "\n".join([START, HEAD, *rows, END])
-        args.to.write_text(before + table + rest.partition(END)[2], encoding="utf-8")
+        before, _, rest = args.to.read_text(encoding="utf-8").partition(HEAD)
+        table = "\n".join([HEAD, *rows])
+        args.to.write_text(before + table + rest[rest.index("\n\n") :], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -217,10 +217,12 @@ def test_a_members_own_number_wins_over_what_was_learned() -> None:
     assert capacity[1] == pytest.approx(2 * capacity[0], rel=0.3)
 
 
-def test_a_member_of_which_nothing_is_known_counts_as_the_median_or_as_fast_as_it_kept_up() -> None:
-    pace, capacity, _ = paces(np.ones(3, dtype=np.int64), [speed(100.0), speed(None), None], [0.0, 30.0, 300.0])
-    assert pace.tolist() == pytest.approx([100, 100, 300], rel=0.06)
-    assert capacity.tolist() == [7, 7, 20]
+def test_members_of_which_nothing_is_known_count_as_the_median_or_as_fast_as_any_of_them_kept_up() -> None:
+    ones = np.ones(3, dtype=np.int64)
+    pace, capacity, _ = paces(ones, [speed(100.0), speed(None), None], [900.0, 30.0, 300.0])
+    assert pace.tolist() == pytest.approx([100, 300, 300], rel=0.06)
+    assert capacity.tolist() == [7, 20, 20]
+    assert paces(ones, [speed(100.0), None, None], [0.0, 30.0, 50.0])[1].tolist() == [1, 1, 1]
     given_alone = np.array([2, 1, 1])
     pace, capacity, in_seconds = paces(given_alone, [speed(None)] * 3, [9.0] * 3)
     assert (capacity.tolist(), in_seconds) == ([2, 1, 1], False)

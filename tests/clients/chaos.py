@@ -15,6 +15,7 @@ process of its own. ``judge.py`` reads the log.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -23,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from apportion.errors import Unavailable
 from apportion.testing.broker import Broker
@@ -35,6 +37,10 @@ SESSION_MS = 3000
 COMMIT_MS = 2000
 WORK_MS = 1000
 STRATEGY = {"cooperative": "cooperative-sticky", "eager": "sticky", "mixed": "cooperative-sticky"}
+ACTING = {"gain": 0.05, "hold_s": 1.0, "rest_s": 5.0} if os.environ.get("APPORTION_CHAOS_ACTING") else None
+"""Where it is set, the cooperative and the mixed group even out their lag while they are under fire."""
+if ACTING:
+    STRATEGY |= {"cooperative": "cooperative-lag-aware", "mixed": "cooperative-lag-aware"}
 MIXED = ("aiokafka", "java", "kafka-python", "confluent")
 
 
@@ -145,6 +151,7 @@ class Arena:
             session_ms=SESSION_MS,
             commit_ms=COMMIT_MS,
             work_ms=WORK_MS,
+            **(acting_settings() if ACTING and STRATEGY[group] == "cooperative-lag-aware" else {}),
         )
 
     def _java(self, group: str) -> JavaMember:
@@ -250,6 +257,11 @@ class Arena:
         finally:
             admin.close()
         raise AssertionError(f"not caught up after {patience_s} s: {behind}")
+
+
+def acting_settings() -> dict[str, Any]:
+    """Of a Python member in a group that acts."""
+    return {"lag": True, "lag_s": 0.5, "acting": ACTING, "settings": {"capacity": "learned"}}
 
 
 def leave(one: One) -> None:

@@ -83,6 +83,35 @@ def test_two_bounces_each_way_without_a_stop(broker: Broker, tmp_path: Path):
     assert longest_silence(of_all) < 5
 
 
+@pytest.mark.parametrize("eager", ["lag-aware", "sticky-stream-join", "failover"])
+def test_two_bounces_lead_from_an_eager_strategy_of_ours_to_its_cooperative_form(
+    broker: Broker, eager: str, tmp_path: Path
+):
+    """kafka-python and aiokafka, one restarted at a time; nobody ever reads what another holds, and nothing is lost."""
+    topic, cooperative = new_name("form"), f"cooperative-{eager}"
+    broker.create_topic(topic, SIZE)
+    with Members(broker, new_name("form"), [topic], tmp_path) as group:
+        now: dict[str, Member] = {}
+        lives: list[Life] = []
+        writer = Writer(broker, topic)
+        used = []
+        for names in ([eager], [cooperative, eager], [cooperative]):
+            for kind in ("kafka-python", "aiokafka"):
+                if kind in now:
+                    left = now.pop(kind)
+                    left.leave()
+                    lives.append(Life(f"{kind}-{len(lives)}", False, list(left.events), time.time()).live())
+                now[kind] = group.python(kind, "", strategies=names, lag=eager == "lag-aware")
+                settle(now.values(), {topic: SIZE}, calm_s=0.2)
+            used.append(protocol(broker, group.group))
+        writer.close()
+        time.sleep(1.5)
+        lives += [Life(kind, False, list(member.events), None).live() for kind, member in now.items()]
+    assert used == [eager, cooperative, cooperative]
+    assert not list(two_owners(lives))
+    assert not unread(lives, {(topic, p): len(range(p, writer.written, SIZE)) for p in range(SIZE)})
+
+
 def test_cooperative_members_read_less_twice(broker: Broker, tmp_path: Path):
     """The same joins and leaves, a second of work on each record: an eager client begins all its work anew.
 

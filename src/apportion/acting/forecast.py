@@ -68,7 +68,7 @@ def forecast(group: Group, owner: Ints, strategy: Assignor, load: Load, acting: 
     no_plan = Outlook(before, before, least, member, 0, load.in_seconds)
     if least > before * (1 - acting.gain):
         return no_plan, owner
-    target = checked(asked(group, owner, load), strategy).owner
+    target = checked(loaded(group, load).holding(owner), strategy).owner
     target = np.where((owner != NOBODY) & (target != NOBODY), target, owner)
     if acting.moves is not None:
         target = limited(owner, target, load, acting.moves)
@@ -77,17 +77,16 @@ def forecast(group: Group, owner: Ints, strategy: Assignor, load: Load, acting: 
     return replace(no_plan, after=after, moves=moves), target
 
 
-def asked(group: Group, owner: Ints, load: Load) -> Group:
-    """The group as the strategy is asked: who owns what now is the past, and work ahead is lag and weight."""
+def loaded(group: Group, load: Load) -> Group:
+    """The group as the strategy is asked: work ahead is lag and weight, and learned speeds are capacities."""
     work = np.rint(np.minimum(load.work, WORK_MAX)).astype(np.int64)
     unknown = np.full(group.P, UNKNOWN, dtype=np.int64)
-    fresh = replace(
+    return replace(
         group,
         facts={**group.facts, "capacity": load.capacity},
         offsets=Offsets(unknown, unknown, unknown, work),
         weight=work.astype(np.float64),
     )
-    return fresh.holding(owner)
 
 
 def limited(owner: Ints, target: Ints, load: Load, moves: int | float) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,8 +11,9 @@ import numpy as np
 from apportion.acting.forecast import Load, forecast, labels
 from apportion.acting.rule import Acting, Decision, Outlook, decide, is_resting, resting
 from apportion.acting.speeds import OffsetHistory, Sample, paces
-from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, Longs
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
 from apportion.assignors import Assignor
+from apportion.history.member_speeds import Speed
 from apportion.model.group import Group
 from apportion.strategy.traits import traits_of
 from apportion.wording import count
@@ -36,6 +38,42 @@ class Planned:
     load: Load | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class KnownLoad:
+    """What is known of a group's load at a moment.
+
+    group
+        Whose partitions, and in which order.
+    incoming
+        (P,) messages a second that come in; NaN unknown.
+    speeds, at_least
+        Of each member by its label; none where nothing is to be learned.
+    rest_s
+        Seconds of what comes in that count as work ahead.
+    """
+
+    group: Group
+    incoming: Floats
+    speeds: Mapping[str, Speed]
+    at_least: Mapping[str, float]
+    rest_s: float
+
+    def load(self, group: Group, lag: Longs, known: Bools) -> Load | None:
+        """What the members of a group have ahead; None where it is not known, or its partitions are other ones.
+
+        lag, known
+            (P,) messages left to read, and whether that is known.
+        """
+        if not _same_partitions(self.group, group):
+            return None
+        if not (known & ~np.isnan(self.incoming))[group.wanted].all():
+            return None
+        work = np.where(group.wanted, lag + np.nan_to_num(self.incoming) * self.rest_s, 0.0)
+        names = labels(group.members, group.instance_ids)
+        speeds, at_least = [self.speeds.get(name) for name in names], [self.at_least.get(name, 0.0) for name in names]
+        return Load(work, *paces(group.capacity, speeds, at_least))
+
+
 class Loop:
     """One leader's view of its group.
 
@@ -52,6 +90,11 @@ class Loop:
         self._owner: Ints = np.empty(0, dtype=np.int64)
         self._generation_s = 0.0
         self._since_s: float | None = None
+
+    @property
+    def group(self) -> Group | None:
+        """The group of the last generation."""
+        return self._group
 
     def generation(self, at_s: float, group: Group, owner: Ints) -> None:
         """A rebalance ended: this group, and (P,) who owns what since; -1 nobody."""
@@ -80,19 +123,30 @@ class Loop:
         owned = self._owner != NOBODY
         if missing := int(np.count_nonzero(owned & ~known)):
             return self._no(f"the lag of {count(missing, 'partition')} is not known")
-        incoming = self.history.incoming(max(self.acting.hold_s, 1.0) * 2)
-        if missing := int(np.count_nonzero(owned & np.isnan(incoming))):
-            return self._no(f"what comes into {count(missing, 'partition')} is not known yet")
-        load = self._load(group, np.where(owned, lag + np.nan_to_num(incoming) * self.acting.rest_s, 0.0))
+        seen = self.seen()
+        unknown = group.P if seen is None else int(np.count_nonzero(owned & np.isnan(seen.incoming)))
+        load = None if seen is None else seen.load(group, lag, known | ~owned)
+        if load is None:
+            return self._no(f"what comes into {count(unknown, 'partition')} is not known yet")
         outlook, target = forecast(group, self._owner, self.strategy, load, self.acting)
         decision = decide(self.acting, sample.at_s, self._generation_s, self._since_s, outlook)
         self._since_s = decision.since_s
         return Planned(decision, outlook, target if decision.act else None, load)
 
-    def _load(self, group: Group, work: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Load:
+    def holding(self, group: Group) -> Group:
+        """The group with who owns what since the last generation as its past."""
+        return group.holding(self._owner)
+
+    def seen(self) -> KnownLoad | None:
+        """What is known by now of the group's load; None before the first generation or sample."""
+        group = self._group
+        if group is None or not len(self.history):
+            return None
         names = labels(group.members, group.instance_ids)
-        speeds = [self.history.speed(name) if self.learned else None for name in names]
-        return Load(work, *paces(group.capacity, speeds, [self.history.at_least(name) for name in names]))
+        learned = {name: self.history.speed(name) for name in names} if self.learned else {}
+        at_least = {name: self.history.at_least(name) for name in names}
+        incoming = self.history.incoming(max(self.acting.hold_s, 1.0) * 2)
+        return KnownLoad(group, incoming, learned, at_least, self.acting.rest_s)
 
     def _no(self, why: str) -> Planned:
         self._since_s = None

@@ -60,6 +60,10 @@ class OffsetHistory:
         self._busy: dict[str, deque[float]] = {}
         self._idle: dict[str, deque[float]] = {}
 
+    def __len__(self) -> int:
+        """How many samples are kept."""
+        return len(self._samples)
+
     def restart(self) -> None:
         """The partitions are other ones now: their samples do not compare; speeds stay known."""
         self._samples.clear()
@@ -130,7 +134,8 @@ def paces(capacity: Ints, speeds: Sequence[Speed | None], at_least: Sequence[flo
         (M,) what each reads while it keeps up.
 
     A member's own number wins: it counts so many times what a member of capacity 1 does. One of which too little is
-    known counts as the median of those that are known, or as fast as it was seen to keep up, if that is more.
+    known counts as the median of those that are known, or as fast as any of its like was seen to keep up, if that is
+    more: who never had much to read may be as fast.
     """
     median = np.array([np.nan if s is None or s.median is None else s.median for s in speeds], dtype=np.float64)
     own = capacity != 1
@@ -139,7 +144,8 @@ def paces(capacity: Ints, speeds: Sequence[Speed | None], at_least: Sequence[flo
     if not learned.any():
         return capacity.astype(np.float64), capacity, False
     one = float(np.median(median[told] / capacity[told])) if own.any() else float(np.median(median[learned]))
-    pace = np.where(own, capacity * one, np.where(learned, median, np.maximum(one, at_least)))
+    kept_up = max((seen for seen, known in zip(at_least, told.tolist(), strict=True) if not known), default=0.0)
+    pace = np.where(own, capacity * one, np.where(learned, median, max(one, kept_up)))
     fastest = float(pace.max())
     if fastest <= 0:  # everybody stands still: nobody is faster than another
         return capacity.astype(np.float64), capacity, False

@@ -11,6 +11,7 @@ from apportion.errors import UnknownName
 
 COMMANDS: Final = {
     "describe": "who owns what, how far behind, and what is odd about it",
+    "nudge": "have a live group rebalance now, where a member of ours leads and acts on lag",
     "watch": "a live group: lag per member, owners, rebalances as they happen",
     "plan": "what a strategy would assign, with its proof",
     "compare": "one group under every strategy, the best marked",

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import TYPE_CHECKING, Any, Final
 
 from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, settings_of
 
+if TYPE_CHECKING:
+    from apportion.history.group_history import GroupHistory
+
+LONGEST_S: Final = 10 * 365 * 86_400.0
+"""Seconds of the past that are looked at: all that a dump holds."""
 DETAILS = (
     "FOLDER is a dump, or the tables that pipeline build made. Each generation finds what the strategy itself left in\n"
     "the one before; MOVES-THEN is what really happened, by the same measure. A streams group is walked with\n"
@@ -26,6 +32,10 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a dump or tables")
     parser.add_argument("--group", metavar="GROUP", required=True, help="the group")
     add_assignor(parser)
+    parser.add_argument(
+        "--acting", metavar="RULE", nargs="?", const="", default=None,
+        help="tell when a leader of ours would have acted on the lag, by gain=0.2,hold=30,rest=300[,moves=N]",
+    )  # fmt: skip
     add_output(parser, PICTURES)
 
 
@@ -46,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
         source.refuse_share(group.name, group.present.type)
     with progress.slow(f"replaying {group.name}"):
         document = group.replay(strategy)
+        if args.acting is not None:
+            document["acting"] = acted(folder, group, strategy, args.acting)
     if args.output == "json":
         emit_json(document)
     elif args.output == "html":
@@ -55,5 +67,35 @@ def run(args: argparse.Namespace) -> int:
         emit_page([pages.of_replay(group, observed(group), document)], os.path.basename(os.path.abspath(args.folder)))
     else:
         shown = replaying_tasks if group.runs_tasks else replaying
-        emit_tables([shown.generations(document)], args.output, shown.notes(document))
+        tables, notes = [shown.generations(document)], shown.notes(document)
+        if "acting" in document:
+            tables.append(replaying.acts(document["acting"]))
+            notes += replaying.acting_notes(document["acting"])
+        emit_tables(tables, args.output, notes)
     return 0
+
+
+def acted(folder: str, group: GroupHistory, strategy: Any, text: str) -> dict[str, Any]:
+    """When the rule would have acted in this group's past.
+
+    Raises
+        BadInput: a text that is no rule; a group of tasks; log ends that were sampled once at most.
+    """
+    from apportion.acting.replayed import replay_acting
+    from apportion.acting.rule import Acting
+    from apportion.errors import BadInput
+    from apportion.history.steps import steps
+    from apportion.inputs.series import FolderSeries
+
+    acting = Acting.of_text(text)
+    if group.runs_tasks:
+        raise BadInput("--acting", f"{group.name!r}, a group of tasks", "a group whose strategy gives partitions")
+    walk = steps(group.name, group.folded.generations, group.all_topics)
+    topics = {topic for step in walk for topic in step.group.topics}
+    series = FolderSeries(folder, {group.name: topics}, LONGEST_S)
+    if not series.known:
+        raise BadInput("--acting", f"log ends in {folder!r} sampled once at most", "two samples of a topic or more")
+    whole: dict[tuple[str, int], Any] = {}
+    for step in walk:
+        whole.update(series.of(step.group))
+    return replay_acting(walk, whole, strategy, acting)

@@ -13,6 +13,8 @@ rebalance
     What happened: the record that ``on_plan`` gets and the log line.
 lag_feed
     Offsets for lag-aware plans, fetched in the background.
+acting
+    Asks for a rebalance where the lag is uneven, while its member leads.
 protocol_selection, error_sentences
     Which strategy a group ends up with, and what a client's error means.
 broker_takeover
@@ -22,3 +24,7 @@ tasks
 task_bridge
     What members of such a group say, and how their leader plans it.
 """
+
+from apportion.acting.rule import Acting
+
+__all__ = ["Acting"]

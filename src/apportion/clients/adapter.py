@@ -33,6 +33,20 @@ class Adapter(ABC):
     def __init__(self, bridge: MemberBridge) -> None:
         self.bridge = bridge
         self._coordinator: weakref.ref[Any] | None = None
+        if isinstance(bridge, Bridge) and bridge.watch is not None:
+            bridge.watch.serve(weakref.ref(self))
+
+    @property
+    def ended(self) -> bool:
+        """Whether the consumer that this strategy was given to is closed, or gone."""
+        coordinator = self.coordinator
+        return coordinator is None or self.closed(coordinator)
+
+    def ask_rejoin(self) -> None:
+        """Have the client join once more at its next turn; callable from any thread."""
+        coordinator = self.coordinator
+        if coordinator is not None:
+            coordinator.request_rejoin()
 
     @property
     def name(self) -> str:

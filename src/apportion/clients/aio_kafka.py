@@ -54,6 +54,13 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
     """One consumer's strategy in aiokafka's own interface."""
 
     bridge: Bridge
+    _event_loop: asyncio.AbstractEventLoop | None = None
+
+    def ask_rejoin(self) -> None:
+        """As in ``Adapter``; the client's future belongs to its event loop."""
+        coordinator, loop = self.coordinator, self._event_loop
+        if coordinator is not None and loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(coordinator.request_rejoin)
 
     def metadata(self, topics: Iterable[str]) -> bytes:
         """What this member says when it joins, as version 3; it has let go of everything by then."""
@@ -102,6 +109,7 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
     async def lead(self, coordinator: Any, response: Any) -> dict[str, bytes]:
         """The leader's part of a join, from the members' own bytes; a plan runs in a thread."""
         began = time.perf_counter()
+        self._event_loop = asyncio.get_running_loop()
         members = response.members
         joined = JoinedGroup(
             [str(member[0]) for member in members],

@@ -20,12 +20,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from apportion.acting.rule import Acting
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
+from apportion.clients.acting import LagWatch, PinnedPlan, SampledFeed
 from apportion.clients.broker_takeover import policy
 from apportion.clients.joined_group import JoinedGroup, Memories
 from apportion.clients.member_bridge import JoiningMember
@@ -40,6 +42,7 @@ from apportion.model.group import Group
 from apportion.model.plan import Plan, hand_over
 from apportion.model.to_names import collector_paused
 from apportion.planning import plan as make_plan
+from apportion.strategy.settings import changed_settings
 from apportion.strategy.traits import OnForeign, traits_of
 from apportion.strategy.user_data import Holding, UserDataCodec, with_facts
 from apportion.wire.assignment import Assignment, read_assignment
@@ -80,6 +83,11 @@ class Bridge:
         self.memory: UserDataCodec = self.traits.codec
         self.facts = MemberFacts(self.name, self.traits.facts, {**options.fields, **options.facts})
         self.last = Holding()
+        self.watch: LagWatch | None = None
+        if options.acting is not None:
+            assert isinstance(options.lag, SampledFeed)  # noqa: S101 - ``Options`` has asked
+            self.watch = LagWatch(options.acting, options.lag, self.strategy, learned=options.learns)
+        self._hand_over: PinnedPlan | None = None
         self._causes = Causes()
 
     @property
@@ -110,6 +118,8 @@ class Bridge:
         before = {(topic, p) for topic, ids in self.last.owned for p in ids}
         now = {(topic, p) for topic, ids in given.partitions for p in ids}
         epoch = self.memory.epoch(given.user_data)
+        if self.watch is not None:
+            self.watch.assigned(group)
         self.last = Holding(given.partitions, generation, self.cooperative, epoch)
         log.info(
             "assigned group=%s generation=%s assignor=%s partitions=%d gained=%d lost=%d",
@@ -152,14 +162,33 @@ class Bridge:
         with collector_paused():
             memories = joined.memories(self.memory)
             planned_group, order = self._group(joined, memories, cluster, group)
-            plan = make_plan(planned_group, self.strategy)
+            plan, cause = self._plan(planned_group)
             holds = memories.held[order] if self.cooperative else np.zeros(len(order), dtype=np.bool_)
             held_back = hand_over(planned_group, plan.owner, holds)
             owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
             written = write_answers(planned_group, owner, joined, memories, order, self.memory.assignment_data(plan))
             answers = dict(zip(planned_group.members, written, strict=True))
-        self._report(plan, held_back, generation, (time.perf_counter() - began) * 1000)
+        self._report(plan, held_back, generation, (time.perf_counter() - began) * 1000, cause)
+        if self.watch is not None:
+            self.watch.led(planned_group, owner)
         return answers
+
+    def _plan(self, group: Group) -> tuple[Plan, str]:
+        """The plan, and why the loop asked for it; "" where it did not.
+
+        What was asked for is given as it was planned then, and so is the second round of a hand-over by lag: the lag
+        is another one by now. Any other rebalance is planned anew.
+        """
+        asked = None if self.watch is None else self.watch.take_plan(group)
+        asked, self._hand_over = asked or self._hand_over, None
+        if asked is not None and asked.fits(group):
+            plan = Plan(group, self.name, changed_settings(self.strategy), asked.answer, self.cooperative)
+        else:
+            asked = None
+            plan = make_plan(group if self.watch is None else self.watch.prepared(group), self.strategy)
+        if self.options.lag is not None and self.cooperative and not plan.answer.extra and plan.withheld.any():
+            self._hand_over = PinnedPlan(group, plan.answer)
+        return plan, "" if asked is None else asked.why
 
     def _group(
         self, joined: JoinedGroup, memories: Memories, cluster: ClusterMetadata, group: str
@@ -187,7 +216,7 @@ class Bridge:
             log.warning("the plan counts partitions where lag is unknown: %s", missing)
         return {topic: _add_offsets(description, table.get(topic, {})) for topic, description in topics.items()}
 
-    def _report(self, plan: Plan, held_back: Bools, generation: int | None, ms: float) -> None:
+    def _report(self, plan: Plan, held_back: Bools, generation: int | None, ms: float, cause: str = "") -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""
         for m, topic, number in plan.group.claims.nonexistent.first_of_members():
             log.warning(
@@ -198,7 +227,8 @@ class Bridge:
         if self.options.on_plan is None and not log.isEnabledFor(logging.INFO):
             self._causes.remember(seen)
             return
-        rebalance = record(plan, held_back, generation, self._causes.why(seen), ms)
+        why = self._causes.why(seen)
+        rebalance = record(plan, held_back, generation, cause or why, ms, "lag" if cause else "group")
         if log.isEnabledFor(logging.INFO):
             _log(rebalance)
         if self.options.on_plan is None:
@@ -218,8 +248,9 @@ def bridge_for(
     on_plan: OnPlan | None = None,
     lag: OffsetFeed | None = None,
     on_foreign: OnForeign | None = None,
-    capacity: int = 1,
+    capacity: int | Literal["learned"] = 1,
     facts: Mapping[str, FactSource] | None = None,
+    acting: Acting | None = None,
     **settings: Any,
 ) -> Bridge:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -247,10 +278,13 @@ def bridge_for(
         What a strategy of your own asks for by name: a number, or a function without arguments that is asked at each
         join, on the client's thread. Where it raises, or answers out of bounds, the log says so, and the default is
         sent.
+    acting
+        When the leader asks for a rebalance by itself, since the lag is uneven; it needs ``lag``. With
+        ``capacity="learned"`` members count by the speed that their commits show.
     Raises
         UnknownName, BadInput for names and settings that do not exist.
     """
-    options = Options(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {})
+    options = Options(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {}, acting)
     return Bridge("cooperative-sticky" if strategy is None else strategy, options, settings)
 
 

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from apportion.clients.error_sentences import sentence
 from apportion.errors import BadInput, MissingExtra, Unavailable
+from apportion.inputs import nudges
 
 log = logging.getLogger("apportion.clients")
 
@@ -75,6 +76,8 @@ class LagFeed:
         self._fetch = fetch
         self._topics = set(topics)
         self._newest: tuple[float, Table] | None = None
+        self.on_nudge: Callable[[], bool] | None = None
+        """Asked when somebody wants a rebalance (``apportion nudge``): whether it was taken."""
         self._trouble = "nothing was fetched yet"
         self._wake, self._over = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -101,6 +104,11 @@ class LagFeed:
 
     def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def asked_s(self) -> float | None:
+        """``time.monotonic()`` at which the newest offsets were asked for; None where there are none yet."""
+        return None if self._newest is None else self._newest[0]
 
     def table(self, topics: Iterable[str]) -> tuple[Table, str | None]:
         """Offsets of the topics as far as known and fresh, and what is missing, in words; returns at once."""
@@ -140,6 +148,8 @@ class LagFeed:
         if time.monotonic() - asked > self.deadline_s:
             log.info("the lag of group %s took %.1f s", self.group, time.monotonic() - asked)
         self._newest, self._trouble = (asked, table), ""
+        if self.on_nudge is not None and (heed := getattr(self._fetch, "heed", None)) is not None:
+            heed(self.group, self.on_nudge)
         return True
 
     def _run(self, wake: threading.Event, over: threading.Event) -> None:
@@ -193,6 +203,15 @@ class _AdminOffsets:
                 if not isinstance(error, RetriableError) or time.monotonic() + 0.2 > until:
                     raise
                 time.sleep(0.2)
+
+    def heed(self, group: str, on_nudge: Callable[[], bool]) -> None:
+        """Look whether somebody nudged the group, and mark the nudge where ``on_nudge`` takes it; never raises."""
+        try:
+            nudge = nudges.newest(self._admin, group)
+            if nudge is not None and nudge.waits and on_nudge():
+                nudges.commit(self._admin, group, nudge.topic, nudge.at_ms, nudges.HEEDED)
+        except Exception as error:  # a right that is missing, a broker that is away: the lag is known all the same
+            log.debug("nudges of group %s could not be read: %s", group, sentence(error))
 
     def close(self) -> None:
         """Give back the client, with its thread and its connections; the next call makes another."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
+from apportion.acting.rule import Acting
+from apportion.clients.acting import SampledFeed
 from apportion.clients.member_facts import FactSource
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput
@@ -36,9 +38,11 @@ class Options:
     on_foreign
         What to do once the broker assigns by the new protocol; None: as the strategy says.
     capacity
-        How much this member can take beside the others.
+        How much this member can take beside the others; ``"learned"``: as fast as its commits show, see ``acting``.
     facts
         What its strategy asks for by name beside these: a number, or a function that is asked at each join.
+    acting
+        When it asks for a rebalance by itself while it leads; it needs a feed of ``lag``.
     Raises
         BadInput for a value that is none of these.
     """
@@ -49,22 +53,39 @@ class Options:
     on_plan: OnPlan | None = None
     lag: OffsetFeed | None = None
     on_foreign: OnForeign | None = None
-    capacity: int = 1
+    capacity: int | Literal["learned"] = 1
     facts: Mapping[str, FactSource] = field(default_factory=dict)
+    acting: Acting | None = None
 
     def __post_init__(self) -> None:
         """As group.json has them: what does not fit its bytes would fail at the first join, on the client's thread."""
         if self.rack is not None:
             check_text("rack", self.rack)
         check_reset("auto_offset_reset", self.auto_offset_reset)
-        for name, value in {"capacity": self.capacity, "priority": self.priority}.items():
+        if self.acting is not None and not isinstance(self.lag, SampledFeed):
+            found = "acting without lag" if self.lag is None else f"lag={self.lag!r}"
+            raise BadInput("acting", found, "a LagFeed as lag=, by which the group's lag is known")
+        if self.learns and self.acting is None:
+            raise BadInput("capacity", "'learned' without acting", "acting=Acting(...), which learns it, or a number")
+        for name, value in {"capacity": self.own_capacity, "priority": self.priority}.items():
             if value is not None:
                 MEMBER_FIELDS[name].check(name, value)
         for name in self.fields.keys() & self.facts.keys():
             raise BadInput(f"facts.{name}", f"it beside {name}={self.fields[name]}", "one of the two")
 
     @property
+    def learns(self) -> bool:
+        """Whether members' speeds are learned."""
+        return self.capacity == "learned"
+
+    @property
+    def own_capacity(self) -> int:
+        """The number that this member sends."""
+        return CAPACITY.default if self.capacity == "learned" else self.capacity
+
+    @property
     def fields(self) -> dict[str, int]:
         """The facts that have an argument of their own, as far as they are set."""
         priority = {} if self.priority is None else {"priority": self.priority}
-        return priority if self.capacity == CAPACITY.default else {**priority, "capacity": self.capacity}
+        own = self.own_capacity
+        return priority if own == CAPACITY.default else {**priority, "capacity": own}

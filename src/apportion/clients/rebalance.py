@@ -40,6 +40,8 @@ class PlannedRebalance:
     plan
         None where the broker assigned. Its ``assignment`` withholds every claim of somebody else; a group gets
         ``assignment``, since nobody waits for a member that has let go already (all eager clients, and aiokafka).
+    cause
+        ``lag`` where the leader asked for it to even out the lag; else ``group``: something in it changed.
     foreign
         True in the one record that a member gets when its group turns to the new protocol: its strategy is no longer
         asked, and all counts are 0.
@@ -60,6 +62,7 @@ class PlannedRebalance:
     ms: float
     plan: Plan | None = field(repr=False, compare=False)
     foreign: bool = False
+    cause: str = "group"
     owner: Ints | None = field(default=None, repr=False, compare=False)
 
     @cached_property
@@ -108,7 +111,9 @@ _json: Final = json.JSONEncoder(ensure_ascii=False).encode
 OnPlan = Callable[[PlannedRebalance], object]
 
 
-def record(plan: Plan, withheld: Bools, generation: int | None, why: str, ms: float) -> PlannedRebalance:
+def record(
+    plan: Plan, withheld: Bools, generation: int | None, why: str, ms: float, cause: str = "group"
+) -> PlannedRebalance:
     """The record of one plan; ``withheld`` (P,) is what nobody gets this round."""
     group, owner = plan.group, plan.owner
     given, kept, moved, fell = int(np.count_nonzero(owner != NOBODY)), 0, 0, len(group.claims.nonexistent)
@@ -137,6 +142,7 @@ def record(plan: Plan, withheld: Bools, generation: int | None, why: str, ms: fl
         proof=plan.proof,
         ms=ms,
         plan=plan,
+        cause=cause,
         owner=np.where(withheld, NOBODY, owner) if held_back else owner,
     )
 

@@ -43,6 +43,37 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
+def acts(acting: Mapping[str, Any]) -> TextTable:
+    """A row for each time at which the rule would have acted."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            moment(act["at_ms"]),
+            act["generation"],
+            act["member"],
+            _time(act, "before"),
+            _time(act, "after"),
+            act["moves"],
+        )
+        for act in acting["acts"]
+    ]
+    return TextTable(("WOULD-ACT-AT", "GENERATION", "HEAVIEST", "CATCH-UP", "CATCH-UP-AFTER", "MOVES"), rows)
+
+
+def _time(act: Mapping[str, Any], when: str) -> str:
+    return f"{act[when]:,.0f} {act['unit']}"
+
+
+def acting_notes(acting: Mapping[str, Any]) -> list[str]:
+    """How often it would have acted, and why not the other times."""
+    looks, times = count(acting["looks"], "look"), count(len(acting["acts"]), "time")
+    left = ", ".join(f"{number:,} {why}" for why, number in acting["left"].items())
+    sentence = f"A leader of ours would have acted {times} in {looks}"
+    sentences = [f"{sentence}; why not at the others: {left}." if left else f"{sentence}."]
+    if acting["acts"]:
+        sentences.append("The lag is the recorded one: what acting would have made of it is not in it.")
+    return sentences
+
+
 def moment(at_ms: int | None) -> str | None:
     """Milliseconds as a time in UTC; None for what no calendar holds, and for -1, Kafka's "no timestamp"."""
     if at_ms is None or at_ms < 0:

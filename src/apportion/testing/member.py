@@ -3,13 +3,14 @@
     python -m apportion.testing.member '{"client": "kafka-python", "bootstrap": "127.0.0.1:9092", "group": "g",
                                          "topics": ["clicks"], "strategies": ["cooperative-sticky"]}'
 
-Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``facts``, ``settings``
-(the strategy's),
-``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never; it commits what is done when partitions are
-revoked and when it leaves, too), ``work_ms`` (0: how long it works on a record after it has read it; confluent's member
-ignores it), ``poll_ms`` (100), ``pause_ms`` (between polls), ``client`` ("kafka-python", "aiokafka", "confluent"),
-``plain`` (true: the client's own strategies of those names), ``consumer`` (more of the client's own arguments), ``lag``
-(true: a lag feed), ``admin`` (the feed's arguments), ``plans`` (true: ``planned`` tells the ``assignment`` too).
+Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``facts``, ``settings`` (the
+strategy's), ``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never; it commits what is done when
+partitions are revoked and when it leaves, too), ``work_ms`` (0: how long it works on a record after it has read it;
+confluent's member ignores it), ``poll_ms`` (100), ``poll_records`` (200), ``pause_ms`` (between polls), ``client``
+("kafka-python", "aiokafka", "confluent"), ``plain`` (true: the client's own strategies of those names), ``consumer``
+(more of the client's own arguments), ``lag`` (true: a lag feed), ``lag_s`` (10: seconds between two fetches),
+``acting`` (the numbers of ``Acting``), ``admin`` (the feed's arguments), ``plans`` (true: ``planned`` tells the
+``assignment`` too), ``own_log_level`` ("INFO").
 
 Lines out: ``{"at": seconds, "event": ..., "member": name, ...}`` with the events
 
@@ -129,6 +130,7 @@ def main() -> int:
     """Run one member."""
     config = json.loads(sys.argv[1])
     logging.basicConfig(level=config.get("log_level", "INFO"), format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    logging.getLogger("apportion").setLevel(config.get("own_log_level", "INFO"))
     tell, orders = Teller(str(config.get("name", config.get("client", "kafka-python")))), Orders()
     while True:
         try:

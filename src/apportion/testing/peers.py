@@ -33,6 +33,7 @@ STRATEGIES = {
     "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+    "cooperative-lag-aware": "apportion.Follower",
 }
 
 
@@ -184,6 +185,8 @@ class JavaMember(Peer):
     work_ms
         Milliseconds that it works on a record after it has read it; what it has in work when a partition is revoked is
         not done.
+    each_us
+        Microseconds that it sleeps for each record before it polls again: a reader of that speed.
 
     ``events`` is all that happened to it, oldest first: ``assignment`` (the whole of it, whenever it, the generation or
     the member id changed), ``assigned`` (what is new, and all that it ``holds``), ``revoked``, ``lost``, ``records``,
@@ -206,6 +209,7 @@ class JavaMember(Peer):
         read: bool = True,
         commit_ms: int = 0,
         work_ms: int = 0,
+        each_us: int = 0,
     ) -> None:
         super().__init__()
         properties_: dict[str, object] = {"bootstrap.servers": bootstrap, "group.id": group}
@@ -214,6 +218,7 @@ class JavaMember(Peer):
             properties_["partition.assignment.strategy"] = ",".join(STRATEGIES.get(name, name) for name in names)
         self.settings = {key: str(value) for key, value in (properties_ | dict(properties or {})).items()}
         spec: Json = {"properties": self.settings, "read": read, "commit_ms": commit_ms, "work_ms": work_ms}
+        spec |= {"each_us": each_us}
         spec |= {"assign": assign} if assign is not None else {"topics": list(topics), "pattern": pattern}
         self.events: list[Json] = []
         self.replies: queue.Queue[Json] = queue.Queue()

@@ -33,7 +33,9 @@ async def live(config: Config, tell: Teller, orders: Orders) -> None:
         try:
             if order.startswith("topics "):
                 consumer.subscribe(topics=order[7:].split(","), listener=watch)
-            for partition, records in (await consumer.getmany(timeout_ms=100, max_records=200)).items():
+            for partition, records in (
+                await consumer.getmany(timeout_ms=100, max_records=config.get("poll_records", 200))
+            ).items():
                 work.read(partition, records)
             await commit(consumer, work, tell)
             await asyncio.sleep(config.get("pause_ms", 0) / 1000)

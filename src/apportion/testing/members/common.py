@@ -128,13 +128,14 @@ def options(config: Config, tell: Teller) -> dict[str, Any]:
     if config.get("lag"):
         feeds = import_module("apportion.clients.lag_feed")
         fetch = feeds.kafka_offsets(bootstrap_servers=config["bootstrap"], **config.get("admin", {}))
-        lag = feeds.LagFeed(config["group"], fetch, topics=config["topics"])
+        lag = feeds.LagFeed(config["group"], fetch, topics=config["topics"], every_s=config.get("lag_s", 10))
         lag.refresh()
         lag.start()
     return {
         "lag": lag,
         "rack": config.get("rack"),
         "priority": config.get("priority"),
+        **({"acting": import_module("apportion.clients").Acting(**config["acting"])} if "acting" in config else {}),
         "facts": config.get("facts"),
         "on_plan": lambda rebalance: tell("planned", **rebalance.to_dict(), **_shares(config, rebalance)),
         **config.get("settings", {}),

@@ -18,10 +18,11 @@ def run(config: Config, tell: Teller, orders: Orders) -> None:
     tell_assigned = assignments(consumer, tell)
     while orders.next() != "leave":
         try:
-            messages = [m for m in consumer.consume(200, 0.1) if m.error() is None]
+            messages = [m for m in consumer.consume(config.get("poll_records", 200), 0.1) if m.error() is None]
             tell_assigned()
             for (topic, partition), offsets in batches(messages).items():
                 tell("read", topic=topic, partition=partition, first=offsets[0], last=offsets[-1])
+            time.sleep(config.get("pause_ms", 0) / 1000)
             if messages and config.get("commit_ms", 0) == 0:
                 consumer.commit()
         except KafkaError as error:

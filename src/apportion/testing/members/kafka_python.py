@@ -51,7 +51,7 @@ def made(config: Config, tell: Teller) -> Any:
     plain = (CooperativeStickyAssignor, RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
     settings = {
         **consumer_settings(config, tell.name),
-        "max_poll_records": 200,
+        "max_poll_records": config.get("poll_records", 200),
         "partition_assignment_strategy": strategies(config, tell, "kafka_python", plain),
     }
     return KafkaConsumer(**settings, **config.get("consumer", {}))

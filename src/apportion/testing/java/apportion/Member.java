@@ -33,7 +33,8 @@ import java.util.regex.Pattern;
  * happens to it is told as one JSON event a line.
  *
  * <p>First line: {@code {"properties": {...}, "topics": [...], "read": true}}; for topics may stand
- * {@code "pattern": "..."} or {@code "assign": {"t": [0]}}; {@code "commit_ms"} and {@code "work_ms"} are explained at {@link Pending}.
+ * {@code "pattern": "..."} or {@code "assign": {"t": [0]}}; {@code "commit_ms"} and {@code "work_ms"} are explained at {@link Pending};
+ * {@code "each_us"} are microseconds that it sleeps for each record before it polls again.
  * Commands: {@code commit} (optionally with {@code offsets} and {@code metadata}, or inside a transaction that is
  * committed or aborted), {@code subscribe}, {@code read}, {@code close}, {@code exit-hard}.
  */
@@ -42,6 +43,7 @@ public final class Member implements ConsumerRebalanceListener {
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final BlockingQueue<JsonNode> commands = new LinkedBlockingQueue<>();
     private final Pending pending;
+    private final long eachUs;
     private KafkaProducer<byte[], byte[]> producer;
     private boolean read;
     private boolean open = true;
@@ -65,6 +67,7 @@ public final class Member implements ConsumerRebalanceListener {
         spec.get("properties").fields().forEachRemaining(p -> properties.put(p.getKey(), p.getValue().asText()));
         read = spec.path("read").asBoolean(true);
         consumer = new KafkaConsumer<>(properties);
+        eachUs = spec.path("each_us").asLong(0);
         pending = new Pending(consumer, spec.path("commit_ms").asLong(0), spec.path("work_ms").asLong(0));
         if (spec.has("assign")) {
             consumer.assign(Assignors.partitions(spec.get("assign")));
@@ -111,6 +114,7 @@ public final class Member implements ConsumerRebalanceListener {
             try {
                 ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(100));
                 if (!records.isEmpty()) tellRecords(records);
+                Thread.sleep(records.count() * eachUs / 1000);
                 pending.read(records);
                 pending.commitIfDue();
             } catch (WakeupException woken) {

@@ -1,0 +1,175 @@
+"""The hooks around the loop: what a leader pins, who acts, and which settings are refused. No broker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from apportion.clients import Acting
+from apportion.clients import acting as acting_module
+from apportion.clients.bridge import Bridge
+from apportion.clients.lag_feed import LagFeed
+from apportion.clients.member_bridge import JoiningMember
+from apportion.clients.options import Options
+from apportion.errors import BadInput
+from apportion.wire.assignment import Assignment
+from apportion.wire.subscription import Subscription
+
+
+class Four:
+    """A cluster of one topic with four partitions."""
+
+    def partitions(self, topic: str) -> list[int]:
+        return [0, 1, 2, 3]
+
+    def racks(self, topic: str) -> dict[int, list[str]]:
+        return {}
+
+
+class Consumer:
+    """What the watch asks to join once more."""
+
+    ended = False
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def ask_rejoin(self) -> None:
+        self.asked.set()
+
+
+class Cluster:
+    """Offsets that grow with the clock: messages a second and lag of each of four partitions."""
+
+    def __init__(self, lag: list[int]) -> None:
+        self.lag, self.began = lag, time.monotonic()
+
+    def __call__(self, group: str, topics: Any, deadline_s: float) -> Any:
+        end = 10_000 + int((time.monotonic() - self.began) * 100)
+        return {"t": {p: {"begin": 0, "end": end, "committed": end - lag} for p, lag in enumerate(self.lag)}}
+
+
+def owned(assignment: Assignment) -> list[int]:
+    return sorted(n for _, ids in assignment.partitions for n in ids)
+
+
+class Leader:
+    """A bridge that leads members a and b, with a feed that a test refreshes itself."""
+
+    def __init__(self, lag: list[int], strategy: str = "cooperative-lag-aware", **settings: Any) -> None:
+        self.cluster = Cluster(lag)
+        self.feed = LagFeed("g", self.cluster, topics=["t"])
+        self.plans: list[Any] = []
+        acting = Acting(gain=0.2, hold_s=0.5, rest_s=1.0)
+        self.bridge = Bridge(strategy, Options(lag=self.feed, acting=acting, on_plan=self.plans.append, **settings))
+        self.consumer = Consumer()
+        assert self.bridge.watch is not None
+        self.bridge.watch.serve(lambda: self.consumer)
+        self.generation = 0
+
+    def rebalance(self, **holds: list[int]) -> dict[str, list[int]]:
+        """A round in which members hold these."""
+        self.generation += 1
+        members = [
+            JoiningMember(name, None, Subscription(("t",), owned=(("t", tuple(ids)),) if ids else (), generation=5))
+            for name, ids in holds.items()
+        ]
+        answers = self.bridge.assign(members, Four(), "g", self.generation)
+        self.bridge.on_assignment(answers["a"], self.generation, "g")
+        return {name: owned(answer) for name, answer in answers.items()}
+
+    def acts(self, patience_s: float = 20) -> bool:
+        """Refresh the feed until it asks for a rejoin."""
+        until = time.monotonic() + patience_s
+        while time.monotonic() < until and not self.consumer.asked.is_set():
+            self.feed.refresh()
+            self.consumer.asked.wait(0.1)
+        return self.consumer.asked.is_set()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting_module, "LOOK_S", 0.02)
+
+
+def test_what_it_asked_for_is_what_both_rounds_give(quick: None, caplog: pytest.LogCaptureFixture) -> None:
+    """The lag turns round between the look and the rebalance, and again between its rounds: the plan stays."""
+    leader = Leader([0, 0, 0, 0])
+    leader.rebalance(a=[0, 1], b=[2, 3])
+    leader.cluster.lag = [5000, 5000, 0, 0]
+    with caplog.at_level("INFO", logger="apportion.clients"):
+        assert leader.acts()
+    assert "evens itself out: a needs" in caplog.text
+    leader.cluster.lag = [0, 0, 9000, 9000]
+    leader.feed.refresh()
+    first = leader.rebalance(a=[0, 1], b=[2, 3])
+    assert leader.plans[-1].cause == "lag"
+    assert leader.plans[-1].why.startswith("a needs")
+    assert leader.plans[-1].withheld == 2
+    target = {name: topics["t"] for name, topics in leader.plans[-1].plan.target.items()}
+    leader.cluster.lag = [7, 5000, 1, 9000]
+    leader.feed.refresh()
+    assert leader.rebalance(**first) == target
+    assert (leader.plans[-1].cause, leader.plans[-1].withheld) == ("group", 0)
+    assert len(set(target["a"]) & {0, 1}) == len(set(target["b"]) & {2, 3}) == 1
+
+
+def test_a_member_that_joins_meanwhile_has_the_group_planned_anew(quick: None) -> None:
+    leader = Leader([0, 0, 0, 0])
+    leader.rebalance(a=[0, 1], b=[2, 3])
+    leader.cluster.lag = [5000, 5000, 0, 0]
+    assert leader.acts()
+    leader.rebalance(a=[0, 1], b=[2, 3], c=[])
+    assert leader.plans[-1].cause == "group"
+    assert leader.plans[-1].members == 3
+
+
+def test_it_asks_once_and_a_member_that_does_not_lead_never(quick: None, caplog: pytest.LogCaptureFixture) -> None:
+    leader = Leader([5000, 5000, 0, 0])
+    leader.feed.refresh()
+    with caplog.at_level("INFO", logger="apportion.clients"):
+        for generation in (1, 2):
+            leader.bridge.on_assignment(Assignment((("t", (0, 1)),)), generation, "g")
+        assert not leader.acts(patience_s=2)
+    assert caplog.text.count("group 'g' has another leader") == 1
+    assert "under a Java leader nothing does" in caplog.text
+
+
+def test_a_feed_that_fails_or_is_old_means_no_act_and_the_log_says_so(
+    quick: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = Leader([0, 0, 0, 0])
+    leader.rebalance(a=[0, 1], b=[2, 3])
+    leader.cluster.lag = [5000, 5000, 0, 0]
+    leader.feed.max_age_s = 0.0
+    with caplog.at_level("DEBUG", logger="apportion.clients"):
+        assert not leader.acts(patience_s=3)
+    assert "group 'g' is left as it is: the newest offsets are" in caplog.text
+
+
+def test_the_thread_ends_with_its_consumer(quick: None) -> None:
+    leader = Leader([0, 0, 0, 0])
+    leader.rebalance(a=[0, 1], b=[2, 3])
+    thread = leader.bridge.watch._thread  # type: ignore[union-attr]
+    assert thread is not None
+    leader.consumer.ended = True
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (lambda: Options(acting=Acting()), "acting without lag"),
+        (lambda: Options(acting=Acting(), lag=Four()), "acting: found lag="),  # type: ignore[arg-type]
+        (lambda: Options(capacity="learned"), "'learned' without acting"),
+        (lambda: Options(capacity="fast"), "capacity"),  # type: ignore[arg-type]
+    ],
+)
+def test_settings_that_cannot_act_are_refused(settings: Callable[[], Options], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        settings()
