@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from apportion.spark import schemas
+from apportion.tables import schemas
 from apportion.testing import records as write
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import GroupGeneration, Member
@@ -117,21 +117,20 @@ LATER: Final = 1_000_000_000
 """Between the first offsets of two turns of ``write_more``, and milliseconds between them."""
 
 
-def write_more(folder: Path, size: Size, turn: int = 1, every: int = 100) -> int:
-    """A file more in a dump: of one group in so many another generation and a commit on each partition; how many."""
-    held = size.held()
-    some = [number for number in range(size.groups) if number % every == every // 2]
+def write_round(folder: Path, size: Size, turn: int = 1, every: int = 100) -> None:
+    """A file more in a dump: a commit of every group, and of one in so many a generation and one on each partition."""
     pairs: list[tuple[int, Pair]] = []
-    for number in some:
-        pairs.append((number, generation(number, held[number], 3 + turn, 2 + turn)))
-        for p in range(held[number]):
+    for number, count in enumerate(size.held()):
+        anew = number % every == every // 2
+        if anew:
+            pairs.append((number, generation(number, count, 3 + turn, 2 + turn)))
+        for p in range(count if anew else 1):
             key = write.commit_key(group(number), f"topic-{number}", p)
             value = write.commit_value(
                 size.commits + p % 50, leader_epoch=5, commit_time=START_MS + turn * LATER, topic_id=topic_id(number)
             )
             pairs.append((number, (key, value)))
     pq.write_table(_records(pairs, turn * LATER), folder / "records" / f"part-more-{turn}.parquet")
-    return len(some)
 
 
 def _records(chunk: list[tuple[int, Pair]], at: int) -> pa.Table:

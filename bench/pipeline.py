@@ -16,34 +16,29 @@ import shutil
 import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from apportion.errors import Unavailable
-from apportion.spark import few_records, job, rows, schemas, session, sources
-from apportion.spark.slices import read_slice, slices_of
-from bench.made_log import OFFSETS_PARTITIONS, Size, load, write_dump, write_ends, write_more
+from apportion.spark import job, session, sources
+from apportion.spark.location import locate
+from bench.decode import counted
+from bench.made_log import OFFSETS_PARTITIONS, Size, load, write_dump, write_ends, write_round
 from bench.meter import Cost, Meter, compile_package, cpu_seconds
 
-STAGES = ("capture", "decode alone", "silver", "gold", "what-if")
-AGAIN = (
-    "1 % of the groups", "the same 1 % once more", "the same 1 %, all log ends", "all log ends", "nothing new"
-)  # fmt: skip
-GOLD = {"commits": "folding", "groups": "judging", "rebalances": "judging", "epochs": "judging", "lag": "judging",
-        "group_state": "writing", "verdicts": "writing"}  # fmt: skip
-"""What the tables of gold are made by; those of one part are made at the same time."""
-PARTS = tuple(dict.fromkeys(GOLD.values()))
+STAGES = ("capture", "decode alone", "decode", "gold", "what-if", "publish")
+AGAIN = ("a real round", "the next round", "log ends alone", "nothing new")
+"""In a real round every group has committed, all log ends moved, and one group in a hundred has a new generation."""
+BEGINS = {"decoding": "decode", "gathering": "gold", "making silver": "publish"}
+"""How the line begins with which a build tells of a stage."""
 QUIET_TURNS = 3
 
 
 def measured(size: Size, turns: int, captures: bool = True) -> dict[str, Cost]:
-    """Stage -> its cost, and each part of gold beside; in sessions as the commands have them, without their start."""
+    """Stage -> its cost; in sessions as the commands have them, without their start."""
     meter = Meter()
     with meter.watching(), tempfile.TemporaryDirectory() as name:
         dump = Path(name) / "dump"
@@ -57,25 +52,19 @@ def measured(size: Size, turns: int, captures: bool = True) -> dict[str, Cost]:
     expected = {"gold/group_state": size.groups, "gold/lag": min(sum(size.held()), size.commits)}
     if short := {name: made.rows[name] for name, rows in expected.items() if made.rows[name] < rows}:
         raise RuntimeError(f"rows are missing: {short}, needed {expected}")
-    costs = meter.costs
-    costs["gold"] = sum((costs[part] for part in PARTS), Cost())
-    return costs
+    return meter.costs
 
 
 def _built(size: Size, dump: Path, out: Path, spark: SparkSession, meter: Meter) -> job.Built:
     """A full build, and the incremental ones after it."""
-    stage, lock = "silver", threading.Lock()
 
     def progress(line: str) -> None:
-        nonlocal stage
-        table = line.removeprefix("making gold/")
-        with lock:  # several tables are made at the same time
-            if table != line and stage != (now := GOLD.get(table, "what-if")):
-                stage = now
-                meter.begin(stage)
+        stage = "what-if" if line.endswith("to plan") else next((BEGINS[w] for w in BEGINS if line.startswith(w)), "")
+        if stage:
+            meter.begin(stage)
         _progress(line)
 
-    meter.begin("silver")
+    meter.begin("decode")
     made = job.build(dump, out, spark=spark, progress=progress)
     meter.begin("")
     _again(size, dump, out, spark, meter)
@@ -83,11 +72,11 @@ def _built(size: Size, dump: Path, out: Path, spark: SparkSession, meter: Meter)
 
 
 def _again(size: Size, dump: Path, out: Path, spark: SparkSession, meter: Meter) -> None:
-    """Incremental builds: one group in a hundred, twice without and once with new log ends; these alone; nothing."""
+    """Builds that go on from it."""
     for turn, stage in enumerate(AGAIN, start=1):
-        if stage in AGAIN[:3]:
-            write_more(dump, size, turn)
-        if stage in AGAIN[2:4]:
+        if turn < 3:
+            write_round(dump, size, turn)
+        if turn < 4:
             write_ends(dump, size, later=turn)
         meter.begin(stage)
         built = job.build(dump, out, spark=spark, progress=_progress)
@@ -125,22 +114,12 @@ def _capture(size: Size, dump: Path, meter: Meter) -> None:
 
 def _decode(dump: Path, spark: SparkSession, meter: Meter, turns: int) -> None:
     """Commits alone read and decoded, into columns that stay in the workers; the median of some turns after a first."""
-    slices = slices_of(sources.read_dump(spark, dump).files.records)  # type: ignore[union-attr]
-    columns = ("key", "value", "partition", "offset", "timestamp")
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in [number for batch in batches for number in batch.column(0).to_pylist()]:
-            decoded = 0
-            for some in read_slice(slices[number], columns, schemas.RECORDS):
-                for records in few_records.of_type(some, 0, 1).combine_chunks().to_batches():
-                    decoded += rows.commit_rows(records).num_rows
-            yield pa.RecordBatch.from_pydict({"rows": pa.array([decoded], pa.int64())})
-
+    records = sources.open_dump(spark, locate(dump)).read("records")
     costs = []
     for turn in range(turns + 1):
         meter.begin("decode alone" if turn else "")
         began, cpu = time.perf_counter(), cpu_seconds()
-        counts = spark.range(0, len(slices), 1, len(slices)).mapInArrow(run, "rows bigint").collect()
+        counts = records.mapInArrow(counted, "rows bigint").collect()
         if not sum(row["rows"] for row in counts):
             raise RuntimeError("no commit was decoded")
         costs.append((time.perf_counter() - began, cpu_seconds() - cpu))
@@ -172,8 +151,7 @@ def page(half: dict[str, Cost] | None, whole: dict[str, Cost], size: Size, load_
     for stage in STAGES:
         if stage in whole:
             lines.append(_line(stage, half[stage] if half else None, whole[stage], size))
-    lines += ["", "Of gold: " + ", ".join(f"{p} {whole[p].wall_s:.1f} s ({whole[p].cpu_s:.1f} CPU)" for p in PARTS)]
-    full = sum((whole[stage] for stage in ("silver", "gold", "what-if")), Cost())
+    full = sum((whole[stage] for stage in STAGES[2:]), Cost())
     lines += ["", "| build | wall s | CPU s | of a full build's CPU |", "|---|---:|---:|---:|"]
     lines.append(f"| full | {full.wall_s:.1f} | {full.cpu_s:.1f} | 100 % |")
     lines += [
@@ -202,7 +180,7 @@ def _estimate(cost: dict[str, Cost], size: Size) -> list[str]:
     """On paper: what a fleet of 10,000 brokers needs, by CPU seconds a record and a group."""
     commits_s, groups = BROKERS * COMMITS_A_BROKER, BROKERS * GROUPS_A_BROKER
     hour = commits_s * 3600
-    record_s = (cost["silver"].cpu_s + (cost["capture"].cpu_s if "capture" in cost else 0.0)) / size.records
+    record_s = (cost["decode"].cpu_s + (cost["capture"].cpu_s if "capture" in cost else 0.0)) / size.records
     per_partition, per_group = cost["gold"].cpu_s / size.partitions, cost["what-if"].cpu_s / size.groups
     gold_h = groups * PARTITIONS_A_GROUP * per_partition / 3600
     said = (

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from apportion.history.records import Generation, GenerationMember
-from apportion.spark import schemas
+from apportion.tables import schemas
 
 _HELD = pa.list_(pa.struct([("topic", pa.string()), ("partitions", pa.list_(pa.int32()))]))
 _MEMBER = pa.struct(

@@ -2,9 +2,9 @@
 
     python -m bench.workers [commits] [groups] [partitions]       200,000 5,000 250,000 by default
 
-Each place builds every table from the same made-up dump: in full, again after one group in a hundred has new records,
-once more after that with all log ends moved too, and again with nothing new. Each build is a process of its own, as a
-command is, with the start of Python, of its JVM if it needs one, and of its workers. CPU seconds are those of that
+Each place builds every table from the same made-up dump: in full, after two rounds in which every group has committed,
+all log ends moved and one group in a hundred has a new generation, and again with nothing new. Each build is a process
+of its own, as a command is, with the start of Python, of its JVM and of its workers. CPU seconds are those of that
 process, of Spark's JVMs (driver, master, workers, executors) and of their Python workers; the S3 server's are not among
 them, nor is the start of the cluster.
 """
@@ -26,10 +26,10 @@ from pathlib import Path
 from apportion.spark import job
 from apportion.testing.cluster import SparkCluster
 from apportion.testing.s3 import S3Server
-from bench.made_log import Size, write_dump, write_ends, write_more
+from bench.made_log import Size, write_dump, write_ends, write_round
 from bench.meter import Cost, Meter, compile_package
 
-STAGES = ("full", "1 % of the groups", "1 %, all log ends", "nothing new")
+STAGES = ("full", "a real round", "the next round", "nothing new")
 PLACES = ("one core, a local folder", "two cores, a local folder", "two cores, S3", "two workers of one core, S3")
 
 
@@ -67,9 +67,8 @@ def measured(place: str, size: Size) -> dict[str, Cost]:
             stack.enter_context(environment(cluster.environment(**chosen)))
         for turn, stage in enumerate(STAGES):
             if turn in (1, 2):
-                write_more(dump, size, turn)
-                if turn == 2:
-                    write_ends(dump, size, later=turn)
+                write_round(dump, size, turn)
+                write_ends(dump, size, later=turn)
                 if s3 is not None:
                     s3.upload(dump, "dump")
             meter.begin(stage)

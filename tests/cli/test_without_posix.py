@@ -59,10 +59,11 @@ def test_what_writes_tables_in_a_folder_says_what_it_lacks(tmp_path: Path) -> No
     pytest.importorskip("pyspark")
     program = (
         f"import sys; sys.modules.update(dict.fromkeys({POSIX!r})); from pathlib import Path;"
-        "from apportion.spark import sinks; from apportion.errors import Unavailable\n"
-        f"try:\n  with sinks._alone(Path({str(tmp_path)!r})): pass\n"
+        "from apportion.spark import folder; from apportion.errors import Unavailable\n"
+        "folder.find_spec = lambda name: None\n"
+        f"try:\n  with folder.staged(Path({str(tmp_path)!r})): pass\n"
         "except Unavailable as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=400, check=True)
-    assert done.stdout.startswith("this system has no POSIX file locks")
+    assert done.stdout.startswith("tables in a folder need a POSIX system")
     assert "WSL" in done.stdout

@@ -12,7 +12,7 @@ from tests.spark.conftest import rows_of
 
 from apportion.errors import Unavailable
 from apportion.spark import packages
-from apportion.spark.schemas import TABLES
+from apportion.tables.schemas import TABLES
 from apportion.testing.s3 import S3Server
 
 Store = TypeVar("Store", bound=AbstractContextManager[Any])

@@ -24,6 +24,7 @@ from tests.spark.stores import reach, store
 
 from apportion.errors import BadInput, Unavailable
 from apportion.inputs import cluster
+from apportion.pipeline import decode
 from apportion.spark import bronze, capture, errors, job, packages, session
 from apportion.spark.python_source import OffsetsStream, towards
 from apportion.testing.broker import Broker
@@ -325,8 +326,6 @@ def test_a_folder_of_something_else_is_refused(kafka: Broker, spark: Any, tmp_pa
 
 def test_what_compaction_took_between_two_runs_is_seen(kafka: Broker, spark: Any, tmp_path: Path) -> None:
     """Offsets that hold no record any more are counted and told; so are their places, in ``silver/gaps``."""
-    from apportion.spark import decode, sources
-
     commit(kafka, "lost", 5)
     job.capture(kafka.bootstrap, tmp_path, source="python", spark=spark)
     number = next(
@@ -343,7 +342,8 @@ def test_what_compaction_took_between_two_runs_is_seen(kafka: Broker, spark: Any
     found = job.capture(kafka.bootstrap, tmp_path, spark=spark, progress=lines.append)
     assert found.missing > 0
     assert any(f"{found.missing} offsets held no record any more" in line for line in lines)
-    gaps = decode.gaps(sources.read_dump(spark, tmp_path).records).where(f"source_partition = {number}").collect()
+    runs = decode.joined_runs(decode.runs_of(records(tmp_path)))
+    gaps = [gap for gap in decode.gaps(runs, {}).to_pylist() if gap["source_partition"] == number]
     assert 0 < sum(gap["missing"] for gap in gaps) <= found.missing
 
 

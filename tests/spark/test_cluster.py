@@ -9,17 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipeline import in_process
 from tests.spark import made
 from tests.spark.conftest import rows_of
 from tests.spark.stores import copied, reach, rows_in, store
 
-from apportion.spark import job, lake, packages, schemas, sinks, sources
+from apportion.spark import job, lake, packages
 from apportion.spark.location import locate
+from apportion.tables.schemas import TABLES
 from apportion.testing import processes
 from apportion.testing.cluster import SparkCluster, missing_right
 from apportion.testing.s3 import S3Server
@@ -27,38 +28,18 @@ from apportion.testing.s3 import S3Server
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 RECORDS = made.every_kind()
 ASSIGNORS = ["range"]
-FEW = (
-    "silver/commits", "silver/generations", "silver/epochs", "silver/gaps", "silver/ends", "silver/topics",
-    "gold/commits",
-)  # fmt: skip
-"""Tables of the short form: one of gold, and those that the pass over groups is made from."""
-
-FEW_TABLES = """
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from apportion.errors import BadInput
-from apportion.spark import job, lake, session, sources
-from apportion.spark.location import locate
-def say(line): print(line, flush=True)
-with session.session(delta=True, s3=True) as spark:
-    say(spark.sparkContext.master)
-    try:
-        job.build(sys.argv[1], sys.argv[3], spark=spark)
-    except BadInput as refused:
-        say(f"refused: {refused}")
-    source = sources.open_dump(spark, locate(sys.argv[1]))
-    with lake.opened(spark, locate(sys.argv[2]), "delta") as sink, ThreadPoolExecutor(2) as pool:
-        steps = job._steps(source, 0, None, "drop", ["range"])
-        job._make(pool, sink, source, {name: steps[name] for name in sys.argv[4:]}, say)
-        sink.publish()
-    say("built")
-"""
 BUILD = """
 import sys
+from apportion.errors import BadInput
 from apportion.spark import job, session
 def say(line): print(line, flush=True)
 with session.session(delta=True, s3=True) as spark:
     say(spark.sparkContext.master)
+    for place in sys.argv[3:]:
+        try:
+            job.build(sys.argv[1], place, spark=spark)
+        except BadInput as refused:
+            say(f"refused: {refused}")
     job.build(sys.argv[1], sys.argv[2], assignors=["range"], spark=spark, progress=say)
     say("built")
 """
@@ -83,10 +64,10 @@ def here(spark: Any, s3: S3Server) -> Any:
 
 @pytest.fixture(scope="module")
 def expected(here: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """The rows of each table, by a local Spark in plain files."""
-    folder = tmp_path_factory.mktemp("expected")
-    job.build("s3a://lake/dump", folder, assignors=ASSIGNORS, spark=here)
-    return {name: rows_of(folder / name) for name in schemas.TABLES}
+    """The rows of each table, made in this process without Spark."""
+    dump = made.write_dump(tmp_path_factory.mktemp("expected") / "dump", RECORDS, files=2)
+    tables = in_process.tables_of(dump, ASSIGNORS)
+    return {name: rows_of(tables[name]) for name in TABLES}
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +101,7 @@ def lines_until(process: subprocess.Popen[Any], words: str) -> list[str]:
     return lines
 
 
-def published(here: Any, s3: S3Server, place: str, names: Iterable[str] = schemas.TABLES) -> dict[str, list[str]]:
+def published(here: Any, s3: S3Server, place: str, names: Iterable[str] = TABLES) -> dict[str, list[str]]:
     """The rows of each table as our own readers see them: in the versions of the last whole build."""
     manifest = lake.Manifest.read(here, lake.tables_of(locate(f"s3a://lake/{place}"), "delta"))
     assert set(names) <= set(manifest.versions)
@@ -128,17 +109,17 @@ def published(here: Any, s3: S3Server, place: str, names: Iterable[str] = schema
 
 
 def test_workers_that_share_nothing_make_the_same_rows_though_one_is_killed(
-    here: Any, s3: S3Server, tmp_path: Path
+    here: Any, s3: S3Server, expected: dict[str, list[str]], tmp_path: Path
 ) -> None:
     """They have Python, NumPy and pyarrow, and nothing of ours; a folder of the driver's is refused in a sentence.
 
-    kill -9 of a worker while tables are made: with its executor goes what it had computed, and that costs time.
+    kill -9 of a worker while rows are made: with its executor goes what it had computed, and that costs time.
     """
     needs_cluster()
-    words = "s3a://lake/dump", "s3a://lake/few", str(tmp_path / "x"), *FEW
+    words = "s3a://lake/dump", "s3a://lake/by-cluster", str(tmp_path / "x")
     with SparkCluster() as cluster:
-        child = start(FEW_TABLES, {**s3.environment, **cluster.environment()}, *words)
-        lines = lines_until(child, f"making {FEW[1]}")
+        child = start(BUILD, {**s3.environment, **cluster.environment()}, *words)
+        lines = lines_until(child, "making rows of groups")
         time.sleep(random.Random().uniform(0, 3))
         os.killpg(cluster.workers[0].pid, signal.SIGKILL)
         lines += lines_until(child, "built")
@@ -148,33 +129,7 @@ def test_workers_that_share_nothing_make_the_same_rows_though_one_is_killed(
     assert not (tmp_path / "x").exists()
     assert lines[-1] == "built", lines
     assert not any(s3.secret_key in line for line in lines)
-    with sinks.parquet(tmp_path / "few") as sink, ThreadPoolExecutor(2) as pool:
-        sink.reader = lambda: here
-        source = sources.open_dump(here, locate("s3a://lake/dump"))
-        steps = job._steps(source, 0, None, "drop", ASSIGNORS)
-        job._make(pool, sink, source, {name: steps[name] for name in FEW}, job.silent)
-        sink.publish()
-    assert published(here, s3, "few", FEW) == {name: rows_of(tmp_path / "few" / name) for name in FEW}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_cluster_builds_every_table_though_a_worker_is_killed(
-    here: Any, s3: S3Server, expected: dict[str, list[str]], killed: bool
-) -> None:
-    """kill -9 of one of two in the middle of gold: the build ends, and ends right."""
-    needs_cluster()
-    place = f"by-cluster-{killed}"
-    with SparkCluster() as cluster:
-        child = start(BUILD, {**s3.environment, **cluster.environment()}, "s3a://lake/dump", f"s3a://lake/{place}")
-        lines = lines_until(child, "making gold/groups" if killed else "built")
-        if killed:
-            os.killpg(cluster.workers[0].pid, signal.SIGKILL)
-            lines += lines_until(child, "built")
-        processes.end(child)
-    assert lines[0] == cluster.master, lines
-    assert lines[-1] == "built", lines
-    assert published(here, s3, place) == expected
+    assert published(here, s3, "by-cluster") == expected
 
 
 @pytest.mark.thorough
@@ -191,9 +146,9 @@ def test_a_driver_that_is_killed_at_any_stage_leaves_whole_tables_and_the_next_b
     assert before != expected
     child = start(BUILD, s3.environment, "s3a://lake/dump", f"s3a://lake/{place}")
     left: list[str] = []
-    while len(left) < len(schemas.TABLES):
+    while len(left) < len(TABLES):
         stage = lines_until(child, "making ")[-1].removeprefix("making ")
-        if stage not in schemas.TABLES:
+        if stage not in TABLES:
             continue
         time.sleep(random.Random(stage).uniform(0, 1))
         os.killpg(child.pid, signal.SIGSTOP)
@@ -202,7 +157,7 @@ def test_a_driver_that_is_killed_at_any_stage_leaves_whole_tables_and_the_next_b
         os.killpg(child.pid, signal.SIGCONT)
     os.killpg(child.pid, signal.SIGKILL)
     processes.end(child)
-    assert len(set(left)) == len(schemas.TABLES)
+    assert len(set(left)) == len(TABLES)
     for one in [*left, place]:
         check_readers(here, s3, one, before, expected)
     for one in (left[0], left[len(left) // 2], place):
@@ -210,7 +165,7 @@ def test_a_driver_that_is_killed_at_any_stage_leaves_whole_tables_and_the_next_b
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("stage", list(schemas.TABLES))
+@pytest.mark.parametrize("stage", list(TABLES))
 def test_a_driver_killed_while_it_makes_a_table_leaves_whole_ones(
     here: Any, s3: S3Server, expected: dict[str, list[str]], half_built: str, stage: str
 ) -> None:

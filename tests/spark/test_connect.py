@@ -13,7 +13,8 @@ import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
 
-from apportion.spark import job, packages, schemas
+from apportion.spark import job, packages
+from apportion.tables.schemas import TABLES
 from apportion.testing import processes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -23,7 +24,8 @@ import json, shutil, sys
 from pathlib import Path
 import pyarrow.parquet as pq
 from apportion.errors import ApportionError
-from apportion.spark import job, packages, schemas
+from apportion.spark import job, packages
+from apportion.tables.schemas import TABLES
 from pyspark.sql import SparkSession
 first, rest, out = map(Path, sys.argv[1:4])
 to = sys.argv[4]
@@ -48,7 +50,7 @@ for turn in (1, 2):
     if turn == 2:
         shutil.copy(rest, first / "records")
     told["whole"] = job.build(first, to, assignors=["range"], spark=spark).whole
-for name in schemas.TABLES if to.startswith("spark_catalog.") else ():
+for name in TABLES if to.startswith("spark_catalog.") else ():
     (out / "built" / name).parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(spark.table(to + "." + name.replace("/", "_")).toArrow(), out / "built" / name)
 try:
@@ -94,6 +96,6 @@ def _built_by_a_client(spark: Any, root: Path, to: str) -> dict[str, str]:
     assert client.wait() == 0, (root / "log").read_text()[-3000:]
     told: dict[str, str] = json.loads(answer.splitlines()[-1])
     assert told["session"].startswith("pyspark.sql.connect")
-    for name in schemas.TABLES:
+    for name in TABLES:
         assert rows_of(root / "built" / name) == rows_of(root / "tables" / name), name
     return told

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from apportion.spark.schemas import TABLES
+from apportion.tables.schemas import TABLES
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
 
@@ -45,8 +45,7 @@ def say(*words):
 
 BUILD = """
 import pyarrow as pa, pyarrow.parquet as pq
-from apportion.spark import sinks
-from tests.spark.test_sinks import bytes_of, written
+from tests.spark.test_folder import bytes_of, written
 disk("size=10m")
 out = Path("/mnt/out")
 for name in ("silver/commits", "gold/lag"):
@@ -97,7 +96,7 @@ def test_a_build_on_a_full_disk_leaves_the_tables_and_works_with_room() -> None:
     from apportion.demo import dump
 
     said, sentences = on_a_small_disk(BUILD, str(dump()))
-    assert said == ["2", "True ['gold', 'silver']", "0", f"{len(TABLES) + 1} False"]
+    assert said == ["2", "True ['.apportion_lock', 'gold', 'silver']", "0", f"{len(TABLES) + 2} False"]
     assert len(sentences) == 1
     assert sentences[0].startswith("apportion: the disk that holds /mnt/out is full")
 

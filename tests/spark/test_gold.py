@@ -219,25 +219,3 @@ def test_whatif_without_spark_is_the_same(made: Made) -> None:
 def test_times_are_utc(made: Made) -> None:
     (row,) = made.rows("gold/commits", group="simple")
     assert row["commit_time"].utcoffset() == timedelta(0)
-
-
-def test_an_error_of_one_group_lands_in_its_row(spark: Any, made: Made) -> None:
-    from apportion.spark import by_group, histories, schemas, whatif
-    from apportion.spark.bundles import Bundled
-    from apportion.spark.sinks import read_table
-
-    silver = {
-        name: read_table(spark, made.out, f"silver/{name}", schemas.TABLES[f"silver/{name}"])
-        for name in ("generations", "epochs", "commits", "gaps", "topics")
-    }
-    names = histories.topic_names(silver["commits"], silver.pop("topics"))
-    beside = by_group.beside(silver["generations"], silver["epochs"], silver["gaps"], names)
-    left = by_group.left(silver["generations"], silver["epochs"], silver["commits"], beside, 0, 2)
-    told = Bundled(left, "histories", histories.SCHEMA).rows()
-    state = read_table(spark, made.out, "gold/group_state", schemas.GROUP_STATE)
-    rows = whatif.whatif(state, told, ["range", "no-such"]).where("`group` = 'lags'").collect()
-    errors = {row["assignor"]: row["error"] for row in rows}
-    assert errors["range"] is None
-    assert "no assignor is named 'no-such'" in errors["no-such"]
-    assert {row["group"] for row in told.select("group").collect()} >= {"lags", "wiped"}
-    assert told.count() == 12

@@ -12,7 +12,7 @@ import pytest
 import apportion.demo
 from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.inputs import dump, tables
-from apportion.spark import schemas
+from apportion.tables import schemas
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 DUMP = Path(apportion.demo.__file__).parent / "dump"
@@ -60,7 +60,7 @@ def test_epochs_have_the_same_owners_row_for_row(out: Path, memory: GroupHistori
     for found in rows.values():
         for row in found:
             row["at_ms"] = round(row.pop("at").timestamp() * 1000)
-    names = schemas.GROUP_MEMBER.names
+    names = [column.name for column in schemas.GROUP_MEMBER.columns]
     ours = {
         name: [{**row, "members": [{n: member[n] for n in names} for member in row["members"]]} for row in group.epochs]
         for name, group in memory.groups.items()

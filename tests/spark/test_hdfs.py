@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
@@ -19,9 +20,11 @@ from tests.spark.test_capture import CHILD, commit, records
 
 from apportion.errors import Unavailable
 from apportion.inputs.load_history import load_histories
-from apportion.spark import job, lake, packages, schemas
+from apportion.spark import job, lake, packages
+from apportion.spark.arrow_rows import ROW
 from apportion.spark.local_copy import copy
 from apportion.spark.location import locate
+from apportion.tables.schemas import NEWEST, TABLES, arrow_schema
 from apportion.testing.broker import Broker
 from apportion.testing.hdfs import HdfsServer
 from apportion.testing.plugin import needs_java
@@ -48,7 +51,7 @@ def test_a_dump_is_built_on_hdfs_as_in_a_folder(spark: Any, hdfs: HdfsServer, tm
 
     again = job.build(dump, out, assignors=ASSIGNORS, spark=spark)
     assert (again.whole, again.new_records, again.written) == ("", 0, ())
-    with lake.opened(spark, locate(out), "delta"), pytest.raises(Unavailable, match="another build"):
+    with lake.alone(spark, locate(out), "delta"), pytest.raises(Unavailable, match="another build"):
         job.build(dump, out, assignors=ASSIGNORS, spark=spark)
 
     there = {state.name: state.rows for state in job.status(out, spark=spark)}
@@ -93,20 +96,23 @@ def test_a_capture_to_hdfs_that_is_killed_goes_on_where_it_was(spark: Any, hdfs:
 
 
 def test_a_build_that_died_on_hdfs_is_put_back_by_the_next(spark: Any, hdfs: HdfsServer) -> None:
-    place, name, table = locate(f"{hdfs.address}/kafka/changes"), "gold/commits", schemas.NEWEST
+    place, name = locate(f"{hdfs.address}/kafka/changes"), "gold/commits"
 
-    def rows(*groups: str) -> Any:
-        columns = dict.fromkeys(table.schema.names)
-        full = [{**columns, "group": group, "topic": "t", "partition": 0, "committed": 1} for group in groups]
-        return spark.createDataFrame(full, table.schema)
+    def frames(*groups: str) -> list[Any]:
+        columns = dict.fromkeys(arrow_schema(NEWEST).names)
+        rows = [{**columns, "group": group, "topic": "t", "partition": 0, "committed": 1} for group in groups]
+        batches = lake._handed_on(name, pa.Table.from_pylist(rows, arrow_schema(NEWEST)), "0")
+        return [spark.createDataFrame(pa.Table.from_batches(batches), schema=ROW)]
 
-    with lake.opened(spark, place, "delta") as sink:
-        sink.write(name, rows("a", "b"), table, 1)
-        sink.publish()
-    with lake.opened(spark, place, "delta") as sink:
-        sink.write(name, rows("c"), table, 1)  # and gives up
-    with lake.opened(spark, place, "delta") as sink:
-        assert {row["group"] for row in sink.read(name).collect()} == {"a", "b"}
+    with lake.alone(spark, place, "delta") as made_first:
+        made_first.write(name, frames("a", "b"), 2, True)
+        made_first.publish()
+    with lake.alone(spark, place, "delta") as dies:
+        dies.write(name, frames("c"), 1, True)  # and gives up
+    with lake.alone(spark, place, "delta") as put_back:
+        published = put_back.read(name)
+        assert published is not None
+        assert {row["group"] for row in published.collect()} == {"a", "b"}
     newest = lake.tables_of(place, "delta").read(spark, name, None)
     assert {row["group"] for row in newest.collect()} == {"a", "b"}, "for who reads the newest version too"
 
@@ -120,6 +126,6 @@ def upload(spark: Any, folder: Path, target: str) -> None:
 
 
 def same(spark: Any, out: str, folder: Path) -> None:
-    for name in schemas.TABLES:
+    for name in TABLES:
         rows = spark.read.format("delta").load(f"{out}/{name}").toArrow()
         assert rows_of(rows) == rows_of(folder / name), name

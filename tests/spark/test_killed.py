@@ -13,16 +13,18 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.test_sinks import bytes_of
+from tests.spark.conftest import rows_of
 
 from apportion.demo import dump as recorded
-from apportion.spark import job, schemas, sinks
+from apportion.spark import folder, job
+from apportion.tables.schemas import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 KILLS = 10 if os.environ.get("APPORTION_THOROUGH") == "1" else 1
+STAGES = ("decoding records", "gathering log ends", "making rows of groups", "to plan", "making gold/lag")
 CHILD = """
 import sys
-from apportion.spark import job, schemas, sinks
+from apportion.spark import job
 job.build(sys.argv[1], sys.argv[2], progress=lambda line: print(line, flush=True))
 """
 
@@ -50,8 +52,8 @@ def test_a_killed_build_changes_nothing_and_the_next_is_whole(spark: Any, tmp_pa
     assert before.keys() == calm.keys()
     assert before != calm
     for turn in range(KILLS):
-        killed(out, rng.choice(list(schemas.TABLES)), rng.uniform(0, 3))
-        with sinks.parquet(out):
+        killed(out, rng.choice(STAGES), rng.uniform(0, 3))
+        with folder.staged(out):
             pass  # what the next run does first: finish or forget
         left = tables_in(out)
         assert left in (before, calm), turn
@@ -61,24 +63,28 @@ def test_a_killed_build_changes_nothing_and_the_next_is_whole(spark: Any, tmp_pa
     for _ in range(2):
         job.build(recorded(), out, spark=spark)
         assert tables_in(out) == calm
-        assert {file.name for file in out.iterdir()} == {"silver", "gold", "source.json", "build.json"}
+        assert {file.name for file in out.iterdir()} == {
+            "silver",
+            "gold",
+            "apportion_state",
+            "source.json",
+            "build.json",
+            folder.LOCKS,
+        }
 
 
-def tables_in(out: Path) -> dict[str, bytes]:
-    """Every file of the tables."""
-    found = bytes_of(out)
-    for told in ("source.json", "build.json"):
-        found.pop(told)
-    return found
+def tables_in(out: Path) -> dict[str, list[str]]:
+    """Every row of the tables."""
+    return {name: rows_of(out / name) for name in TABLES}
 
 
-def killed(out: Path, table: str, seconds: float) -> None:
-    """A build that is killed so many seconds after it began to make a table."""
+def killed(out: Path, stage: str, seconds: float) -> None:
+    """A build that is killed so many seconds after it began a stage."""
     command = [sys.executable, "-c", CHILD, str(recorded()), str(out)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for line in child.stdout:
-            if table in line:
+            if stage in line:
                 break
         time.sleep(seconds)
         child.kill()

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.pipeline.made_rows import table
+from tests.pipeline.test_many_groups import asked_of
 from tests.spark import made, traps
-from tests.spark.test_many_groups_at_once import table
 
 from apportion.arrays import UNKNOWN
 from apportion.cli.report import of_folder
@@ -22,10 +23,12 @@ from apportion.inputs import dump as of_dump
 from apportion.inputs import tables as of_tables
 from apportion.inputs.dump import observed
 from apportion.inputs.load_history import load_histories
+from apportion.pipeline import end_samples, lag_tables, newest_commits
 from apportion.report.lag_times import in_a_sentence, page_data
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
 from apportion.serve.states import lag_times_of
-from apportion.spark import by_group, facts, job, logs, schemas, standing
+from apportion.spark import job
+from apportion.tables import schemas
 
 pytestmark = pytest.mark.spark
 
@@ -49,9 +52,10 @@ def test_three_samples_and_more_tell_it_by_the_two_around_the_commit() -> None:
         for p, committed in commits.items()
     ]  # fmt: skip
     now_ms = round(moment(400).timestamp() * 1000)
-    left = by_group.left_of({"commits": table(written, schemas.COMMITS, standing.ASKED)}, now_ms - 1)
-    known = logs.described(table(ends, schemas.ENDS, logs._ENDS), schemas.arrow_schema(schemas.TOPICS).empty_table())
-    lags = facts.facts_of({**left, "logs": known}, now_ms, 0)["lag"]
+    rows = table(written, schemas.COMMITS, newest_commits.COLUMNS)
+    left = asked_of(newest_commits.sorted_commits(rows), now_ms - 1)
+    known = end_samples.described(table(ends, schemas.ENDS), schemas.arrow_schema(schemas.TOPICS).empty_table())
+    lags = lag_tables.lag_tables({**left, "logs": known}, now_ms, 0)["lag"]
     seconds = {row["partition"]: row["seconds"] for row in lags.to_pylist()}
     assert seconds == pytest.approx({0: 349.0, 1: 250 - 100 / 900, 2: 49.9, 3: 0.0, 4: 399.0, 5: 99.9})
 

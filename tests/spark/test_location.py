@@ -126,7 +126,7 @@ def test_the_package_that_travels_has_all_that_tasks_import_and_needs_nothing_el
     """The functions that run in tasks are imported from the zip by a Python with NumPy, pyarrow and PySpark alone."""
     with zipfile.ZipFile(session._zip()) as packed:
         names = packed.namelist()
-    assert "apportion/spark/rows.py" in names
+    assert "apportion/pipeline/decode.py" in names
     assert not any("/demo/" in name or name.endswith(".parquet") for name in names)
     code = """
 import sys
@@ -137,12 +137,11 @@ class Block:
             raise ImportError(name)
 missing = ["rich", "kafka", "pandas", "ssl"]
 sys.meta_path.insert(0, Block())
-import apportion.spark.rows, apportion.spark.groups, apportion.spark.whatif
-import apportion.spark.by_group, apportion.spark.facts, apportion.spark.plan_bundles
+import apportion.pipeline.decode, apportion.pipeline.group_rows, apportion.pipeline.whatif, apportion.spark.build
 missing.remove("ssl")  # who writes plain files has a whole Python: Arrow's Parquet asks for it
 import apportion.spark.files
 from apportion.assignors import known
-assert apportion.spark.rows.__file__.startswith(sys.argv[1]), apportion.spark.rows.__file__
+assert apportion.pipeline.decode.__file__.startswith(sys.argv[1]), apportion.pipeline.decode.__file__
 print(len(known()))
 """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -15,7 +15,7 @@ from tests.spark.stores import rows_in, store
 from tests.spark.test_capture import commit, wait_for_quiet
 
 from apportion.spark import packages
-from apportion.spark.schemas import TABLES
+from apportion.tables.schemas import TABLES
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
 from apportion.testing.s3 import S3Server

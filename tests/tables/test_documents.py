@@ -59,10 +59,11 @@ def test_dbt_sources_lead_to_the_files(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_arrow_and_spark_have_the_same_types() -> None:
     pytest.importorskip("pyspark")
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     from apportion.spark import schemas as of_spark
 
     for name, table in schemas.TABLES.items():
-        assert schemas.arrow_schema(table).equals(of_spark.arrow_schema(of_spark.TABLES[name])), name
-        assert documents.sql_type(table.columns).replace(": ", ":").replace(", ", ",") == (
-            of_spark.TABLES[name].schema.simpleString()
-        )
+        schema = of_spark.schema_of(table)
+        assert schemas.arrow_schema(table).equals(to_arrow_schema(schema, timezone="UTC")), name
+        assert documents.sql_type(table.columns).replace(": ", ":").replace(", ", ",") == schema.simpleString()

@@ -17,10 +17,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -31,11 +32,14 @@ from pyspark.sql import functions as sql
 
 from apportion.errors import BadInput
 from apportion.inputs import cluster
-from apportion.spark import lake, lock, schemas, sinks
-from apportion.spark.files import MADE, SHOWN, sync, writing
+from apportion.spark import folder as folders
+from apportion.spark import lake, lock
+from apportion.spark.files import SHOWN, sync, write_rows
 from apportion.spark.location import Location
-from apportion.spark.session import AS_IT_STANDS
-from apportion.spark.shelves import HadoopShelf, is_connect
+from apportion.spark.schemas import schema_of
+from apportion.spark.session import AS_IT_STANDS, is_connect
+from apportion.spark.shelves import HadoopShelf
+from apportion.tables import schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,8 +102,8 @@ def opened(
 ) -> Iterator[Bronze]:
     """A place for one capture, which is alone with it."""
     if location.kind == "folder" and form == "parquet":
-        with sinks.parquet(location.folder) as sink:
-            yield FolderBronze(location, sink.staging)
+        with folders.staged(location.folder, progress) as (staging, _):
+            yield FolderBronze(location, staging)
         return
     tables, _ = lake.bronze(location, "records", form)
     checkpoint = _checkpoint(spark, location)
@@ -168,15 +172,15 @@ class FolderBronze:
         file = self._folder / "records" / f"batch-{number:09d}.parquet"
         if file.exists():
             return
-        stage = Path(tempfile.mkdtemp(prefix=f"batch-{number}-", dir=self._staging))
-        schema = schemas.arrow_schema(schemas.RECORDS)
-        columns = batch.select(*[field.name for field in schemas.RECORDS.schema])
-        sorted_rows = columns.repartition(1).sortWithinPartitions(*schemas.RECORDS.order)
-        written = sorted_rows.mapInArrow(writing(stage, schema, None), MADE).collect()
+        stage = str(Path(tempfile.mkdtemp(prefix=f"batch-{number}-", dir=self._staging)) / file.name)
+        columns = batch.select(*schema_of(schemas.RECORDS).names).repartition(1)
+        columns.sortWithinPartitions(*schemas.RECORDS.order).mapInArrow(
+            partial(_as_file, stage), "rows bigint"
+        ).collect()
         # What the batch holds must outlast its file: planned anew after a power cut, it might hold more than the file.
         _sync_checkpoint(self._folder / "checkpoint")
-        for row in written:
-            os.replace(stage / row["file"], file)
+        if Path(stage).exists():  # a batch may have no rows
+            os.replace(stage, file)
         sync(file.parent)
 
     def count_from(self, start: dict[int, int]) -> int:
@@ -201,6 +205,14 @@ class FolderBronze:
         replace(samples / f"ends-{stamp}.parquet", lambda draft: pq.write_table(ends, draft))
         replace(self._folder / "topics.parquet", lambda draft: pq.write_table(topics, draft))
         replace(self._folder / "ends.parquet", lambda draft: pq.write_table(ends, draft))
+
+
+def _as_file(file: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All rows of a task as one file."""
+    rows = pa.Table.from_batches(batches, schema=schemas.arrow_schema(schemas.RECORDS))
+    if rows.num_rows:
+        write_rows(Path(file), rows)
+    yield pa.RecordBatch.from_pydict({"rows": pa.array([rows.num_rows], pa.int64())})
 
 
 def read_origin(folder: Path) -> Origin:
@@ -339,7 +351,7 @@ class LakeBronze:
         half_done = set(self._batches("offsets")) - set(self._batches("commits"))
         there = lake.is_there(self._spark, self._tables, self._records)
         self._before = None if half_done else self._count() if there else 0
-        rows = stream.select(*schemas.RECORDS.schema.names).repartition(_FILES)
+        rows = stream.select(*schema_of(schemas.RECORDS).names).repartition(_FILES)
         writer = rows.writeStream.outputMode("append").option("checkpointLocation", self._checkpoint)
         _finish(self._tables.stream(writer.trigger(availableNow=True), self._records))
 
@@ -359,9 +371,9 @@ class LakeBronze:
     def sample(self, ends: pa.Table, topics: pa.Table) -> None:
         """Ends are added to those of before, topics replaced; topics first, so that a log end has its topic."""
         self._lock.check()
-        described = self._spark.createDataFrame(topics.to_pylist(), schemas.TOPICS.schema).coalesce(1)
+        described = self._spark.createDataFrame(topics.to_pylist(), schema_of(schemas.TOPICS)).coalesce(1)
         self._tables.overwrite(self._topics, described)
-        sampled = self._spark.createDataFrame(ends.to_pylist(), schemas.ENDS.schema).coalesce(1)
+        sampled = self._spark.createDataFrame(ends.to_pylist(), schema_of(schemas.ENDS)).coalesce(1)
         if lake.is_there(self._spark, self._tables, self._ends):
             self._tables.append(self._ends, sampled)
         else:

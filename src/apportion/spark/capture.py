@@ -24,9 +24,10 @@ import pyarrow as pa
 from apportion.errors import BadInput, Unavailable, UnknownName
 from apportion.inputs import cluster
 from apportion.inputs.properties import Properties
-from apportion.spark import bronze, errors, schemas, session, settings
+from apportion.spark import bronze, errors, session, settings
 from apportion.spark.bronze import Bronze, Origin
 from apportion.spark.location import Location
+from apportion.tables import schemas
 from apportion.wording import count
 
 if TYPE_CHECKING:

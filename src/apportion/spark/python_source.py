@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailab
 
 from apportion.inputs import cluster
 from apportion.inputs.properties import Properties
-from apportion.spark import schemas
+from apportion.spark.schemas import schema_of
+from apportion.tables import schemas
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,7 +44,7 @@ class OffsetsSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of Spark's Kafka source."""
-        return schemas.RECORDS.schema
+        return schema_of(schemas.RECORDS)
 
     def streamReader(self, schema: StructType) -> OffsetsStream:
         """The only way to read it."""

@@ -18,7 +18,7 @@ import threading
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
@@ -31,7 +31,6 @@ from apportion.spark import settings
 from apportion.spark.packages import DELTA, KAFKA, S3A, local_jars
 from apportion.spark.scratch import scratch_folder
 from apportion.spark.settings import DELTA_SETTINGS, OLD_FETCHING, TABLE_SETTINGS
-from apportion.spark.shelves import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,11 +44,6 @@ BRING: Final = (
 AS_IT_STANDS: Final = {"__globPaths__": "false"}
 """An option of Spark's readers: a path is no pattern, whatever is in it (``DataSource.GLOB_PATHS_KEY``)."""
 
-Asked = Callable[[], "SparkSession"]
-"""Gives a session, which may start only then."""
-
-ROWS_A_BATCH: Final = 10_000
-"""Spark's own: ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
 TASKS_A_CORE: Final = 2
 
 
@@ -89,34 +83,6 @@ def session(
                     spark.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def on_demand(
-    given: SparkSession | None = None, starting: Callable[[], None] = lambda: None, **how: bool
-) -> Iterator[Callable[[], SparkSession]]:
-    """Gives a session when it is first asked for, as ``session`` does; it ends with the block.
-
-    starting
-        Called before it starts.
-    """
-    started: list[SparkSession] = []
-    one_asks = threading.RLock()
-    with ExitStack() as stack:
-
-        def asked() -> SparkSession:
-            with one_asks:
-                if not started:
-                    starting()
-                    started.append(stack.enter_context(session(given, **how)))
-            return started[0]
-
-        yield asked
-
-
-def asked(spark: SparkSession | Asked) -> Asked:
-    """What gives a session, where it may be one already."""
-    return spark if callable(spark) else lambda: spark
 
 
 def wanted(origin: Location, location: Location, form: str) -> dict[str, bool]:
@@ -214,20 +180,9 @@ def keep(frame: DataFrame) -> DataFrame:
     return frame
 
 
-def by_rows(spark: SparkSession) -> SparkSession:
-    """A sibling of a session that cuts its Arrow batches by rows alone, 10,000 each, whatever the session was told.
-
-    Spark weighs a batch after every row that it adds to it, which is a third of what the JVM does to have commits
-    decoded. Leave that out only for records of which so many are sure to fit. A Connect client's session is given back
-    as it is: frames of two of its sessions cannot be put together.
-    """
-    if is_connect(spark):
-        return spark
-    sibling = spark.newSession()
-    settle(sibling)
-    sibling.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_A_BATCH))
-    sibling.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
-    return sibling
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is a Spark Connect client, which has no JVM of its own."""
+    return "connect" in type(spark).__module__
 
 
 def start(
@@ -304,25 +259,29 @@ def carry_package(spark: SparkSession) -> None:
         _CARRIED[spark.sparkContext.applicationId or ""].add(str(_zip()))
 
 
-class Jobs:
-    """What some threads of ours have Spark do, to be ended together; what others do in the session goes on."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark, self._name = spark, f"apportion-{uuid4()}"
-
-    def take_thread(self, description: str) -> None:
-        """What this thread begins from now on is of ours."""
-        if is_connect(self._spark):
-            self._spark.addTag(self._name)
-        else:
-            self._spark.sparkContext.setJobGroup(self._name, description)
-
-    def cancel(self) -> None:
-        """End it all."""
-        if is_connect(self._spark):
-            self._spark.interruptTag(self._name)
-        else:
-            self._spark.sparkContext.cancelJobGroup(self._name)
+@contextmanager
+def ours(spark: SparkSession, description: str) -> Iterator[None]:
+    """Jobs of the block are ended with it, after Ctrl-C or on a full disk; what others do in the session goes on."""
+    name = f"apportion-{uuid4()}"
+    if is_connect(spark):
+        spark.addTag(name)
+    else:
+        spark.sparkContext.setJobGroup(name, description)
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # a JVM that died has no jobs
+            if is_connect(spark):
+                spark.interruptTag(name)
+            else:
+                spark.sparkContext.cancelJobGroup(name)
+        raise
+    finally:
+        with suppress(Exception):
+            if is_connect(spark):
+                spark.removeTag(name)
+            else:
+                spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 
 _CARRIED: Final[dict[str, set[str]]] = {}

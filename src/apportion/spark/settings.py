@@ -117,7 +117,6 @@ def _on_this_machine(scratch: Path, cores: int) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(scratch),
-        "spark.python.daemon.module": "apportion.spark.daemon",
         "spark.sql.shuffle.partitions": str(cores),
     }
 

@@ -1,4 +1,4 @@
-"""How fresh tables are: rows, files and the newest time, by files' footers, by Delta's log, or as Spark tells."""
+"""How fresh tables are: rows, files and the newest time, by files' footers, or as Spark tells."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ from apportion.errors import BadInput
 from apportion.inputs import parquet
 from apportion.spark import errors
 from apportion.spark.files import SHOWN
-from apportion.spark.schemas import TABLES
+from apportion.tables.schemas import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from apportion.spark.delta_log import Logs
     from apportion.spark.lake import Tables
     from apportion.spark.location import Location
-    from apportion.spark.session import Asked
 
-COPIED: Final = 32 << 20
-"""Bytes of a table that are copied here for the newest time in its files' footers; of a larger one Spark is asked."""
+AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True)
@@ -100,48 +97,24 @@ def newest_of(footer: object, column: str) -> datetime | None:
     return newest
 
 
-def of_lake(session: Asked, location: Location, logs: Logs | None) -> list[TableStatus]:
+def of_lake(spark: SparkSession, location: Location) -> list[TableStatus]:
     """Every table of the last whole build, or a dump's records.
 
-    logs
-        Of the tables there, where they can be read: then Spark is asked only of large tables.
     Raises
         BadInput: there is neither.
     """
     from apportion.spark import lake
 
     tables = lake.tables_in(location)
-    manifest = lake.Manifest.read(session, tables, logs=logs)
-    tables_there = [(tables, name, name, manifest.versions[name]) for name in TABLES if name in manifest.versions]
+    versions = lake.Manifest.read(spark, tables).versions
+    places = [(tables, name, name, versions[name]) for name in TABLES if name in versions]
     bronze, named = lake.bronze(location, "records")
-    if lake.is_there(session(), bronze, named) if logs is None else logs.newest(named) is not None:
-        tables_there.insert(0, (bronze, named, "records", None))
-    if not tables_there:
+    if lake.is_there(spark, bronze, named):
+        places.insert(0, (bronze, named, "records", None))
+    if not places:
         raise BadInput(str(location), "no tables", "a place that a capture or a build made")
-
-    def status(tables: Tables, named: str, name: str, version: int | None) -> TableStatus:
-        known = None if logs is None else _by_log(logs, name, version)
-        return _by_spark(session(), tables, named, name, version) if known is None else known
-
-    with ThreadPoolExecutor(lake.AT_ONCE) as pool:
-        return list(pool.map(lambda one: status(*one), tables_there))
-
-
-def _by_log(logs: Logs, name: str, number: int | None) -> TableStatus | None:
-    """The same from a table's log and its files' footers; None where they do not tell."""
-    version = logs.at(name, number)
-    if version is None or version.rows is None or version.at_ms is None:
-        return None
-    column = time_of(name)
-    newest = None
-    if name == "records" or column in TABLES[name].schema.names:
-        copies = logs.copies(name, number, COPIED)
-        if copies is None:
-            return None
-        times = [newest_of(pq.read_metadata(file), column) for file in copies]
-        newest = max((time for time in times if time is not None), default=None)
-    at = datetime.fromtimestamp(version.at_ms / 1000, UTC)
-    return TableStatus(name, version.rows, len(version.files), version.size, newest, at)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda place: _by_spark(spark, *place), places))
 
 
 def _by_spark(spark: SparkSession, tables: Tables, named: str, name: str, version: int | None) -> TableStatus:

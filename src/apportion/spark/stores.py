@@ -1,91 +1,58 @@
-"""Places of Delta tables that this process reaches by itself: there a small build needs no Spark.
-
-Spark takes some seconds of processor time for a commit of a few rows, and some more to start; this process takes
-hundredths of one. It reaches a local folder, and ``s3a://`` with the keys that the environment names: those that
-Spark is given too. What else Spark is told of S3, how it reaches other stores, and a session that somebody handed in,
-are Spark's alone.
-"""
+"""Where tables go. A store knows how rows are kept and published, and nothing of how they are made."""
 
 from __future__ import annotations
 
-import os
-import re
-from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
-from apportion.spark import settings
-from apportion.spark.delta_log import Logs
-from apportion.spark.location import Location
-from apportion.spark.shelves import ObjectShelf
+import pyarrow as pa
 
-_KEYS: Final = (
-    "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-)  # fmt: skip
-"""One of them is there where keys come from the environment; else a machine's role would have to be asked for."""
-_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_TELLS_SPARK: Final = re.compile(r"spark\.hadoop\.fs\.s3a\.")
-_PLAIN: Final = re.compile(r"(s3a:/)?(/[A-Za-z0-9._=-]+)+")
-"""Of other paths ``deltalake`` makes URLs that are not those of Spark, or none."""
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STATE: Final = "apportion_state"
+"""The table, of rows of ``arrow_rows.ROW``, of what a build keeps for the next one."""
+
+Delivery = Callable[[str, pa.Table, str], Iterator[pa.RecordBatch]]
+"""From the name of a table, rows of it and a name of this part of them, which no other part of the stage has, to rows
+of ``arrow_rows.ROW``: one ``written`` for the driver with how many there are, and what ``TableStore.write`` needs."""
 
 
-@dataclass(frozen=True)
-class StoreAddress:
-    """A place that is reached, as ``obstore`` and ``deltalake`` name it.
+class TableStore(Protocol):
+    """Tables of a place, for one build, which is alone with it.
 
-    endpoint
-        The address of an S3 server of one's own.
+    What a build before left half done was put right by then: ``read`` and ``text`` give what the last whole build left.
+    Tasks deliver rows; ``write`` completes a table of them, in one commit; ``publish`` comes last.
     """
 
-    url: str
-    endpoint: str | None = None
+    def names(self) -> set[str]:
+        """The tables that the last whole build left and that are there."""
 
-    def shelf(self, folder: str = "") -> ObjectShelf:
-        """The objects below the place, or below a folder in it."""
-        from obstore.store import LocalStore, S3Store
+    def read(self, name: str) -> DataFrame | None:
+        """The rows that the last whole build left of a table; None where there is no such table."""
 
-        if self.is_local:
-            return ObjectShelf(LocalStore(self.url), folder)
-        if self.endpoint is None:
-            return ObjectShelf(S3Store.from_url(self.url), folder)
-        plain = self.endpoint.startswith("http:")
-        store = S3Store.from_url(self.url, endpoint=self.endpoint, client_options={"allow_http": plain})
-        return ObjectShelf(store, folder)
+    def text(self, name: str) -> str | None:
+        """A small text that the last whole build kept beside its tables; None where it kept none."""
 
-    @property
-    def is_local(self) -> bool:
-        """Whether it is a folder of this machine."""
-        return self.url.startswith("/")
+    def keep(self, name: str, text: str) -> None:
+        """Keep a small text (some MB at most) beside the tables, from ``publish`` on; others that were kept stay."""
 
-    def logs(self) -> Logs:
-        """What the logs of its tables say."""
-        return Logs(self.shelf())
+    def deliver(self, stage: str) -> Delivery:
+        """How the tasks of a stage hand over rows of tables."""
 
-    def table(self, name: str) -> str:
-        """Where a table is."""
-        return f"{self.url}/{name}"
+    def write(self, name: str, frames: Sequence[DataFrame], rows: int, whole: bool) -> None:
+        """Complete a table.
 
-    @property
-    def options(self) -> dict[str, str]:
-        """What ``deltalake`` is told beside the environment."""
-        if self.endpoint is None:
-            return {}
-        return {"aws_endpoint": self.endpoint, "allow_http": str(self.endpoint.startswith("http:")).lower()}
+        frames
+            Rows of ``arrow_rows.ROW``, among them those that ``deliver`` gave.
+        rows
+            How many were delivered.
+        whole
+            They are all rows of the table; else they are added to those that are there.
+        """
 
+    def begin_again(self) -> None:
+        """Forget what was delivered and written since the last ``publish``."""
 
-def reached(location: Location) -> StoreAddress | None:
-    """How this process reaches a place; None where it does not, or lacks a library for it (``apportion[delta]``)."""
-    if find_spec("deltalake") is None or find_spec("obstore") is None:
-        return None
-    if _PLAIN.fullmatch(location.root) is None:
-        return None
-    if location.kind == "folder":
-        return StoreAddress(location.root) if location.folder.is_dir() else None
-    variable = os.environ.get
-    endpoint = settings.s3_endpoint(os.environ)
-    if not location.on_s3 or not any(map(variable, _KEYS)) or not (endpoint or any(map(variable, _REGIONS))):
-        return None
-    if any(map(_TELLS_SPARK.match, settings.from_environment())):
-        return None
-    return StoreAddress(f"s3://{location.root.removeprefix('s3a://')}", endpoint)
+    def publish(self) -> None:
+        """Let everybody see all that was written and kept since the last time."""

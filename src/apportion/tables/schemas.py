@@ -11,7 +11,7 @@ offsets are missing, so a record at offset ``b`` follows one at ``a`` completely
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -65,12 +65,17 @@ class Table:
         Columns that sort the rows; together they tell two rows apart.
     day
         The column whose UTC day a file holds; None where the table is a whole.
+    follows
+        What a build makes its rows of. ``records``: of new records, whose rows are added; ``generations``: of all
+        records of a group's own, again for the groups with new ones; ``commits and ends``: of what stood before and
+        what is new, again for all groups.
     """
 
     rows: str
     columns: Struct
     order: tuple[str, ...]
     day: str | None = None
+    follows: str = "records"
 
 
 def column(name: str, kind: Kind, comment: str, null: str = "") -> Column:
@@ -93,11 +98,16 @@ def _named_kinds(kind: Kind) -> object:
     return kind
 
 
-def arrow_schema(table: Table) -> pa.Schema:
-    """The Arrow form of a table's columns: times in microseconds of UTC, every column nullable."""
+def arrow_schema(table: Table, columns: Iterable[str] | None = None) -> pa.Schema:
+    """The Arrow form of a table's columns: times in microseconds of UTC, every column nullable.
+
+    columns
+        Those that are wanted, in their order; all by default.
+    """
     import pyarrow as pa
 
-    return pa.schema([pa.field(one.name, _arrow(one.kind)) for one in table.columns.columns])
+    kinds = {one.name: one.kind for one in table.columns.columns}
+    return pa.schema([pa.field(name, _arrow(kinds[name])) for name in (kinds if columns is None else columns)])
 
 
 def _arrow(kind: Kind) -> pa.DataType:
@@ -328,6 +338,7 @@ NEWEST: Final = Table(
         ]
     ),
     ("group", "topic", "partition"),
+    follows="commits and ends",
 )
 
 LAG: Final = Table(
@@ -375,6 +386,7 @@ LAG: Final = Table(
         ]
     ),
     ("group", "topic", "partition"),
+    follows="commits and ends",
 )
 
 ROLE: Final = Struct(
@@ -448,6 +460,7 @@ GROUPS: Final = Table(
         ]
     ),
     ("group",),
+    follows="commits and ends",
 )
 
 REBALANCES: Final = Table(
@@ -479,6 +492,7 @@ REBALANCES: Final = Table(
     ),
     ("group", "source_offset"),
     "at",
+    follows="generations",
 )
 
 GOLD_EPOCHS: Final = Table(
@@ -500,6 +514,7 @@ GOLD_EPOCHS: Final = Table(
     ),
     ("group", "source_offset"),
     "at",
+    follows="generations",
 )
 
 WHATIF: Final = Table(
@@ -552,6 +567,7 @@ WHATIF: Final = Table(
         ]
     ),
     ("group", "scenario", "assignor"),
+    follows="commits and ends",
 )
 
 GROUP_STATE: Final = Table(
@@ -574,6 +590,7 @@ GROUP_STATE: Final = Table(
         ]
     ),
     ("group",),
+    follows="commits and ends",
 )
 
 VERDICTS: Final = Table(
@@ -593,6 +610,7 @@ VERDICTS: Final = Table(
         ]
     ),
     ("group", "topic", "partition"),
+    follows="commits and ends",
 )
 
 TABLES: Final[dict[str, Table]] = {

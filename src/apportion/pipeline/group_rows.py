@@ -1,0 +1,587 @@
+"""A group's rows of all tables from what it left and its topics' logs: of all groups, or of those with something new.
+
+A task has some groups whole: their new records, and what a build before kept of the older ones. What history says is
+made anew for groups with new records of their own; what commits and log ends say, for all, from what stood before and
+what is new.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from apportion.arrays import Bools, Ints, Longs
+from apportion.history.ends_then import SILENT, last_heard
+from apportion.history.lag_time import WINDOW_S
+from apportion.model.to_names import collector_paused
+from apportion.pipeline import fold_rows, newest_commits
+from apportion.pipeline.columns import (
+    TASK,
+    bucket_of,
+    day_codes,
+    flattened,
+    in_order,
+    listed,
+    longs,
+    member_topics,
+    millis,
+    millis_or_null,
+    of_groups,
+    piece_of,
+    ranked,
+    starts_of,
+    there,
+    united,
+    with_columns,
+    with_fields,
+)
+from apportion.pipeline.digests import row_digests
+from apportion.pipeline.end_samples import SAMPLE, described, topics_then
+from apportion.pipeline.lag_tables import lag_tables
+from apportion.tables import schemas
+from apportion.tables.schemas import EPOCHS, GENERATIONS, GROUP_STATE, arrow_schema
+
+GROUPS_AT_ONCE: Final = 256
+"""Groups that are Python objects at one time, if they are small."""
+BYTES_AT_ONCE: Final = 2 << 20
+"""Of Arrow's bytes, which are some 20 times as many as Python objects; one group may be larger."""
+SELDOM_ALIKE: Final = 200
+"""Partitions of a group that has hardly its like, and is then planned by itself."""
+LARGE: Final = 10_000
+"""Partitions of a group that holds up others for seconds."""
+LARGE_TASKS: Final = 8
+"""Tasks that have nothing but such groups; they are begun first."""
+_MIX: Final = np.int64(0x9E3779B97F4A7C1)
+"""An odd number that spreads small ones over 64 bits."""
+_MEMBER: Final = (
+    "member_id", "instance_id", "client_id", "host", "rack", "topics", "owned", "owned_generation", "assigned",
+    "session_timeout_ms", "unreadable",
+)  # fmt: skip
+"""Fields of a member that a history is made from."""
+SPEAK_OF_TOPICS: Final = (7, 8, 13, 14)
+"""Types of keys whose bodies name topics by their ids."""
+_TOPIC_ID: Final = re.compile('"topicId":"([A-Za-z0-9_-]{22})"')
+_TOPIC: Final = re.compile(r'"([A-Za-z0-9._-]{1,249})"')
+_PAIR: Final = ["group", "topic"]
+_TIMES: Final = {"at": "at_ms", "state_time": "state_ms"}
+_SOURCE: Final = ("source_partition", "source_offset")
+
+
+def _record(table: schemas.Table, *names: str) -> pa.Schema:
+    """Columns of a group's own records, as a history is made from them; times in milliseconds."""
+    stored = arrow_schema(table)
+    fields = [pa.field("group", pa.string())]
+    for name in names:
+        if name == "members":
+            member = stored.field(name).type.value_type
+            struct = pa.struct([member.field(inner) for inner in _MEMBER])
+            fields.append(pa.field(name, pa.list_(struct)))
+        else:
+            fields.append(pa.field(name, pa.int64()) if name.endswith("_ms") else stored.field(name))
+    return pa.schema([*fields, pa.field("holes", pa.int64())])
+
+
+RECORDS: Final[dict[str, pa.Schema]] = {
+    "generations": _record(
+        GENERATIONS, "source_offset", "at_ms", "tombstone", "generation", "protocol_type", "protocol", "state_ms",
+        "members",
+    ),
+    "epochs": _record(
+        EPOCHS, "source_offset", "at_ms", "tombstone", "key_type", "member_id", "epoch", "body"
+    ),
+}  # fmt: skip
+"""Columns of generations and epochs, with ``holes``: offsets missing before a record in its partition."""
+NAMES: Final = pa.schema([("group", pa.string()), ("topic_id", pa.string()), ("topic", pa.string())])
+DIGESTS: Final = pa.schema([("group", pa.string()), ("digest", pa.uint64())])
+_STATE: Final = arrow_schema(GROUP_STATE)
+_SCHEMAS: Final = {
+    "present": arrow_schema(GROUP_STATE, fold_rows.PRESENT),
+    "rebalances": arrow_schema(schemas.REBALANCES),
+    "epochs": arrow_schema(schemas.GOLD_EPOCHS),
+}
+"""Of what folding gives."""
+KEPT: Final = ("places", "past_generations", "past_epochs", "names", "present", "digests")
+"""What is kept of groups for the next build, by the names under which it comes back."""
+
+
+@dataclass(frozen=True)
+class BuildFacts:
+    """What all tasks of a build are told.
+
+    now_ms
+        When any log end was sampled last; 0 where none was.
+    allowed_lag
+        Messages that count as none.
+    gaps, missing
+        New rows of ``silver/gaps``, and how many offsets were missing in each partition before them.
+    names
+        Topic id to name.
+    planners
+        Tasks that plan.
+    """
+
+    now_ms: int
+    allowed_lag: int
+    gaps: pa.Table
+    missing: Mapping[int, int]
+    names: Mapping[str, str]
+    planners: int
+
+    @property
+    def since_ms(self) -> int:
+        """Where the window begins in which is looked how fast a group reads."""
+        return self.now_ms - round(WINDOW_S * 1000)
+
+
+def compact(kind: str, records: pa.Table) -> pa.Table:
+    """Rows of ``silver/generations`` or ``silver/epochs`` as ``group_rows`` takes them: columns of ``RECORDS``.
+
+    In place of ``holes`` is their partition.
+    """
+    schema = RECORDS[kind]
+    columns: dict[str, Any] = {name: records[name] for name in records.column_names if name in schema.names}
+    for name, millis_name in _TIMES.items():
+        if millis_name in schema.names:
+            columns[millis_name] = millis_or_null(records[name])
+    if "members" in columns:
+        columns["members"] = _members(piece_of(records["members"]))
+    names = [name for name in schema.names if name != "holes"]
+    arrays = [columns[name].cast(schema.field(name).type) for name in names]
+    return pa.table([*arrays, records["source_partition"]], names=[*names, "source_partition"])
+
+
+def group_rows(tables: Mapping[str, pa.Table], build: BuildFacts) -> dict[str, pa.Table]:
+    """All rows of some groups.
+
+    tables
+        ``commits``, ``generations`` and ``epochs``: new rows, as ``newest_commits.COLUMNS`` and ``compact`` have them;
+        ``history``: older commits of the groups with new generations or epochs; ``KEPT``: what this kept before;
+        ``logs`` and ``samples`` of the groups' topics. One that is not there has no rows.
+    Returns
+        Rows of tables of gold by their names (of ``gold/rebalances`` and ``gold/epochs`` those of groups with new
+        generations or epochs alone); ``KEPT``; ``asked``, what is to be planned, with its task as ``TASK``;
+        ``readers``, (topic); ``astray``, with a row where a new commit does not come after older ones of its place.
+    """
+    commits = newest_commits.sorted_commits(_of(tables, "commits", _COMMITS))
+    before = _of(tables, "places", newest_commits.SCHEMA)
+    places = newest_commits.places(commits, build.since_ms, before)
+    new = {name: _with_holes(tables[name], build).select(RECORDS[name].names) for name in RECORDS if name in tables}
+    records = {
+        name: pa.concat_tables([_of(tables, f"past_{name}", RECORDS[name]), *([new[name]] if name in new else [])])
+        for name in RECORDS
+    }
+    recorded = pa.chunked_array([rows["group"] for rows in new.values()], pa.string()).unique()
+    mine = {name: of_groups(rows, recorded) for name, rows in records.items()}
+    names = _together(_of(tables, "names", NAMES), _names_of(mine["epochs"], build.names), recorded)
+    history = newest_commits.sorted_commits(
+        of_groups(pa.concat_tables([_of(tables, "history", _COMMITS), commits]), recorded)
+    )
+    folding = GroupsFolding(mine, of_groups(names, recorded), history)
+    folding.run()
+    living = _together(_of(tables, "present", _SCHEMAS["present"]), _living(folding.table("present")), recorded)
+    present = _present(living, places)
+    named = named_topics(topics_of(records["generations"]), names, present, places)
+    asked = {"places": places, "present": present, "named": named}
+    judged = lag_tables(
+        {**asked, **({"logs": tables["logs"]} if "logs" in tables else {})}, build.now_ms, build.allowed_lag
+    )
+    groups = ranked(*[rows["group"] for rows in (*records.values(), places)])[1]
+    whole = _planned_from(groups, records, names, judged["group_state"])
+    whole = _as_then(whole, _heard_ms(groups, records, places), _of(tables, "samples", SAMPLE))
+    digests = row_digests(whole)
+    is_new = _differ(groups, digests, _of(tables, "digests", DIGESTS))
+    return {
+        "gold/commits": newest_commits.newest(places), "gold/groups": _groups_of(present),
+        "gold/rebalances": _by_day(folding.table("rebalances")), "gold/epochs": _by_day(folding.table("epochs")),
+        **{f"gold/{name}": rows for name, rows in judged.items()},
+        "places": places, **{f"past_{name}": rows for name, rows in records.items()}, "names": names,
+        "present": living, "digests": pa.table([groups, pa.array(digests)], schema=DIGESTS),
+        "asked": _dealt(whole.filter(pa.array(is_new)), build.planners),
+        "readers": pa.table({"topic": named["topic"].unique()}),
+        "astray": pa.table({"astray": pa.array([True] * newest_commits.are_astray(commits, before), pa.bool_())}),
+    }  # fmt: skip
+
+
+_COMMITS: Final = arrow_schema(schemas.COMMITS, newest_commits.COLUMNS)
+
+
+def _of(tables: Mapping[str, pa.Table], kind: str, schema: pa.Schema) -> pa.Table:
+    """The rows of a kind; where there are none, an empty table of its columns."""
+    return tables[kind].combine_chunks() if kind in tables else schema.empty_table()
+
+
+def _together(before: pa.Table, now: pa.Table, groups: pa.Array) -> pa.Table:
+    """Rows of before with those of some groups replaced, by group."""
+    whole = pa.concat_tables([of_groups(before, groups, others=True), now.cast(before.schema)]).combine_chunks()
+    (group,), _ = ranked(whole["group"])
+    return whole.take(pa.array(np.argsort(group, kind="stable"))).combine_chunks()
+
+
+def _with_holes(records: pa.Table, build: BuildFacts) -> pa.Table:
+    """New records of groups, each with ``holes``: how many offsets are missing before it in its partition."""
+    partition, offset = (longs(records[name]) for name in _SOURCE)
+    of, before, missing = (longs(build.gaps[name]) for name in ("source_partition", "before_offset", "missing"))
+    order = in_order(of, before)
+    of, before, missing = of[order], before[order], missing[order]
+    total = np.concatenate(([0], np.cumsum(missing)))
+    holes = np.zeros(len(partition), dtype=np.int64)
+    for number in np.unique(partition).tolist():
+        first, behind = np.searchsorted(of, [number, number + 1])
+        rows = np.flatnonzero(partition == number)
+        last = first + np.searchsorted(before[first:behind], offset[rows], "right")
+        holes[rows] = build.missing.get(number, 0) + total[last] - total[first]
+    return with_columns(records, holes=pa.array(holes)).combine_chunks()
+
+
+def spoken_ids(epochs: pa.Table) -> dict[str, set[str]]:
+    """Group to the ids of topics that its epochs speak of; only groups with some."""
+    ids: dict[str, set[str]] = {}
+    speak = epochs.filter(pc.is_in(epochs["key_type"], pa.array(SPEAK_OF_TOPICS, pa.int32())))
+    for group, body in zip(speak["group"].to_pylist(), speak["body"].to_pylist(), strict=True):
+        if body is not None and (spoken := _TOPIC_ID.findall(body)):
+            ids.setdefault(group, set()).update(spoken)
+    return ids
+
+
+def topics_named(epochs: pa.Table) -> pa.Table:
+    """(group, topic): every word in the bodies of a group's epochs that may be the name of a topic; most are none."""
+    words: dict[str, set[str]] = {}
+    for group, body in zip(epochs["group"].to_pylist(), epochs["body"].to_pylist(), strict=True):
+        words.setdefault(group, set()).update(_TOPIC.findall(body or ""))
+    pairs = [(group, word) for group, some in words.items() for word in some]
+    return pa.table(
+        [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)] or [[], []], names=_PAIR
+    ).cast(pa.schema([(name, pa.string()) for name in _PAIR]))
+
+
+def _names_of(epochs: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """(group, topic_id, topic) of the ids that a group's epochs speak of, if they have a name."""
+    rows = [
+        {"group": group, "topic_id": spoken, "topic": names[spoken]}
+        for group, ids in sorted(spoken_ids(epochs).items())
+        for spoken in sorted(ids & names.keys())
+    ]
+    return pa.Table.from_pylist(rows, schema=NAMES)
+
+
+def _by_day(rows: pa.Table) -> pa.Table:
+    """Rows by the day of ``at``, which is a file each; those of a day stay as they were, by group and offset."""
+    return rows.take(pa.array(np.argsort(day_codes(rows["at"]), kind="stable")))
+
+
+def named_topics(wanted: pa.Table, names: pa.Table, present: pa.Table, places: pa.Table) -> pa.Table:
+    """(group, topic): what a group's members want, ever wanted, what its epochs name, or that it has commits on.
+
+    wanted
+        What they ever wanted, as ``topics_of`` tells it of their generations.
+    names
+        (group, topic_id, topic) of the ids that the groups' epochs speak of.
+    """
+    committed = places.select(_PAIR).filter(places["standing"])
+    pieces = [wanted, names.select(_PAIR), topics_of(present), committed]
+    # Pairs as numbers: most of them are a group's commits, one for each partition of a topic.
+    of_group, groups = ranked(*[piece["group"] for piece in pieces])
+    of_topic, topics = ranked(*[piece["topic"] for piece in pieces])
+    width = len(topics) + 1
+    pairs = united(*[group * width + topic + 1 for group, topic in zip(of_group, of_topic, strict=True)])
+    group, topic = pairs // width, pairs % width - 1
+    columns = [names.take(pa.array(code, mask=code < 0)) for names, code in ((groups, group), (topics, topic))]
+    return pa.Table.from_arrays(columns, names=_PAIR)
+
+
+def topics_of(table: pa.Table) -> pa.Table:
+    """(group, topic): what the members of each row subscribe to."""
+    row, topics = member_topics(table["members"])
+    return pa.table({"group": table["group"].take(row), "topic": topics})
+
+
+def _living(folded: pa.Table) -> pa.Table:
+    """Groups that are not gone."""
+    return folded.filter(pc.is_valid(folded["type"])).combine_chunks()
+
+
+def _present(living: pa.Table, places: pa.Table) -> pa.Table:
+    """Groups that are there, by name; those that only commit as ``simple``."""
+    committed = pc.unique(places.filter(places["standing"])["group"])
+    simple = committed.filter(pc.invert(pc.is_in(committed, value_set=living["group"].combine_chunks())))
+    n, kinds = len(simple), living.schema
+    columns = {
+        "group": simple, "type": pa.array(["simple"] * n, pa.string()), "state": pa.array(["Empty"] * n, pa.string()),
+        "protocol": pa.nulls(n, pa.string()), "generation": pa.nulls(n, pa.int32()),
+        "readable": pa.array([True] * n, pa.bool_()), "members": pa.array([[]] * n, kinds.field("members").type),
+    }  # fmt: skip
+    alone = pa.table([columns[name] for name in kinds.names], schema=kinds)
+    return pa.concat_tables([living, alone]).sort_by("group").combine_chunks()
+
+
+def _groups_of(present: pa.Table) -> pa.Table:
+    """``gold/groups``."""
+    schema = arrow_schema(schemas.GROUPS)
+    lists, fields = present["members"].combine_chunks(), list(schema.field("members").type.value_type)
+    members = lists.flatten()
+    columns = dict(zip([one.name for one in members.type], members.flatten(), strict=True))
+    few = pa.StructArray.from_arrays([columns[one.name] for one in fields], fields=fields)
+    whole = listed(np.asarray(pc.list_value_length(lists)), few)
+    return pa.Table.from_arrays([whole if name == "members" else present[name] for name in schema.names], schema=schema)
+
+
+# -- what plans are made from ----------------------------------------------------------------------------------------
+
+
+def _planned_from(groups: pa.Array, records: Mapping[str, pa.Table], names: pa.Table, state: pa.Table) -> pa.Table:
+    """What-if's input, a row a group: its records, its names of topics, and its row of ``gold/group_state``.
+
+    Null where a group is gone: what another strategy would have done with its history can still be asked.
+    """
+    columns: dict[str, Any] = {"group": groups}
+    for kind, rows in records.items():
+        ordered, counts = _by_group(rows, groups)
+        fields = [field for field in ordered.schema if field.name != "group"]
+        arrays = [piece_of(ordered[field.name]) for field in fields]
+        columns[kind] = listed(counts, pa.StructArray.from_arrays(arrays, fields=fields))
+    ordered, counts = _by_group(names, groups)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
+    columns["names"] = pa.MapArray.from_arrays(offsets, *[piece_of(ordered[name]) for name in ("topic_id", "topic")])
+    columns["generations"] = _without_owned(columns["generations"])
+    row_of = piece_of(pc.index_in(groups, piece_of(state["group"])))
+    beside = {name: piece_of(state[name]).take(row_of) for name in state.column_names[1:]}
+    return pa.table({**columns, **beside})
+
+
+def _by_group(rows: pa.Table, groups: pa.Array) -> tuple[pa.Table, Ints]:
+    """Rows in the order of groups, those of one as a history has them; and how many each has."""
+    code = longs(pc.index_in(piece_of(rows["group"]), groups))
+    ordered = rows.take(pa.array(_order(rows, code))).combine_chunks()
+    return ordered, np.bincount(code, minlength=len(groups))
+
+
+def _without_owned(generations: pa.ListArray) -> pa.ListArray:
+    """Generations without what members said that they owned, which no plan looks at: a quarter of all bytes."""
+    members = pc.struct_field(generations.values, "members")
+    few = with_fields(members.values, dict.fromkeys(("owned", "owned_generation")))
+    lists = pa.ListArray.from_arrays(members.offsets, few, mask=members.is_null() if members.null_count else None)
+    return pa.ListArray.from_arrays(generations.offsets, with_fields(generations.values, {"members": lists}))
+
+
+def _heard_ms(groups: pa.Array, records: Mapping[str, pa.Table], places: pa.Table) -> Longs:
+    """(groups,) when each left its newest record, by ``history.ends_then``."""
+    counted = []
+    for rows in records.values():
+        group = longs(pc.index_in(piece_of(rows["group"]), groups))
+        counted.append((group, longs(rows["at_ms"]), there(rows["at_ms"])))
+    time = places["commit_time"]
+    stands = there(time) & np.asarray(places["standing"], dtype=np.bool_)
+    group = longs(pc.index_in(piece_of(places["group"]), groups))
+    return last_heard(len(groups), *counted, (group, millis(time), stands))
+
+
+def _as_then(rows: pa.Table, heard_ms: Longs, samples: pa.Table) -> pa.Table:
+    """What-if's input with the log ends that plans are made with: those sampled first after a group's newest record."""
+    if not samples.num_rows:
+        return rows
+    older = _are_older(
+        rows, heard_ms, described(_with_last_stable(samples), schemas.arrow_schema(schemas.TOPICS).empty_table())
+    )
+    if not older.any():
+        return rows
+    then = topics_then(rows["topics"].filter(pa.array(older)), heard_ms[older], samples)
+    row = np.where(older, len(older) + np.cumsum(older) - 1, np.arange(len(older)))
+    whole = pa.concat_arrays([piece_of(rows["topics"]), then]).take(pa.array(row))
+    return rows.set_column(rows.schema.get_field_index("topics"), "topics", whole)
+
+
+def _with_last_stable(samples: pa.Table) -> pa.Table:
+    return samples.append_column("last_stable", samples["end"])
+
+
+def _are_older(rows: pa.Table, heard_ms: Longs, logs: pa.Table) -> Bools:
+    """(rows,) whether the last sample but one of a topic that a group names is no older than its newest record."""
+    pairs = flattened(rows, "topics", "topic")
+    known = logs.select(["topic", "earlier_ms"]).drop_null()
+    (topic, of_log), names = ranked(pairs["topic"], known["topic"])
+    latest = np.full(len(names) + 1, SILENT, dtype=np.int64)
+    np.maximum.at(latest, of_log, longs(known["earlier_ms"]))
+    sampled = np.zeros(len(names) + 1, dtype=np.bool_)
+    sampled[of_log] = True
+    group = longs(pc.index_in(piece_of(pairs["group"]), piece_of(rows["group"])))
+    older = np.zeros(rows.num_rows, dtype=np.bool_)
+    older[group[sampled[topic] & (latest[topic] >= heard_ms[group])]] = True
+    return older
+
+
+def _differ(groups: pa.Array, digests: Any, before: pa.Table) -> Bools:
+    """(groups,) whether what a group's plans were made from is another than before."""
+    row = longs(pc.fill_null(pc.index_in(groups, piece_of(before["group"])), -1))
+    known = np.append(np.asarray(before["digest"], dtype=np.uint64), np.uint64(0))
+    return np.asarray((row < 0) | (known[row] != digests))
+
+
+def _dealt(rows: pa.Table, planners: int) -> pa.Table:
+    """Rows of what-if's input with the task that plans each: groups that may be of one structure meet in one.
+
+    Large groups are by themselves, in the tasks that are begun first, so that nobody waits behind one.
+    """
+    topics = piece_of(rows["topics"])
+    sizes = piece_of(pc.list_value_length(pc.struct_field(topics.flatten(), "partitions")))
+    partitions = np.bincount(
+        np.asarray(pc.list_parent_indices(topics), dtype=np.int64), weights=longs(sizes), minlength=rows.num_rows
+    ).astype(np.int64)
+    mixed = partitions
+    for name in ("members", "generations", "epochs"):
+        mixed = mixed * _MIX + longs(pc.list_value_length(piece_of(rows[name])))
+    mixed = mixed * _MIX
+    mixed = (mixed >> 32) & 0x7FFFFFFF
+    large = LARGE_TASKS if planners > 2 * LARGE_TASKS else 0
+    usual = planners - large
+    # Tasks are begun in the order of their numbers: those at the end have none of the groups that take long.
+    task = large + mixed % np.where(partitions >= SELDOM_ALIKE, -(-usual // 2), usual)
+    if large:
+        task = np.where(partitions >= LARGE, longs(bucket_of(rows["group"], large)), task)
+    return rows.append_column(TASK, pa.array(task, pa.int32()))
+
+
+# -- folding ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class GroupsFolding:
+    """Some groups folded one by one; their rows are gathered as columns.
+
+    records
+        ``generations`` and ``epochs``, the columns of ``RECORDS``.
+    names
+        Columns of ``NAMES``.
+    commits
+        As ``newest_commits.sorted_commits`` gives them.
+    """
+
+    records: Mapping[str, pa.Table]
+    names: pa.Table
+    commits: pa.Table
+    _pieces: dict[str, list[pa.Table]] = field(default_factory=dict)
+    _groups: pa.Array = None
+
+    def run(self) -> None:
+        """Fold every group that has a record of its own."""
+        marks = pa.concat_tables([rows.select(["group", "source_offset"]) for rows in self.records.values()])
+        marks = marks.sort_by([("group", "ascending"), ("source_offset", "ascending")]).combine_chunks()
+        several = [*self.records.values(), newest_commits.cadence(self.commits, marks), self.names]
+        codes, names = ranked(*[rows["group"] for rows in several])
+        self._groups = names
+        sides = [_Side.of(table, code, len(names)) for table, code in zip(several, codes, strict=True)]
+        for first, behind in _runs(sides, len(names)):
+            # Few of a fold's objects are in cycles; to look for them among so many costs a third of its time.
+            with collector_paused():
+                self._fold(names.slice(first, behind - first).to_pylist(), [side.rows(first, behind) for side in sides])
+
+    def _fold(self, names: list[str], rows: list[list[list[dict[str, Any]]]]) -> None:
+        """Some groups, with the rows of each side."""
+        folded: dict[str, list[Any]] = {"present": [], "rebalances": [], "epochs": []}
+        for group, *sides in zip(names, *rows, strict=True):
+            generations, epochs, habits, ids = sides
+            if not generations and not epochs:
+                continue
+            row = {
+                "group": group, "generations": generations, "epochs": epochs, "habits": habits,
+                "names": {one["topic_id"]: one["topic"] for one in ids},
+            }  # fmt: skip
+            for name, some in fold_rows.folded_rows(row).items():
+                folded[name] += some
+        for name, some in folded.items():
+            if some:
+                self._pieces.setdefault(name, []).append(_table(some, _SCHEMAS[name]))
+
+    def table(self, name: str) -> pa.Table:
+        """``present``, ``rebalances`` or ``epochs``: the rows of all groups, by group."""
+        rows = pa.concat_tables([_SCHEMAS[name].empty_table(), *self._pieces.get(name, [])]).combine_chunks()
+        group = longs(pc.index_in(rows["group"], self._groups))
+        return rows if (group[1:] >= group[:-1]).all() else rows.take(pa.array(np.argsort(group, kind="stable")))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One table of all groups, sorted by them.
+
+    start
+        (groups + 1,) where each one's rows begin.
+    """
+
+    table: pa.Table
+    start: Longs
+
+    @classmethod
+    def of(cls, table: pa.Table, code: Longs, count: int) -> _Side:
+        start = np.concatenate(([0], np.cumsum(np.bincount(code, minlength=count))))
+        return cls(table.take(pa.array(_order(table, code))).combine_chunks(), start)
+
+    def size(self, first: int, behind: int) -> int:
+        """Bytes of the rows of some groups."""
+        begin, end = int(self.start[first]), int(self.start[behind])
+        return int(self.table.slice(begin, end - begin).nbytes)
+
+    def rows(self, first: int, behind: int) -> list[list[dict[str, Any]]]:
+        """The rows of some groups as Python's, group by group."""
+        begin, end = int(self.start[first]), int(self.start[behind])
+        if begin == end:
+            return [[] for _ in range(first, behind)]
+        some = self.table.slice(begin, end - begin).combine_chunks()
+        rows = [row for batch in some.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")]
+        bounds = (self.start[first : behind + 1] - begin).tolist()
+        return [rows[one:other] for one, other in pairwise(bounds)]
+
+
+def _order(table: pa.Table, code: Longs) -> Longs:
+    """By group, and within it records by offset, and where offsets of several partitions meet
+    by what else is told of them; names by id.
+    """
+    keys = [code]
+    for name in ("source_offset", "topic_id"):
+        if name in table.column_names:
+            keys.append(_sortable(table[name]))
+    order = np.lexsort(keys[::-1])
+    if "tombstone" in table.column_names and len(starts_of(*[key[order] for key in keys])) <= len(order):
+        ties = [
+            name for name in ("at_ms", "tombstone", "key_type", "generation", "member_id") if name in table.column_names
+        ]
+        order = np.lexsort([*[_sortable(table[name]) for name in reversed(ties)], *keys[::-1]])
+    return order
+
+
+def _sortable(column: pa.ChunkedArray) -> Longs:
+    """Numbers in the order of a column's values; null comes first."""
+    if pa.types.is_string(column.type):
+        return ranked(column)[0][0]
+    return np.asarray(column.cast(pa.int64()).fill_null(-(2**63)), dtype=np.int64)
+
+
+def _members(lists: pa.Array) -> pa.Array:
+    """Members with the fields that a fold looks at."""
+    structs = lists.values
+    fields = [structs.type.field(name) for name in _MEMBER]
+    columns = dict(zip([one.name for one in structs.type], structs.flatten(), strict=True))
+    mask = pc.is_null(structs) if structs.null_count else None
+    few = pa.StructArray.from_arrays([columns[name] for name in _MEMBER], fields=fields, mask=mask)
+    return pa.ListArray.from_arrays(lists.offsets, few, mask=pc.is_null(lists) if lists.null_count else None)
+
+
+def _runs(sides: Sequence[_Side], count: int) -> Iterator[tuple[int, int]]:
+    """Runs of groups that are small together, or one group."""
+    first = 0
+    while first < count:
+        n = min(GROUPS_AT_ONCE, count - first)
+        while n > 1 and sum(side.size(first, first + n) for side in sides) > BYTES_AT_ONCE:
+            n //= 2
+        yield first, first + n
+        first += n
+
+
+def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    columns = [pa.array([row[one.name] for row in rows], one.type) for one in schema]
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -1,0 +1,704 @@
+"""A build: from records to tables, by the same jobs wherever Spark runs, of all records or of what is new.
+
+    look -> decode new records -> logs of topics -> rows of groups -> plans, dealt by structure -> write, publish
+
+Spark reads, shuffles, retries and spills; the work in tasks is ``apportion.pipeline``'s, Arrow in, Arrow out. The
+driver plans jobs and commits. What a table follows stands beside its columns (``tables.schemas``); ``_write`` obeys.
+
+A build keeps in ``build.json`` which files of the dump it read and how far in each partition of ``__consumer_offsets``,
+and in ``apportion_state`` what the next one goes on from: of each place its newest commits, of each group its records,
+of each topic its samples. Where anything is not as the last build left it everything is made anew: the rows are the
+same either way, and only time is at stake.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as sql
+
+from apportion import __version__
+from apportion.errors import BadInput
+from apportion.history.commits import topic_names
+from apportion.pipeline import decode, end_samples, group_rows, newest_commits
+from apportion.pipeline.columns import bucket_of
+from apportion.pipeline.group_rows import LARGE_TASKS, BuildFacts
+from apportion.pipeline.personal import DAY_US, Personal
+from apportion.pipeline.whatif import whatif
+from apportion.spark import session
+from apportion.spark.arrow_rows import (
+    ARROW,
+    DRIVER,
+    ROW,
+    Batches,
+    Tables,
+    cells,
+    collected,
+    dealt,
+    dealt_by,
+    gathered,
+    met,
+    of_kinds,
+    packed,
+    part_of_task,
+    united,
+)
+from apportion.spark.stores import STATE, Delivery, TableStore
+from apportion.tables.schemas import TABLES, fingerprint
+from apportion.wording import count
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from apportion.spark.sources import Dump
+
+BUILD: Final = "build.json"
+"""The text that a build keeps for the next one."""
+RULES: Final = 5
+"""Raised whenever a table gets other rows from the same records: then everything is made anew."""
+RECORDS_A_BUCKET: Final = 75_000
+PLANNERS: Final = 16 + LARGE_TASKS
+FEW_RECORDS: Final = 20_000
+"""So many are one bucket, and planned by one task: a job is a second's work, whatever it does."""
+APPENDED_MAX: Final = 20
+"""Added to so many times, a table is written anew, for many small files are slow to read."""
+_RECORDS: Final = tuple(f"silver/{name}" for name in decode.DECODED)
+_OF_GROUPS: Final = ("commits", "generations", "epochs")
+_OF_TOPICS: Final = ("known_ends", "known_topics", "readers")
+
+Progress = Callable[[str], None]
+
+
+def version() -> str:
+    """What made the tables, as a build keeps it: our version, that of the rules, and the tables' columns."""
+    return f"{__version__}, {RULES}, {fingerprint()}"
+
+
+@dataclass(frozen=True)
+class BuildState:
+    """What a build saw of its dump, and how it was asked.
+
+    files
+        Of each table of the dump its files, as ``sources.Dump`` has them.
+    read, missing
+        Partition of ``__consumer_offsets`` to the last offset that was decoded, and how many are missing up to there.
+    records
+        How many there were.
+    ends_at
+        The newest sample's time in microseconds; None where none has one.
+    names
+        Topic ids that epochs speak of to their names; None of one without a name.
+    buckets
+        Among how many tasks groups are dealt.
+    builds, appended
+        How many builds there were, and how often each table was added to since it was written whole.
+    """
+
+    version: str
+    settings: Mapping[str, Any]
+    dump: str
+    files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    read: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)
+    records: int = 0
+    ends_at: int | None = None
+    names: Mapping[str, str | None] = field(default_factory=dict)
+    buckets: int = 1
+    builds: int = 0
+    appended: Mapping[str, int] = field(default_factory=dict)
+
+    def to_text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str | None) -> BuildState | None:
+        """What ``to_text`` wrote, here or in another version; None for anything else, as what somebody changed."""
+        try:
+            fields = json.loads(text or "null")
+            if isinstance(fields, dict) and fields.get("version") != version() and isinstance(fields["version"], str):
+                return cls(fields["version"], {}, "")
+            state = cls(**fields)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return None
+        return state if state._is_well_formed() else None
+
+    def _is_well_formed(self) -> bool:
+        """Whether each field holds what a build writes there."""
+        numbers = (self.records, self.buckets, self.builds, *([] if self.ends_at is None else [self.ends_at]))
+        mappings = (self.settings, self.files, self.read, self.missing, self.names, self.appended)
+        if not all(isinstance(mapping, dict) for mapping in mappings) or not isinstance(self.dump, str):
+            return False
+        by_partition = {**self.read, **self.missing}
+        numbers = (*numbers, *self.read.values(), *self.missing.values(), *self.appended.values())
+        return (
+            all(isinstance(number, int) and not isinstance(number, bool) for number in numbers)
+            and all(number.isascii() and number.isdecimal() for number in by_partition)
+            and all(
+                isinstance(files, dict) and all(isinstance(v, str) for v in files.values())
+                for files in self.files.values()
+            )
+            and all(name is None or isinstance(name, str) for name in self.names.values())
+        )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a build came to; see ``job.Built``."""
+
+    records: int
+    whole: str
+    new_records: int = 0
+    touched_groups: int | None = None
+    planned_groups: int | None = None
+    written: tuple[str, ...] = ()
+
+
+class _Anew(Exception):
+    """Why everything has to be made anew, seen only on the way."""
+
+
+def build(
+    store: TableStore, dump: Dump, asked: BuildState, full: bool, before_publish: Callable[[], None], progress: Progress
+) -> Rows:
+    """Every table, or what is new of each, and what the next build must know; published.
+
+    asked
+        A state with this build's version, settings and dump.
+    before_publish
+        Keeps what else belongs beside the tables.
+    """
+    kept = store.text(BUILD)
+    before = BuildState.from_text(kept)
+    why = "as asked" if full else _why_anew(store, dump, asked, before, kept)
+    if not why and before is not None:
+        if dump.files == before.files:
+            progress(count(0, "new record"))
+            return Rows(before.records, "", 0, 0, 0)
+        try:
+            return _made(_Build(store, dump, asked, before, progress), "", before_publish)
+        except _Anew as reason:
+            why = str(reason)
+            store.begin_again()
+    if kept is not None:
+        progress(f"making everything anew: {why}")
+    return _made(_Build(store, dump, asked, None, progress), why, before_publish)
+
+
+def _made(build: _Build, why: str, before_publish: Callable[[], None]) -> Rows:
+    rows = build.run(why)
+    build.store.keep(BUILD, build.after.to_text())
+    before_publish()
+    build.store.publish()
+    return rows
+
+
+def _why_anew(store: TableStore, dump: Dump, asked: BuildState, before: BuildState | None, kept: str | None) -> str:
+    """Why every table has to be made anew; "" where a build can go on from what is there."""
+    if before is None:
+        if kept is not None:
+            return f"{BUILD} is not as a build leaves it"
+        return "the last build left no word of what it had read" if store.names() else "there were none yet"
+    if before.version != asked.version:
+        return f"another version made them: {before.version}, this is {asked.version}"
+    if before.settings != asked.settings:
+        return "the settings changed"
+    if before.dump != asked.dump:
+        return "they were made from another dump"
+    there = store.names()
+    if missing := [name for name in (*TABLES, STATE) if name not in there]:
+        return f"{missing[0]} is gone"
+    if _buckets(before.records) >= 4 * before.buckets:
+        return "there are many times the records that they were made for"
+    if dump.files is None:
+        return "the place of the dump does not tell which files are new"
+    old, now = before.files.get("records", {}), dump.files["records"]
+    if any(now.get(file) != mark for file, mark in old.items()):
+        return "files of records that were read before are others, or gone"
+    if asked.settings.get("personal_days") is not None and dump.files != before.files:
+        return "what is personal and old is dropped from all records"
+    return ""
+
+
+def _buckets(records: int) -> int:
+    """Among how many tasks groups are dealt."""
+    return 1 if records <= FEW_RECORDS else 2 * (1 + records // (2 * RECORDS_A_BUCKET))
+
+
+class _Build:
+    """One build, of all records or, with what the last one left, of what is new."""
+
+    def __init__(
+        self, store: TableStore, dump: Dump, asked: BuildState, before: BuildState | None, progress: Progress
+    ) -> None:
+        self.store, self.dump, self.progress = store, dump, progress
+        self.before, self.after = before, replace(asked, builds=1 if before is None else before.builds + 1)
+        self.spark = dump.spark
+        self.rows: dict[str, int] = {}
+        """How many were delivered of each table."""
+        files = dump.files or {}
+        self.files = {
+            name: None if before is None else [f for f in some if before.files.get(name, {}).get(f) != some[f]]
+            for name, some in files.items()
+        } or dict.fromkeys(("records", "ends", "samples", "topics"))
+        """Of each table of the dump the new files; None: all of them."""
+        self._stage = f"+{self.after.builds}"
+
+    def run(self, why: str) -> Rows:
+        """All jobs, and all tables in the order in which they depend on each other."""
+        self.buckets = _buckets(self.dump.count()) if self.before is None else self.before.buckets
+        state = None if self.before is None else self.store.read(STATE)
+        self.progress("decoding records")
+        decoded, facts = self._decoded()
+        runs = _runs(facts)
+        if self.before is not None and (decode.stand_twice(runs) or decode.come_late(runs, self._read)):
+            raise _Anew("records that were read before are there twice, or came late")
+        if decode.stand_twice(runs):
+            self.store.begin_again()
+            self.rows.clear()
+            decoded, facts = self._decoded(once=True)
+            runs = _runs(facts)
+        new = int(pc.sum(pc.subtract(pc.add(runs["last"], 1), runs["first"])).as_py() or 0)
+        told = self._told(facts, runs, state)
+        self.progress("gathering log ends")
+        logs = self._logs(decoded, facts, state, told)
+        self._note(runs, told, new, self._collected(logs))
+        self.progress("making rows of groups")
+        groups, carried, recorded = self._groups(decoded, facts, logs, state, told)
+        summary = self._summary(groups, carried)
+        self.progress(f"{count(summary['planned'], 'group')} to plan")
+        plans = self._plans(groups, summary) if summary["planned"] else []
+        self._write(decoded, logs, [groups, *carried], plans, recorded, bool(summary["planned"]))
+        written = () if self.before is None else tuple(self.written)
+        touched = None if self.before is None else summary["touched"]
+        planned = None if self.before is None else summary["planned"]
+        return Rows(self.after.records, why, new, touched, planned, written)
+
+    # -- records
+
+    @property
+    def _planners(self) -> int:
+        return 1 if self.buckets == 1 else PLANNERS
+
+    @property
+    def _read(self) -> dict[int, int]:
+        return {} if self.before is None else {int(number): offset for number, offset in self.before.read.items()}
+
+    def _decoded(self, once: bool = False) -> tuple[DataFrame, dict[str, pa.Table]]:
+        """Rows of groups from the new records, and what the driver is told of them.
+
+        once
+            Each place once.
+        """
+        records = self.dump.read("records", self.files["records"])
+        if once:
+            records = _each_once(records)
+        delivery, personal = self.store.deliver(f"d{self._stage}"), self._personal(records)
+        run = partial(_decode, delivery=delivery, buckets=self.buckets, personal=personal)
+        frame = session.keep(records.select(*decode.COLUMNS).mapInArrow(run, ROW))
+        return frame, self._collected(frame)
+
+    def _personal(self, records: DataFrame) -> Personal | None:
+        days = self.after.settings.get("personal_days")
+        if days is None:
+            return None
+        newest = records.agg(sql.max(sql.unix_micros("timestamp"))).collect()[0][0]
+        return Personal((newest or 0) - days * DAY_US, self.after.settings["personal"])
+
+    def _collected(self, frame: DataFrame) -> dict[str, pa.Table]:
+        facts = collected(frame)
+        if "written" in facts:
+            for name, rows in zip(*(facts["written"][column].to_pylist() for column in ("name", "rows")), strict=True):
+                self.rows[name] = self.rows.get(name, 0) + rows
+        return facts
+
+    def _note(self, runs: pa.Table, told: _Told, new: int, of_logs: Mapping[str, pa.Table]) -> None:
+        """What the next build must know."""
+        missing = dict(told.missing)
+        for number, gap in zip(*(told.gaps[name].to_pylist() for name in ("source_partition", "missing")), strict=True):
+            missing[number] = missing.get(number, 0) + gap
+        sampled = [*of_logs["newest"]["at"].to_pylist()] if "newest" in of_logs else []
+        self.after = replace(
+            self.after,
+            files={name: dict(files) for name, files in (self.dump.files or {}).items()},
+            read={str(number): offset for number, offset in decode.last_offsets(runs, self._read).items()},
+            missing={str(number): total for number, total in sorted(missing.items())},
+            records=new + (0 if self.before is None else self.before.records),
+            ends_at=max([*sampled, *([] if told.known_at is None else [told.known_at])], default=None),
+            names=dict(sorted(told.names.items())), buckets=self.buckets,
+        )  # fmt: skip
+
+    # -- what all tasks are told
+
+    def _told(self, facts: Mapping[str, pa.Table], runs: pa.Table, state: DataFrame | None) -> _Told:
+        before = self.before
+        ends_whole = before is None or self._ends_are_others(before)
+        ends = self._ends(None if ends_whole else [*(self.files["ends"] or ()), *(self.files["samples"] or ())])
+        known = None if ends_whole or before is None else before.ends_at
+        gaps = decode.gaps(runs, self._read)
+        missing = {} if before is None else {int(number): total for number, total in before.missing.items()}
+        pairs = _pairs(facts, state)
+        counts = facts.get("counts", decode.arrow_schema("silver/counts").empty_table())
+        if before is not None and counts.num_rows:
+            old = self._published("silver/counts")
+            counts = pa.concat_tables([counts, old.toArrow().cast(counts.schema)])
+        return _Told(ends, ends_whole, known, gaps, missing, pairs, self._names(facts, pairs), decode.added_up(counts))
+
+    def _published(self, name: str) -> DataFrame:
+        rows = self.store.read(name)
+        assert rows is not None  # noqa: S101 - a build that goes on has all tables
+        return rows
+
+    def _ends(self, files: Sequence[str] | None) -> DataFrame:
+        return self.dump.read("ends", files).unionByName(self.dump.read("samples", files))
+
+    def _ends_are_others(self, before: BuildState) -> bool:
+        """Whether samples that were read before are gone or others, or new ones are not newer than those."""
+        files = self.dump.files or {}
+        old, now = before.files.get("samples", {}), files.get("samples", {})
+        if any(now.get(file) != mark for file, mark in old.items()):
+            return True
+        if not now and any(files["ends"].get(file) != mark for file, mark in before.files.get("ends", {}).items()):
+            return True  # without samples the newest log ends are all there are, and these were replaced
+        new = [*(self.files["samples"] or ()), *([] if now else self.files["ends"] or ())]
+        if not new:
+            return False
+        at = sql.unix_micros("at")
+        late = self._ends(new).where(
+            at.isNull() | (at <= sql.lit(before.ends_at if before.ends_at is not None else -(2**62)))
+        )
+        return not late.isEmpty()
+
+    def _names(self, facts: Mapping[str, pa.Table], pairs: pa.Table) -> dict[str, str | None]:
+        """Each topic id that epochs speak of, and its name.
+
+        Raises
+            _Anew: one that was spoken of before has another name now.
+        """
+        before = {} if self.before is None else self.before.names
+        spoken = {*before, *(facts["spoken"]["topic_id"].to_pylist() if "spoken" in facts else ())}
+        if not spoken:
+            return {}
+        topics = self.dump.read("topics").where("topic_id is not null").select("topic_id", "topic").distinct()
+        named = topic_names(
+            zip(*(pairs[name].to_pylist() for name in ("topic_id", "topic")), strict=True),
+            [(row["topic_id"], row["topic"]) for row in topics.collect()],
+        )
+        names = {one: named.get(one) for one in sorted(spoken)}
+        if any(names[spoken_id] != name for spoken_id, name in before.items()):
+            raise _Anew("a topic id that epochs speak of has another name")
+        return names
+
+    # -- logs
+
+    def _logs(
+        self, decoded: DataFrame, facts: Mapping[str, pa.Table], state: DataFrame | None, told: _Told
+    ) -> DataFrame:
+        """Rows of logs for the buckets of groups."""
+        buckets = self.buckets
+        deal = partial(dealt_by, by="topic", buckets=buckets)
+        frames = [of_kinds(decoded, "readers"), cells(told.ends, partial(deal, "ends"))]
+        kept = ["readers"] if told.ends_whole else ["readers", "known_ends"]
+        files = self.dump.files or {}
+        if self.before is None or files.get("topics") != self.before.files.get("topics"):
+            frames.append(cells(self.dump.read("topics"), partial(deal, "topics")))
+            self.topics_whole = True
+        else:
+            kept.append("known_topics")
+            self.topics_whole = False
+        if state is not None:
+            frames.append(of_kinds(state, *kept))
+        self.ends_whole = told.ends_whole
+        beside = {"silver/gaps": told.gaps, "silver/counts": told.counts}
+        run = partial(
+            _log_rows, delivery=self.store.deliver(f"l{self._stage}"), buckets=buckets, known=told.known_at,
+            readers=_named_readers(facts, told.names, buckets), beside=beside, pairs=told.pairs,
+        )  # fmt: skip
+        first = self.spark.createDataFrame([("begin", 0, b"")], ROW)  # a task that has what is the driver's
+        frames.append(first)
+        return session.keep(met(united(frames), buckets, run))
+
+    # -- groups
+
+    def _groups(
+        self, decoded: DataFrame, facts: Mapping[str, pa.Table], logs: DataFrame, state: DataFrame | None, told: _Told
+    ) -> tuple[DataFrame, list[DataFrame], bool]:
+        """Rows of groups; those of groups without new records that stay in their tables; whether some have new ones."""
+        recorded = facts["recorded"].group_by("group").aggregate([]) if "recorded" in facts else None
+        frames = [of_kinds(decoded, *_OF_GROUPS), of_kinds(logs, "logs", "samples")]
+        carried: list[DataFrame] = []
+        if state is not None:
+            frames.append(of_kinds(state, *group_rows.KEPT))
+            if recorded is not None:
+                names = sql.broadcast(
+                    self.spark.createDataFrame([(group,) for group in recorded["group"].to_pylist()], "group string")
+                )
+                history = self._published("silver/commits").join(names, "group", "left_semi")
+                history = history.select(*newest_commits.COLUMNS)
+                frames.append(cells(history, partial(dealt_by, "history", by="group", buckets=self.buckets)))
+                carried = [self._carried(name, names) for name in ("gold/rebalances", "gold/epochs")]
+        known = {topic_id: name for topic_id, name in told.names.items() if name is not None}
+        now_ms = max(0, (self.after.ends_at or 0) // 1000)
+        rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], told.gaps, told.missing, known, self._planners)
+        delivery = self.store.deliver(f"g{self._stage}")
+        run = partial(_group_rows, build=rules, buckets=self.buckets, delivery=delivery)
+        return session.keep(met(united(frames), self.buckets, run)), carried, recorded is not None
+
+    def _carried(self, name: str, without: DataFrame | None) -> DataFrame:
+        """The published rows of a table, but for those of some groups, once more."""
+        rows = self._published(name)
+        rows = rows if without is None else rows.join(without, "group", "left_anti")
+        columns = [sql.col(f"`{column.name}`") for column in TABLES[name].columns.columns]
+        run = partial(_carry, delivery=self.store.deliver(f"c{self._stage}"), name=name)
+        return session.keep(rows.select(*columns).mapInArrow(run, ROW))
+
+    def _summary(self, groups: DataFrame, carried: Sequence[DataFrame]) -> dict[str, int]:
+        """How many groups have new records, are to be planned, and are known."""
+        facts = self._collected(groups)
+        for frame in carried:
+            self._collected(frame)
+        if "astray" in facts and self.before is not None:
+            raise _Anew("a group's commits are not in the order of their offsets")
+        return (
+            {name: int(pc.sum(facts["groups"][name]).as_py() or 0) for name in ("touched", "planned", "groups")}
+            if "groups" in facts
+            else dict.fromkeys(("touched", "planned", "groups"), 0)
+        )
+
+    # -- plans
+
+    def _plans(self, groups: DataFrame, summary: Mapping[str, int]) -> list[DataFrame]:
+        """Rows of ``gold/whatif``: of groups that are planned, and of the others."""
+        asked = of_kinds(groups, "asked")
+        run = partial(_plan, assignors=self.after.settings["assignors"], delivery=self.store.deliver(f"p{self._stage}"))
+        frames = [session.keep(met(asked, self._planners, run))]
+        if self.before is not None and summary["planned"] < summary["groups"]:
+            names = asked.mapInArrow(_names_of, "group string")
+            frames.append(self._carried("gold/whatif", names))
+        for frame in frames:
+            self._collected(frame)
+        return frames
+
+    # -- tables
+
+    def _write(
+        self, decoded: DataFrame, logs: DataFrame, groups: list[DataFrame], plans: list[DataFrame], recorded: bool,
+        planned: bool,
+    ) -> None:  # fmt: skip
+        """Every table that changes, in one commit each, by what it follows."""
+        self.written: list[str] = []
+        appended: dict[str, int] = {}
+        frames = [decoded, logs, *groups, *plans]
+        for name, table in TABLES.items():
+            times = 0 if self.before is None else self.before.appended.get(name, 0)
+            rows = self.rows.get(name, 0)
+            if self.before is None:
+                whole, changes = True, True
+            elif name in ("silver/counts", "silver/ends", "silver/topics"):
+                whole = name == "silver/counts" or (self.ends_whole if name == "silver/ends" else self.topics_whole)
+                changes = bool(rows) if name != "silver/topics" else self.topics_whole
+                changes = changes or (name == "silver/ends" and self.ends_whole)
+            elif table.follows == "records":
+                whole, changes = False, bool(rows)
+            elif table.follows == "generations":
+                whole, changes = True, recorded
+            else:
+                whole, changes = True, name != "gold/whatif" or planned
+            mine = frames
+            if changes and not whole and times >= APPENDED_MAX:
+                stays = self._carried(name, None)
+                self._collected(stays)
+                whole, mine, rows = True, [*frames, stays], self.rows.get(name, 0)
+            if changes:
+                self.progress(f"{'making' if whole else 'adding to'} {name}")
+                self.store.write(name, mine, rows, whole)
+                self.written.append(name)
+            appended[name] = 0 if whole and changes else times + (1 if changes else 0)
+        self.store.write(STATE, frames, self.rows.get(STATE, 0), True)
+        self.after = replace(self.after, appended=appended)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What was found out before groups are made.
+
+    ends, ends_whole
+        Samples of log ends, and whether these are all there are.
+    known_at
+        The newest sample (microseconds) that was known before; None: none.
+    gaps, missing
+        As ``BuildFacts`` has them.
+    pairs, names
+        (topic_id, topic) of commits; topic ids that epochs speak of, and their names.
+    counts
+        ``silver/counts``, where it changes.
+    """
+
+    ends: DataFrame
+    ends_whole: bool
+    known_at: int | None
+    gaps: pa.Table
+    missing: Mapping[int, int]
+    pairs: pa.Table
+    names: Mapping[str, str | None]
+    counts: pa.Table
+
+
+def _runs(facts: Mapping[str, pa.Table]) -> pa.Table:
+    return decode.joined_runs(facts.get("runs", decode.RUNS.empty_table()))
+
+
+_PAIRS: Final = pa.schema([("topic_id", pa.string()), ("topic", pa.string())])
+
+
+def _pairs(facts: Mapping[str, pa.Table], state: DataFrame | None) -> pa.Table:
+    """(topic_id, topic) of all commits, each once."""
+    known = [_PAIRS.empty_table(), *([facts["pairs"]] if "pairs" in facts else [])]
+    if state is not None:
+        kept = collected(of_kinds(state, "pairs"))
+        known += [kept["pairs"]] if "pairs" in kept else []
+    return pa.concat_tables(known).group_by(_PAIRS.names).aggregate([]).combine_chunks()
+
+
+def _named_readers(facts: Mapping[str, pa.Table], names: Mapping[str, str | None], buckets: int) -> pa.Table:
+    """(topic, bucket) of topics that new epochs speak of by their ids."""
+    if "spoken" not in facts:
+        return end_samples.READERS.empty_table()
+    spoken = facts["spoken"]
+    topics = pa.array([names.get(one) for one in spoken["topic_id"].to_pylist()], pa.string())
+    return pa.table([topics, spoken["bucket"]], schema=end_samples.READERS).filter(pc.is_valid(topics))
+
+
+def _each_once(records: DataFrame) -> DataFrame:
+    """Each (partition, offset) once.
+
+    Raises
+        BadInput: two records of one place differ, so the folder holds records of two clusters.
+    """
+    content = sql.xxhash64("key", "value", sql.isnull("key"))  # a hash passes over nulls
+    places = records.groupBy("partition", "offset").agg(sql.min(content).alias("a"), sql.max(content).alias("b"))
+    if differ := places.where("a != b").count():
+        raise BadInput("records", f"{differ} offsets with two different records", "records of one cluster alone")
+    return records.dropDuplicates(["partition", "offset"])
+
+
+# -- in tasks --------------------------------------------------------------------------------------------------------
+
+
+def _decode(batches: Batches, delivery: Delivery, buckets: int, personal: Personal | None) -> Iterator[pa.RecordBatch]:
+    """New records: rows of silver, and for each bucket of groups what its rows are made from."""
+    task = part_of_task()
+    for number, records in enumerate(gathered(batches)):
+        if any(records[name].null_count for name in ("partition", "offset", "timestamp")):
+            raise BadInput("records", "rows without a partition, offset or time", "each has them")
+        tables = decode.decoded(records)
+        for name in decode.DECODED:
+            if personal is not None:
+                tables[name] = personal.nameless(name, tables[name])
+            yield from delivery(f"silver/{name}", tables[name], f"{task:05d}-{number:03d}")
+        for name in ("counts", "runs"):
+            yield from packed(name, DRIVER, tables[name])
+        commits = tables["commits"].select(newest_commits.COLUMNS)
+        rows = {"commits": commits, **{name: group_rows.compact(name, tables[name]) for name in group_rows.RECORDS}}
+        for name, some in rows.items():
+            yield from dealt_by(name, some, "group", buckets)
+        yield from _facts_of(rows, buckets)
+
+
+def _facts_of(rows: Mapping[str, pa.Table], buckets: int) -> Iterator[pa.RecordBatch]:
+    """Names of groups with records of their own, ids and names of topics, and which bucket reads which topic."""
+    pairs = rows["commits"].select(_PAIRS.names)
+    yield from packed(
+        "pairs", DRIVER, pairs.filter(pc.is_valid(pairs["topic_id"])).group_by(_PAIRS.names).aggregate([])
+    )
+    names = pa.concat_tables([rows[name].select(["group"]) for name in group_rows.RECORDS])
+    yield from packed("recorded", DRIVER, names.group_by("group").aggregate([]))
+    spoken = [(one, group) for group, ids in group_rows.spoken_ids(rows["epochs"]).items() for one in ids]
+    if spoken:
+        ids, groups = (pa.array(column, pa.string()) for column in zip(*spoken, strict=True))
+        spoken_of = pa.table({"topic_id": ids, "bucket": bucket_of(groups, buckets)})
+        yield from packed("spoken", DRIVER, spoken_of.group_by(["topic_id", "bucket"]).aggregate([]))
+    wanted = pa.concat_tables([rows["commits"].select(["group", "topic"]), group_rows.topics_of(rows["generations"])])
+    bodies = rows["epochs"].select(["group", "body"])
+    wanted = pa.concat_tables([wanted, group_rows.topics_named(bodies)])
+    yield from _readers(wanted["topic"], bucket_of(wanted["group"], buckets), buckets)
+
+
+def _readers(topics: pa.ChunkedArray, bucket: pa.Array, buckets: int) -> Iterator[pa.RecordBatch]:
+    readers = pa.table([topics, bucket], schema=end_samples.READERS)
+    readers = readers.group_by(readers.column_names).aggregate([]).select(end_samples.READERS.names).combine_chunks()
+    yield from dealt_by("readers", readers, "topic", buckets)
+
+
+def _log_rows(
+    bucket: int, tables: Tables, delivery: Delivery, buckets: int, known: int | None, readers: pa.Table,
+    beside: Tables, pairs: pa.Table,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """The logs of a bucket of topics, for those that read them."""
+    part = f"{bucket:05d}"
+    mine = readers.filter(pc.equal(bucket_of(readers["topic"], buckets), bucket))
+    whole = pa.concat_tables([tables.get("readers", end_samples.READERS.empty_table()), mine])
+    made = end_samples.logs_of({**tables, "readers": whole}, known)
+    for name in ("logs", "samples"):
+        yield from dealt(name, made[name])
+    for name in ("silver/ends", "silver/topics"):
+        yield from delivery(name, made[name], part)
+    if "ends" in tables and (at := pc.max(tables["ends"]["at"].cast(pa.int64())).as_py()) is not None:
+        yield from packed("newest", DRIVER, pa.table({"at": [at]}))
+    kept = [batch for name in ("known_ends", "known_topics") for batch in packed(name, bucket, made[name])]
+    if bucket == 0:
+        for name, rows in beside.items():
+            yield from delivery(name, rows, part)
+        kept += packed("pairs", DRIVER, pairs)
+    yield from _kept(delivery, kept, f"l{part}")
+
+
+def _kept(delivery: Delivery, rows: list[pa.RecordBatch], part: str) -> Iterator[pa.RecordBatch]:
+    if rows:
+        yield from delivery(STATE, pa.Table.from_batches(rows, schema=ARROW), part)
+
+
+def _group_rows(
+    bucket: int, tables: Tables, build: BuildFacts, buckets: int, delivery: Delivery
+) -> Iterator[pa.RecordBatch]:
+    """All rows of a bucket of groups, but for plans."""
+    made = group_rows.group_rows(tables, build)
+    part = f"{bucket:05d}"
+    for name in TABLES:
+        if name in made:
+            yield from delivery(name, made[name], part)
+    kept = [batch for name in group_rows.KEPT for batch in packed(name, bucket, made[name])]
+    topics = made["readers"]["topic"].combine_chunks()
+    kept += _readers(topics, pa.array([bucket] * len(topics), pa.int32()), buckets)
+    yield from _kept(delivery, kept, f"g{part}")
+    yield from dealt("asked", made["asked"])
+    yield from packed("astray", DRIVER, made["astray"])
+    new = [tables[name]["group"] for name in _OF_GROUPS if name in tables]
+    touched = len(pa.chunked_array(new, pa.string()).unique()) if new else 0
+    counts = {"touched": [touched], "planned": [made["asked"].num_rows], "groups": [made["digests"].num_rows]}
+    yield from packed("groups", DRIVER, pa.table(counts))
+
+
+def _plan(task: int, tables: Tables, assignors: Sequence[str], delivery: Delivery) -> Iterator[pa.RecordBatch]:
+    """The groups of a task's structures, planned."""
+    for number, rows in enumerate(whatif(tables["asked"], assignors)):
+        yield from delivery("gold/whatif", pa.Table.from_batches([rows]), f"{task:05d}-{number:03d}")
+
+
+def _carry(batches: Batches, delivery: Delivery, name: str) -> Iterator[pa.RecordBatch]:
+    task = part_of_task()
+    for number, rows in enumerate(gathered(batches)):
+        yield from delivery(name, rows, f"{task:05d}-{number:03d}")
+
+
+def _names_of(batches: Batches) -> Iterator[pa.RecordBatch]:
+    from apportion.spark.arrow_rows import unpacked
+
+    for _, _, rows in unpacked(batches):
+        yield pa.RecordBatch.from_arrays([rows["group"].combine_chunks()], names=["group"])

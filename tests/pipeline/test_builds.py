@@ -1,0 +1,71 @@
+"""Rows of groups without Spark: of all records at once, or of some at a time on what was kept, they are the same."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from tests.pipeline import in_process
+from tests.spark import traps
+
+import apportion.demo
+from apportion.tables.schemas import TABLES
+
+RECORDED = Path(apportion.demo.__file__).parent / "dump"
+
+
+def ordered(name: str, rows: pa.Table) -> pa.Table:
+    return rows.sort_by([(column, "ascending") for column in TABLES[name].order]).combine_chunks()
+
+
+def same(left: in_process.Tables, right: in_process.Tables) -> None:
+    for name in left:
+        if name.startswith("gold/"):
+            one, other = (ordered(name, tables[name]) for tables in (left, right))
+            assert one.to_pylist() == other.to_pylist(), name
+
+
+def parts_of(records: pa.Table, parts: int, seed: int) -> list[pa.Table]:
+    """Records cut into so many parts, each partition's by offset."""
+    cut = np.zeros(records.num_rows, dtype=np.int64)
+    chance = random.Random(seed)
+    partition, offset = (records[name].to_numpy() for name in ("partition", "offset"))
+    for number in np.unique(partition).tolist():
+        rows = np.flatnonzero(partition == number)
+        rows = rows[np.argsort(offset[rows], kind="stable")]
+        bounds = sorted(chance.randrange(len(rows) + 1) for _ in range(parts - 1))
+        cut[rows] = np.searchsorted(bounds, np.arange(len(rows)), side="right")
+    return [records.filter(pa.array(cut == part)) for part in range(parts)]
+
+
+def samples_of(ends: pa.Table, parts: int) -> list[pa.Table]:
+    """The newest samples so many times, a moment and three messages apart; the first time with all older ones."""
+    last = pc.equal(ends["at"], pc.max(ends["at"]))
+    newest, samples = ends.filter(last), [ends.filter(pc.invert(last))]
+    for back in range(parts - 1, -1, -1):
+        at = pc.subtract(newest["at"], pa.scalar(timedelta(milliseconds=40 * back), pa.duration("us")))
+        end = pc.max_element_wise(pc.subtract(newest["end"], 3 * back), newest["begin"], skip_nulls=False)
+        sample = newest.set_column(newest.schema.get_field_index("at"), "at", at)
+        samples.append(sample.set_column(sample.schema.get_field_index("end"), "end", end))
+    return [pa.concat_tables(samples[:2]), *samples[2:]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("generated", [False, True])
+def test_some_records_at_a_time_give_the_rows_of_all_at_once(generated: bool, seed: int, tmp_path: Path) -> None:
+    """Log ends are sampled anew each time, and last once more without any record."""
+    dump = traps.write(tmp_path / "traps") if generated else RECORDED
+    records, (newest, topics) = in_process.records_of(dump), in_process.logs_in(dump)
+    parts = [*parts_of(records, 3, seed), records.slice(0, 0)]
+    ends = samples_of(newest, len(parts))
+    kept = None
+    for some, sample in zip(parts, ends, strict=True):
+        tables, kept, planned = in_process.built(some, sample, topics, kept)
+    whole, _, every = in_process.built(records, pa.concat_tables(ends), topics)
+    same(tables, whole)
+    assert 0 <= planned < every

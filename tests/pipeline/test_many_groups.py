@@ -1,0 +1,229 @@
+"""Commits, logs and facts of many groups at once, on columns, are what the plain rules say row by row."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.pipeline.made_rows import T0, moment, records, table
+
+from apportion.history.commits import CommittedOffset, GroupCommits
+from apportion.history.lag_time import SAMPLES_MAX
+from apportion.history.verdicts import WINDOW
+from apportion.pipeline import end_samples, fold_rows, group_rows, lag_tables, newest_commits
+from apportion.pipeline.group_rows import BuildFacts
+from apportion.tables import schemas
+from apportion.tables.schemas import arrow_schema
+
+Row = dict[str, Any]
+
+
+def commits_of(rows: list[Row]) -> pa.Table:
+    shuffled = random.Random(1).sample(rows, len(rows))
+    return newest_commits.sorted_commits(table(shuffled, schemas.COMMITS, newest_commits.COLUMNS))
+
+
+def asked_of(commits: pa.Table, since_ms: int) -> dict[str, pa.Table]:
+    """What log ends are asked with of groups that only commit."""
+    places = newest_commits.places(commits, since_ms)
+    present = group_rows._present(group_rows._SCHEMAS["present"].empty_table(), places)
+    wanted = pa.table({"group": pa.array([], pa.string()), "topic": pa.array([], pa.string())})
+    named = group_rows.named_topics(wanted, group_rows.NAMES.empty_table(), present, places)
+    return {"places": places, "present": present, "named": named}
+
+
+def plain_millis(row: Row) -> int:
+    return round(row["commit_time"].timestamp() * 1000)
+
+
+def by_place(rows: list[Row]) -> dict[tuple[str, str, int], list[Row]]:
+    places: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        places.setdefault((row["group"], row["topic"], row["partition"]), []).append(row)
+    return places
+
+
+def without_spark(rows: list[Row], marks: list[tuple[str, int]]) -> dict[str, GroupCommits]:
+    taken: dict[str, GroupCommits] = {}
+    for row in rows:
+        before = [offset for group, offset in marks if group == row["group"] and offset < row["source_offset"]]
+        at = None if row["commit_time"] is None else round(row["commit_time"].timestamp() * 1000)
+        place = (row["topic"], row["partition"])
+        group = taken.setdefault(row["group"], GroupCommits())
+        group.take(place, row["committed"], row["topic_id"], at, max(before, default=-1))
+    return taken
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_standing_commits_and_their_cadence_are_those_of_the_reader_without_spark(seed: int) -> None:
+    rows, marks = records(seed)
+    taken, commits = without_spark(rows, marks), commits_of(rows)
+    found: dict[str, Any] = {name: {} for name in taken}
+    for row in newest_commits.newest(newest_commits.places(commits, 0)).to_pylist():
+        at = None if row["commit_time"] is None else plain_millis(row)
+        place = (row["topic"], row["partition"])
+        found[row["group"]][place] = CommittedOffset(row["committed"], row["topic_id"], at)
+    assert found == {name: group.standing for name, group in taken.items()}
+    assert found["only-deletions"] == {}
+
+    sorted_marks = sorted(marks)
+    mark_table = pa.table({"group": [g for g, _ in sorted_marks], "source_offset": [o for _, o in sorted_marks]})
+    last = dict(sorted_marks)
+    counted: dict[str, set[Any]] = {name: set() for name in taken}
+    for row in newest_commits.cadence(commits, mark_table).to_pylist():
+        counted[row.pop("group")].add(
+            tuple(row[name] for name in ("after", "topic", "partition", "n", "first", "last"))
+        )
+    ours = {
+        name: {
+            (one.after, one.topic, one.partition, one.n, one.first, one.last)
+            for one in group.times.intervals()
+            if one.after < last[name]  # those after a group's last record are asked for by nobody
+        }
+        for name, group in taken.items()
+    }
+    assert counted == ours
+    assert len(ours["g"]) > 10
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_windows_and_recent_commits_are_those_of_each_place(seed: int) -> None:
+    rows, _ = records(seed)
+    since = T0 + 6_000
+    found = newest_commits.places(commits_of(rows), since).to_pylist()
+    expected = by_place(rows)
+    assert [(row["group"], row["topic"], row["partition"]) for row in found] == sorted(
+        expected, key=lambda place: (place[0].encode(), place[1].encode(), place[2])
+    )
+    for row in found:
+        mine = expected[row["group"], row["topic"], row["partition"]]
+        alive = mine[max((n for n, one in enumerate(mine) if one["tombstone"]), default=-1) + 1 :][-WINDOW:]
+        at = [None if one["commit_time"] is None else plain_millis(one) for one in alive]
+        assert (row["window_at"], row["window_offset"]) == (at, [one["committed"] for one in alive])
+        timed = sorted({(plain_millis(one), one["committed"]) for one in mine if one["commit_time"] is not None})
+        furthest = sorted(dict(timed).items())
+        before = [pair for pair in furthest if pair[0] < since][-1:]
+        chosen = before + [pair for pair in furthest if pair[0] >= since]
+        assert list(zip(row["recent_at"], row["recent_offset"], strict=True)) == chosen
+
+
+def test_logs_have_their_newest_ends_and_every_sample() -> None:
+    rng = random.Random(3)
+    ends, expected = [], {}
+    for topic, p in (("a", 0), ("a", 1), ("ü", -1), ("z", 2**31 - 1)):
+        count = rng.choice([1, 2, SAMPLES_MAX + 7])
+        moments = sorted(rng.sample(range(10_000_000), count))
+        samples = [(T0 + at, rng.choice([0, 5, 2**63 - 1])) for at in moments]
+        expected[topic, p] = samples
+        ends += [
+            {"topic": topic, "partition": p, "begin": 0, "end": end, "last_stable": end, "at": moment(at)}
+            for at, end in samples
+        ]
+    rng.shuffle(ends)
+    ends += ends[:50]
+    topics: list[Row] = [
+        {"topic": "a", "partition": 1, "topic_id": "A" * 22, "racks": ["r"]},
+        {"topic": "never sampled", "partition": 4, "topic_id": None, "racks": None},
+    ]
+    whole, kinds = table(ends, schemas.ENDS, None), table(topics, schemas.TOPICS, None)
+    known = end_samples.described(whole, kinds).to_pylist()
+    few = end_samples.newest_samples(
+        pa.concat_tables([end_samples.newest_samples(whole.slice(0, 900)), whole.slice(900)])
+    )
+    assert few.num_rows == sum(min(len(samples), SAMPLES_MAX) for samples in expected.values()) < whole.num_rows
+    assert end_samples.described(few, kinds).to_pylist() == known
+    places = sorted({*expected, ("never sampled", 4)}, key=lambda place: (place[0].encode(), place[1]))
+    assert [(row["topic"], row["partition"]) for row in known] == places
+    for row in known:
+        samples = expected.get((row["topic"], row["partition"]), [])
+        assert list(zip(row["sample_at"], row["sample_end"], strict=True)) == samples[-SAMPLES_MAX:]
+        assert row["end"] == (samples[-1][1] if samples else None)
+        assert row["earlier_ms"] == (samples[-2][0] if len(samples) > 1 else None)
+        is_described = (row["topic"], row["partition"]) == ("a", 1)
+        assert (row["topic_id"], row["racks"]) == (("A" * 22, ["r"]) if is_described else (None, None))
+
+
+def test_a_task_judges_the_same_in_pieces_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _ = records(9)
+    left = asked_of(commits_of(rows), 0)
+    ends = [
+        {"topic": t, "partition": p, "begin": 0, "end": 3 + n, "last_stable": 3, "at": moment(T0 + 4_000 * n)}
+        for t in ("a", "ü")
+        for p in (0, 1)
+        for n in range(3)
+    ]
+    known = end_samples.described(table(ends, schemas.ENDS, None), arrow_schema(schemas.TOPICS).empty_table())
+    tables = {**left, "logs": known}
+    whole = lag_tables.lag_tables(tables, T0 + 8_000, 0)
+    monkeypatch.setattr(lag_tables, "SAMPLES_AT_ONCE", 5)
+    assert len(list(lag_tables.LagRows.of(tables).pieces())) > 10
+    pieces = lag_tables.lag_tables(tables, T0 + 8_000, 0)
+    assert {name: one.to_pylist() for name, one in pieces.items()} == {
+        name: one.to_pylist() for name, one in whole.items()
+    }
+    assert whole["lag"].num_rows == newest_commits.newest(left["places"]).num_rows > whole["verdicts"].num_rows > 5
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_holes_before_a_record_are_all_offsets_missing_up_to_it(seed: int) -> None:
+    """In any order of the gaps, and with what was missing before them; the reference adds up gap by gap."""
+    rng = random.Random(seed)
+    gaps = [(p, n * 10 + 4, 1 + rng.randrange(3)) for p in range(4) for n in range(9) if rng.random() < 0.6]
+    if seed % 2:
+        rng.shuffle(gaps)
+    missing = {p: rng.randrange(9) for p in range(3)}
+    rows = [{"source_partition": rng.randrange(5), "source_offset": rng.randrange(100)} for _ in range(40)]
+    told = pa.Table.from_pylist(
+        [dict(zip(("source_partition", "before_offset", "missing"), gap, strict=True)) for gap in gaps],
+        pa.schema([("source_partition", pa.int32()), ("before_offset", pa.int64()), ("missing", pa.int64())]),
+    )
+    build = BuildFacts(0, 0, told, missing, {}, 1)
+    found = group_rows._with_holes(pa.Table.from_pylist(rows), build)["holes"].to_pylist()
+    assert found == [
+        missing.get(row["source_partition"], 0)
+        + sum(n for p, at, n in gaps if p == row["source_partition"] and at <= row["source_offset"])
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_places_of_some_commits_at_a_time_are_those_of_all_at_once(seed: int) -> None:
+    """Windows and recent commits go on from what stood before, deletions and a later window too."""
+    rows, _ = records(seed)
+    rng = random.Random(seed)
+    cuts = [0, *sorted(rng.randrange(len(rows)) for _ in range(3)), len(rows)]
+    kept = None
+    for turn, (first, behind) in enumerate(pairwise(cuts)):
+        kept = newest_commits.places(commits_of(rows[first:behind]), T0 + 1_000 * turn, kept)
+    whole = newest_commits.places(commits_of(rows), T0 + 3_000)
+    assert kept is not None
+    assert kept.to_pylist() == whole.to_pylist()
+    assert not newest_commits.are_astray(commits_of(rows[5:]), newest_commits.places(commits_of(rows[:5]), 0))
+    assert newest_commits.are_astray(commits_of(rows), kept), "what was read is read again"
+
+
+def test_a_group_that_cannot_be_folded_says_why_and_no_other_group_is_the_worse_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What could be folded of it is told all the same."""
+    epoch = {"source_offset": 1, "at_ms": 7, "tombstone": False, "key_type": 3, "member_id": None, "epoch": 4}
+    row: dict[str, Any] = {"group": "g", "generations": [], "habits": [], "names": {}}
+    unread = fold_rows.folded_rows({**row, "epochs": [{**epoch, "body": "{"}]})
+    [present] = unread.pop("present")
+    assert present["state"].startswith("Unreadable: JSONDecodeError: ")
+    rest = {name: value for name, value in present.items() if name != "state"}
+    assert rest == {
+        "group": "g", "type": "consumer", "protocol": None, "generation": None, "readable": False, "members": []
+    }  # fmt: skip
+    assert unread == {"rebalances": [], "epochs": []}
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(fold_rows, "rebalances", broken)
+    rows = fold_rows.folded_rows({**row, "epochs": [{**epoch, "body": '{"epoch": 4}'}]})
+    assert rows["present"][0]["state"] == "Unreadable: ValueError: a fault"
+    assert [(one["epoch"], one["at"]) for one in rows["epochs"]] == [(4, 7000)]

@@ -1,0 +1,195 @@
+"""A build gives the same rows in every place that it can go to: of all records, of what is new, then of nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from tests.pipeline import in_process
+from tests.spark import traps
+from tests.spark.conftest import rows_of
+from tests.spark.stores import reach, store
+
+from apportion.errors import BadInput, Unavailable
+from apportion.spark import build, job, lake, lock, packages, schemas
+from apportion.spark.folder import check_form
+from apportion.spark.location import form_of, locate
+from apportion.tables.schemas import TABLES
+from apportion.testing.s3 import S3Server
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+SETTINGS: dict[str, Any] = {"assignors": ["range", "lag-aware"]}
+Rows = dict[str, list[str]]
+Place = tuple[str, str, Callable[[str], pa.Table]]
+"""Where the dump is, where tables go, and what reads one of them."""
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A dump of the first part of each partition's records, and the file that brings the rest."""
+    root = tmp_path_factory.mktemp("halves")
+    dump = traps.write(root / "dump")
+    records = pa.concat_tables([pq.read_table(file) for file in sorted((dump / "records").glob("[!.]*.parquet"))])
+    records = records.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    shutil.rmtree(dump / "records")
+    (dump / "records").mkdir()
+    numbers = records["partition"].to_pylist()
+    counts, seen, late = Counter(numbers), Counter[int](), []
+    for number in numbers:
+        seen[number] += 1
+        late.append(seen[number] > 0.6 * counts[number])
+    pq.write_table(records.filter(pc.invert(pa.array(late))), dump / "records" / "part-0.parquet")
+    pq.write_table(records.filter(pa.array(late)), root / "part-1.parquet")
+    return dump, root / "part-1.parquet"
+
+
+@pytest.fixture(scope="module")
+def expected(halves: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Rows, Rows]:
+    """The rows of each table of the first part, and of all; made in this process, without Spark."""
+    dump = tmp_path_factory.mktemp("expected") / "dump"
+    shutil.copytree(halves[0], dump)
+    first = in_process.tables_of(dump)
+    shutil.copy(halves[1], dump / "records")
+    whole = in_process.tables_of(dump)
+    first_rows, rows = ({name: rows_of(tables[name]) for name in TABLES} for tables in (first, whole))
+    return first_rows, rows
+
+
+@contextmanager
+def folder(spark: Any, root: Path) -> Iterator[Place]:
+    """Plain Parquet, in a folder whose name Spark, and people, could take for a pattern."""
+    out = root / "out [1] {a,b} * 100%"
+    yield str(root / "dump"), str(out), lambda name: pq.read_table(out / name)
+
+
+@contextmanager
+def delta(spark: Any, root: Path) -> Iterator[Place]:
+    """Delta tables in a folder, read without Spark."""
+    deltalake = pytest.importorskip("deltalake", reason="pip install 'apportion[delta]'")
+    out = root / "out"
+    yield str(root / "dump"), str(out), lambda name: deltalake.DeltaTable(str(out / name)).to_pyarrow_table()
+
+
+@contextmanager
+def catalog(spark: Any, root: Path) -> Iterator[Place]:
+    """Tables of a catalog."""
+    place = "spark_catalog.places"
+    yield str(root / "dump"), place, lambda name: spark.table(f"{place}.{name.replace('/', '_')}").toArrow()
+
+
+@contextmanager
+def s3(spark: Any, root: Path) -> Iterator[Place]:
+    """Delta tables on an S3 server, read without Spark; the dump is there too."""
+    deltalake = pytest.importorskip("deltalake", reason="pip install 'apportion[delta]'")
+    with store(S3Server, packages.DELTA, packages.S3A) as server:
+        reach(spark, server)
+        options = {**server.environment, "AWS_ALLOW_HTTP": "true"}
+
+        def read(name: str) -> pa.Table:
+            return deltalake.DeltaTable(f"s3://lake/tables/{name}", storage_options=options).to_pyarrow_table()
+
+        server.upload(root / "dump", "dump")
+        shutil.rmtree(root / "dump")
+        (root / "dump").symlink_to(server.root / server.bucket / "dump")
+        yield "s3a://lake/dump", "s3a://lake/tables", read
+
+
+PLACES: dict[str, Callable[[Any, Path], AbstractContextManager[Place]]] = {
+    "folder": folder, "delta": delta, "catalog": catalog, "s3": s3
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_every_place_has_the_same_rows(
+    kind: str, spark: Any, halves: tuple[Path, Path], expected: tuple[Rows, Rows], tmp_path: Path
+) -> None:
+    if kind != "folder" and not packages.local_jars(packages.DELTA):
+        pytest.skip("the jars of Delta are not here: make setup")
+    shutil.copytree(halves[0], tmp_path / "dump")
+    settings = {**SETTINGS, **({"form": "delta"} if kind == "delta" else {})}
+    with PLACES[kind](spark, tmp_path) as (dump, out, read):
+        first = job.build(dump, out, spark=spark, **settings)
+        assert first.whole == "there were none yet"
+        for name in TABLES:
+            assert rows_of(read(name)) == expected[0][name], name
+        shutil.copy(halves[1], tmp_path / "dump" / "records" / "part-1.parquet")
+        second = job.build(dump, out, spark=spark, **settings)
+        assert second.whole == ""
+        assert 0 < second.new_records < second.records
+        for name in TABLES:
+            assert rows_of(read(name)) == expected[1][name], name
+        third = job.build(dump, out, spark=spark, **settings)
+        assert (third.whole, third.written, third.new_records) == ("", (), 0)
+        assert third.rows == {name: len(rows) for name, rows in expected[1].items()}
+        assert third.rows == {state.name: state.rows for state in job.status(out, spark=spark)}
+        _check_lock(spark, dump, out, settings)
+        if kind != "folder":
+            _check_put_back(spark, dump, out, settings, read, expected[1])
+
+
+def _check_lock(spark: Any, dump: str, out: str, settings: dict[str, Any]) -> None:
+    """A second build is refused by the name of who is at work, in every kind of place."""
+    location = locate(out)
+    form = form_of(location, settings.get("form"))
+    with job._alone(spark, location, form, job.silent), pytest.raises(Unavailable, match="another build is writing"):
+        job.build(dump, out, spark=spark, **settings)
+
+
+def _check_put_back(
+    spark: Any, dump: str, out: str, settings: dict[str, Any], read: Callable[[str], pa.Table], whole: Rows
+) -> None:
+    """What a dead build committed is put back by the next one, for who reads the newest versions too."""
+    location = locate(out)
+    form = form_of(location, settings.get("form"))
+    with lock.held(lake.shelf_of(spark, location, form), out):
+        pass  # ends without having finished, as one that died
+    tables = lake.tables_of(location, form)
+    tables.overwrite("gold/lag", spark.createDataFrame([], schemas.spark_schema("gold/lag")))
+    assert read("gold/lag").num_rows == 0
+    lines: list[str] = []
+    built = job.build(dump, out, spark=spark, progress=lines.append, **settings)
+    assert any("putting" in line for line in lines)
+    assert (built.whole, built.written) == ("", ())
+    assert rows_of(read("gold/lag")) == whole["gold/lag"]
+
+
+def test_a_catalog_that_the_session_does_not_know_is_named(spark: Any, halves: tuple[Path, Path]) -> None:
+    with pytest.raises(BadInput, match="no catalog named 'nowhere'"):
+        job.build(halves[0], "nowhere.kafka", spark=spark)
+
+
+def test_plain_tables_are_not_written_over_those_of_delta(tmp_path: Path) -> None:
+    """In a folder with both, who reads every file would see each row twice."""
+    (tmp_path / "silver/commits").mkdir(parents=True)
+    (tmp_path / "silver/commits/part.parquet").write_text("")
+    check_form(tmp_path, "parquet")
+    with pytest.raises(BadInput, match="found plain Parquet tables"):
+        check_form(tmp_path, "delta")
+    (tmp_path / "silver/commits/_delta_log").mkdir()
+    check_form(tmp_path, "delta")
+    with pytest.raises(BadInput, match="found Delta tables; needed --format delta"):
+        check_form(tmp_path, "parquet")
+
+
+def test_tables_of_an_older_version_are_made_anew_without_being_asked(
+    spark: Any, halves: tuple[Path, Path], expected: tuple[Rows, Rows], tmp_path: Path
+) -> None:
+    """Whatever its build.json holds: the build says why it begins again, and all is there."""
+    out = tmp_path / "out"
+    job.build(halves[0], out, spark=spark, **SETTINGS)
+    shutil.rmtree(out / "gold/epochs")
+    (out / build.BUILD).write_text('{"version": "0.0.9, 1", "seen": {}}')
+    lines: list[str] = []
+    built = job.build(halves[0], out, spark=spark, progress=lines.append, **SETTINGS)
+    assert built.whole == f"another version made them: 0.0.9, 1, this is {build.version()}"
+    assert f"making everything anew: {built.whole}" in lines
+    for name in TABLES:
+        assert rows_of(out / name) == expected[0][name], name
