@@ -75,7 +75,9 @@ class AnswerBlock:
             if name in self.texts:
                 self.changed(name)[groups, row] = self.word(value)
             else:
-                self.changed(name)[groups, row] = NOTHING if value is None else value
+                # Offsets of no broker add up to a lag that 64 bits cannot hold.
+                unknown = value is None or (isinstance(value, int) and value >= 2**63)
+                self.changed(name)[groups, row] = NOTHING if unknown else value
 
     def put_row(self, group: int, row: int, answer: ScenarioResult) -> None:
         """One row of one group."""
