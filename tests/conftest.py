@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 LONGEST = (
     "spark/test_lake.py",
-    "spark/test_without_spark.py",
+    "spark/test_places.py",
     "spark/test_incremental.py",
     "release/test_wheel.py",
     "spark/test_capture.py",
