@@ -133,7 +133,9 @@ class BuildState:
         """Whether each field holds what a build writes there."""
         numbers = (self.records, self.buckets, self.builds, *([] if self.ends_at is None else [self.ends_at]))
         mappings = (self.settings, self.files, self.read, self.missing, self.names, self.appended)
-        if not all(isinstance(mapping, dict) for mapping in mappings) or not isinstance(self.dump, str):
+        if not all(isinstance(mapping, dict) for mapping in mappings):
+            return False
+        if not (isinstance(self.dump, str) and isinstance(self.version, str)):
             return False
         by_partition = {**self.read, **self.missing}
         numbers = (*numbers, *self.read.values(), *self.missing.values(), *self.appended.values())
