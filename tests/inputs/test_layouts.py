@@ -382,10 +382,21 @@ def test_groups_one_a_line_are_read_and_a_bad_line_is_named() -> None:
         read("\n".join([line % "one", (line % "two").replace("2", "-2")]))
 
 
-@pytest.mark.parametrize("text", ["{", "[1, 2", '{"group": "g",\n"topics"}', "[root@kafka-0 bin]# ls\n"])
-def test_text_that_begins_like_json_and_is_no_table_is_refused_as_json(text: str) -> None:
-    with pytest.raises(BadInput):
+@pytest.mark.parametrize("text", ["{", "[1, 2", '{"group": "g",\n"topics"}', "{group: 1}"])
+def test_text_that_begins_as_json_does_is_refused_as_json(text: str) -> None:
+    with pytest.raises(BadInput, match=r"needed JSON\.$"):
         read(text)
+
+
+@pytest.mark.parametrize("text", ["[root@kafka-0 bin]# ls\n", "[2026-01-01 10:00:00,1] INFO nothing\n"])
+def test_a_prompt_or_a_date_alone_is_refused_as_text_of_no_group(text: str) -> None:
+    with pytest.raises(BadInput, match=r"or what kafka-consumer-groups --describe printed\.$"):
+        read(text)
+
+
+def test_a_group_that_does_not_exist_is_refused_in_the_tools_own_words() -> None:
+    with pytest.raises(BadInput, match=r"no group, but .Error: Consumer group 'x' does not exist"):
+        read("Error: Consumer group 'x' does not exist.\n")
 
 
 # -- rubbish

@@ -23,6 +23,7 @@ ASSUMED: Final = (
 _KAFKA_3_7: Final = re.compile(r"\([\d,]+\)")
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
+_MOST_SENTENCE: Final = 500
 _MOST_RUN: Final = 100_000
 _MOST_NAMED: Final = 5_000_000
 """Partitions that one run of ids, and all assignments of a group, may name: a few letters must not fill the memory."""
@@ -86,7 +87,7 @@ def looks_pasted(content: bytes) -> bool:
         text = decoded(content, "")
     except BadInput:
         return False
-    if "Executing consumer group command failed" in text:
+    if "Executing consumer group command failed" in text or printed.NAMED.search(text[:_MOST_SENTENCE]):
         return True
     try:
         return any(not isinstance(event, Sentence) or event.state for event in _events(text, ""))

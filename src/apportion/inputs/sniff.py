@@ -60,7 +60,7 @@ def _is_json(content: bytes) -> bool:
     text = content.removeprefix(b"\xef\xbb\xbf").lstrip()
     first, _, rest = text.partition(b"\n")
     if not _BEGINS_JSON.match(text):
-        return not pasted.looks_pasted(content)
+        return text[:1] == b"{" and not pasted.looks_pasted(content)
     if not rest.strip() or rest.lstrip()[:1] in (b"{", b"[", b"]", b"}", b'"', b","):
         return True
     try:

@@ -25,8 +25,8 @@ ALONE: Final = 1.05
 """A member with at most so much of its heaviest partition's lag has nothing else that could be taken from it."""
 LEAST_WHOLE: Final = 3
 """Partitions of a topic from which on it is odd that one member reads all: two may be together by chance."""
-EVENED_MAX_PARTITIONS: Final = 20_000
-"""Above it members that want different things are not planned to see how even they could be."""
+EVENED_CELLS_MAX: Final = 100_000
+"""Members x partitions above which members of different wishes are not planned to see how even they could be."""
 KEPT_TOGETHER: Final = frozenset({"failover"})
 """Strategies that give whole topics to one member on purpose."""
 
@@ -134,10 +134,11 @@ def _about_spread(group: Group, balanced: bool, assumed: bool) -> Iterator[str]:
         names = some_of([group.topics[topic] for topic in whole])
         verb = "topic is" if len(whole) == 1 else "topics are each"
         yield f"{len(whole):,} {verb} held wholly by one member, though others want it too: {names}."
-    if len(group.subscriptions) < 2 or assumed or group.P > EVENED_MAX_PARTITIONS:
+    now = loads_now(group)
+    uneven = len(group.subscriptions) > 1 and int(now.max()) - int(now.min()) > 1
+    if not uneven or assumed or group.M * group.P > EVENED_CELLS_MAX:
         return
-    now, planned = loads_now(group), plan(group, "sticky")
-    could = planned.measures
+    could = plan(group, "sticky").measures
     if int(now.max()) - could["load_max"] >= 2 or could["load_min"] - int(now.min()) >= 2:
         span = f"{could['load_min']:,} to {could['load_max']:,}"
         moves = count(could["moves"], "move")
