@@ -109,7 +109,7 @@ _KNOWN: Final = (
 
 SPARK_ENDED: Final = "Spark's Java process has ended: it was killed, or the machine ran out of memory"
 
-_LIBRARIES: Final = ("pyspark", "py4j", "pyarrow", "obstore", "_internal")
+_LIBRARIES: Final = ("pyspark", "py4j", "pyarrow", "_internal")
 """Modules of exceptions that are theirs, not ours; ``_internal`` is what ``deltalake`` calls its own."""
 
 
