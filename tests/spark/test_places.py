@@ -28,13 +28,13 @@ from apportion.testing.s3 import S3Server
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 SETTINGS: dict[str, Any] = {"assignors": ["range", "lag-aware"]}
 Rows = dict[str, list[str]]
-Place = tuple[str, str, Callable[[str], pa.Table]]
-"""Where the dump is, where tables go, and what reads one of them."""
+Place = tuple[str, str, Callable[[Path], object], Callable[[str], pa.Table]]
+"""Where the dump is, where tables go, what brings more files to the dump, and what reads a table."""
 
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A dump of the first part of each partition's records, and the file that brings the rest."""
+    """A dump of the first part of each partition's records, and a folder with the file that brings the rest."""
     root = tmp_path_factory.mktemp("halves")
     dump = traps.write(root / "dump")
     records = pa.concat_tables([pq.read_table(file) for file in sorted((dump / "records").glob("[!.]*.parquet"))])
@@ -47,8 +47,9 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         seen[number] += 1
         late.append(seen[number] > 0.6 * counts[number])
     pq.write_table(records.filter(pc.invert(pa.array(late))), dump / "records" / "part-0.parquet")
-    pq.write_table(records.filter(pa.array(late)), root / "part-1.parquet")
-    return dump, root / "part-1.parquet"
+    (root / "rest" / "records").mkdir(parents=True)
+    pq.write_table(records.filter(pa.array(late)), root / "rest" / "records" / "part-1.parquet")
+    return dump, root / "rest"
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +58,21 @@ def expected(halves: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
     dump = tmp_path_factory.mktemp("expected") / "dump"
     shutil.copytree(halves[0], dump)
     first = in_process.tables_of(dump)
-    shutil.copy(halves[1], dump / "records")
+    shutil.copytree(halves[1], dump, dirs_exist_ok=True)
     whole = in_process.tables_of(dump)
     first_rows, rows = ({name: rows_of(tables[name]) for name in TABLES} for tables in (first, whole))
     return first_rows, rows
+
+
+def _bring(root: Path) -> Callable[[Path], object]:
+    return lambda rest: shutil.copytree(rest, root / "dump", dirs_exist_ok=True)
 
 
 @contextmanager
 def folder(spark: Any, root: Path) -> Iterator[Place]:
     """Plain Parquet, in a folder whose name Spark, and people, could take for a pattern."""
     out = root / "out [1] {a,b} * 100%"
-    yield str(root / "dump"), str(out), lambda name: pq.read_table(out / name)
+    yield str(root / "dump"), str(out), _bring(root), lambda name: pq.read_table(out / name)
 
 
 @contextmanager
@@ -75,14 +80,20 @@ def delta(spark: Any, root: Path) -> Iterator[Place]:
     """Delta tables in a folder, read without Spark."""
     deltalake = pytest.importorskip("deltalake", reason="pip install 'apportion[delta]'")
     out = root / "out"
-    yield str(root / "dump"), str(out), lambda name: deltalake.DeltaTable(str(out / name)).to_pyarrow_table()
+    dump = str(root / "dump")
+    yield dump, str(out), _bring(root), lambda name: deltalake.DeltaTable(str(out / name)).to_pyarrow_table()
 
 
 @contextmanager
 def catalog(spark: Any, root: Path) -> Iterator[Place]:
     """Tables of a catalog."""
     place = "spark_catalog.places"
-    yield str(root / "dump"), place, lambda name: spark.table(f"{place}.{name.replace('/', '_')}").toArrow()
+    yield (
+        str(root / "dump"),
+        place,
+        _bring(root),
+        lambda name: spark.table(f"{place}.{name.replace('/', '_')}").toArrow(),
+    )
 
 
 @contextmanager
@@ -97,9 +108,7 @@ def s3(spark: Any, root: Path) -> Iterator[Place]:
             return deltalake.DeltaTable(f"s3://lake/tables/{name}", storage_options=options).to_pyarrow_table()
 
         server.upload(root / "dump", "dump")
-        shutil.rmtree(root / "dump")
-        (root / "dump").symlink_to(server.root / server.bucket / "dump")
-        yield "s3a://lake/dump", "s3a://lake/tables", read
+        yield "s3a://lake/dump", "s3a://lake/tables", lambda rest: server.upload(rest, "dump"), read
 
 
 PLACES: dict[str, Callable[[Any, Path], AbstractContextManager[Place]]] = {
@@ -115,12 +124,12 @@ def test_every_place_has_the_same_rows(
         pytest.skip("the jars of Delta are not here: make setup")
     shutil.copytree(halves[0], tmp_path / "dump")
     settings = {**SETTINGS, **({"form": "delta"} if kind == "delta" else {})}
-    with PLACES[kind](spark, tmp_path) as (dump, out, read):
+    with PLACES[kind](spark, tmp_path) as (dump, out, bring, read):
         first = job.build(dump, out, spark=spark, **settings)
         assert first.whole == "there were none yet"
         for name in TABLES:
             assert rows_of(read(name)) == expected[0][name], name
-        shutil.copy(halves[1], tmp_path / "dump" / "records" / "part-1.parquet")
+        bring(halves[1])
         second = job.build(dump, out, spark=spark, **settings)
         assert second.whole == ""
         assert 0 < second.new_records < second.records

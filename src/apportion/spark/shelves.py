@@ -94,7 +94,10 @@ class HadoopShelf:
 
 
 class CatalogShelf:
-    """Texts as properties of empty tables of a schema: no catalog makes a table that is there."""
+    """Texts as properties of empty tables of a schema: no catalog makes a table that is there.
+
+    In hexadecimal: Spark blots out a property in which it finds a word such as "token", and its owner would be unknown.
+    """
 
     def __init__(self, spark: SparkSession, schema: str, prefix: str, using: str) -> None:
         self._spark, self._prefix = spark, prefix
@@ -111,7 +114,7 @@ class CatalogShelf:
         try:
             self._spark.sql(
                 f"CREATE TABLE {self._table(name)} (nothing int) {self._using} "
-                f"TBLPROPERTIES ('{_PROPERTY}' = {_literal(text)})"
+                f"TBLPROPERTIES ('{_PROPERTY}' = '{text.encode().hex()}')"
             )
         except Exception:
             there = self.read(name)
@@ -125,11 +128,15 @@ class CatalogShelf:
         if name not in self.names():
             return None
         rows = self._spark.sql(f"SHOW TBLPROPERTIES {self._table(name)}").collect()
-        return next((str(row["value"]) for row in rows if row["key"] == _PROPERTY), "")
+        octets = next((str(row["value"]) for row in rows if row["key"] == _PROPERTY), "")
+        try:
+            return bytes.fromhex(octets).decode()
+        except ValueError:
+            return ""
 
     def overwrite(self, name: str, text: str) -> None:
         """Write it anew."""
-        self._spark.sql(f"ALTER TABLE {self._table(name)} SET TBLPROPERTIES ('{_PROPERTY}' = {_literal(text)})")
+        self._spark.sql(f"ALTER TABLE {self._table(name)} SET TBLPROPERTIES ('{_PROPERTY}' = '{text.encode().hex()}')")
 
     def delete(self, name: str) -> None:
         """Take it away, if it is there."""
@@ -139,11 +146,6 @@ class CatalogShelf:
     def _table(self, name: str) -> str:
         # A name has one point at most, and none of the underlines that stand for it.
         return f"{self._schema}.`{self._prefix}_{name.replace('.', '__')}`"
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _is(error: Exception, name: str) -> bool:
