@@ -155,7 +155,7 @@ def sentence(error: BaseException, where: Path | str, remedy: str = COPY_AGAIN) 
     java = getattr(error, "java_exception", None)
     if java is not None:
         text = f"{text}\n{java}"
-    if ours := re.findall(r"apportion\.errors\.\w+: (.+)", text):
+    if ours := re.findall(r"\bapportion\.(?:errors\.)?[A-Z]\w+: (.+)", text):
         return str(ours[-1])
     for pattern, words in _KNOWN:
         if re.search(pattern, text):
