@@ -156,8 +156,8 @@ def test_tasks_are_run_where_their_partitions_have_a_replica_if_racks_are_asked_
 
 
 def test_a_plan_tells_the_settings_that_were_changed_as_json_has_them() -> None:
-    members = {"a": {"topics": ["t"]}}
-    plan = apportion.plan({"topics": {"t": 1}, "members": members}, "streams", {"stateless": "t,u"})
+    members = {"a": {"topics": ["t", "u"]}}
+    plan = apportion.plan({"topics": {"t": 1, "u": 1}, "members": members}, "streams", {"stateless": "t,u"})
     assert plan.to_dict()["settings"] == {"stateless": ["t", "u"]}
     assert set(plan.to_dict()["tasks"]) == {"active", "standby", "warmup", "next_probing_rebalance_ms"}
     assert [apportion.find("failover", {"preempt": text}) for text in ("true", "false", True)] == [

@@ -135,7 +135,7 @@ def test_priority_and_capacity_are_facts_with_a_field_of_their_own() -> None:
     )
     assert read.facts["priority"].tolist() == read.priority.tolist() == [3, UNSET]
     assert read.facts["capacity"].tolist() == read.capacity.tolist() == [2, 1]
-    assert traits_of(known()["failover"]).facts == {"priority": PRIORITY}
+    assert traits_of(known()["failover"]).facts["priority"] == PRIORITY
     asking = {name for name, s in known().items() if "capacity" in traits_of(s).facts}
     assert {"sticky", "cooperative-sticky", "lag-aware"} <= asking
     assert not asking & {"range", "roundrobin", "failover", "broker-uniform"}
