@@ -60,7 +60,7 @@ ROOMS = {
         ("model/",), ("tests/model", "tests/whatif", "tests/test_cases.py", "tests/clients/test_joined_group.py")
     ),
     "memory": Room(
-        ("user_data.py", "clients/joined_group.py"),
+        ("strategy/user_data.py", "clients/joined_group.py"),
         (
             "tests/clients/test_newest_claims.py",
             "tests/clients/test_joined_group.py",

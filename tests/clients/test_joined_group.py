@@ -279,3 +279,12 @@ def test_a_strategy_remembers_by_its_own_codec_else_as_kafka_does() -> None:
         InSubscription,
         Own,
     ]
+
+
+def test_equal_bytes_that_nobody_can_read_are_refused_for_all(caplog: pytest.LogCaptureFixture) -> None:
+    cut = write_subscription(Subscription(("t",)))[:-3]
+    with pytest.raises(UnreadableBytes):
+        read_subscription(cut)
+    joined = JoinedGroup(["a", "b"], [None, None], [cut, cut])
+    assert joined.topics == []
+    assert caplog.text.count("sent no subscription that anyone can read") == 2

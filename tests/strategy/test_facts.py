@@ -402,5 +402,5 @@ def test_a_strategy_of_somebody_else_is_shown_and_advised_as_it_says(monkeypatch
         monkeypatch.setattr(registry, "known", lambda names=names: names)
         monkeypatch.setattr(comparison, "known", lambda names=names: names)
         raw = {"topics": {"t": 3, "u": 3}, "members": {m: {"topics": ["t", "u"]} for m in "ab"}}
-        advice = comparison.advice(comparison.compare(apportion.read_group(raw)))[0]
+        advice = comparison.advice(comparison.compare(raw, ["fair", "range"]))[0]
         assert advice.startswith("Advice: fair") == shown, (trait, advice)
