@@ -121,7 +121,7 @@ def test_the_api_gives_what_a_switch_would_do_as_the_command_gives_it(own_broker
 def test_no_client_id_and_no_host_is_told_unless_asked_for(own_broker: Broker, server: Serving) -> None:
     everything = b"".join(server.ask(path)[2] for path in ("/metrics", "/api/v1/groups", f"/api/v1/groups/{GROUP}"))
     everything += page_events(server, GROUP, 1)
-    assert b"kafka-python" not in everything
+    assert b"kafka-python-3" not in everything
     assert b"/127.0.0.1" not in everything
     with serving("--interval", "1", "--personal", "--no-tail", bootstrap=own_broker.bootstrap) as other:
         until(lambda: other.ask("/readyz")[0] == 200)
