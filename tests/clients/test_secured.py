@@ -235,7 +235,8 @@ def test_describe_and_watch_work_over_tls_and_scram(secured: tuple[Broker, Path]
     assert [one["group"] for one in json.loads(everything.stdout)["groups"]] == [GROUP]
     assert all(member.name in watched.stdout for member in members)
     assert "4 partitions" in watched.stdout
-    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert 1 <= refused.stderr.count("\n") <= 2, "maybe who is waited for, then the error"
     assert "wrong-hunter4" not in refused.stderr
 
 

@@ -88,8 +88,6 @@ class ShownGroup:
         parts = [str(facts[name]) for name in ("state", "protocol", "kind") if facts.get(name)]
         if facts.get("generation") is not None:
             parts.append(f"generation {facts['generation']}")
-        if facts.get("coordinator"):
-            parts.append(f"coordinator {facts['coordinator']}")
         group = self.group
         members = count(group.M, "member") if self.owners_told else "members not told"
         parts.append(f"{members}, {count(group.P, 'partition')}")
@@ -97,6 +95,8 @@ class ShownGroup:
             parts.append(f"lag {self.total_lag:,}")
         elif group.offsets is not None and group.P:
             parts.append("lag unknown")
+        if facts.get("coordinator"):  # last, so that a narrow terminal cuts it and not the sizes
+            parts.append(f"coordinator {facts['coordinator']}")
         return f"{group.name or '(unnamed group)'}: {', '.join(parts)}"
 
     @cached_property
