@@ -130,6 +130,55 @@ def test_what_a_raising_handler_kept_from_the_application_is_given_again(
     assert committed(broker, group) == {0: len(read)}
 
 
+class Interrupted:
+    """A fetcher behind one of whose calls a signal handler raises, once, when the call has been carried out."""
+
+    def __init__(self, fetcher: Any, call: str) -> None:
+        self._fetcher, self._call = fetcher, call
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._fetcher, name)
+        if name != self._call:
+            return real
+
+        def interrupted(*args: Any) -> None:
+            self._call = ""
+            real(*args)
+            raise Alarm
+
+        return interrupted
+
+
+@pytest.mark.parametrize("call", ["incremental_assign", "incremental_unassign"])
+def test_a_handler_that_raises_while_partitions_come_or_go_leaves_no_doubt(broker: Broker, call: str):
+    """The fetcher has them, or has them no more, and nobody noted it: it begins anew where nothing was given out."""
+    topic, group = new_name("between"), new_name("between")
+    broker.create_topic(topic, 2)
+    write(broker, topic, 30, 2)
+    read: list[tuple[int, int]] = []
+    with GroupConsumer(settings(broker, group), [topic], "sticky") as consumer:
+        consumer._fetcher = Interrupted(consumer._fetcher, call)  # type: ignore[assignment]
+        raised = 0
+
+        def take() -> bool:
+            nonlocal raised
+            try:
+                return note(read, [(m.partition(), m.offset()) for m in consumer.consume(7, 0.1)])
+            except Alarm:
+                raised += 1
+                return False
+
+        until(lambda: take() or read)
+        if call == "incremental_unassign":
+            with suppress(Alarm):
+                consumer.pause([TopicPartition(topic, 0)])
+            consumer.resume([TopicPartition(topic, 0)])
+        until(lambda: take() or len(set(read)) == 60)
+        assert raised == (call == "incremental_assign")
+    assert sorted(read) == [(p, offset) for p in range(2) for offset in range(30)]
+    assert committed(broker, group) == {0: 30, 1: 30}
+
+
 CLOSES = """
     import signal, sys, time
     from apportion.clients.confluent import GroupConsumer

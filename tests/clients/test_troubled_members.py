@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError as LibrdkafkaError
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
-from kafka.errors import CoordinatorNotAvailableError, KafkaError
+from kafka.errors import CommitFailedError, CoordinatorNotAvailableError, KafkaError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as Part
 
@@ -406,11 +406,15 @@ def test_offsets_of_a_transaction_that_an_expelled_member_began_are_refused(brok
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": new_name("zombie")})
     producer.init_transactions()
     with closing(GroupConsumer(settings(broker, group, enable_auto_commit=False), [topic])) as zombie:
-        until(lambda: zombie.poll(0.1) or zombie.assignment())
-        metadata = zombie.consumer_group_metadata()
+        with pytest.raises(CommitFailedError, match="no member of group"):
+            zombie.consumer_group_metadata()
+        coordinator = zombie._member._coordinator
+        until(lambda: zombie.poll(0.1) or (zombie.assignment() and coordinator.stable()))
+        # Not 1 at all times: a leader that knew no topics yet joins again at once.
+        metadata, generation = zombie.consumer_group_metadata(), coordinator._generation.generation_id
         with closing(GroupConsumer(settings(broker, group), [topic])) as other:
-            coordinator = zombie._member._coordinator
-            until(lambda: zombie.poll(0.1) or other.poll(0.1) or coordinator._generation.generation_id > 1)
+            both = (zombie, other)
+            until(lambda: [m.poll(0.1) for m in both] and coordinator._generation.generation_id > generation)
             producer.begin_transaction()
             with pytest.raises(KafkaException) as refused:
                 producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], metadata)

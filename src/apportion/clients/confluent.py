@@ -154,7 +154,7 @@ class GroupConsumer:
         self._restart: set[Part] = set()
         """Let go of, so that they begin anew at the member's position should they come back."""
         self._unsure = False
-        """Whether messages may have been lost between the fetcher and us."""
+        """Whether messages, or what it is to read, may have been lost between the fetcher and us."""
         self._announced: set[Part] = set()
         """What the application knows as its own."""
         self._expelled: set[Part] = set()
@@ -323,6 +323,10 @@ class GroupConsumer:
             self._owner = get_ident()
             try:
                 yield
+            except BaseException:
+                # A signal handler may have raised between any two steps: what the fetcher has is asked for anew.
+                self._unsure, self._next = True, 0.0
+                raise
             finally:
                 self._owner = 0
                 if self._closing:
@@ -345,23 +349,21 @@ class GroupConsumer:
                 self._fetch(count - len(self._ahead), min(left, TEND_S, max(0.0, self._next - monotonic())))
 
     def _fetch(self, count: int, timeout: float) -> None:
-        """Take messages from librdkafka; should a signal handler raise meanwhile, they are fetched again."""
-        try:
-            messages = self._fetcher.consume(count, timeout)
-            self._ahead.extend(messages)
-            for message in messages:
-                if message.error() is None:
-                    self._fetched[_place(message)] = int(message.offset() or 0) + 1
-        except BaseException:
-            self._unsure, self._next = True, 0.0
-            raise
+        """Take messages from librdkafka."""
+        messages = self._fetcher.consume(count, timeout)
+        self._ahead.extend(messages)
+        for message in messages:
+            if message.error() is None:
+                self._fetched[_place(message)] = int(message.offset() or 0) + 1
 
     # -- the group ---------------------------------------------------------------------------------------------------
 
     def _tend(self) -> None:
         """Look after the group: say how far we are, let the member act, then read what it has now."""
         if self._unsure:
-            self._stop_reading(set(self._reading))
+            self._fetcher.unassign()  # it may have more, or less, than is noted here
+            self._reading.clear()
+            self._stop_reading(set(self._fetched))
             self._unsure = False
         self._remember()
         calm = self._member._coordinator.stable() and not self._member._coordinator.need_rejoin()
