@@ -1,15 +1,13 @@
-"""A client's metadata in a few lines, and the lines that a leader logs."""
+"""A client's metadata in a few lines."""
 
 from __future__ import annotations
 
-import re
-from typing import Any
 
-import pytest
+class Replica:
+    """A partition's metadata."""
 
-from .test_joined_group import Replica
-
-MS = re.compile(r"ms=\S+")
+    def __init__(self, nodes: list[int]) -> None:
+        self.replicas = nodes
 
 
 class Cluster:
@@ -20,11 +18,3 @@ class Cluster:
 
     def broker_metadata(self, node: int) -> None:
         return None
-
-
-def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
-    """The lines and values of all rebalances so far, without their time."""
-    records = [record for record in caplog.records if record.getMessage().startswith("rebalance ")]
-    caplog.clear()
-    values: list[dict[str, Any]] = [{**record.apportion, "ms": 0} for record in records]  # type: ignore[attr-defined]
-    return [(MS.sub("", record.getMessage()), one) for record, one in zip(records, values, strict=True)]

@@ -21,18 +21,15 @@ from apportion.model.build import build, build_columns
 from apportion.model.group import Group
 from apportion.strategy.traits import traits_of
 from apportion.strategy.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
+from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 from apportion.wire.userdata import write_cooperative, write_failover, write_sticky, write_stream_join
 
+from .metadata import Cluster as Listed
+from .metadata import Replica
+
 TOPICS = {"clicks": 6, "views": 3, "заказы": 4, "\U00010000": 2, "\uffee": 2}
-
-
-class Replica:
-    """A partition's metadata."""
-
-    def __init__(self, nodes: list[int]) -> None:
-        self.replicas = nodes
 
 
 class Broker:
@@ -288,3 +285,12 @@ def test_equal_bytes_that_nobody_can_read_are_refused_for_all(caplog: pytest.Log
     joined = JoinedGroup(["a", "b"], [None, None], [cut, cut])
     assert joined.topics == []
     assert caplog.text.count("sent no subscription that anyone can read") == 2
+
+
+def test_a_topic_with_malformed_bytes_is_answered_with_the_letter_that_stands_for_them() -> None:
+    """Two spellings are one topic, and a member that keeps all it claims gets the spelling that everybody knows."""
+    good = write_subscription(Subscription(("ab",), write_cooperative(3), (("ab", (0, 1)),), 3))
+    view = ClientMetadata(Listed({"a\ufffd": [0, 1], "ab": [0, 1]}), "replicas")
+    for sent, topic in ((good, "ab"), (good.replace(b"ab", b"a\xff"), "a\ufffd")):
+        answer = Bridge("cooperative-sticky", Options()).lead(JoinedGroup(["a"], [None], [sent]), view)["a"]
+        assert answer == write_assignment(Assignment(((topic, (0, 1)),)))

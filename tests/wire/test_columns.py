@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import tracemalloc
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from apportion.errors import UnreadableBytes
 from apportion.testing.records import commit_key, commit_value
-from apportion.wire import columns
 from apportion.wire.columns import Buffer, number_names
 from apportion.wire.commits import decode_commits, packed, sixteens, text_views
 from apportion.wire.primitives import MAX_STRING, Reader
@@ -66,19 +64,8 @@ def test_a_value_that_is_left_alone_or_gone_has_version_0() -> None:
     assert commits.value_version.tolist() == [3, 0, 0, 0]
 
 
-@pytest.mark.parametrize("mixes", [1, 4])
-def test_names_are_told_apart_even_where_all_fall_on_one_place(mixes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "_MIX", (np.uint64(0),) * mixes)
-    r = random.Random(4)
-    names = ["".join(r.choices("ab", k=k)).encode() for k in (1, 3, 8, 9, 16, 17) for _ in range(6)]
-    known = {name: number for number, name in enumerate(dict.fromkeys(names[::2]))}
-    size = np.array([len(name) for name in names])
-    numbers = number_names(Buffer(names), np.cumsum(size) - size, size, known)
-    assert numbers.tolist() == [known.get(name, -1) for name in names]
-
-
 def test_a_name_that_no_topic_can_have_costs_no_memory_for_each_name_that_is_read() -> None:
-    """One member may want a topic of 32,767 letters; every name was then compared in 4,096 words of eight bytes."""
+    """One member may want a topic of 32,767 letters."""
     short, long = [f"t{n}".encode() for n in range(20)], b"x" * MAX_STRING
     names = [*short * 100, long, b"t20"]
     size = np.array([len(name) for name in names])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from apportion.errors import UnreadableBytes
-from apportion.wire.columns import _sought
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 from apportion.wire.subscriptions import Subscriptions, _names, read_subscriptions
@@ -92,8 +91,8 @@ def of_known_names(r: random.Random, names: Sequence[str], odd: bool) -> bytes:
 
 @pytest.mark.timeout(3600)
 def test_lists_of_names_that_the_group_wants_are_read_like_any_others() -> None:
-    """Groups whose parts are sought by their names: good ones, with numbers that look like names, and mutated ones."""
-    r, seen, sought, refused = random.Random(13), 0, 0, 0
+    """Good ones, with numbers that look like names, and mutated ones."""
+    r, seen, refused = random.Random(13), 0, 0
     while seen < COUNT // 4:
         names = [f"{r.choice(('to', 'u', 'a.b'))}{t}" for t in range(r.choice((3, 12, 30)))]
         size, bad = r.choice((50, 120)), r.choice((0, 0, 1, 20))
@@ -102,20 +101,7 @@ def test_lists_of_names_that_the_group_wants_are_read_like_any_others() -> None:
         for m in r.sample(range(size), bad):
             sent[m] = mutated(r, sent[m])
         refused += check(sent)
-        read = read_subscriptions(sent)
-        if not read.refused:
-            begin = np.array([read.buffer.size] * size)  # an empty list stands in the padding
-            full = read.owned.count.nonzero()[0]
-            begin[full] = read.owned.name_at[read.owned.first[full]] - 6
-            again = _sought(read.buffer, begin, begin + 2**20, read.owned.first, read.names)
-            sought += again is not None
-            if again is not None:
-                assert (again.stop == begin + 4)[read.owned.count == 0].all()
-                assert (again.stop == read.owned.stop)[full].all()
-                for column in ("name_at", "name_size", "ids"):
-                    assert (getattr(again, column) == getattr(read.owned, column)).all()
         seen += size
-    assert sought > seen / 2000
     assert refused > seen / 200
 
 
@@ -135,7 +121,7 @@ def test_long_lists_of_many_members_are_read_in_steps() -> None:
 
 @pytest.mark.parametrize("size", range(34))
 def test_names_of_every_size_are_found(size: int) -> None:
-    """Words of eight bytes that overlap, and names that differ in one byte anywhere."""
+    """Names that differ in one byte anywhere."""
     base = "x" * size
     names = [base] + [base[:i] + "y" + base[i + 1 :] for i in range(size)]
     owned = tuple((name, (i,)) for i, name in enumerate([*names, base + "z"]))
@@ -143,7 +129,7 @@ def test_names_of_every_size_are_found(size: int) -> None:
     assert check(sent) == 0
 
 
-def test_many_topics_share_places_in_the_table_of_names() -> None:
+def test_many_topics_are_told_apart_by_their_names() -> None:
     names = tuple(f"t{i:05}" for i in range(6000))
     owned = tuple((name, (1,)) for name in names)
     sent = [write_subscription(Subscription(names, None, owned, 1))] * 2
@@ -215,8 +201,8 @@ def test_one_list_that_leads_astray_leaves_the_others_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("claimed", [-1, -(2**31), 3, 2**31 - 1])
-def test_a_list_that_cannot_be_as_long_as_it_says_is_refused_beside_lists_that_are_sought(claimed: int) -> None:
-    """It has no parts that could fail to be found, and what stands behind it was taken for a generation and a rack."""
+def test_a_list_that_cannot_be_as_long_as_it_says_is_refused_beside_good_lists(claimed: int) -> None:
+    """It has no parts that could fail to fit, and what stands behind it was taken for a generation and a rack."""
     names = ("clicks", "orders")
     good = [
         write_subscription(Subscription(names, None, tuple((name, (m,)) for name in names), 5, "a")) for m in range(60)
@@ -241,3 +227,12 @@ def test_a_head_that_cannot_be_read_says_why_and_where(sent: bytes, reason: str,
     with pytest.raises(UnreadableBytes) as caught:
         _names(sent)
     assert (caught.value.reason, caught.value.offset) == (reason, offset)
+
+
+def test_heads_that_begin_alike_are_told_apart() -> None:
+    """One prefix, two heads, in one group and one after the other."""
+    prefix = "x" * 60
+    wishes = [(prefix + "a", "y"), (prefix + "c", "y"), (prefix + "a", "y"), (prefix + "a", "z")]
+    read = read_subscriptions([write_subscription(Subscription(wish)) for wish in wishes * 2])
+    assert [read.lists[which] for which in read.list_of.tolist()] == wishes * 2
+    assert list(read.names.values()) == [prefix + "a", "y", prefix + "c", "z"]

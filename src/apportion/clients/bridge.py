@@ -35,17 +35,17 @@ from apportion.clients.member_facts import FactSource, MemberFacts
 from apportion.clients.options import OffsetFeed, Options
 from apportion.clients.rebalance import Causes, OnPlan, PlannedRebalance, SeenGroup, line_of, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
-from apportion.clients.unchanged_shares import write_answers
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
 from apportion.model.group import Group
 from apportion.model.plan import Plan, hand_over
-from apportion.model.to_names import collector_paused
+from apportion.model.to_names import by_owner, collector_paused
 from apportion.planning import plan as make_plan
 from apportion.strategy.settings import changed_settings
 from apportion.strategy.traits import OnForeign, traits_of
 from apportion.strategy.user_data import Holding, UserDataCodec, with_facts
 from apportion.wire.assignment import Assignment, read_assignment
+from apportion.wire.assignments import write_assignments
 from apportion.wire.partitions import Held
 from apportion.wire.primitives import utf16
 from apportion.wire.subscription import Subscription, write_subscription
@@ -166,7 +166,7 @@ class Bridge:
             holds = memories.held[order] if self.cooperative else np.zeros(len(order), dtype=np.bool_)
             held_back = hand_over(planned_group, plan.owner, holds)
             owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
-            written = write_answers(planned_group, owner, joined, memories, order, self.memory.assignment_data(plan))
+            written = _write_answers(planned_group, owner, self.memory.assignment_data(plan))
             answers = dict(zip(planned_group.members, written, strict=True))
         self._report(plan, held_back, generation, (time.perf_counter() - began) * 1000, cause)
         if self.watch is not None:
@@ -299,3 +299,9 @@ def _add_offsets(description: Topic, offsets: Mapping[int, Mapping[str, int]]) -
         return description
     entries = [{"partition": p} for p in range(description)] if isinstance(description, int) else description
     return [{**entry, **offsets.get(entry["partition"], {})} for entry in entries]
+
+
+def _write_answers(group: Group, owner: Ints, user_data: bytes | None) -> list[bytes]:
+    """Every member's assignment, in the group's order of members, of an owner array (P,)."""
+    order, held = by_owner(owner, group.M)
+    return write_assignments(group.topics, group.topic_of[order], group.number[order], held, user_data)

@@ -159,7 +159,7 @@ def follow(earlier: Step, owner: Ints, later: Step) -> Group:
     member, position, generation = _carried(earlier, later)
     to_member = member[owner]
     stays = ((to_member != NOBODY) & (position != NOBODY)).nonzero()[0]
-    return later.group.with_claims(Claims(to_member[stays], position[stays], single=True), generation)
+    return later.group.with_claims(Claims(to_member[stays], position[stays]), generation)
 
 
 def _carried(earlier: Step, later: Step) -> tuple[Ints, Ints, Ints]:

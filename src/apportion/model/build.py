@@ -9,13 +9,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, distinct, ints
+from apportion.arrays import NOBODY, UNKNOWN, Floats, Ints, distinct, ints
 from apportion.model.facts import MEMBER_FIELDS, fact_columns
 from apportion.model.group import (
     NO_CLAIMS,
@@ -29,16 +28,10 @@ from apportion.model.group import (
 )
 from apportion.model.to_names import collector_paused
 from apportion.model.topic_columns import TopicColumns, column_of
-from apportion.wire.primitives import MAX_TOPIC
 
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
 _STATE: Final = frozenset(("tags", "standby", "recovery_lag"))
-_ALONE: Final = np.ones(1, dtype=np.int64)
-_LISTS_KEPT_TOPICS: Final = 4_096
-"""Topics in lists up to which what they come to is kept for the next group."""
-_SIZES_KEPT_TOPICS: Final = 4_096
-"""Topics up to which their places are kept for the next group, if they have no more than ``PACKED_MAX`` partitions."""
 PACKED_MAX: Final = 1 << 17
 """Numbers up to which a tuple of them beside is no matter of memory."""
 
@@ -237,10 +230,11 @@ def build_columns(
     """
     order = member_order(members.ids, members.instance_ids)
     rank = ints(order)
-    wishes = _numbered(members.lists, described)
-    topics, index, described_of = wishes.topics, wishes.index, wishes.described(described)
+    topics = topic_order(set(described).union(*members.lists))
+    index = {topic: t for t, topic in enumerate(topics)}
+    distinct_subscriptions, subscription_of_list = _distinct_subscriptions(members.lists, index)
     subscriptions, subscription_of = by_first_member(
-        wishes.subscriptions, wishes.subscription_of_list[members.list_of[rank]]
+        distinct_subscriptions, subscription_of_list[members.list_of[rank]]
     )
     start, number, at, columns = _partitions(described, topics)
 
@@ -252,13 +246,13 @@ def build_columns(
         topics=topics,
         start=start,
         number=number,
-        described=described_of,
+        described=np.array([topic in described for topic in topics], dtype=np.bool_),
         members=tuple([members.ids[m] for m in order]),
         instance_ids=ordered(members.instance_ids),
         subscriptions=subscriptions,
         subscription_of=subscription_of,
         generation=members.generation[rank],
-        claims=_claims(members.claims(index), rank, topics, start, number, columns is None),
+        claims=_claims(members.claims(index), rank, topics, start, number),
         facts={name: values[rank] for name, values in members.facts.items()},
         offsets=_offsets(at, columns, len(number)),
         racks=_racks(at, columns, replicas, index, start, ordered(members.rack)),
@@ -279,49 +273,6 @@ def member_order(ids: Sequence[str], instance_ids: Sequence[str | None]) -> list
         static = sorted((m for m in order if instance_ids[m]), key=lambda m: java_order(str(instance_ids[m])))
         order = static + [m for m in order if not instance_ids[m]]
     return order
-
-
-class _NumberedLists:
-    """Lists of topics in numbers.
-
-    topics, index
-        (T,) in Java's order, others beside those of the lists among them; and each one's place.
-    subscriptions, subscription_of_list
-        The distinct sets of topics, each ascending, and which one each list is.
-    """
-
-    def __init__(self, lists: Sequence[Sequence[str]], others: Iterable[str]) -> None:
-        self.topics = topic_order(set(others).union(*lists))
-        self.index: Mapping[str, int] = {topic: t for t, topic in enumerate(self.topics)}
-        self.subscriptions, self.subscription_of_list = _distinct_subscriptions(lists, self.index)
-
-    def described(self, described: Raw) -> Bools:
-        """(T,) whether each topic is described; others than these are not."""
-        if len(described) == len(self.topics):
-            return np.ones(len(self.topics), dtype=np.bool_)
-        return np.array([topic in described for topic in self.topics], dtype=np.bool_)
-
-
-def _numbered(lists: Sequence[Sequence[str]], described: Raw) -> _NumberedLists:
-    """Lists of topics and described topics in numbers."""
-    if (
-        isinstance(lists, tuple)
-        and sum(map(len, lists)) <= _LISTS_KEPT_TOPICS
-        and max(map(len, chain.from_iterable(lists)), default=0) <= MAX_TOPIC
-    ):
-        kept = _kept_lists(lists)
-        if described.keys() <= kept.index.keys():
-            return kept
-    return _NumberedLists(lists, described)
-
-
-@lru_cache(maxsize=2)
-def _kept_lists(lists: tuple[tuple[str, ...], ...]) -> _NumberedLists:
-    """These lists and no other topics: most groups want what they wanted the last time."""
-    numbered = _NumberedLists(lists, ())
-    for array in (*numbered.subscriptions, numbered.subscription_of_list):
-        array.flags.writeable = False
-    return numbered
 
 
 def _distinct_subscriptions(lists: Sequence[Sequence[str]], index: Mapping[str, int]) -> tuple[tuple[Ints, ...], Ints]:
@@ -351,8 +302,7 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, In
     """
     descriptions = [described.get(topic, 0) for topic in topics]
     if set(map(type, descriptions)) <= {int}:
-        kept = len(topics) <= _SIZES_KEPT_TOPICS and sum(descriptions) <= PACKED_MAX
-        return *(_kept_places(tuple(descriptions)) if kept else _places(descriptions)), ints([]), None
+        return *_places(descriptions), ints([]), None
     start, number = _places([one if isinstance(one, int) else len(one) for one in descriptions])
     rows: list[Raw] = []
     of_rows: list[Ints] = []
@@ -396,22 +346,25 @@ def _places(sizes: Sequence[int]) -> tuple[Ints, Ints]:
     return start, number
 
 
-@lru_cache(maxsize=2)
-def _kept_places(sizes: tuple[int, ...]) -> tuple[Ints, Ints]:
-    """``_places``: most topics have as many partitions as they had the last time."""
-    start, number = _places(sizes)
-    start.flags.writeable = number.flags.writeable = False
-    return start, number
+def _claims(given: ClaimColumns, order: Ints, topics: Sequence[str], start: Ints, number: Ints) -> Claims:
+    """The members' claims in numbers of the group, those on partitions that do not exist apart, none twice.
 
-
-def _claims(given: ClaimColumns, order: Ints, topics: Sequence[str], start: Ints, number: Ints, dense: bool) -> Claims:
-    """The members' claims in numbers of the group; ``order`` (M,) has the members' places by rank."""
+    order
+        (M,) the members' places by rank.
+    """
     if not len(given.number):
         return NO_CLAIMS
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    lists = rank[given.member], given.topic, given.size
-    return _existing(*lists, given.number, [*topics, *given.unknown], start, number, dense=dense)
+    member, topic = rank[given.member].repeat(given.size), given.topic.repeat(given.size)
+    exists = topic < len(topics)
+    partition = np.full(len(topic), NOBODY, dtype=np.int64)
+    partition[exists] = find_partitions(topic[exists], given.number[exists], start, number)
+    lost = partition == NOBODY
+    if not lost.any():
+        return _distinct(member, partition, len(number))
+    nonexistent = NonexistentClaims(member[lost], topic[lost], given.number[lost], [*topics, *given.unknown])
+    return replace(_distinct(member[~lost], partition[~lost], len(number)), nonexistent=nonexistent)
 
 
 def _numbers(values: Iterable[int], count: int) -> Ints:
@@ -421,66 +374,10 @@ def _numbers(values: Iterable[int], count: int) -> Ints:
     return np.frombuffer(struct.pack(f"{count}q", *values), np.int64)  # half the time of np.fromiter
 
 
-def _existing(
-    member: Ints,
-    topic: Ints,
-    size: Ints,
-    claimed: Ints,
-    topics: Sequence[str],
-    start: Ints,
-    number: Ints,
-    *,
-    dense: bool,
-) -> Claims:
-    """The claims, those on partitions that do not exist apart, none twice.
-
-    member, topic, size
-        (R,) whose each list of ids is, of which topic, and how many it has. claimed (C,) the ids, list by list.
-    topics
-        The group's, and behind them others that are claimed.
-    dense
-        Whether it is known that the ids of each topic are 0 and so on.
-    """
-    known = len(start) - 1
-    of_list = member, topic
-    if int(size.max(initial=0)) > 1 or len(size) > len(claimed):
-        member = member.repeat(size)
-    else:
-        size = _ALONE
-    if dense and len(topics) == known:
-        # Nearly always all of them exist, and where a topic's partitions begin is looked up once a list.
-        first, count = start[:-1][topic], (start[1:] - start[:-1])[topic]
-        ids = claimed.view(np.uint64)  # without its sign a negative id is huge
-        exist = len(ids) > 0 and int(ids.max()) < int(count.min())
-        if size is not _ALONE:
-            first = first.repeat(size)
-            count = count if exist else count.repeat(size)
-        if exist or (ids < count.view(np.uint64)).all():
-            first += claimed
-            return _distinct(member, first, of_list, len(number))
-    topic = topic if size is _ALONE else topic.repeat(size)
-    if len(topics) > known:
-        there = topic < known
-        partition = np.full(len(topic), NOBODY, dtype=np.int64)
-        partition[there] = find_partitions(topic[there], claimed[there], start, number)
-    else:
-        partition = find_partitions(topic, claimed, start, number)
-    lost = partition == NOBODY
-    if not lost.any():
-        return _distinct(member, partition, of_list if len(topics) == known else None, len(number))
-    nonexistent = NonexistentClaims(member[lost], topic[lost], claimed[lost], topics)
-    claims = _distinct(member[~lost], partition[~lost], None, len(number))
-    return replace(claims, nonexistent=nonexistent)
-
-
-def _distinct(member: Ints, partition: Ints, of_list: tuple[Ints, Ints] | None, partitions: int) -> Claims:
-    """The claims without repetition, as one that is said twice counts once."""
-    if not len(partition) or np.bincount(partition).max() == 1:
-        return Claims(member, partition, single=True, lists=of_list)
+def _distinct(member: Ints, partition: Ints, partitions: int) -> Claims:
+    """The claims without repetition, as one that is said twice counts once; else they keep their order."""
     key = distinct(member * partitions + partition)
-    if len(key) == len(partition):  # several claim one partition, but nobody twice: what was said keeps its order
-        return Claims(member, partition, lists=of_list)
-    return Claims(key // partitions, key % partitions)
+    return Claims(member, partition) if len(key) == len(member) else Claims(key // partitions, key % partitions)
 
 
 def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> Ints:

@@ -52,32 +52,23 @@ def judge(
     generation: Ints,
     partitions: int,
     may_own: Callable[[Ints, Ints], Bools],
-    *,
-    single: bool = False,
-    subscribed: bool = False,
 ) -> Verdict:
     """Judge claims (C,) on existing partitions, in the order: newest generation, single, subscribed.
 
     A member can miss a rebalance and come back with old claims, so the newest generation is right (KIP-341); at
     equal generations nobody is (Kafka, AbstractStickyAssignor). Last, a claim falls whose member no longer wants it.
-
-    single, subscribed
-        Whether it is known that no partition is claimed twice, and that every claim's member wants its topic.
     """
     code = np.zeros(len(member), dtype=np.int8)
     newest = np.empty(0, dtype=np.int64)
     owner = np.full(partitions, NOBODY, dtype=np.int64)
     if not len(member):
         return Verdict(owner, code, newest, undisputed=True)
-    if not single and np.bincount(partition, minlength=partitions).max() > 1:
+    if np.bincount(partition, minlength=partitions).max() > 1:
         newest = np.full(partitions, np.iinfo(np.int64).min, dtype=np.int64)
         np.maximum.at(newest, partition, generation[member])
         code[generation[member] < newest[partition]] = STALE
         top = code == STANDS
         code[top & (np.bincount(partition[top], minlength=partitions)[partition] > 1)] = TWICE
-    if subscribed and not len(newest):
-        owner[partition] = member
-        return Verdict(owner, code, newest, undisputed=True)
     wanted = may_own(member, partition)
     if not len(newest) and wanted.all():
         owner[partition] = member

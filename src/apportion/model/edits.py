@@ -72,7 +72,7 @@ def with_partitions(given: Group, topic: int, numbers: Ints) -> Group | None:
         start=start,
         number=np.concatenate([group.number[:at], numbers, group.number[at:]]),
         claims=replace(
-            _as_lists(claims.member, claims.partition, group),
+            claims,
             partition=np.where(claims.partition < at, claims.partition, claims.partition + more),
         ),
         racks=racks and replace(racks, set_of=_inserted(racks.set_of, at, UNKNOWN, more)),
@@ -103,22 +103,10 @@ def _of_members(group: Group, order: Ints, names: Sequence[str] = (), subscripti
             name: _behind(values, MEMBER_FIELDS[name].default if name in MEMBER_FIELDS else UNSET, more)[order]
             for name, values in group.facts.items()
         },
-        claims=_as_lists(rank[claims.member[stays]], claims.partition[stays], group),
+        claims=Claims(rank[claims.member[stays]], claims.partition[stays]),
         racks=racks and replace(racks, of_member=_behind(racks.of_member, UNKNOWN, more)[order]),
         state=group.state and group.state.of(order.tolist()),
     )
-
-
-def _as_lists(member: Ints, partition: Ints, group: Group) -> Claims:
-    """Claims in the order of members and partitions, with what ``build`` knows of them beside."""
-    if not len(partition):
-        return Claims(member, partition)
-    topic = group.topic_of[partition]
-    begins = np.ones(len(member), dtype=np.bool_)
-    begins[1:] = (member[1:] != member[:-1]) | (topic[1:] != topic[:-1])
-    first = begins.nonzero()[0]
-    single = bool(np.bincount(partition).max() == 1)
-    return Claims(member, partition, single=single, lists=(member[first], topic[first]))
 
 
 def _as_built(group: Group) -> Group | None:

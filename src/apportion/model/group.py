@@ -69,18 +69,11 @@ class Claims:
         (C,) a member and a partition that exists; no pair stands twice.
     nonexistent
         Claims on what does not exist: (member, topic name, partition id).
-    single
-        Whether it is known that no partition is claimed twice.
-    lists
-        (R,) a member and (R,) a topic, where it is known that the claims are one list of ids after the other, each
-        claimed by such a member and of such a topic; None where not.
     """
 
     member: Ints
     partition: Ints
     nonexistent: NonexistentClaims = NONE_NONEXISTENT
-    single: bool = False
-    lists: tuple[Ints, Ints] | None = None
 
 
 NO_CLAIMS: Final = Claims(_NOBODYS, _NOBODYS)
@@ -365,14 +358,7 @@ class Group:
     @cached_property
     def verdict(self) -> Verdict:
         """Which claims stand, and why the others fell."""
-        claims = self.claims
-        everybody = len(self.subscriptions) == 1 and self.all_wanted
-        subscribed = everybody or (claims.lists is not None and bool(self._wishes(*claims.lists).all()))
-        return judge(
-            *(claims.member, claims.partition, self.generation, self.P, self.may_own),
-            single=claims.single,
-            subscribed=subscribed,
-        )
+        return judge(self.claims.member, self.claims.partition, self.generation, self.P, self.may_own)
 
     @property
     def owner(self) -> Ints:

@@ -4,13 +4,13 @@ The problem is that of ``assignment_network``, without its layer of (topic, memb
 partitions whose topics (and racks) the same members want are one row, members that want the same (from one rack,
 with one capacity) one column, and a table of rows by columns takes the place of the network.
 
-Why it is right. Fair loads are known in closed form, piece by piece (``fair_loads``): every best plan gives a member of
-a piece its low load or one more, and any plan within these face is best for balance. Misses are made fewest on the
+Why it is right. Fair loads are known in closed form, piece by piece (``fair_loads``): every best plan gives a member
+of a piece its low load or one more, and any plan within these face is best for balance. Misses are made fewest on the
 table, within the face, by cycle cancelling; its prices tell which cells and which loads all best plans have in common
 (complementary slackness, as in ``network``). Within those the most claims stay: at most what the loads allow
 (``retention``), which is met nearly always and then proves itself; where it cannot be completed, augmenting paths take
-back what must go, and a bound on the table shows that to be least, or else a min-cost flow finds the most. A goal
-before balance is had partition by partition and only narrows where each may go.
+back what must go, and a min-cost flow that begins there finds the most. A goal before balance is had partition by
+partition and only narrows where each may go.
 
 When it applies: without spread, and where nobody's stale claim counts; it takes milliseconds where the network takes
 tenths of a second. Tests hold both equal.
@@ -167,7 +167,7 @@ def _claims_of(members: Bools, owner: Ints) -> Ints:
 
 
 def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, member: Ints, order: tuple[Ints, ...]) -> Bools:
-    """Which claims (C,) stay: what paths find, if that is shown to be most, else by a min-cost flow that begins there.
+    """Which claims (C,) stay: the most, by a min-cost flow that begins at what paths find.
 
     Misses count after the claims, if they still do.
 
@@ -183,8 +183,6 @@ def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, member: Int
     keep = np.minimum(table, placed)
     chosen = stays.nonzero()[0]
     stays[chosen] = first_ones(cell[chosen], keep.ravel(), tuple(key[chosen] for key in order))
-    if face.cost is None and _keeps_most(keep, placed, row, member, face):
-        return stays
     start, claim = np.full((2, len(problem.row)), NOBODY, dtype=np.int64)
     start[claims[stays]], claim[claims] = member[stays], member
     start = _finish(replace(problem, contested=None, spread=False), start, replace(face, cost=None))
@@ -195,42 +193,6 @@ def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, member: Int
     kind = np.full(len(problem.row), NOBODY, dtype=np.int64)
     kind[flow.free] = flow.kind
     return first_ones(kind[claims], flow.kept()[0], order)
-
-
-def _keeps_most(keep: Ints, placed: Ints, row: Ints, member: Ints, face: OptimalFace) -> bool:
-    """Whether a bound shows that no plan keeps more claims than ``keep`` (I, J) of the units ``placed`` (I, J).
-
-    row, member
-        (C,) of each claim. By its members' loads no more of a cell's claims can be kept than ``of_cell``, and of those
-        in all cells of a column together no more than ``of_column``.
-
-    The table forgets which member of a column claims what: a unit is kept as long as its cell and its column have
-    claims that can be, and else costs a move. So every plan within the face is such a flow, which costs no more than
-    the plan's moves, and no plan keeps more than the cheapest flow does. That the flow at hand is cheapest is shown by
-    potentials (see ``network``). The price is one search on two arcs a cell, where the flow that finds the most claims
-    has an arc for each member and row. The bound is loose where members of one column claim in different rows.
-    """
-    rows, columns = face.eligible.shape
-    own = np.bincount(member, minlength=len(face.column))
-    of_cell = np.bincount(row * columns + face.column[member], minlength=rows * columns).reshape(rows, columns)
-    pressed = ((own > face.high)[member]).nonzero()[0]  # few, so their claims are sorted and no others
-    kind, count = np.unique(row[pressed] * len(own) + member[pressed], return_counts=True)
-    i, m = np.divmod(kind, len(own))
-    np.subtract.at(of_cell, (i, face.column[m]), np.maximum(count - face.high[m], 0))
-    of_column = np.bincount(face.column, np.minimum(own, face.high), columns).astype(np.int64)
-    i, j = np.nonzero(face.eligible & placed.any(axis=1, keepdims=True))
-    a, b = np.nonzero(of_cell)
-    kept, column = rows + np.arange(columns), rows + columns + np.arange(columns)
-    sink = rows + 2 * columns
-    network = network_of(
-        sink + 1,
-        (i, column[j], 0, int(placed.sum()), (placed - keep)[i, j]),
-        (a, kept[b], 0, of_cell[a, b], keep[a, b]),
-        (kept, column, 0, of_column, keep.sum(axis=0)),
-        (column, sink, *_sums(face, 0), placed.sum(axis=0)),
-    )
-    moved = (np.arange(len(network.tail)) < len(i)).astype(np.int64)
-    return network.potentials([(1, Cost(moved, np.zeros_like(moved)))]) is not None
 
 
 def _finish(problem: Problem, owner: Ints, face: OptimalFace | None) -> Ints:

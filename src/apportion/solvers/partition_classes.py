@@ -17,7 +17,6 @@ There are as many rows as sets of subscribers x sets of racks that occur. Where 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -25,8 +24,6 @@ from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints
 from apportion.model.group import Group, Racks
 from apportion.solvers.problem import Problem
 
-_KINDS_KEPT_CELLS = 1 << 16
-"""Subscriptions x topics up to which what they come to is kept for the next group."""
 DENSE = 16
 """Up to so many values that a key could have for each key there is a table of them all is faster than a sort."""
 
@@ -58,9 +55,7 @@ def topics_apart(problem: Problem) -> Problem:
 
 def _topic_rows(group: Group) -> tuple[Ints, Bools]:
     """(P,) rows of partitions whose topics the same members want, -1 nobody; (I, K) which subscriptions want them."""
-    wants = group.wants
-    is_small = 0 < wants.size <= _KINDS_KEPT_CELLS
-    row, eligible = _kept_kinds(wants.tobytes(), *wants.shape) if is_small else _topic_kinds(wants)
+    row, eligible = _topic_kinds(group.wants)
     return row.repeat(group.start[1:] - group.start[:-1]), eligible
 
 
@@ -75,14 +70,6 @@ def _topic_kinds(wants: Bools) -> tuple[Ints, Bools]:
     number = wanted.cumsum() - 1
     number[~wanted] = NOBODY
     return number[kind], eligible[wanted]
-
-
-@lru_cache(maxsize=2)
-def _kept_kinds(wants: bytes, subscriptions: int, topics: int) -> tuple[Ints, Bools]:
-    """``_topic_kinds`` of the bytes of ``wants``: most groups want what they wanted the last time."""
-    row, eligible = _topic_kinds(np.frombuffer(wants, np.bool_).reshape(subscriptions, topics))
-    row.flags.writeable = eligible.flags.writeable = False
-    return row, eligible
 
 
 def _rack_cells(racks: Racks, row: Ints, column: Ints, eligible: Bools) -> tuple[Ints, Ints, Bools, Bools | None, bool]:

@@ -7,7 +7,6 @@ step. The bytes are those of ``assignment.write_assignment``, which is the refer
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -16,12 +15,9 @@ from numpy.typing import NDArray
 
 from apportion.arrays import Ints, ints
 from apportion.wire.assignment import NEWEST
-from apportion.wire.columns import Buffer, HeldLists
-from apportion.wire.primitives import MAX_STRING, MAX_TOPIC
+from apportion.wire.primitives import MAX_STRING
 
 _ONE = ints([1])
-_NAMES_KEPT_MAX = 2_048
-"""Topics up to which their names are kept for the next group."""
 _HEAD = 6
 """Bytes before a member's topics: the version and their number."""
 
@@ -77,15 +73,6 @@ def write_assignments(
     return [raw[low:high] for low, high in pairwise([0, *ends.tolist()])]
 
 
-def write_again(buffer: Buffer, lists: HeldLists, which: Ints, user_data: bytes | None = None) -> list[bytes]:
-    """The assignments, version 3, of members that get what stands in their lists, which have parts; ``which`` (N,)."""
-    last = lists.first[which + 1] - 1
-    begin = lists.name_at[lists.first[which]] - 6  # the number of parts stands before the first name's length
-    end = lists.name_at[last] + lists.name_size[last] + 4 + 4 * lists.ids[last]
-    version, tail, raw = NEWEST.to_bytes(2, "big"), _tail(user_data), buffer.raw
-    return [b"".join((version, raw[low:high], tail)) for low, high in zip(begin.tolist(), end.tolist(), strict=True)]
-
-
 def _tail(user_data: bytes | None) -> bytes:
     return b"\xff\xff\xff\xff" if user_data is None else len(user_data).to_bytes(4, "big") + user_data
 
@@ -105,7 +92,7 @@ def _parts(topic: Ints, held: Ints) -> tuple[Ints, Ints]:
 
 
 class _Names:
-    """The names of topics with their int16 lengths before them, all of one size together; ``of`` has those of before.
+    """The names of topics with their int16 lengths before them, all of one size together.
 
     size, rank
         (T,) bytes of each name, and its place among the names of its size.
@@ -131,8 +118,6 @@ class _Names:
     @classmethod
     def of(cls, topics: Sequence[str], of_topic: Ints) -> _Names:
         """The names that are written."""
-        if len(topics) <= _NAMES_KEPT_MAX and max(map(len, topics), default=0) <= MAX_TOPIC:
-            return _all_names(tuple(topics))
         every = range(len(topics))
         return cls(topics, every if len(topics) <= len(of_topic) else np.bincount(of_topic).nonzero()[0].tolist())
 
@@ -150,12 +135,6 @@ def _with_length(size: int, names: Sequence[bytes]) -> NDArray[Any]:
     """Names of one size, each with its length before it."""
     length = size.to_bytes(2, "big")
     return np.frombuffer(length + length.join(names), dtype=f"V{size + 2}")
-
-
-@lru_cache(maxsize=2)
-def _all_names(topics: tuple[str, ...]) -> _Names:
-    """Every topic's name: most groups have the topics that they had the last time."""
-    return _Names(topics, range(len(topics)))
 
 
 def _window(out: NDArray[np.uint8], kind: str, size: int) -> NDArray[Any]:

@@ -9,10 +9,9 @@ and what it accepts says the same here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from operator import methodcaller
-from typing import Final, NamedTuple, cast
+from typing import Final
 
 import numpy as np
 
@@ -24,15 +23,6 @@ from apportion.wire.subscription import Subscription, read_subscription
 
 _PREFIX: Final = 40
 """Bytes by which a head that was seen is found again."""
-_SHORT: Final = 64
-"""Bytes behind the topics up to which members are likely to say the same."""
-_FEW_KINDS: Final = 24
-"""Different rests that are read sooner one by one."""
-_RECENT_BYTES: Final = 1 << 17
-"""Bytes of heads that are remembered from one group to the next, four heads of the largest at least."""
-_NOTHING: Final = np.zeros(0, dtype=np.int64)
-_SAME_PREFIX_MAX: Final = 8
-"""Heads that are tried for one prefix; where members have lists of their own, reading is quicker than comparing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,64 +84,15 @@ class Subscriptions:
 _NO_HEAD: Final = (b"", 0)
 
 
-class _SplitHead(NamedTuple):
-    """The version and topics of a subscription, and the topics by themselves: their bytes, and each name's text."""
+class _Heads:
+    """Versions and lists of topics: a member mostly sends those of the member before it, or of one with its prefix.
 
-    head: bytes
-    topics: bytes
-    names: Mapping[bytes, str]
-    texts: tuple[str, ...]
-
-
-class _RecentHeads:
-    """Heads that were looked at lately, by their prefix: members want the same at each rebalance.
-
-    What is taken from here is what the bytes say: a head tells its own length, so who begins with it has it. A prefix
-    that leads to another head is read anew.
+    What is found by its prefix is what the bytes say: a head tells its own length, so who begins with it has it.
     """
 
     def __init__(self) -> None:
-        self.by_prefix: dict[bytes, _SplitHead] = {}
-        self.size = 0
-
-    def split(self, sent: bytes) -> _SplitHead:
-        """The head of a subscription.
-
-        Raises
-            UnreadableBytes where it is none.
-        """
-        known = self.by_prefix.get(sent[:_PREFIX])
-        if known is not None and sent.startswith(known.head):
-            return known
-        fresh = _split_head(sent)
-        size = len(fresh.head)
-        if size <= _RECENT_BYTES // 4:
-            if self.size + size > _RECENT_BYTES:
-                self.by_prefix, self.size = {}, 0
-            self.by_prefix[sent[:_PREFIX]] = fresh
-            self.size += size  # what is written over counts until all is forgotten
-        return fresh
-
-
-def _split_head(sent: bytes) -> _SplitHead:
-    """The head of a subscription, read; ``UnreadableBytes`` where it is none."""
-    names = _names(sent)
-    head = sent[: 6 + 2 * len(names) + sum(map(len, names))]
-    try:
-        texts = tuple(map(bytes.decode, names))
-    except UnicodeDecodeError:
-        texts = tuple(map(text, names))
-    return _SplitHead(head, head[2:], dict(zip(names, texts, strict=True)), texts)
-
-
-_recent: Final = _RecentHeads()
-
-
-class _Heads:
-    """Versions and lists of topics, each looked at once."""
-
-    def __init__(self) -> None:
-        self.by_prefix: dict[bytes, list[tuple[bytes, int]]] = {}
+        self.by_prefix: dict[bytes, tuple[bytes, int]] = {}
+        self.by_head: dict[bytes, int] = {}
         self.by_topics: dict[bytes, int] = {}
         self.names: dict[bytes, str] = {}
         self.lists: list[tuple[str, ...]] = [()]
@@ -160,49 +101,32 @@ class _Heads:
 
     def split(self, sent: Sequence[bytes]) -> tuple[list[int], list[bytes]]:
         """The number of each one's head, and what stands behind it; nothing behind bytes that are no subscription."""
-        head, number = self._find_or_refuse(sent[0]) if sent else (b"", 0)
-        begin = len(head)
-        if number and all(map(methodcaller("startswith", head), sent)):
-            return [number] * len(sent), [one[begin:] for one in sent]
+        head, number = _NO_HEAD
         head_of, rests = [], []
-        recent: dict[bytes, tuple[bytes, int]] = {}
         for one in sent:
             if not number or not one.startswith(head):
-                head, number = recent.get(one[:_PREFIX], _NO_HEAD)
+                head, number = self.by_prefix.get(one[:_PREFIX], _NO_HEAD)
                 if not number or not one.startswith(head):
-                    head, number = recent[one[:_PREFIX]] = self._find_or_refuse(one)
+                    head, number = self.by_prefix[one[:_PREFIX]] = self._read(one)
             head_of.append(number)
             rests.append(one[len(head) :])
         return head_of, rests
 
-    def _find_or_refuse(self, sent: bytes) -> tuple[bytes, int]:
+    def _read(self, sent: bytes) -> tuple[bytes, int]:
+        """The head of a subscription and its number; all bytes and 0 where it is none."""
         try:
-            return self.find(sent)
+            names = _names(sent)
         except UnreadableBytes:
             return sent, 0
-
-    def find(self, sent: bytes) -> tuple[bytes, int]:
-        """The head of a subscription and its number.
-
-        Raises
-            UnreadableBytes where the head is none.
-        """
-        known = self.by_prefix.get(sent[:_PREFIX])
-        if known is None:
-            known = self.by_prefix[sent[:_PREFIX]] = []
-        for same in known:
-            if sent.startswith(same[0]):
-                return same
-        head, topics, names, texts = _recent.split(sent)
-        which = self.by_topics.get(topics)
-        if which is None:
-            which = self.by_topics[topics] = len(self.lists)
-            self.names.update(names)
-            self.lists.append(texts)
-        self.heads.append((int.from_bytes(head[:2], "big"), which))
-        if len(known) < _SAME_PREFIX_MAX:
-            known.append((head, len(self.heads) - 1))
-        return head, len(self.heads) - 1
+        head = sent[: 6 + 2 * len(names) + sum(map(len, names))]
+        if head not in self.by_head:
+            self.by_head[head] = len(self.heads)
+            which = self.by_topics.setdefault(head[2:], len(self.lists))
+            if which == len(self.lists):
+                self.lists.append(tuple(map(text, names)))
+                self.names.update(zip(names, self.lists[-1], strict=True))
+            self.heads.append((int.from_bytes(head[:2], "big"), which))
+        return head, self.by_head[head]
 
 
 def _names(sent: bytes) -> list[bytes]:
@@ -230,23 +154,11 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
     buffer, size = Buffer(rests), ints(list(map(len, rests)))
     end = size.cumsum()
     begin = end - size
-    rest: _Rest | None = None
-    if all(head_of):
-        versions = {version for version, _ in heads.heads[1:]}
-        if len(versions) == 1 and int(size.max()) <= _SHORT:
-            rest = _few_kinds(begin, max(versions), rests)
-        if rest is None and min(versions, default=0) >= 3:
-            rest = _all_fitting(buffer, begin, end, heads.names)
-    if rest is None:
-        version = ints([heads.heads[number][0] for number in head_of])
-        rest = _Fields(buffer, begin, end, version, ints(head_of) > 0).rest
-    lists, names = tuple(heads.lists[1:]), cast(Mapping[bytes, str], heads.names)
-    lost = _NOTHING if rest.good is None else (~rest.good).nonzero()[0]
-    if len(heads.heads) == 2:
-        list_of = np.zeros(len(sent), dtype=np.int64)
-    else:
-        of_head = [which - 1 for _, which in heads.heads]
-        list_of = ints(list(map(of_head.__getitem__, head_of)))
+    version = ints([heads.heads[number][0] for number in head_of])
+    rest = _Fields(buffer, begin, end, version, ints(head_of) > 0)
+    lost = (~rest.good).nonzero()[0]
+    list_of = ints([which - 1 for _, which in heads.heads])[ints(head_of)]
+    lists, names = tuple(heads.lists[1:]), heads.names
     if len(lost):
         lists, list_of, names = _without_lost(lists, list_of, names, lost)
     return Subscriptions(
@@ -265,8 +177,8 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
 
 
 def _without_lost(
-    lists: tuple[tuple[str, ...], ...], list_of: Ints, names: Mapping[bytes, str], lost: Ints
-) -> tuple[tuple[tuple[str, ...], ...], Ints, Mapping[bytes, str]]:
+    lists: tuple[tuple[str, ...], ...], list_of: Ints, names: dict[bytes, str], lost: Ints
+) -> tuple[tuple[tuple[str, ...], ...], Ints, dict[bytes, str]]:
     """Lists, whose they are, and names, where some members say nothing."""
     list_of = list_of + 1
     list_of[lost] = 0
@@ -284,76 +196,6 @@ def _reason(sent: bytes) -> str:
     except UnreadableBytes as error:
         return str(error)
     return "no subscription"
-
-
-class _Rest(NamedTuple):
-    """What stands behind the topics, as in ``Subscriptions``; ``good`` (M,) tells whose bytes fitted, None: all."""
-
-    good: Bools | None
-    data_at: Ints
-    data_size: Ints
-    owned: HeldLists
-    generation: Ints
-    rack: tuple[str | None, ...]
-
-
-def _few_kinds(begin: Ints, version: int, rests: Sequence[bytes]) -> _Rest | None:
-    """The rests where all members own nothing and say one of few things; None where not."""
-    kinds = {rest: number for number, rest in enumerate(dict.fromkeys(rests))}
-    if len(kinds) > _FEW_KINDS:
-        return None
-    read = [_without_owned(rest, version) for rest in kinds]
-    if None in read:
-        return None
-    which = list(map(kinds.__getitem__, rests))
-    sizes, generations, racks = zip(*filter(None, read), strict=True)
-    size, generation, rack = (list(map(column.__getitem__, which)) for column in (sizes, generations, racks))
-    data_at, data_size, first = begin + 4, ints(size), np.zeros(len(begin) + 1, dtype=np.int64)
-    owned = HeldLists(first, _NOTHING, _NOTHING, _NOTHING, data_at + 4 + np.maximum(data_size, 0))
-    return _Rest(None, data_at, data_size, owned, ints(generation), tuple(rack))
-
-
-def _without_owned(rest: bytes, version: int) -> tuple[int, int, str | None] | None:
-    """The size of the user data, the generation and the rack; None where something is owned, or does not fit."""
-    size = int.from_bytes(rest[:4], "big", signed=True)
-    at, generation, rack = 4 + max(size, 0), -1, None
-    if version >= 1:
-        if any(rest[at : at + 4]):
-            return None
-        at += 4
-    if version >= 2:
-        generation = max(int.from_bytes(rest[at : at + 4], "big", signed=True), -1)
-        at += 4
-    if version >= 3:
-        named = max(int.from_bytes(rest[at : at + 2], "big", signed=True), 0)
-        at += 2
-        rack = text(rest[at : at + named]) if named else None
-        at += named
-    return (max(size, -1), generation, rack) if at <= len(rest) else None
-
-
-def _all_fitting(buffer: Buffer, begin: Ints, end: Ints, names: Collection[bytes]) -> _Rest | None:
-    """The rests of members of version 3 or later; None where the bytes of any do not fit."""
-    size = buffer.int32s(begin)
-    data_at = begin + 4
-    owned_at = data_at + np.maximum(size, 0)
-    if (owned_at > end).any():
-        return None
-    owned = read_held_lists(buffer, owned_at, end, names)
-    at = owned.stop
-    if int(at.min()) < 0 or (at + 6 > end).any():
-        return None
-    generation = np.maximum(buffer.int32s(at), -1)
-    at = at + 4
-    named = buffer.uint16s(at)
-    named[named > MAX_STRING] = 0  # a negative length is null
-    rack: tuple[str | None, ...] = (None,) * len(at)
-    if named.any():
-        at += 2
-        if (at + named > end).any():
-            return None
-        rack = _racks(buffer.raw, at, named)
-    return _Rest(None, data_at, np.maximum(size, -1), owned, generation, rack)
 
 
 def _racks(raw: bytes, at: Ints, size: Ints) -> tuple[str | None, ...]:
@@ -376,11 +218,6 @@ class _Fields:
         self.rack = self._rack()
         if not self.good.all():
             self._forget_refused()
-
-    @property
-    def rest(self) -> _Rest:
-        """All fields."""
-        return _Rest(self.good, self.data_at, self.data_size, self.owned, self.generation, self.rack)
 
     def _user_data(self, begin: Ints) -> Ints:
         """Where the next field begins."""
