@@ -1,8 +1,7 @@
 """A snapshot as Prometheus reads it: the names that dashboards know already, and ours.
 
-A scrape must not wait for 300,000 lines to be written, so they are written once a round and kept packed; those of
-groups of which nothing changed are not written again. Names, labels and values are those of kafka-lag-exporter,
-kafka_exporter and KMinion, as their own pages and dashboards have them.
+A scrape must not wait for 300,000 lines to be written, so they are written once a round and kept packed. Names, labels
+and values are those of kafka-lag-exporter, kafka_exporter and KMinion, as their own pages and dashboards have them.
 Source of the format: Prometheus, "Exposition formats", text 0.0.4.
 """
 
@@ -11,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from zlib import crc32
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Bools
+from apportion.arrays import NOBODY, UNKNOWN
 from apportion.errors import UnknownName
 from apportion.history import cause
 from apportion.model.group import Group
-from apportion.serve.exposition import Block, Rendered, block
+from apportion.serve.exposition import Rendered
 from apportion.serve.settings import ServerSettings
 from apportion.serve.state import GroupState, Snapshot
 
@@ -130,40 +128,31 @@ def chosen(names: str) -> list[Family]:
 
 
 class Labels:
-    """Label texts of one group that stay from round to round, as long as its members and partitions do.
+    """The labels of one group and of its partitions.
 
     group
         The group's labels alone, by the kind of family: ``lag`` with the cluster's name, ``exporter``, ``kminion``.
-    serial
-        A number that no other labels have.
     """
 
-    MOST_TEMPLATES: Final = 8
-
-    def __init__(self, state: GroupState, cluster: str, key: Any, personal: bool, serial: int) -> None:
-        name = escape(state.name)
-        self.key, self.serial = key, serial
+    def __init__(self, group: Group, cluster: str, personal: bool) -> None:
+        name = escape(group.name)
         self.group = {
             "lag": f'cluster_name="{cluster}",group="{name}"',
             "exporter": f'consumergroup="{name}"',
             "kminion": f'group_id="{name}"',
         }
-        self.topics = [escape(topic) for topic in state.group.topics]
-        self._who = _owners(state.group, personal)
-        self._templates: dict[tuple[str, bytes], str] = {}
+        self.topics = [escape(topic) for topic in group.topics]
+        self._of, self._who = group, _owners(group, personal)
+        self._partitions: dict[str, list[str]] = {}
 
-    def template(self, kind: str, group: Group, known: Bools) -> str:
-        """A line for each known partition, with two places to fill: the family's name, and the value."""
-        key = (kind, known.tobytes())
-        if key not in self._templates:
-            if len(self._templates) >= self.MOST_TEMPLATES:
-                self._templates.clear()
-            lines = (labels.replace("%", "%%") for labels in self._lines(kind, group, known))
-            self._templates[key] = "".join([f"%s{{{labels}}} %s\n" for labels in lines])
-        return self._templates[key]
+    def partitions(self, kind: str) -> list[str]:
+        """(P,) the labels of each partition."""
+        if kind not in self._partitions:
+            self._partitions[kind] = list(self._lines(kind))
+        return self._partitions[kind]
 
-    def _lines(self, kind: str, group: Group, known: Bools) -> Iterator[str]:
-        rows = group.topic_of[known].tolist(), group.number[known].tolist(), group.owner[known].tolist()
+    def _lines(self, kind: str) -> Iterator[str]:
+        rows = self._of.topic_of.tolist(), self._of.number.tolist(), self._of.owner.tolist()
         of, topics = self.group[kind], self.topics
         for t, p, m in zip(*rows, strict=True):
             if kind == "kminion":
@@ -189,88 +178,32 @@ def _owners(group: Group, personal: bool) -> list[str]:
 
 
 class Renderer:
-    """Writes snapshots; label texts and blocks of text stay from one round to the next, and only what changed is
-    written anew.
-    """
+    """Writes snapshots."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.families = chosen(settings.names)
         self._settings = settings
-        self._labels: dict[str, Labels] = {}
-        self._serial = 0
-        self._heads = {
-            family.name: block(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n".encode())
-            for family in self.families
-        }
-        self._blocks: dict[str, dict[str, tuple[Any, Block]]] = {}
 
     def render(self, snapshot: Snapshot, now: float) -> Rendered:
         """All lines of a snapshot; of what is too old nothing is said."""
         stale_s = self._settings.stale_s
         fresh = now - snapshot.at <= stale_s
         groups = [g for g in snapshot.living if now - g.seen <= stale_s] if fresh else []
-        view = _View(self, snapshot, groups, fresh)
-        blocks: dict[str, list[Block]] = {}
-        room, left_out = self._settings.most_series, 0
+        view = _View(self._settings, snapshot, groups, fresh)
+        texts: dict[str, bytes] = {}
+        series = left_out = 0
         for family in sorted(self.families, key=lambda family: ORDER.index(family.level)):
-            mine = blocks[family.name] = [self._heads[family.name]]
-            for one in self._family(family, view):
-                kept = _cut(one, room)
-                left_out += one.series - kept.series
-                room -= kept.series
-                mine.append(kept)
-        self._labels = {g.name: self._labels[g.name] for g in groups if g.name in self._labels}
-        return Rendered.of((one for family in self.families for one in blocks[family.name]), left_out)
-
-    def _family(self, family: Family, view: _View) -> Iterable[Block]:
-        """The blocks of one family: those of the round before, where the text would be the same."""
-        before = self._blocks.get(family.name, {})
-        now: dict[str, tuple[Any, Block]] = {}
-        if family.level == "partition":
-            for name, groups in view.runs:
-                values = view.values_key(family.name, groups)
-                known = before.get(name)
-                if known is not None and known[0] == values:
-                    now[name] = known
-                else:
-                    now[name] = values, block(*view.partitions(family.name, groups))
-        else:
-            old = before.get("", (None, None))[1]
-            now[""] = None, _same_or_new(old, *_text(family, view.rows(family)))
-        self._blocks[family.name] = now
-        return [one for _, one in now.values()]
-
-    def labels(self, state: GroupState, cluster: str) -> Labels:
-        """Label texts of a group's partitions."""
-        key = (state.key[0] if state.key else None, cluster)
-        known = self._labels.get(state.name)
-        if known is not None and known.key[0] is not None and _same_key(known.key, key):
-            return known
-        self._serial += 1
-        labels = self._labels[state.name] = Labels(state, cluster, key, self._settings.personal, self._serial)
-        return labels
+            lines = [_line(family.name, labels, value) for labels, value in view.rows(family)]
+            room = self._settings.most_series - series
+            left_out += max(len(lines) - room, 0)
+            series += min(len(lines), room)
+            head = f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+            texts[family.name] = "".join([head, *lines[:room]]).encode("utf-8", "replace")
+        return Rendered((texts[family.name] for family in self.families), series, left_out)
 
 
-def _same_key(one: Any, other: Any) -> bool:
-    return one[1] == other[1] and (one[0] is other[0] or one[0] == other[0])
-
-
-def _text(family: Family, rows: Iterable[Row]) -> tuple[bytes, int]:
-    name = family.name
-    lines = [f"{name}{{{labels}}} {value}\n" if labels else f"{name} {value}\n" for labels, value in rows]
-    return "".join(lines).encode("utf-8", "replace"), len(lines)
-
-
-def _same_or_new(old: Block | None, text: bytes, series: int) -> Block:
-    return old if old is not None and old.holds(text) else block(text, series)
-
-
-def _cut(one: Block, most: int) -> Block:
-    """A block's first series, where there is not room for all."""
-    if one.series <= most:
-        return one
-    lines = one.text().split(b"\n", most)[:most]
-    return block(b"".join(line + b"\n" for line in lines), len(lines))
+def _line(name: str, labels: str, value: str) -> str:
+    return f"{name}{{{labels}}} {value}\n" if labels else f"{name} {value}\n"
 
 
 def escape(text: str) -> str:
@@ -303,9 +236,6 @@ class _Shown:
         self.lag = state.lag
         self.offsets = group.offsets.committed if group.offsets is not None else nothing
         self.seconds = state.seconds
-        self.keys = {
-            "lag": self.lag.tobytes(), "offsets": self.offsets.tobytes(), "seconds": self.seconds.tobytes()
-        }  # fmt: skip
 
     def sums(self, which: str) -> list[int | None]:
         """Of each topic, the sum of what is known; None where nothing is, as of the lag on a topic that was left."""
@@ -327,61 +257,36 @@ _PARTITIONS: Final[Mapping[str, tuple[str, str, bool]]] = {
     f"{_MINION}_topic_partition_lag": ("kminion", "lag", False),
 }
 """Of each family of partitions: its labels, its values, and whether what is unknown is told, as -1."""
-_RUN: Final = 32
-"""Groups in one block, about."""
-
-
-def _runs(groups: Sequence[_Shown]) -> list[tuple[str, list[_Shown]]]:
-    """Groups in runs; where one begins follows from names alone, so that a group that comes or goes changes one."""
-    runs: list[tuple[str, list[_Shown]]] = []
-    for one in groups:
-        name = one.group.name
-        if not runs or crc32(name.encode("utf-8", "replace")) % _RUN == 0:
-            runs.append((name, []))
-        runs[-1][1].append(one)
-    return runs
 
 
 class _View:
     """One snapshot while it is written, family by family."""
 
-    def __init__(self, renderer: Renderer, snapshot: Snapshot, groups: Sequence[GroupState], fresh: bool) -> None:
+    def __init__(self, settings: ServerSettings, snapshot: Snapshot, groups: Sequence[GroupState], fresh: bool) -> None:
         self.snapshot, self.fresh = snapshot, fresh
         self.topics = snapshot.topics if fresh else {}
-        self.cluster = escape(renderer._settings.cluster_name or snapshot.cluster_id or "")
-        self.groups = [_Shown(state, renderer.labels(state, self.cluster)) for state in groups]
-        self.runs = _runs(self.groups)
+        self.cluster = escape(settings.cluster_name or snapshot.cluster_id or "")
+        self.groups = [_Shown(one, Labels(one.group, self.cluster, settings.personal)) for one in groups]
         self._sums: dict[str, list[list[int | None]]] = {}
 
     def rows(self, family: Family) -> Iterable[Row]:
-        """The series of one family that has fewer than one for each partition of a group."""
+        """The series of one family."""
         writers: Mapping[str, Callable[[str], Iterable[Row]]] = {
-            "topic": self._topics, "group": self._groups, "topic-partition": self._logs, "cluster": self._cluster,
+            "partition": self._partitions, "topic": self._topics, "group": self._groups,
+            "topic-partition": self._logs, "cluster": self._cluster,
         }  # fmt: skip
         return writers[family.level](family.name)
 
     # -- a series a partition of a group ----------------------------------------------------------------------------
 
-    def values_key(self, name: str, groups: Sequence[_Shown]) -> Any:
-        """What the text of some groups' partitions follows from."""
-        _, values, _ = _PARTITIONS[name]
-        return [(one.labels.serial, one.keys[values]) for one in groups]
-
-    def partitions(self, name: str, groups: Sequence[_Shown]) -> tuple[bytes, int]:
-        """The text of some groups' partitions, and how many series it has."""
+    def _partitions(self, name: str) -> Iterator[Row]:
         kind, which, all_known = _PARTITIONS[name]
-        texts, series = [], 0
-        for one in groups:
+        for one in self.groups:
             values: Any = getattr(one, which)
-            known = np.ones(len(values), dtype=bool) if all_known else values != UNKNOWN
-            if which == "seconds":
-                known = ~np.isnan(values)
-            listed = (values if known.all() else values[known]).tolist()
-            fill: list[Any] = [name] * (2 * len(listed))
-            fill[1::2] = map(number_text, listed) if which == "seconds" else listed
-            texts.append(one.labels.template(kind, one.group, known) % tuple(fill))
-            series += len(listed)
-        return "".join(texts).encode("utf-8", "replace"), series
+            text = number_text if which == "seconds" else str
+            for labels, value in zip(one.labels.partitions(kind), values.tolist(), strict=True):
+                if all_known or (value == value and value != UNKNOWN):
+                    yield labels, text(value)
 
     # -- a series a topic of a group --------------------------------------------------------------------------------
 
