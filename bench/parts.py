@@ -36,7 +36,7 @@ DOORS: dict[str, tuple[Any, str]] = {
     "reading": (kafka_python, "JoinedGroup"),
     "group and claims": (bridge.Bridge, "_group"),
     "plan": (bridge, "make_plan"),
-    "bytes": (bridge, "write_answers"),
+    "bytes": (bridge, "_write_answers"),
     "log record": (bridge.Bridge, "_report"),
     "lead": (bridge.Bridge, "lead"),
 }

@@ -11,8 +11,6 @@ import pytest
 
 import apportion
 from apportion.arrays import NOBODY, Ints
-from apportion.model import build as build_module
-from apportion.model import to_names
 from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.to_names import Assignment, by_owner, owners_to_names, partitions_to_names
@@ -37,14 +35,6 @@ def in_order(told: Assignment) -> list[Any]:
 def lists(told: Assignment) -> Iterator[list[int]]:
     """All lists of an assignment."""
     return (ids for held in told.values() for ids in held.values())
-
-
-@pytest.fixture(autouse=True, params=[2, to_names.BLOCK], ids=["small blocks", "blocks"], scope="module")
-def block(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Members are named few at a time, then as always."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(to_names, "BLOCK", request.param)
-        yield
 
 
 def test_any_owners_are_named_as_a_plain_loop_names_them() -> None:
@@ -81,7 +71,7 @@ def test_a_callers_list_may_be_changed_without_changing_another() -> None:
 
 
 @pytest.mark.parametrize(("partitions", "members"), [(1, 1), (7, 1), (4, 2), (5, 2), (10, 4), (7, 4), (9, 9), (3, 7)])
-def test_partitions_by_owner_are_those_of_a_stable_sort_dealt_or_not(partitions: int, members: int) -> None:
+def test_partitions_by_owner_are_those_of_a_stable_sort(partitions: int, members: int) -> None:
     dealt = np.arange(partitions) % members
     for owner in (dealt, dealt[::-1].copy(), np.where(np.arange(partitions) == partitions - 1, NOBODY, dealt)):
         order, held = by_owner(owner, members)
@@ -90,7 +80,7 @@ def test_partitions_by_owner_are_those_of_a_stable_sort_dealt_or_not(partitions:
         assert held.tolist() == [int((owner == m).sum()) for m in range(members)]
 
 
-def test_many_claims_are_read_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_on_what_does_not_exist_stand_apart() -> None:
     raw = {
         "topics": {"t": 4, "u": 2},
         "members": {
@@ -98,9 +88,6 @@ def test_many_claims_are_read_as_few_are(monkeypatch: pytest.MonkeyPatch) -> Non
             "b": {"topics": ["t", "u"], "owned": {"t": [3, 9]}},
         },
     }
-    few = build(raw)
-    monkeypatch.setattr(build_module, "PACKED_MAX", 0)
-    many = build(raw)
-    for name in ("member", "partition"):
-        assert getattr(many.claims, name).tolist() == getattr(few.claims, name).tolist()
-    assert list(many.claims.nonexistent) == list(few.claims.nonexistent) == [(0, "gone", 5), (1, "t", 9)]
+    claims = build(raw).claims
+    assert list(zip(claims.member.tolist(), claims.partition.tolist(), strict=True)) == [(0, 0), (0, 2), (0, 5), (1, 3)]
+    assert list(claims.nonexistent) == [(0, "gone", 5), (1, "t", 9)]

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -92,22 +91,13 @@ class PlannedRebalance:
 
 def line_of(values: Mapping[str, Any]) -> str:
     """The line of a record's ``to_dict``."""
-    words = ["rebalance"]
-    for name, value in values.items():
-        # Numbers and texts by what JSON's encoder would call in the end, which takes longer to get there.
-        if type(value) is int or type(value) is float:
-            word = repr(value)
-        elif name == "proof":
-            word = encode_basestring(",".join([f"{goal}:{how}" for goal, how in value.items()]))
-        else:
-            word = encode_basestring(value) if type(value) is str else _json(value)
-        words.append(f"{name}={word}")
-    return " ".join(words)
+    proof = ",".join(f"{goal}:{how}" for goal, how in values["proof"].items())
+    words = {**values, "proof": proof}.items()
+    return " ".join(["rebalance", *(f"{name}={_json(value)}" for name, value in words)])
 
 
 _TOLD: Final = tuple(one.name for one in fields(PlannedRebalance) if one.name not in ("plan", "owner"))
 _json: Final = json.JSONEncoder(ensure_ascii=False).encode
-"""Made once: to make an encoder takes longer than to write a number."""
 OnPlan = Callable[[PlannedRebalance], object]
 
 

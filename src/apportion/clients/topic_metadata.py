@@ -52,7 +52,7 @@ class ClientMetadata:
         self._replicas_of: Callable[[Any], Sequence[int]] = attrgetter(replicas)
         self._numbers: defaultdict[tuple[int, ...], int] = defaultdict()
         self._numbers.default_factory = self._numbers.__len__
-        self.seen: dict[str, bytes | list[int]] = {}
+        self.seen: dict[str, list[int]] = {}
 
     def partitions(self, topic: str) -> Collection[int] | None:
         """Partition ids, or None before the client has metadata."""
@@ -65,8 +65,8 @@ class ClientMetadata:
         lists = self.rack_lists()
         return {p: lists[n] for p, n in zip(sorted(self._tables.get(topic, {})), numbers, strict=True)}
 
-    def rack_numbers(self, topic: str) -> bytes | list[int]:
-        """The number of each partition's list of replicas, by ascending id; as bytes where each fits into one.
+    def rack_numbers(self, topic: str) -> list[int]:
+        """The number of each partition's list of replicas, by ascending id.
 
         What was looked at once is handed out again: the client makes its tables anew with each answer of a broker.
         """
@@ -75,8 +75,7 @@ class ClientMetadata:
         table = self._tables.get(topic, {})
         ids = list(table)
         rows = table.values() if ids == list(range(len(ids))) else [table[p] for p in sorted(ids)]
-        numbers = list(map(self._numbers.__getitem__, map(tuple, map(self._replicas_of, rows))))
-        self.seen[topic] = bytes(numbers) if len(self._numbers) <= 1 << 8 else numbers
+        self.seen[topic] = [self._numbers[tuple(self._replicas_of(row))] for row in rows]
         return self.seen[topic]
 
     def rack_lists(self) -> list[tuple[str, ...]]:

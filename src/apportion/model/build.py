@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -32,8 +31,6 @@ from apportion.model.topic_columns import TopicColumns, column_of
 Raw = Mapping[str, Any]
 """A group as group.json gives it, known to be well-formed."""
 _STATE: Final = frozenset(("tags", "standby", "recovery_lag"))
-PACKED_MAX: Final = 1 << 17
-"""Numbers up to which a tuple of them beside is no matter of memory."""
 
 
 class OwnedLists(NamedTuple):
@@ -58,17 +55,14 @@ class OwnedLists(NamedTuple):
         rows = [held for held in owned if held]
         lists = list(chain.from_iterable([held.values() for held in rows]))
         of_member = np.arange(len(owned)).repeat([len(held) if held else 0 for held in owned])
-        size = _numbers(map(len, lists), len(lists))
-        total = int(size.sum())
-        # One id each, as where members are many: to unpack a list is quicker than to walk over it.
-        alone = total == len(lists) <= PACKED_MAX and int(size.max(initial=1)) == 1
-        ids = _numbers([n for (n,) in lists] if alone else chain.from_iterable(lists), total)
+        size = np.fromiter(map(len, lists), np.int64, len(lists))
+        ids = np.fromiter(chain.from_iterable(lists), np.int64, int(size.sum()))
         return cls(of_member, list(chain.from_iterable(rows)), size, ids)
 
     def numbered(self, index: Mapping[str, int]) -> ClaimColumns:
         """The claims with topics in numbers; those of topics without one get the next."""
         try:
-            topic = _numbers(map(index.__getitem__, self.topics), len(self.topics))
+            topic = ints([index[topic] for topic in self.topics])
             return ClaimColumns(self.of_member, topic, self.size, self.ids)
         except KeyError:
             unknown: dict[str, int] = {}
@@ -124,10 +118,7 @@ class MemberColumns:
 
 
 class ReplicaRacks(NamedTuple):
-    """Racks of the replicas of some topics: ``lists`` are the distinct ones, ``of_topic`` has a number a partition.
-
-    Numbers that come as bytes, a byte each, are arrays already.
-    """
+    """Racks of the replicas of some topics: ``lists`` are the distinct ones, ``of_topic`` has a number a partition."""
 
     lists: Sequence[Sequence[str]]
     of_topic: Mapping[str, Sequence[int]]
@@ -211,7 +202,7 @@ def _whole(rows: Sequence[Raw], fields: set[str], field: str, otherwise: int) ->
     column = column_of(rows, fields, field)
     if None in column:
         column = [otherwise if value is None else value for value in column]
-    return _numbers(column, len(column))
+    return ints(column)
 
 
 def build_columns(
@@ -367,15 +358,10 @@ def _claims(given: ClaimColumns, order: Ints, topics: Sequence[str], start: Ints
     return replace(_distinct(member[~lost], partition[~lost], len(number)), nonexistent=nonexistent)
 
 
-def _numbers(values: Iterable[int], count: int) -> Ints:
-    """(count,) whole numbers as an array, which is not to be written into."""
-    if count > PACKED_MAX:
-        return np.fromiter(values, np.int64, count)
-    return np.frombuffer(struct.pack(f"{count}q", *values), np.int64)  # half the time of np.fromiter
-
-
 def _distinct(member: Ints, partition: Ints, partitions: int) -> Claims:
     """The claims without repetition, as one that is said twice counts once; else they keep their order."""
+    if len(partition) and np.bincount(partition).max() == 1:
+        return Claims(member, partition)
     key = distinct(member * partitions + partition)
     return Claims(member, partition) if len(key) == len(member) else Claims(key // partitions, key % partitions)
 
@@ -439,11 +425,6 @@ def _racks(
         held, racks_of = ([], ints([])) if columns is None else columns.racks()
         return _rack_sets(held, racks_of, at, partitions, of_member) if any(held) or any(of_member) else None
     lists = [()] if not replicas.lists else replicas.lists
-    numbers_of = [replicas.of_topic.get(topic) for topic in index]
-    if all(type(numbers) is bytes for numbers in numbers_of):
-        together = np.frombuffer(b"".join(cast(list[bytes], numbers_of)), np.uint8).astype(np.int64)
-        if len(together) == partitions:
-            return _rack_sets(lists, together, np.arange(partitions), partitions, of_member)
     which = np.zeros(partitions, dtype=np.int64)
     known = np.zeros(partitions, dtype=np.bool_)
     for topic, numbers in replicas.of_topic.items():

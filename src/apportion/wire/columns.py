@@ -3,8 +3,8 @@
 A leader reads a list from every member and a list has a part for every topic that a member owns: hundreds of thousands
 of parts, whose places are known only one after the other. But the members' lists do not depend on each other: so the
 n-th part of every list is read in one step, by NumPy, and the steps are as many as the longest list has parts. Where
-few lists are left, a plain loop is quicker. Nothing is believed before it was seen to fit, exactly as in
-``partitions.read_held``, which is the reference: a list is refused here if and only if it is refused there.
+few lists are left, or any is malformed, a plain loop reads them one by one. What was read in steps is judged
+afterwards, exactly as ``partitions.read_held`` judges, which is the reference: it refuses what is refused here.
 
 Numbers that stand anywhere in a buffer are read through windows: arrays over the buffer that begin at every byte.
 """
@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.arrays import NOBODY, Bools, Ints, ints
+from apportion.arrays import NOBODY, Ints, ints
 from apportion.wire.primitives import MAX_STRING, text
 
 _PAD: Final = 8
@@ -122,45 +122,59 @@ class _Walk:
 
     def all(self, lists: Ints, first: Ints, count: Ints, stop: Ints, end: Ints) -> None:
         """Read the lists whose numbers are given; ``stop`` (N,) is where each goes on, at last where it ends."""
-        if len(lists) > _FEW:
-            order = np.argsort(-count[lists], kind="stable")  # those that end first stand last
-            lists = lists[order]
+        lists = lists[np.argsort(-count[lists], kind="stable")]  # those that end first stand last
         at, slot, last, bound = stop[lists], first[lists], first[lists] + count[lists], end[lists]
-        fits: Bools | None
-        while len(lists) > _FEW:
-            at, good = self._step(at, slot, bound)
-            slot = slot + 1
-            if good is None and slot[0] != last[0] and (slot != last).all():
-                continue
-            fits = np.ones(len(lists), dtype=np.bool_) if good is None else good
-            stop[lists] = np.where(fits, at, -1)
-            more = fits & (slot != last)
+        if len(lists) > _FEW and (fitting := self._believed(at, last - slot, slot, bound)) is not None:
+            at, slot = fitting
+            stop[lists] = at
+            more = (slot != last).nonzero()[0]
             lists, at, slot, last, bound = lists[more], at[more], slot[more], last[more], bound[more]
         places = (lists, at, slot, last, bound)
         for number, *span in zip(*(column.tolist() for column in places), strict=True):
             stop[number] = self._one(*span)
 
-    def _step(self, at: Ints, slot: Ints, bound: Ints) -> tuple[Ints, Bools | None]:
-        """One part of each list; where the next begins, and which of them fit (None: all)."""
-        size = self.buffer.uint16s(at)
-        ids_at = at + size
-        ids_at += 6
-        good = None
-        if int(ids_at.max()) > self.buffer.size or int(size.max()) > MAX_STRING:
-            good = (ids_at <= bound) & (size <= MAX_STRING)
-            ids_at = np.where(good, ids_at, bound)
-        ids = self.buffer.int32s(ids_at - 4)
-        after = 4 * ids
-        after += ids_at
-        fits = after <= bound
-        fits &= ids >= 0
-        if good is not None or not fits.all():
-            good = fits if good is None else fits & good
-            slot, at, size, ids = slot[good], at[good], size[good], ids[good]
-        self.name_at[slot] = at + 2
-        self.name_size[slot] = size
-        self.ids[slot] = ids
-        return after, good
+    def _believed(self, at: Ints, count: Ints, slot: Ints, bound: Ints) -> tuple[Ints, Ints] | None:
+        """Read steps of all lists, longest first, and judge afterwards; None where anything does not fit.
+
+        Lengths that are not negative only lead forward. So where no length is negative and each list's last part ends
+        inside its bound, all its parts do, and every number was read where it stands.
+        Returns where each list goes on, in bytes and in parts.
+        """
+        steps = np.arange(int(count[0]))
+        active = len(at) - np.searchsorted(count[::-1], steps, side="right")
+        active = active[active > _FEW]
+        uint16, int32 = self.buffer.uint16, self.buffer.int32[2:]
+        # Whole arrays of one number: NumPy takes longer to make one of it at each step than to add or multiply.
+        four, six = np.full(len(at), 4), np.full(len(at), 6)
+        places, sizes, ids, ended = [], [], [], []
+        try:
+            for n in active.tolist():
+                if n < len(at):
+                    ended.append(at[n:])
+                    at, four, six = at[:n], four[:n], six[:n]
+                size = uint16[at]
+                ids_at = at + size
+                several = int32[ids_at]
+                places.append(at)
+                sizes.append(size)
+                ids.append(several)
+                at = several * four
+                at += ids_at
+                at += six
+        except IndexError:
+            return None
+        if not places:
+            return at, slot
+        size, several = np.concatenate(sizes).astype(np.int64), np.concatenate(ids).astype(np.int64)
+        reached = np.concatenate([at, *ended[::-1]])
+        if int(size.max()) > MAX_STRING or int(several.min()) < 0 or (reached > bound).any():
+            return None
+        lists = np.arange(len(size)) - np.repeat(active.cumsum() - active, active)
+        into = slot[lists] + steps[: len(active)].repeat(active)
+        self.name_at[into] = np.concatenate(places) + 2
+        self.name_size[into] = size
+        self.ids[into] = several
+        return reached, slot + np.minimum(count, len(active))
 
     def _one(self, at: int, slot: int, last: int, bound: int) -> int:
         """The rest of one list; the byte after it, -1 where it is refused."""
@@ -190,10 +204,10 @@ def number_names(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int
         Names as bytes to their numbers. A name that is no UTF-8 may be known in another spelling of the same text.
     """
     raw = buffer.raw
-    names = [raw[low:high] for low, high in zip(at.tolist(), (at + size).tolist(), strict=True)]
-    numbers = ints([known.get(name, NOBODY) for name in names])
-    unknown = (numbers == NOBODY).nonzero()[0]
-    if len(unknown):
+    names = list(map(raw.__getitem__, map(slice, at.tolist(), (at + size).tolist())))
+    numbers = list(map(known.get, names))
+    if None in numbers:
         as_text = {text(name): number for name, number in known.items()}
-        numbers[unknown] = [as_text.get(text(names[e]), NOBODY) for e in unknown.tolist()]
-    return numbers
+        spelled = {name: as_text.get(text(name), NOBODY) for name in set(names)}
+        return ints(list(map(spelled.__getitem__, names)))
+    return ints(numbers)
