@@ -205,6 +205,25 @@ def test_unknown_weights_count_nothing_and_are_named() -> None:
     assert "The weight of 1 partition is unknown and counts 0: t-1." in result.advice
 
 
+@pytest.mark.parametrize(("by", "words"), [("weight", "No traffic was measured"), ("lag", "Nothing is left to read")])
+def test_of_an_idle_group_nothing_is_advised(by: str, words: str) -> None:
+    raw = group([0, 0, 0], [0, 0, 1], 2)
+    for entry in raw["topics"]["t"]:
+        entry["lag"] = 0
+    result = apportion.size(raw, capacity=10, by=by)
+    assert result.advised is None
+    assert result.to_dict()["chosen"] is None
+    assert result.advice.startswith(words)
+
+
+def test_by_lag_what_comes_in_meanwhile_is_said_not_to_count() -> None:
+    raw = group([0, 0], [0, 1], 2)
+    for entry in raw["topics"]["t"]:
+        entry["lag"] = 50
+    assert "what comes in meanwhile is not" in apportion.size(raw, capacity=100, by="lag").advice
+    assert "meanwhile" not in apportion.size(group([50, 50], [0, 1], 2), capacity=100).advice
+
+
 def test_decimals_are_summed_as_written() -> None:
     assert in_units([0.1, 0.1, 0.1], [0.3])[:2] == ([1, 1, 1], [3])
     raw = group([0.1, 0.1, 0.1], [0, 0, 0], 1)

@@ -292,7 +292,8 @@ def advised(state: GroupState, ends: AllEnds, capacity: float, catch_up_s: float
     if np.isnan(written).all() or not loads(group.owner, group.M).any():
         return None
     try:
-        return size(replace(group, weight=written), capacity, by="weight", catch_up=catch_up_s).advised.members
+        sizing = size(replace(group, weight=written), capacity, by="weight", catch_up=catch_up_s)
+        return sizing.advised.members if sizing.advised else sizing.bound
     except ApportionError:
         return None
 

@@ -78,9 +78,7 @@ def sentences(facts: Facts, frontier: Sequence[Sized], chosen: int, reason: str,
                      f"this one {_amount(plan.moved)}.")  # fmt: skip
     if facts.oversize:
         lines.append(_oversize(facts))
-    if facts.unknown_count:
-        lines.append(f"The {facts.by} of {count(facts.unknown_count, 'partition')} is unknown and counts 0: "
-                     f"{_named([f'{t}-{p}' for t, p in facts.unknown], facts.unknown_count)}.")  # fmt: skip
+    lines += _uncounted(facts)
     if plan.members > facts.partitions:
         lines.append(f"There are only {count(facts.partitions, 'partition')}: members beyond that number stay idle.")
     if facts.threads > 1:
@@ -90,6 +88,26 @@ def sentences(facts: Facts, frontier: Sequence[Sized], chosen: int, reason: str,
     if facts.newcomers_want and plan.join:
         topics = _named(list(facts.newcomers_want), len(facts.newcomers_want))
         lines.append(f"Members want different topics; those that join want {topics}.")
+    return lines
+
+
+def idle(facts: Facts) -> list[str]:
+    """What is said where no partition has any work: nothing is advised."""
+    if facts.by == "lag":
+        line = "Nothing is left to read, so no number of members is advised. Size by weight: what comes in a second."
+    else:
+        line = "No traffic was measured, so no number of members is advised. Size again while messages come in."
+    return [line, *_uncounted(facts)]
+
+
+def _uncounted(facts: Facts) -> list[str]:
+    """What the work leaves out."""
+    lines = []
+    if facts.unknown_count:
+        lines.append(f"The {facts.by} of {count(facts.unknown_count, 'partition')} is unknown and counts 0: "
+                     f"{_named([f'{t}-{p}' for t, p in facts.unknown], facts.unknown_count)}.")  # fmt: skip
+    if facts.by == "lag":
+        lines.append("Only messages left to read are counted; what comes in meanwhile is not.")
     return lines
 
 

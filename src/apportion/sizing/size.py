@@ -39,7 +39,7 @@ class Sizing:
     frontier
         Plans, most members and least moved work first; none is beaten by another on both.
     chosen
-        Which of them is advised; ``sentences`` say why.
+        Which of them is advised; None where there is no work to go by. ``sentences`` say why.
     """
 
     group: Group
@@ -48,13 +48,13 @@ class Sizing:
     total: float
     bound: int
     frontier: tuple[Sized, ...]
-    chosen: int
+    chosen: int | None
     sentences: tuple[str, ...] = field(default=())
 
     @property
-    def advised(self) -> Sized:
-        """The plan that is advised."""
-        return self.frontier[self.chosen]
+    def advised(self) -> Sized | None:
+        """The plan that is advised; None where no work was measured."""
+        return None if self.chosen is None else self.frontier[self.chosen]
 
     @cached_property
     def advice(self) -> str:
@@ -138,8 +138,11 @@ def size(
         raise BadInput("members", f"{limits}, which no plan that was found fits", f"at least {shown.bound} members: "
                        f"the work is {number(asked.total):,}, and a member takes {number(capacity):,}")  # fmt: skip
     sized = tuple(asked.sized(candidate) for candidate in shown.candidates)
+    facts = asked.facts(low)
+    if not asked.total:
+        return Sizing(group, work, capacity, 0.0, shown.bound, sized, None, tuple(advice.idle(facts)))
     chosen, reason = advice.choose(sized, prefer, capacity)
-    sentences = advice.sentences(asked.facts(low), sized, chosen, reason, shown.bound)
+    sentences = advice.sentences(facts, sized, chosen, reason, shown.bound)
     return Sizing(group, work, capacity, asked.total, shown.bound, sized, chosen, tuple(sentences))
 
 
