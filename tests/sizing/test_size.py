@@ -185,6 +185,11 @@ def test_the_least_moved_work_is_reached_where_a_partition_is_heavier_than_any_m
     assert all(sized.proven for sized in result.frontier)
 
 
+def test_a_heavier_partition_that_nobody_owns_may_have_a_newcomer_so_that_nothing_moves() -> None:
+    raw = group([25, 1, 1], [-1, 0, 1], 2)
+    assert [(sized.members, sized.moved) for sized in apportion.size(raw, capacity=12).frontier] == [(3, 0), (2, 1)]
+
+
 @settings(max_examples=60, deadline=None)
 @given(small_groups(), st.integers(25, 40))
 def test_small_groups_with_a_heavier_partition_get_the_exhaustive_frontier_too(raw: dict[str, Any], heavy: int) -> None:

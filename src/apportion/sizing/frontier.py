@@ -206,8 +206,9 @@ def _closed(
     Numbers below ``low`` are looked at for the least members alone: their plans are made up to ``low``, where others
     may move less.
     """
-    # Repair may close the wrong process, so no number up to today's is passed over.
-    top = min(high, max([*(plan.members for plan in plans), bound, low, problem.M]))
+    # Repair may close the wrong process, and put what is heavier than any member on one that must give up what it has:
+    # so no number is passed over up to today's with a newcomer for each such partition.
+    top = min(high, max([*(plan.members for plan in plans), bound, low, problem.M + len(problem.oversize)]))
     closed: list[Candidate] = []
     least = least_moved(problem)
     for n in range(bound, top + 1):
