@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from apportion.clients.tasks import TaskRunner
 from apportion.errors import BadInput
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
-from apportion.testing.broker import Broker
+from apportion.testing.broker import Broker, BrokerCluster
 
 from .groups import new_name
+from .test_tasks_faults import coordinated_by_second, led_by_second, partition_of_commits
 from .test_tasks_live import QUICK
 
 pytestmark = pytest.mark.broker
@@ -32,13 +33,13 @@ pytestmark = pytest.mark.broker
 class WordCounts:
     """An application that counts words and sends each new count to a topic; runners of it in one thread."""
 
-    def __init__(self, broker: Broker, folder: Path, partitions: int = 2) -> None:
+    def __init__(self, broker: Broker | BrokerCluster, folder: Path, partitions: int = 2, replication: int = 1) -> None:
         self.broker, self.folder, self.partitions = broker, folder, partitions
         self.words, self.changelog, self.counts = new_name("words"), new_name("changelog"), new_name("counts")
         self.name = new_name("app")
-        broker.create_topic(self.words, partitions)
-        broker.create_topic(self.changelog, partitions, cleanup_policy="compact")
-        broker.create_topic(self.counts, partitions)
+        broker.create_topic(self.words, partitions, replication)
+        broker.create_topic(self.changelog, partitions, replication, cleanup_policy="compact")
+        broker.create_topic(self.counts, partitions, replication)
         self.runners, self.stack = dict[str, TaskRunner](), ExitStack()
         self.written: Counter[str] = Counter()
 
@@ -113,7 +114,7 @@ class WordCounts:
         return {word: list(range(1, number + 1)) for word, number in self.written.items()}
 
 
-def read(broker: Broker, topic: str, isolation_level: str = "read_committed") -> list[Any]:
+def read(broker: Broker | BrokerCluster, topic: str, isolation_level: str = "read_committed") -> list[Any]:
     """All records of a topic."""
     with KafkaConsumer(
         bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", isolation_level=isolation_level
@@ -407,3 +408,70 @@ def test_outputs_at_least_once_are_sent_with_the_commit(words: WordCounts) -> No
     assert words.sent() == {}
     words.until("all is counted", words.whole)
     assert words.sent() == words.expected()
+
+
+@pytest.fixture(scope="module")
+def two_brokers(jars: str) -> Iterator[BrokerCluster]:
+    """The second may be killed; both look often for transactions that take too long."""
+    properties = {
+        "offsets.topic.replication.factor": "2",
+        "offsets.topic.num.partitions": "6",
+        "transaction.state.log.replication.factor": "2",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "6",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    }
+    with BrokerCluster(["a", "b"], properties=properties) as cluster:
+        yield cluster
+
+
+def test_a_transaction_that_takes_longer_than_its_time_out_is_undone_and_done_again(
+    two_brokers: BrokerCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = WordCounts(two_brokers, tmp_path)
+    with words.stack:
+        a = words.start("a", transaction_timeout_s=1.0)
+        words.until("both run", lambda: len(a.active) == 2)
+        words.write(30)
+        finish, naps = a._delivery.finish, iter([2.5])
+
+        def late(*args: Any) -> bool:
+            time.sleep(next(naps, 0.0))
+            return finish(*args)
+
+        monkeypatch.setattr(a._delivery, "finish", late)
+        words.until("all is counted", words.whole)
+        assert "what was done since the last commit is undone, and done again: " in caplog.text
+        assert words.sent() == words.expected()
+
+
+def test_the_coordinators_of_the_group_and_of_the_transaction_move_in_the_middle_of_it(
+    two_brokers: BrokerCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are on the broker that is killed behind the records of a transaction and before its offsets."""
+    words = WordCounts(two_brokers, tmp_path, replication=2)
+    words.name = coordinated_by_second(two_brokers)
+    with words.stack:
+        for number in itertools.count():
+            a = words.start(str(number), consumer={**QUICK, "session_timeout_ms": 10_000})
+            mine = a._delivery._settings["transactional_id"]  # type: ignore[attr-defined]
+            if partition_of_commits(mine, 6) in led_by_second(two_brokers, "__transaction_state"):
+                break
+            words.stop(str(number))
+        words.until("both run", lambda: len(a.active) == 2)
+        words.write(30)
+        words.until("30 are counted", words.whole)
+        finish, dying = a._delivery.finish, iter([two_brokers.brokers[1].kill])
+
+        def killed(*args: Any) -> bool:
+            next(dying, lambda: None)()
+            return finish(*args)
+
+        monkeypatch.setattr(a._delivery, "finish", killed)
+        words.write(30)
+        words.until("60 are counted by the broker that is left", words.whole, 90)
+        assert words.sent() == words.expected()
+        two_brokers.brokers[1].start()
+        words.write(30)
+        words.until("and with both again", words.whole)
+        assert words.sent() == words.expected()
