@@ -14,7 +14,7 @@ import pytest
 
 from apportion.clients.lag_feed import LagFeed, kafka_offsets
 from apportion.clients.tasks import TaskRunner
-from apportion.errors import BadInput
+from apportion.errors import BadInput, Unavailable
 from apportion.tasks.topology import Subtopology, Topology
 from apportion.testing.broker import Broker
 
@@ -155,37 +155,58 @@ def test_a_feed_without_rights_says_so_in_one_sentence(
         assert secret not in text
 
 
-def test_tasks_with_state_run_and_are_restored_over_tls_and_scram(secured: tuple[Broker, Path], tmp_path: Path):
-    """The group's consumer, the one that restores and the producer all log in."""
-    from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+def allow(broker: Broker, user: str, rights: list[tuple[str, str, str]]) -> None:
+    """Give rights: (kind, name, operation); on transactional ids by what they begin with."""
+    from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
+    acls = []
+    for kind, name, operation in rights:
+        prefixed = ACLResourcePatternType.PREFIXED if kind == "TRANSACTIONAL_ID" else ACLResourcePatternType.LITERAL
+        of = ResourcePattern(ResourceType[kind], name, prefixed)
+        acls.append(ACL(f"User:{user}", "*", ACLOperation[operation], ACLPermissionType.ALLOW, of))
+    with broker.admin() as admin:
+        admin.create_acls(acls)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_tasks_with_state_run_and_are_restored_over_tls_and_scram(
+    secured: tuple[Broker, Path], tmp_path: Path, guarantee: Any
+):
+    """The group's consumer, the one that restores and the producer all log in, with the rights that the docs list."""
     broker, ca = secured
-    source, changelog, name = new_name("source"), new_name("changelog"), new_name("app")
+    source, changelog, output, name = (new_name(what) for what in ("source", "changelog", "output", "app"))
     broker.create_topic(source, 1)
     broker.create_topic(changelog, 1, cleanup_policy="compact")
-    with broker.admin() as admin:
-        read, write = ACLOperation.READ, ACLOperation.WRITE
-        kinds = [(ResourceType.TOPIC, source, read), (ResourceType.GROUP, name, read)]
-        kinds += [(ResourceType.TOPIC, changelog, operation) for operation in (read, write)]
-        allow = ACLPermissionType.ALLOW
-        admin.create_acls([ACL("User:bob", "*", right, allow, ResourcePattern(kind, of)) for kind, of, right in kinds])
+    broker.create_topic(output, 1)
+    rights = [("TOPIC", source, "READ"), ("GROUP", name, "READ"), ("TOPIC", output, "WRITE")]
+    allow(broker, "bob", [*rights, ("TOPIC", changelog, "READ"), ("TOPIC", changelog, "WRITE")])
     topology = Topology.of(Subtopology((source,), changelog))
-    for folder, known in (("first", None), ("second", b"1")):
-        with TaskRunner(
+
+    def runner(folder: str) -> TaskRunner:
+        return TaskRunner(
             topology,
             application=name,
             bootstrap_servers=address(broker),
             state_dir=tmp_path / folder,
             connection=login(ca, "bob", SECRETS["bob"]),
-        ) as runner:
+            guarantee=guarantee,
+        )
+
+    if guarantee == "exactly_once":
+        with pytest.raises(Unavailable, match=rf"no right to the transactional id \({name}-.*--transactional-id"):
+            runner("first")
+        allow(broker, "bob", [("TRANSACTIONAL_ID", name, "WRITE"), ("TRANSACTIONAL_ID", name, "DESCRIBE")])
+    for folder, known in (("first", None), ("second", b"1")):
+        with runner(folder) as tasks:
             until = time.monotonic() + 90
-            while not runner.active:
+            while not tasks.active:
                 assert time.monotonic() < until
-                runner.poll()
-            state = runner.state(runner.active[0])
+                tasks.poll()
+            state = tasks.state(tasks.active[0])
             assert state.get(b"k") == known
             state.put(b"k", b"1")
-            runner.commit()
+            tasks.send(output, b"k", b"1")
+            tasks.commit()
 
 
 def test_a_login_for_one_client_of_a_task_runner_alone_is_refused(tmp_path: Path) -> None:

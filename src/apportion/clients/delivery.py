@@ -26,10 +26,13 @@ from kafka.errors import (
     ProducerFencedError,
     RebalanceInProgressError,
     RetriableError,
+    TransactionalIdAuthorizationFailedError,
     UnknownMemberIdError,
 )
 
+from apportion.clients.error_sentences import sentence
 from apportion.clients.stores import State, Store
+from apportion.errors import Unavailable
 from apportion.tasks.topology import Task
 
 log = logging.getLogger("apportion.clients")
@@ -263,6 +266,8 @@ class ExactlyOnce(Delivery):
         The same for the same ``state_dir``: a restart ends at once what a killed process left open.
     timeout_s
         After how long the brokers abort what nobody ended.
+    Raises
+        Unavailable where the user has no right to the transactional id; KafkaError where the brokers do not answer.
     """
 
     exact = True
@@ -279,7 +284,10 @@ class ExactlyOnce(Delivery):
         }
         self._producer = None
         self._begun = False
-        self._open()
+        try:
+            self._open()
+        except TransactionalIdAuthorizationFailedError as error:
+            raise Unavailable(sentence(error, transactional_id)) from None
 
     def begin(self) -> None:
         """Begin a transaction, with a new producer where the last one came to an end."""

@@ -12,6 +12,9 @@ _MISSING: Final = {
     "kafka-acls --add --allow-principal User:YOU --operation Read --topic TOPIC",
     "GroupAuthorizationFailedError": "no right to the consumer group{what}: an operator gives it with "
     "kafka-acls --add --allow-principal User:YOU --operation Read --group GROUP",
+    "TransactionalIdAuthorizationFailedError": "no right to the transactional id{what}: an operator gives it with "
+    "kafka-acls --add --allow-principal User:YOU --operation Write --operation Describe --transactional-id APPLICATION "
+    "--resource-pattern-type prefixed",
     "ClusterAuthorizationFailedError": "no right to act on the whole cluster{what}: an operator gives it with "
     "kafka-acls --add --allow-principal User:YOU --operation Describe --cluster",
     "SaslAuthenticationFailedError": "the broker refused the login{what}: see user, password and mechanism",
