@@ -115,10 +115,10 @@ def test_the_group_settles_around_a_liar(broker: Broker, topic: str, client: str
             liar.close()
         assert liar.error is None
         if lie in ("garbage", "huge"):
-            wait_for_words(leader.log, f"member {liar.member_id} remembers nothing")
+            wait_for_words(leader.log, f"member {liar.member_id!r} remembers nothing")
         # Java's sticky and ours read user data alone, so only the cooperative strategy hears these claims.
         if lie == "impossible claims" and client == "kafka-python":
-            wait_for_words(leader.log, f"member {liar.member_id} claims what does not exist")
+            wait_for_words(leader.log, f"member {liar.member_id!r} claims what does not exist")
 
 
 def wait_for_words(log: Path | None, words: str) -> None:

@@ -189,7 +189,7 @@ def test_both_ways_give_one_group_and_name_the_same_members(
         told = [record.getMessage() for record in caplog.records if "remembers nothing" in record.getMessage()]
         assert len(told) == len(memories.lost)
         for line, (m, reason) in zip(told, memories.lost.items(), strict=True):
-            assert line.startswith(f"member {ids[m]}")
+            assert line.startswith(f"member {ids[m]!r}")
             assert line.endswith(f": {reason}")
         refused = [record for record in caplog.records if "sent no subscription" in record.getMessage()]
         assert len(refused) == len(joined.subscriptions.refused)
@@ -205,7 +205,7 @@ def test_a_leader_plans_around_bytes_that_are_no_subscription(caplog: pytest.Log
         answers = bridge.lead(joined, ClientMetadata(Cluster(random.Random(1)), "replicas"), "g", 4)
     assert joined.topics == ["clicks"]
     assert len(answers["a"]) > len(answers["b"]) == len(b"\0\3" + b"\0\0\0\0" + b"\xff\xff\xff\xff")
-    assert "member b sent no subscription that anyone can read" in caplog.text
+    assert "member 'b' sent no subscription that anyone can read" in caplog.text
     assert "partitions=6" in caplog.text
 
 

@@ -320,7 +320,7 @@ def test_a_codec_that_claims_what_cannot_be_costs_its_member_the_claims_alone(
     joining = [JoiningMember("a", None, Subscription(("t",)))]
     answers = bridge(Strange()).assign(joining, Metadata())
     assert answers["a"].partitions == (("t", (0, 1, 2, 3)),)
-    assert "member a remembers nothing" in caplog.text
+    assert "member 'a' remembers nothing" in caplog.text
 
 
 # -- the test kit ------------------------------------------------------------------------------------------------------

@@ -121,10 +121,9 @@ class Bridge:
         if self.watch is not None:
             self.watch.assigned(group)
         self.last = Holding(given.partitions, generation, self.cooperative, epoch)
-        log.info(
-            "assigned group=%s generation=%s assignor=%s partitions=%d gained=%d lost=%d",
-            *(group, generation, self.name, len(now), len(now - before), len(before - now)),
-        )
+        gained, lost = len(now - before), len(before - now)
+        values = {"group": group, "generation": generation, "assignor": self.name, "partitions": len(now)}
+        log.info("%s", line_of("assigned", {**values, "gained": gained, "lost": lost}))
 
     def assign(
         self, members: Sequence[JoiningMember], cluster: ClusterMetadata, group: str = "", generation: int | None = None
@@ -220,7 +219,7 @@ class Bridge:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""
         for m, topic, number in plan.group.claims.nonexistent.first_of_members():
             log.warning(
-                "member %s claims what does not exist, such as %s-%d; the claim falls",
+                "member %r claims what does not exist, such as %s-%d; the claim falls",
                 *(plan.group.members[m], topic, number),
             )
         seen = SeenGroup.of(plan.group, bool(held_back.any()))
@@ -291,7 +290,7 @@ def bridge_for(
 def _log(rebalance: PlannedRebalance) -> None:
     """One line, and its values for handlers that know them."""
     values = rebalance.to_dict()
-    log.info("%s", line_of(values), extra={"apportion": values})
+    log.info("%s", line_of("rebalance", values), extra={"apportion": values})
 
 
 def _add_offsets(description: Topic, offsets: Mapping[int, Mapping[str, int]]) -> Topic:

@@ -68,7 +68,7 @@ class JoinedGroup:
         subscriptions = read_subscriptions(self.sent)
         for m, reason in subscriptions.refused.items():
             log.warning(
-                "member %s sent no subscription that anyone can read (%s); it gets nothing", self.ids[m], reason
+                "member %r sent no subscription that anyone can read (%s); it gets nothing", self.ids[m], reason
             )
         return subscriptions
 
@@ -95,7 +95,7 @@ class JoinedGroup:
         return memories
 
     def _name(self, m: int) -> str:
-        return f"{self.ids[m]} (instance {self.instance_ids[m]})" if self.instance_ids[m] else self.ids[m]
+        return f"{self.ids[m]!r} (instance {self.instance_ids[m]!r})" if self.instance_ids[m] else repr(self.ids[m])
 
 
 def _facts(sent: Subscriptions, memories: Memories, asked: Mapping[str, Fact]) -> dict[str, Ints]:

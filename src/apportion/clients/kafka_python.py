@@ -463,7 +463,7 @@ def _readable(member: str, raw: bytes) -> bytes:
     try:
         read_subscription(raw)
     except UnreadableBytes as error:
-        log.warning("member %s sent no subscription that anyone can read (%s); it gets nothing", member, error)
+        log.warning("member %r sent no subscription that anyone can read (%s); it gets nothing", member, error)
         return write_subscription(Subscription(()))
     return raw
 

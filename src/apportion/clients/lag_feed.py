@@ -143,10 +143,10 @@ class LagFeed:
             table = self._fetch(self.group, topics, self.deadline_s)
         except Exception as error:
             self._trouble = sentence(error)
-            log.warning("the lag of group %s could not be fetched: %s", self.group, self._trouble)
+            log.warning("the lag of group %r could not be fetched: %s", self.group, self._trouble)
             return False
         if time.monotonic() - asked > self.deadline_s:
-            log.info("the lag of group %s took %.1f s", self.group, time.monotonic() - asked)
+            log.info("the lag of group %r took %.1f s", self.group, time.monotonic() - asked)
         self._newest, self._trouble = (asked, table), ""
         if self.on_nudge is not None and (heed := getattr(self._fetch, "heed", None)) is not None:
             heed(self.group, self.on_nudge)
@@ -211,7 +211,7 @@ class _AdminOffsets:
             if nudge is not None and nudge.waits and on_nudge():
                 nudges.commit(self._admin, group, nudge.topic, nudge.at_ms, nudges.HEEDED)
         except Exception as error:  # a right that is missing, a broker that is away: the lag is known all the same
-            log.debug("nudges of group %s could not be read: %s", group, sentence(error))
+            log.debug("nudges of group %r could not be read: %s", group, sentence(error))
 
     def close(self) -> None:
         """Give back the client, with its thread and its connections; the next call makes another."""

@@ -86,14 +86,16 @@ class PlannedRebalance:
 
     def line(self) -> str:
         """``rebalance group="ads" generation=7 ...``: names and JSON values, for people and for log readers."""
-        return line_of(self.to_dict())
+        return line_of("rebalance", self.to_dict())
 
 
-def line_of(values: Mapping[str, Any]) -> str:
-    """The line of a record's ``to_dict``."""
-    proof = ",".join(f"{goal}:{how}" for goal, how in values["proof"].items())
-    words = {**values, "proof": proof}.items()
-    return " ".join(["rebalance", *(f"{name}={_json(value)}" for name, value in words)])
+def line_of(event: str, values: Mapping[str, Any]) -> str:
+    """``rebalance group="ads" generation=7 proof="balance:optimal"``: names and JSON values, those of a dict in one."""
+    words = {
+        name: ",".join(f"{key}:{one}" for key, one in value.items()) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+    }
+    return " ".join([event, *(f"{name}={_json(value)}" for name, value in words.items())])
 
 
 _TOLD: Final = tuple(one.name for one in fields(PlannedRebalance) if one.name not in ("plan", "owner"))

@@ -18,6 +18,7 @@ from apportion.clients.broker_takeover import policy
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
+from apportion.clients.rebalance import line_of
 from apportion.clients.topic_metadata import ClusterMetadata
 from apportion.strategy.user_data import Holding
 from apportion.tasks.application_state import Process
@@ -91,14 +92,13 @@ class TaskBridge:
         """Remember the orders; whoever runs the tasks looks at ``rounds``."""
         orders = self._known(read_orders(given.user_data))
         if orders.lost:
-            log.warning("group %s: orders of the leader are unreadable, nothing is run: %s", group, orders.lost)
+            log.warning("group %r: orders of the leader are unreadable, nothing is run: %s", group, orders.lost)
         self.last = Holding(given.partitions, generation, keeps=True)
         self.orders = orders
         self.rounds += 1
-        log.info(
-            "assigned group=%s generation=%s assignor=%s active=%d standby=%d warmup=%d",
-            *(group, generation, self.name, len(orders.active), len(orders.standby), len(orders.warmup)),
-        )
+        counts = {"active": len(orders.active), "standby": len(orders.standby), "warmup": len(orders.warmup)}
+        values = {"group": group, "generation": generation, "assignor": self.name}
+        log.info("%s", line_of("assigned", {**values, **counts}))
 
     def _known(self, orders: TaskAssignment) -> TaskAssignment:
         """Orders whose sub-topologies there are; those of a leader with another topology are as good as unreadable."""
@@ -123,7 +123,7 @@ class TaskBridge:
             return nothing
         plan = plan_tasks(self.topology, sizes, _processes(known), self.plan_settings, racks)
         self.last_plan = plan
-        log.info("planned group=%s generation=%s tasks %s", group, generation, plan.measures)
+        log.info("%s", line_of("planned", {"group": group, "generation": generation, **plan.measures}))
         return nothing | _shares(plan, known, self.topology, sizes, holders)
 
     def _strangers(
@@ -139,12 +139,12 @@ class TaskBridge:
             if not set(sizes) <= set(member.subscription.topics):
                 strangers.add(member.member_id)
                 log.warning(
-                    "member %s of group %s does not read %s; it gets nothing", member.member_id, group, list(sizes)
+                    "member %r of group %r does not read %s; it gets nothing", member.member_id, group, list(sizes)
                 )
             elif one.memory.topology not in ("", self.topology.digest):
                 strangers.add(member.member_id)
                 log.warning(
-                    "member %s (process %s) of group %s runs another topology, %s, than its leader, %s: it gets "
+                    "member %r (process %r) of group %r runs another topology, %s, than its leader, %s: it gets "
                     "nothing; give applications names of their own, or run one version",
                     *(member.member_id, one.process, group, one.memory.topology, self.topology.digest),
                 )
@@ -192,7 +192,7 @@ def _members(members: Sequence[JoiningMember], topology: Topology, sizes: Mappin
     for member in members:
         memory = read_memory(member.subscription.user_data)
         if memory.lost:
-            log.warning("member %s remembers no tasks: %s", member.member_id, memory.lost)
+            log.warning("member %r remembers no tasks: %s", member.member_id, memory.lost)
         holds = frozenset((topic, p) for topic, ids in member.subscription.owned for p in ids)
         fresh = member.subscription.generation == newest
         runs = frozenset(reads[pair] for pair in holds if pair in reads) if fresh else frozenset()
