@@ -181,7 +181,7 @@ def test_a_member_with_another_topology_under_one_name_is_named_and_gets_nothing
     assert shares["stranger"].partitions == ()
     assert sum(len(ids) for _, ids in shares[mine.name].partitions) == sum(SIZES.values())
     (line,) = [record.getMessage() for record in caplog.records if "another topology" in record.getMessage()]
-    assert "member stranger (process q) of group counts" in line
+    assert "member 'stranger' (process 'q') of group 'counts'" in line
     assert other.digest in line
     assert TOPOLOGY.digest in line
 
