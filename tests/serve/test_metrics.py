@@ -35,7 +35,7 @@ from apportion.serve.metrics import BY_NAME, CAUSES, Renderer, chosen
 from apportion.serve.names import shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
-from apportion.serve.state import Snapshot
+from apportion.serve.state import GroupState, Snapshot
 from apportion.serve.states import advised, commits_then, entries_of, group_state, group_with_offsets, lag_times_of
 from apportion.serve.switched import Switches, switch_of
 
@@ -354,6 +354,43 @@ def test_the_advised_number_of_members_follows_the_work_that_comes_in() -> None:
     ends["clicks"].add(1000.0, np.array([9000, 9000, 9000, 1000]))
     assert advised(state, AllEnds(ends), 100) == 3, "90, 90, 90 + 10 a second"
     assert advised(state, AllEnds(ends), 1000) == 1
+
+
+def test_the_advised_number_counts_what_waits_where_that_is_wished_and_goes_on_without_members() -> None:
+    settings, written = ServerSettings(capacity=100), np.array([9000, 9000, 9000, 1000])
+    table = EndTimes("id", np.arange(4))
+    table.add(900.0, np.zeros(4, dtype=np.int64))
+    table.add(1000.0, written)
+    ends, logs = (
+        AllEnds({"clicks": table}),
+        {"clicks": replace(TOPICS["clicks"], begin=np.zeros(4, dtype=np.int64), end=written)},
+    )
+
+    def after(one: DescribedGroup, old: GroupState | None) -> GroupState:
+        built = group_with_offsets(one, entries_of(logs), old)
+        commits = Commits.none(built.group.P)
+        ((times, whole),) = lag_times_of([(built.group, commits, None)], AllEnds({}), 1000.0)
+        past = GroupPast("g", {})
+        return group_state(one, built, 1000.0, past, old, (times, whole), commits, settings, ())
+
+    one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
+    manned = after(one, None)
+    assert advised(manned, ends, 200) == 2, "90, 90, 90 + 10 a second come in"
+    assert advised(manned, ends, 200, 100.0) == 3, "and as much a second of what waits: 180, 180, 180 + 20"
+    left = after(replace(one, description={**one.description, "members": {}, "state": "Empty"}), manned)
+    assert left.group.M == 0
+    assert advised(left, ends, 200, 100.0) == 3, "nobody reads now: by the subscriptions of before"
+
+
+def test_of_a_topic_made_anew_no_lag_is_known_until_the_group_commits_there() -> None:
+    one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 7 for p in range(4)})
+    entries = entries_of(TOPICS)
+    assert group_with_offsets(one, entries, None).group.lag_known.all()
+    before = group_with_offsets(one, entries, None, stale=dict(one.committed)).group
+    assert not before.lag_known.any()
+    again = replace(one, committed={**one.committed, ("clicks", 1): 2})
+    known = group_with_offsets(again, entries, None, stale=dict(one.committed)).group.lag_known
+    assert known.tolist() == [False, True, False, False]
 
 
 def test_a_group_is_gone_when_it_stays_away_and_not_when_a_broker_has_just_come_back() -> None:
