@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
+from apportion.inputs import live
 from apportion.inputs.cluster import connect
+from apportion.inputs.config import Connection
 from apportion.inputs.log_tails import Tail, tail_of, tails
+from apportion.inputs.properties import Properties
 from apportion.testing.broker import Broker
 
 pytestmark = pytest.mark.broker
@@ -49,6 +54,31 @@ def test_a_tail_of_markers_alone_is_no_message(broker: Broker) -> None:
         }
         assert tails(cluster, {(topic, 0): 0}) == {(topic, 0): Tail(0, True)}
         assert tails(cluster, {("not there", 0): 0, (topic, 9): 0}) == {}
+
+
+def test_who_stands_before_a_marker_has_read_all_of_a_live_cluster_and_who_has_a_message_left_has_not(
+    broker: Broker,
+) -> None:
+    """Two groups stand at different offsets of one log; the one farther behind has messages left."""
+    from confluent_kafka import Producer
+
+    topic = "before-a-marker"
+    broker.create_topic(topic, 2)
+    transact(broker, topic, 0, 3)
+    plain = Producer({"bootstrap.servers": broker.bootstrap})
+    plain.produce(topic, b"x", partition=1)
+    plain.produce(topic, b"x", partition=1)
+    assert plain.flush(30) == 0
+    for group, offsets in (("at-the-marker", (3, 1)), ("farther-behind", (2, 2))):
+        with KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False) as consumer:
+            consumer.commit({TopicPartition(topic, p): OffsetAndMetadata(at, "", -1) for p, at in enumerate(offsets)})
+    connection = Connection(broker.bootstrap, Properties())
+    both, [alone] = (
+        live.groups(connection, names) for names in (["at-the-marker", "farther-behind"], ["at-the-marker"])
+    )
+    lags = [[entry.get("lag", entry["end"] - entry["committed"]) for entry in one.raw["topics"][topic]] for one in both]
+    assert lags == [[0, 1], [2, 0]]
+    assert alone.raw["topics"] == both[0].raw["topics"]
 
 
 def test_bytes_that_are_no_batches_tell_nothing() -> None:

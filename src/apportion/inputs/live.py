@@ -9,15 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from apportion.errors import Unavailable, UnknownName, UnreadableBytes
 from apportion.history import patterns
+from apportion.history.lag_time import MARKERS_MAX
 from apportion.history.records import SHARE, STREAMS
 from apportion.inputs import tasks_and_shares
 from apportion.inputs.cluster import Cluster, TopicPartition, connect, patiently, topic_id_text
 from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
+from apportion.inputs.log_tails import PLACES_MAX, Place, tails
 from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import EpochRecord
 from apportion.wire.plan_text import MARK, PlanPart
@@ -78,12 +81,33 @@ def read(
     topics |= {topic for offsets in committed.values() for topic, _ in offsets}
     partitions = cluster.partitions(sorted(topics)) if topics else []
     entries = _entries(cluster, partitions)
+    _pass_markers(cluster, committed, entries)
     ids = {one.topic: one.topic_id for one in partitions if one.topic_id}
     coordinators = _coordinators(cluster, chosen)
     return [
         observed_group(name, descriptions[name], committed.get(name, {}), entries, ids, coordinators.get(name))
         for name in chosen
     ]
+
+
+def _pass_markers(
+    cluster: Cluster, committed: Mapping[str, Committed], entries: Mapping[str, Mapping[int, dict[str, Any]]]
+) -> None:
+    """Note in ``entries`` from which commit on nothing but markers of transactions stands at a log's end.
+
+    Logs are looked at where some group is one or two offsets behind, from the newest of such commits on, as far as this
+    user may read them.
+    """
+    behind: dict[Place, int] = {}
+    for offsets in committed.values():
+        for (topic, p), offset in offsets.items():
+            end = entries.get(topic, {}).get(p, {}).get("end")
+            if end is not None and 0 < end - offset <= MARKERS_MAX:
+                behind[topic, p] = max(offset, behind.get((topic, p), offset))
+    places = dict(islice(behind.items(), PLACES_MAX))
+    for (topic, p), tail in (tails(cluster, places) if places else {}).items():
+        if not tail.message and tail.first >= entries[topic][p]["end"]:
+            entries[topic][p]["read_at"] = places[topic, p]
 
 
 def _coordinators(cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
@@ -354,6 +378,15 @@ def _entries(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[str
     return entries
 
 
+def _with_commit(entry: Mapping[str, Any], committed: int | None) -> dict[str, Any]:
+    """A partition's entry in group.json; who stands before markers alone has read all."""
+    fields = {key: value for key, value in entry.items() if key != "read_at"}
+    if committed is None:
+        return fields
+    read = {"lag": 0} if "read_at" in entry and entry["read_at"] <= committed <= entry["end"] else {}
+    return {**fields, "committed": committed, **read}
+
+
 def observed_group(
     name: str,
     description: Mapping[str, Any],
@@ -376,13 +409,7 @@ def observed_group(
         numbers = mine.keys() | (known.keys() if topic in description["wanted"] else set())
         if not numbers:
             continue  # wanted, but not there
-        topics[topic] = [
-            {
-                **known.get(p, {"partition": p}),
-                **({"committed": mine[p]} if p in mine else {}),
-            }
-            for p in sorted(numbers)
-        ]
+        topics[topic] = [_with_commit(known.get(p, {"partition": p}), mine.get(p)) for p in sorted(numbers)]
     members = {}
     there = description["kind"] == STREAMS
     for member_id, member in description["members"].items():
