@@ -48,7 +48,7 @@ class App:
         self.stack, self.runners = ExitStack(), dict[str, TaskRunner]()
         self.heard: list[tuple[str, str, str]] = []
 
-    def start(self, name: str, **consumer: Any) -> TaskRunner:
+    def start(self, name: str, process: str | None = None, **consumer: Any) -> TaskRunner:
         def hear(what: str) -> Callable[[Task], None]:
             return lambda task: self.heard.append((name, what, str(task)))
 
@@ -56,7 +56,7 @@ class App:
             Topology.of(Subtopology((self.source,), self.changelog)),
             application=self.name,
             bootstrap_servers=self.broker.bootstrap,
-            state_dir=self.folder / name,
+            state_dir=self.folder / (process or name),
             settings=self.settings,
             on_active=hear("active"),
             on_standby=hear("standby"),
@@ -319,6 +319,30 @@ def test_two_consumers_of_one_process_share_its_folder_and_hand_tasks_over(
     one.until("the second runs all", lambda: len(second.active) == 4)
     assert second.restored == 0
     assert len(one.stored()) == 400
+
+
+def test_a_process_that_joins_takes_its_share_though_every_thread_had_at_most_one_task(
+    app: Callable[..., App],
+) -> None:
+    """Three threads of one process run three tasks; the newcomer's threads get theirs once they are warm."""
+    one = app(partitions=4, acceptable_recovery_lag=2)
+    for n in range(4):
+        one.start(f"a{n}", process="a")
+    one.until("a thread each", lambda: [len(runner.active) for runner in one.runners.values()] == [1] * 4)
+    one.write(40)
+    one.until("40 are stored", lambda: len(one.stored()) == 40)
+    one.heard.clear()
+    for n in range(4):
+        one.start(f"b{n}", process="b")
+
+    def share(process: str) -> int:
+        return sum(len(runner.active) for name, runner in one.runners.items() if name.startswith(process))
+
+    one.until("two tasks for each process", lambda: share("a") == share("b") == 2)
+    warmed = [task for name, what, task in one.heard if name.startswith("b") and what == "standby"]
+    assert {task for name, what, task in one.heard if name.startswith("b") and what == "active"} <= set(warmed)
+    one.write(40)
+    one.until("all goes on", lambda: set(one.stored().values()) >= {"19"})
 
 
 def test_a_folder_that_another_process_has_is_refused(tmp_path: Path) -> None:
