@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from apportion.governing.governor import CLASS
+from apportion.inputs.cluster import Cluster, connect
 from apportion.testing import jars
+from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
 
 Json = dict[str, Any]
 Ask = Callable[..., list[Json]]
+WITH_CLASS = {
+    "group.consumer.assignors": f"uniform,range,{CLASS}",
+    "group.consumer.assignment.interval.ms": "100",
+    "group.consumer.session.timeout.ms": "6000",
+}
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +50,18 @@ def governed(request: pytest.FixtureRequest, broker_jar: Path, tmp_path_factory:
         return answers
 
     return ask
+
+
+@pytest.fixture(scope="session", params=jars.KAFKA)
+def governed_broker(request: pytest.FixtureRequest, broker_jar: Path) -> Iterator[Broker]:
+    """A broker with the class beside Kafka's own assignors; topics a and b of 12 partitions."""
+    with Broker(version=request.param, class_path=[broker_jar], properties=WITH_CLASS) as broker:
+        broker.create_topic("a", 12)
+        broker.create_topic("b", 12)
+        yield broker
+
+
+@pytest.fixture
+def cluster(governed_broker: Broker) -> Iterator[Cluster]:
+    with connect(governed_broker.bootstrap) as cluster:
+        yield cluster

@@ -23,6 +23,7 @@ from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
 from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog, _Look, partition_of_group
 from apportion.inputs.config import Connection
+from apportion.inputs.governed import Governed
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
@@ -94,11 +95,23 @@ def samples(
     return found
 
 
+GOVERNED = tuple(f"apportion_group_governed_plan_{what}" for what in ("timestamp_seconds", "differing_partitions"))
+
+
+def test_a_governed_group_tells_when_its_plan_is_of_and_how_many_partitions_differ() -> None:
+    settings = ServerSettings(cluster_name="c")
+    one = seen(NAME, {"clicks": [0]}, {("clicks", 0): 1})
+    under = Governed(1_764_000_000_000, {("clicks", p): "m" for p in range(3)}, ())
+    one = replace(one, description={**one.description, "governed": under})
+    found = samples(settings, snapshot(one, settings=settings))
+    assert [found[name][0][1] for name in GOVERNED] == [1_764_000_000, 3]
+
+
 def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
     settings = ServerSettings(cluster_name='c"1', names="all")
     one = seen(NAME, {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 10, ("clicks", 1): 4, ("clicks", 3): 1, (NAME, 0): 1})
     found = samples(settings, snapshot(one, settings=settings))
-    assert set(found) == set(BY_NAME) - {"apportion_group_advised_members"}
+    assert set(found) == set(BY_NAME) - {"apportion_group_advised_members", *GOVERNED}
     label = {"cluster_name": 'c"1', "group": NAME}
     nobody = {"member_host": "", "consumer_id": "", "client_id": ""}
     lag = {tuple(had.values())[2:4]: value for had, value in found["kafka_consumergroup_group_lag"]}

@@ -39,6 +39,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--all-groups", action="store_true", help="every group of the new protocol that --config names")
     add_assignor(parser)
     parser.add_argument("--config", metavar="FILE", help="strategies, settings and members' facts by group, TOML")
+    parser.add_argument(
+        "--convert", action="store_true", help="a classic group too: the governor's joining converts it"
+    )
     parser.add_argument("--check", action="store_true", help="ask all brokers for the class; exit 3 where one lacks it")
     parser.add_argument("--key-file", metavar="FILE", help="what plans are signed with, as on the brokers")
     parser.add_argument("--interval", metavar="S", type=whole(1, 3600), default=5, help="seconds (default: 5)")
@@ -115,7 +118,8 @@ def _rules(args: argparse.Namespace) -> tuple[GroupRule, ...]:
         raise Usage("apportion govern", "--all-groups needs --config, which says which groups and how")
     if args.config:
         return read_rules(args.config)
-    return (GroupRule(re.compile(".*", re.DOTALL), strategy_of(args.assignor, settings_of(args))),)
+    strategy = strategy_of(args.assignor, settings_of(args))
+    return (GroupRule(re.compile(".*", re.DOTALL), strategy, convert=args.convert),)
 
 
 def _rule_of(name: str, rules: tuple[GroupRule, ...]) -> GroupRule:

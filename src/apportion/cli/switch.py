@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables, tell
@@ -53,19 +53,25 @@ def run(args: argparse.Namespace) -> int:
     switches = _switches(args, left_out)
     if args.output == "json":
         without = [{"group": name, "why": why} for name, why in left_out]
-        document = {"version": 1, "groups": [one.to_dict() for one, _, _ in switches]}
+        document = {"version": 1, "groups": [{**one.to_dict(), **_governed(seen)} for one, seen, _ in switches]}
         emit_json(document | ({"left_out": without} if without else {}))
     elif args.output == "html":
         from apportion.report import pages
 
         emit_page([pages.with_switch(observed, one, past) for one, observed, past in switches], source.input_name(args))
     elif len(switches) == 1 and args.output in ("table", "wide"):
-        only = switches[0][0]
-        emit_tables([switching.group_table(only)], args.output, switching.sentences(only))
+        only, seen, _ = switches[0]
+        under = seen.governed.says if seen.governed else []
+        emit_tables([switching.group_table(only)], args.output, [*under, *switching.sentences(only)])
     else:
         answers = [one for one, _, _ in switches]
         emit_tables([switching.overview(answers)], args.output, switching.totals(answers, left_out))
     return 0
+
+
+def _governed(seen: Observed) -> dict[str, Any]:
+    """The plan that the group is governed by, where it is."""
+    return {"governed": seen.governed.to_dict()} if seen.governed else {}
 
 
 def _switches(args: argparse.Namespace, left_out: list[tuple[str, str]]) -> list[Looked]:

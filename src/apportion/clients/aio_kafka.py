@@ -13,6 +13,7 @@ import asyncio
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 try:
@@ -32,6 +33,7 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise unusable(AIOKAFKA, "apportion.clients.aio_kafka") from None
 
 from apportion.clients.adapter import Adapter, assignor_for, patch_coordinators
+from apportion.clients.aio_kafka_messages import ConsumerGroupDescribe
 from apportion.clients.bridge import Bridge, bridge_for
 from apportion.clients.broker_takeover import StrategyNotAsked, TakeoverWatch
 from apportion.clients.error_sentences import sentence
@@ -298,6 +300,10 @@ def _watch_for_the_broker(coordinator: Any, ours: Sequence[AioKafkaAssignor]) ->
     async def send_req(request: Any) -> Any:
         response = await send(request)
         if isinstance(request, JoinGroupRequest) and not response.error_code:
+            if watch.looks(response.leader_id):
+                with suppress(KafkaError):
+                    answer = await send(ConsumerGroupDescribe(str(self().group_id)))
+                    watch.look(answer.to_object()["groups"][0])
             watch.joined(response.leader_id, str(self().group_id), int(response.generation_id))
         return response
 

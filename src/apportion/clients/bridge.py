@@ -77,6 +77,7 @@ class Bridge:
         self.strategy: Assignor = find(strategy, settings) if isinstance(strategy, str) else strategy
         require_client_side(self.strategy)
         self.on_foreign = policy(self.strategy, options.on_foreign)
+        self.kept_whole: str = traits_of(self.strategy).kept_whole
         self.options = options
         self.traits = traits_of(self.strategy)
         self.cooperative = self.traits.cooperative

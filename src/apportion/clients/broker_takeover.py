@@ -6,18 +6,22 @@ before, and get what the broker's ``uniform`` gives them: a failover group of 24
 without a word. What gives it away is the answer to JoinGroup. In a classic group it names the leader; in a group of
 the new protocol nobody leads, and the name is empty (Kafka, ``GroupMetadataManager.classicGroupJoinToConsumerGroup``).
 When the last member of the new protocol has left, the group is classic again, and the next answer names a leader.
+
+A governor may keep the strategy all the same (``apportion govern``): its plan comes through the group, and the class on
+the brokers follows it. A member that would stop looks for such a plan first, at the group's coordinator.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
 from apportion.clients.member_bridge import MemberBridge
 from apportion.clients.rebalance import PlannedRebalance
 from apportion.errors import ApportionError, BadInput
 from apportion.strategy.traits import OnForeign, traits_of
+from apportion.wire import plan_text
 
 log = logging.getLogger("apportion.clients")
 
@@ -51,6 +55,25 @@ class TakeoverWatch:
         self.foreign = False
         self.stopped = ""
         """The sentence with which this member stopped; "" while it takes part."""
+        self.kept = False
+        """Whether a governor's plan keeps what this member's strategies promise."""
+
+    def looks(self, leader: str | None) -> bool:
+        """Whether this answer to JoinGroup stops the member unless ``look`` says otherwise."""
+        return not leader and self.policy == "stop"
+
+    def look(self, group: Mapping[str, Any]) -> None:
+        """Take what ConsumerGroupDescribe tells of the group: is its strategy kept by a plan that it carries?
+
+        A plan that was seen once counts on without its carrier, while the class assigns: the brokers remember it.
+        """
+        if group["assignor_name"] != plan_text.ASSIGNOR:
+            self.kept = False
+            return
+        wanted = [plan_text.PROMISES.get(member.kept_whole, 0) for member in self.members]
+        promises = plan_text.promises(member["rack_id"] for member in group["members"])
+        if promises:
+            self.kept = all(bit and all(promise & bit for promise in promises) for bit in wanted)
 
     def joined(self, leader: str | None, group: str, generation: int | None) -> bool:
         """Take one answer without an error; True where the member must stop.
@@ -59,18 +82,30 @@ class TakeoverWatch:
             The leader's member id in the answer.
         """
         foreign, changed = not leader, bool(leader) == self.foreign
-        self.foreign = foreign
+        self.foreign, self.kept = foreign, self.kept and foreign
         if changed and foreign:
             self._began(group, generation)
         elif changed:
             log.info("group %r is classic again: %s is asked again", group, self._names())
-        return foreign and self.policy == "stop"
+        elif foreign and self._stops and not self.stopped:
+            self._began(group, generation)  # it went on by a plan, which is no more
+        return foreign and self._stops
+
+    @property
+    def _stops(self) -> bool:
+        return self.policy == "stop" and not self.kept
 
     def _began(self, group: str, generation: int | None) -> None:
-        text = sentence(group, self._names(), self.policy)
-        if self.policy == "stop":
+        if self.kept:
+            text = (
+                f"group {group!r} is of the new protocol now, and a governor's plan keeps {self._names()}: it reads on"
+            )
+        else:
+            text = sentence(group, self._names(), self.policy)
+        if self._stops:
             self.stopped = text
-        level = {"stop": logging.ERROR, "log": logging.WARNING, "continue": logging.INFO}[self.policy]
+        levels = {"stop": logging.ERROR, "log": logging.WARNING, "continue": logging.INFO}
+        level = logging.INFO if self.kept else levels[self.policy]
         log.log(level, "%s", text, extra={"apportion": {"group": group, "generation": generation, "foreign": True}})
         event = PlannedRebalance.of_broker(group, generation, self.members[0].name)
         for hook in {id(m.options.on_plan): m.options.on_plan for m in self.members}.values():

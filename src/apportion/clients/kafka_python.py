@@ -13,6 +13,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -54,6 +55,10 @@ REPLICAS: Final = "replica_nodes"
 """Where the client's metadata of a partition list the brokers of its replicas."""
 LAST_COMMIT_MS: Final = 1_000
 """Time that the commit before a join has at least: the client gives it what is left of ``poll``, then cancels it."""
+
+
+class _MustLook(Exception):
+    """The broker assigns, and whether a governor keeps the strategy is to be asked first."""
 
 
 class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
@@ -361,17 +366,28 @@ def _watch_for_the_broker(coordinator: Any, ours: Sequence[KafkaPythonAssignor])
     self = weakref.ref(coordinator)
     watch = TakeoverWatch([strategy.bridge for strategy in ours])
     join = coordinator._do_join_and_sync_async
+    looked = False
 
     def process_join_group_response(response: Any, sent_at: float) -> None:
         c: Any = self()
         type(c)._process_join_group_response(c, response, sent_at)
+        if watch.looks(response.leader) and not looked:
+            raise _MustLook
         if watch.joined(response.leader, str(c.group_id), int(c._generation.generation_id)):
             raise NotAsked(watch.stopped)
 
     async def join_and_sync() -> Any:
+        nonlocal looked
         c: Any = self()
+        if looked := watch.foreign:
+            await _look(c, watch)
         try:
-            return await join()
+            try:
+                return await join()
+            except _MustLook:  # it is a member already, and joins once more
+                looked = True
+                await _look(c, watch)
+                return await join()
         except NotAsked:
             if c._rebalance_protocol == RebalanceProtocol.COOPERATIVE:
                 await c._on_close_prepare_async()  # an eager member has told its listener before it joined
@@ -388,6 +404,16 @@ def _watch_for_the_broker(coordinator: Any, ours: Sequence[KafkaPythonAssignor])
     coordinator._process_join_group_response = process_join_group_response
     coordinator._do_join_and_sync_async = join_and_sync
     coordinator.poll = poll_unless_stopped
+
+
+async def _look(coordinator: Any, watch: TakeoverWatch) -> None:
+    """Ask the coordinator's broker who assigns; one that does not answer changes nothing."""
+    from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+    with suppress(KafkaError):
+        request = ConsumerGroupDescribeRequest(group_ids=[coordinator.group_id])
+        answer = await coordinator._manager.send(request, node_id=coordinator.coordinator_id)
+        watch.look(answer.to_dict()["groups"][0])
 
 
 def _name_missing_right(coordinator: Any) -> None:

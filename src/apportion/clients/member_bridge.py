@@ -30,6 +30,8 @@ class MemberBridge(Protocol):
     options: Options
     on_foreign: OnForeign
     """What the member does once the broker assigns by the new protocol."""
+    kept_whole: str
+    """What the strategy gives to one member as a whole, which a governor's plan may keep; "" nothing."""
     cooperative: bool
 
     @property

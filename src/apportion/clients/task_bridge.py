@@ -74,6 +74,7 @@ class TaskBridge:
     cooperative = True
 
     def __init__(self, topology: Topology, plan_settings: TaskSettings, rack: str | None = None) -> None:
+        self.kept_whole = ""
         self.options, self.on_foreign, self.last = Options(rack), policy(Streams(), None), Holding()
         self.topology, self.plan_settings = topology, plan_settings
         self.memory_now = TaskMemory()

@@ -13,9 +13,7 @@ from uuid import uuid4
 
 from apportion.errors import ApportionError, Unavailable
 from apportion.inputs.cluster import Cluster, sentences
-
-ASSIGNOR: Final = "apportion"
-"""What members ask for with ``group.remote.assignor``: the class on the brokers by its name."""
+from apportion.wire.plan_text import ASSIGNOR
 
 REBALANCE_TIMEOUT_MS: Final = 30_000
 LEAVE: Final = -1
@@ -62,6 +60,11 @@ class Carrier:
             LeaseTaken: another has the instance id. Unavailable: the broker does not answer, or has not the class.
         """
         self._send({} if self.joined else self._everything(self._topics))
+
+    def join(self, rack: str) -> None:
+        """Join with a plan: a classic group that this converts has its plan before anything is computed."""
+        self._rack = rack
+        self.beat()
 
     def carry(self, rack: str, topic: str) -> None:
         """Have the plan taken: a new rack id alone computes nothing, one that comes with other topics does.
@@ -115,8 +118,6 @@ class Carrier:
             self._holds = False
 
     async def _ask(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        from kafka.protocol.metadata import CoordinatorType
-
         from apportion.inputs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
         admin = self.cluster._admin
@@ -124,5 +125,5 @@ class Carrier:
         request = ConsumerGroupHeartbeatRequest(**fields)
         answer: dict[str, Any] = (await admin._manager.send(request, node_id=coordinators[self.group])).to_dict()
         if answer["error_code"] in ELSEWHERE:
-            admin._manager.cluster._coordinators.pop((CoordinatorType.GROUP, self.group), None)
+            self.cluster.forget_coordinator(self.group)
         return answer

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -17,8 +18,8 @@ import numpy as np
 
 from apportion.acting.rule import Outlook, decide
 from apportion.arrays import NOBODY, Ints
-from apportion.errors import ApportionError
-from apportion.governing.carrier import ASSIGNOR, Carrier, LeaseTaken
+from apportion.errors import ApportionError, Unavailable
+from apportion.governing.carrier import Carrier, LeaseTaken
 from apportion.governing.rules import GroupRule
 from apportion.inputs import live
 from apportion.inputs.cluster import Cluster, patiently
@@ -28,13 +29,11 @@ from apportion.model.group_json import read_group
 from apportion.planning import checked
 from apportion.strategy.traits import traits_of
 from apportion.wire import plan_text
-from apportion.wire.plan_text import NUMBERS_WHOLE, TOPICS_WHOLE, GovernedPlan, MemberKey
+from apportion.wire.plan_text import ASSIGNOR, PROMISES, TOPICS_WHOLE, GovernedPlan, MemberKey
 
 LOG: Final = logging.getLogger("apportion.governing")
 INSTANCE: Final = "apportion-governor"
 CLASS: Final = "io.apportion.broker.GovernedAssignor"
-PROMISES: Final[Mapping[str, int]] = {"topics": TOPICS_WHOLE, "numbers": NUMBERS_WHOLE}
-"""A strategy's ``kept_whole`` to the bit of a plan."""
 
 
 def without_class(cluster: Cluster) -> dict[str, str]:
@@ -105,8 +104,18 @@ class Governor:
 
     def beat(self) -> None:
         """Say that the carriers live, where there are any."""
-        for carrier in self.carriers:
-            carrier.beat()
+        with self._anew():
+            for carrier in self.carriers:
+                carrier.beat()
+
+    @contextmanager
+    def _anew(self) -> Iterator[None]:
+        """Where the coordinator did not answer, look for it anew the next time: it may have moved."""
+        try:
+            yield
+        except Unavailable:
+            self.cluster.forget_coordinator(self.group)
+            raise
 
     def round(self) -> Governed:
         """Look at the group once, and publish a plan where it differs from the one that is carried.
@@ -114,16 +123,18 @@ class Governor:
         Raises
             Unavailable: the cluster does not answer, or refuses.
         """
+        with self._anew():
+            return self._round()
+
+    def _round(self) -> Governed:
         observed = live.read(self.cluster, [self.group], leave_out=True)
         if not observed:
             return Governed(time.time(), "empty")
         seen = observed[0]
-        if seen.kind != "consumer" or seen.protocol != ASSIGNOR:
+        foreign = self._foreign(seen)
+        if foreign:
             self.release()
-            says = (
-                f"{self.group} is assigned by {seen.protocol or 'nobody'}; needed is group.remote.assignor={ASSIGNOR}"
-            )
-            return Governed(time.time(), "not ours", says=(says,))
+            return Governed(time.time(), "not ours", says=(foreign,))
         raw = self.rule.with_facts(seen.raw)
         if not raw["members"]:
             return Governed(time.time(), "empty")
@@ -141,6 +152,20 @@ class Governor:
             return Governed(time.time(), "waiting", None, differs, group.M, (str(taken),))
         LOG.info("%s: plan %d published, %d partitions to move", self.group, plan.number, differs)
         return Governed(time.time(), "published", plan.number, differs, group.M)
+
+    def _foreign(self, seen: Observed) -> str:
+        """Why the group is not to be governed as it is now; "" where it is."""
+        if seen.kind == "classic" and self.rule.convert:
+            if seen.assigned_data:
+                return f"{self.group} is classic, and its assignments carry user data: the broker would not convert it"
+            return ""  # the carrier's joining converts it, and the plan is there before anything is computed
+        if seen.kind != "consumer" or seen.protocol != ASSIGNOR:
+            return (
+                f"{self.group} is assigned by {seen.protocol or 'nobody'}; needed is group.remote.assignor={ASSIGNOR}"
+            )
+        if not self.rule.convert and seen.raw["members"] and len(seen.classic_members) == len(seen.raw["members"]):
+            return f"{self.group} has classic members alone, and becomes classic again once no carrier is in it"
+        return ""
 
     def let_go(self) -> None:
         """Give the group back to uniform: a plan without members, then leave."""
@@ -190,9 +215,9 @@ class Governor:
             self.carriers.append(Carrier(self.cluster, self.group, name))
         self._topic = next(iter(raw["topics"]), self._topic)
         try:
-            for carrier in self.carriers:
+            for carrier, text in zip(self.carriers, texts, strict=False):
                 if not carrier.joined:
-                    carrier.beat()
+                    carrier.join(text)
         except LeaseTaken:
             self.release()
             raise

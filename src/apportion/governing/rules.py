@@ -4,6 +4,7 @@
 name = "ads"                      # or pattern = "ads-.*"
 assignor = "failover"
 settings = {preempt = false}
+convert = true                    # a classic group too; default false
 
 [[group.facts]]
 fact = "priority"
@@ -63,12 +64,15 @@ class GroupRule:
 
     acting
         When partitions of a strategy by lag move though nobody came or went.
+    convert
+        Whether a classic group is converted, by the carrier's joining; without it one is left alone.
     """
 
     pattern: re.Pattern[str]
     assignor: Assignor
     facts: tuple[FactRule, ...] = ()
     acting: Acting = field(default_factory=Acting)
+    convert: bool = False
 
     def with_facts(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """group.json with the members' facts; the first rule that is about a member counts."""
@@ -103,7 +107,7 @@ def read_rules(path: str) -> tuple[GroupRule, ...]:
 
 
 def _rule(where: str, entry: Any) -> GroupRule:
-    known = {"name", "pattern", "assignor", "settings", "facts", "acting"}
+    known = {"name", "pattern", "assignor", "settings", "facts", "acting", "convert"}
     if not isinstance(entry, dict) or entry.keys() - known or ("name" in entry) == ("pattern" in entry):
         raise BadInput(where, ", ".join(entry), "name or pattern, assignor, and settings and facts where wanted")
     pattern = (
@@ -113,8 +117,11 @@ def _rule(where: str, entry: Any) -> GroupRule:
     facts = entry.get("facts", [])
     if not isinstance(facts, list):
         raise BadInput(f"{where}.facts", str(facts), "[[group.facts]] entries")
-    acting = Acting.of_text(str(entry.get("acting", "")))
-    return GroupRule(pattern, assignor, tuple(_fact(f"{where}.facts[{n}]", one) for n, one in enumerate(facts)), acting)
+    acting, convert = Acting.of_text(str(entry.get("acting", ""))), entry.get("convert", False)
+    if type(convert) is not bool:
+        raise BadInput(f"{where}.convert", repr(convert), "true or false")
+    read = tuple(_fact(f"{where}.facts[{n}]", one) for n, one in enumerate(facts))
+    return GroupRule(pattern, assignor, read, acting, convert)
 
 
 def _fact(where: str, entry: Any) -> FactRule:

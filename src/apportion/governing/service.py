@@ -18,11 +18,12 @@ TICK_S: Final = 0.5
 
 
 def groups_of(cluster: Cluster, rules: Sequence[GroupRule]) -> dict[str, GroupRule]:
-    """The groups of the new protocol that some rule names, each with the first that does."""
+    """The groups that some rule names, each with the first that does; classic ones where it says ``convert``."""
     listed = patiently(cluster.bootstrap, cluster._admin.list_groups)
-    names = sorted(group["group_id"] for group in listed if live.kind_of(group) == "consumer")
-    first = {name: next((rule for rule in rules if rule.pattern.fullmatch(name)), None) for name in names}
-    return {name: rule for name, rule in first.items() if rule is not None}
+    kinds = {group["group_id"]: live.kind_of(group) for group in listed if live.reads(group)}
+    first = {name: next((rule for rule in rules if rule.pattern.fullmatch(name)), None) for name in sorted(kinds)}
+    takes = {name: rule for name, rule in first.items() if rule is not None}
+    return {name: rule for name, rule in takes.items() if kinds[name] == "consumer" or rule.convert}
 
 
 def govern(

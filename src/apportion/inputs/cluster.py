@@ -65,6 +65,12 @@ class Cluster:
     def __init__(self, bootstrap: str, admin: Any) -> None:
         self.bootstrap, self._admin = bootstrap, admin
 
+    def forget_coordinator(self, group: str) -> None:
+        """Ask anew who coordinates a group, next time: the client keeps its answer though that broker is gone."""
+        from kafka.protocol.metadata import CoordinatorType
+
+        self._admin._manager.cluster._coordinators.pop((CoordinatorType.GROUP, group), None)
+
     def cluster_id(self) -> str | None:
         """The cluster's id."""
         cluster_id = patiently(self.bootstrap, self._admin.describe_cluster).get("cluster_id")

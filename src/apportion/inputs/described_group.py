@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from apportion.history.records import GenerationMember
+from apportion.inputs.governed import Governed
 from apportion.model.group import Group
 from apportion.wire.plan_text import PlanPart
 
@@ -38,6 +39,10 @@ class Observed:
         Whether the source tells who reads; False for a table without a column for it.
     carried
         Of a governed group: the plans that its carriers bear, which are no members of ``raw``.
+    classic_members
+        Of a group of the new protocol: who joined by the classic one, where the broker tells it.
+    governed
+        Those plans held against the group.
     """
 
     raw: Mapping[str, Any]
@@ -54,6 +59,8 @@ class Observed:
     left_out: Sequence[str] = ()
     owners_told: bool = True
     carried: Sequence[PlanPart] = ()
+    classic_members: Sequence[str] = ()
+    governed: Governed | None = None
 
     @property
     def name(self) -> str:

@@ -6,8 +6,6 @@ Beside owners and offsets a live cluster tells subscriptions, racks and log star
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -20,18 +18,17 @@ from apportion.inputs import tasks_and_shares
 from apportion.inputs.cluster import Cluster, TopicPartition, connect, patiently, topic_id_text
 from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
+from apportion.inputs.governed import governed
 from apportion.inputs.log_tails import PLACES_MAX, Place, tails
 from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import EpochRecord
-from apportion.wire.plan_text import MARK, PlanPart
-from apportion.wire.plan_text import read as read_plan
+from apportion.wire.plan_text import is_plan, readable
 from apportion.wire.subscription import read_subscription
 
 NOT_FOUND: Final = 69
 """GROUP_ID_NOT_FOUND."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST_MS: Final = 250_000_000_000_000
-"""A plan's number is the time in milliseconds, unless somebody lies: Python's dates end in the year 9999."""
+CLASSIC: Final = 0
+"""A member of the classic protocol in a group of the new one (ConsumerGroupDescribe, version 1: member type)."""
 Committed = Mapping[tuple[str, int], int]
 
 
@@ -286,27 +283,16 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
         }
     facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer"}
     facts["says"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
-    plans = list(_readable(carried))
-    if plans:
-        at = _EPOCH + timedelta(milliseconds=min(max(plan.number for plan in plans), _LATEST_MS))
-        facts["says"].append(
-            f"Governed by a plan of {at:%Y-%m-%d %H:%M:%S} UTC, carried by a member that takes nothing."
-        )
-    facts["carried"] = plans
+    facts["carried"] = list(readable(carried))
+    lists = [
+        one[field]["topic_partitions"] for one in group["members"] for field in ("assignment", "target_assignment")
+    ]
+    ids = {entry["topic_name"]: topic_id_text(entry["topic_id"]) for entries in lists for entry in entries}
+    facts["governed"] = governed({"members": members, "topic_ids": ids}, facts["carried"])
+    facts["says"] += facts["governed"].says if facts["governed"] else ()
+    facts["classic_members"] = [member["member_id"] for member in group["members"] if member["member_type"] == CLASSIC]
     facts |= {"generation": group["group_epoch"], "as_records": partial(consumer_records, group)}
     return {**facts, "members": members, "wanted": _wanted(members)}
-
-
-def is_plan(rack: str | None) -> bool:
-    """Whether a member's rack id is a governor's plan: such a member takes nothing."""
-    return (rack or "").startswith(MARK)
-
-
-def _readable(racks: Iterable[str]) -> Iterator[PlanPart]:
-    """The plans of some rack ids; one that cannot be read is the brokers' to refuse, and no plan here."""
-    for rack in racks:
-        with suppress(UnreadableBytes):
-            yield read_plan(rack)
 
 
 def consumer_records(group: Mapping[str, Any]) -> Iterator[EpochRecord]:
@@ -432,4 +418,6 @@ def observed_group(
         members=description.get("seats", ()),
         assigned_data=description.get("assigned_data"),
         carried=description.get("carried", ()),
+        governed=description.get("governed"),
+        classic_members=description.get("classic_members", ()),
     )

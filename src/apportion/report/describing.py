@@ -28,7 +28,7 @@ MOST_ROWS: Final = 60
 NARROW: Final = 60
 
 
-FACTS: Final = ("state", "protocol", "kind", "coordinator", "generation")
+FACTS: Final = ("state", "protocol", "kind", "coordinator", "generation", "governed")
 """What a source tells of a group besides members and partitions, as ``Observed`` has it."""
 
 
@@ -120,6 +120,7 @@ class ShownGroup:
             "state": self.facts.get("state"), "protocol": self.facts.get("kind"),
             "assignor": self.facts.get("protocol"), "coordinator": self.facts.get("coordinator"),
             "generation": self.facts.get("generation"), "lag": self.total_lag,
+            "governed": under.to_dict() if (under := self.facts.get("governed")) else None,
         }  # fmt: skip
         members = [
             {

@@ -95,6 +95,10 @@ FAMILIES: Final = (
     Family("apportion_group_partitions_maybe_at_marker", OURS,
            "Partitions of which 1 or 2 old offsets are unread, which may be markers of transactions", "gauge", "group"),
     Family("apportion_group_unowned_partitions", OURS, "Wanted partitions without an owner", "gauge", "group"),
+    Family("apportion_group_governed_plan_timestamp_seconds", OURS,
+           "When the plan that a governor's carrier bears was published", "gauge", "group"),
+    Family("apportion_group_governed_plan_differing_partitions", OURS,
+           "Partitions that are not where that plan wants them", "gauge", "group"),
 )  # fmt: skip
 BY_NAME: Final = {family.name: family for family in FAMILIES}
 SOURCES: Final = (LAG_EXPORTER, EXPORTER, KMINION, OURS)
@@ -387,4 +391,6 @@ _OURS: Final[Mapping[str, Callable[[GroupState], float | None]]] = {
     "apportion_group_partitions_expired_unread": lambda state: int(state.expired.sum()),
     "apportion_group_partitions_maybe_at_marker": lambda state: int(state.maybe_markers.sum()),
     "apportion_group_unowned_partitions": _unowned,
+    "apportion_group_governed_plan_timestamp_seconds": lambda state: state.plan[0] if state.plan else None,
+    "apportion_group_governed_plan_differing_partitions": lambda state: state.plan[1] if state.plan else None,
 }

@@ -59,6 +59,8 @@ class GroupState:
         Up to where nothing of its partitions is unread, as far as logs' ends were looked at; None: its commits.
     manned
         The group as described when it last had members.
+    plan
+        Of a governed group: when its plan was published, seconds since 1970, and how many partitions are elsewhere.
     """
 
     shown: ShownGroup
@@ -78,6 +80,7 @@ class GroupState:
     assigned_data: tuple[str, ...] | None = None
     read: ReadUpTo | None = None
     manned: Group | None = None
+    plan: tuple[float, int] | None = None
 
     @property
     def group(self) -> Group:

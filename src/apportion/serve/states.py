@@ -180,6 +180,7 @@ def group_state(
         commits=commits,
         assigned_data=_assigned_data(description.get("assigned_data"), {} if settings.personal else ids),
         read=read,
+        plan=(under.published_s, len(under.differs)) if (under := description.get("governed")) else None,
         manned=group if group.M else old.manned if old is not None else None,
     )
 

@@ -16,7 +16,8 @@ import base64
 import hashlib
 import hmac
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -39,6 +40,12 @@ TOPICS_WHOLE: Final = 1
 
 NUMBERS_WHOLE: Final = 2
 """Partitions of equal number go to one member (sticky-stream-join)."""
+
+PROMISES: Final[Mapping[str, int]] = {"topics": TOPICS_WHOLE, "numbers": NUMBERS_WHOLE}
+"""A strategy's ``kept_whole`` to the bit of a plan."""
+
+ASSIGNOR: Final = "apportion"
+"""What members ask for with ``group.remote.assignor``: the class on the brokers by its name."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,24 @@ def read(rack: str) -> PlanPart:
     if places and not -1 <= min(places) <= max(places) < len(digests):
         raise reader.fail(f"member {max(places)} is named and there are {len(digests)}")
     return PlanPart(int(fields[2]), promise, salt, digests, rank, owners)
+
+
+def is_plan(rack: str | None) -> bool:
+    """Whether a member's rack id is a governor's plan: such a member takes nothing."""
+    return (rack or "").startswith(MARK)
+
+
+def readable(racks: Iterable[str | None]) -> Iterator[PlanPart]:
+    """The plans among some rack ids; one that cannot be read is the brokers' to refuse, and no plan here."""
+    for rack in racks:
+        if rack is not None and is_plan(rack):
+            with suppress(UnreadableBytes):
+                yield read(rack)
+
+
+def promises(racks: Iterable[str | None]) -> set[int]:
+    """The promises of the plans among some rack ids that name members."""
+    return {part.promise for part in readable(racks) if part.digests}
 
 
 def _count(reader: Reader, least: int) -> int:

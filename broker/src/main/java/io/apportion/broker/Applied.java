@@ -1,10 +1,8 @@
 package io.apportion.broker;
 
-import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.PriorityQueue;
@@ -26,6 +24,7 @@ import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
  */
 final class Applied {
     private static final int NOBODY = -1;
+    private static final Digests DIGESTS = new Digests(Memory.MEMBERS_MAX);
 
     int planned;
     int kept;
@@ -75,12 +74,11 @@ final class Applied {
 
     /** Who is there, what they want, and which numbers the plan has for them. */
     private void meet(SubscribedTopicDescriber describer) {
-        MessageDigest sha256 = PlanText.sha256();
+        int[] digests = DIGESTS.of(plan.salt(), members, group);
         boolean[] twice = new boolean[present.length];
         for (int m = 0; m < members.size(); m++) {
             MemberSubscription member = group.memberSubscription(members.get(m));
-            Integer number = plan.members().get(
-                PlanText.digest(sha256, plan.salt(), member.instanceId().orElse(null), members.get(m)));
+            Integer number = plan.members().get(digests[m]);
             if (number != null) {
                 twice[number] |= present[number] != NOBODY;
                 present[number] = m;
@@ -246,9 +244,16 @@ final class Applied {
         for (int m = 0; m < members.size(); m++) shares.add(new HashMap<>());
         for (Uuid id : topics) {
             int[] owner = byId.get(id).owner;
-            for (int p = 0; p < owner.length; p++) {
-                if (owner[p] != NOBODY) shares.get(owner[p]).computeIfAbsent(id, topic -> new HashSet<>()).add(p);
+            int[] count = new int[members.size()];
+            for (int m : owner) if (m != NOBODY) count[m]++;
+            int[][] numbers = new int[members.size()][];
+            for (int p = owner.length - 1; p >= 0; p--) {
+                int m = owner[p];
+                if (m == NOBODY) continue;
+                if (numbers[m] == null) numbers[m] = new int[count[m]];
+                numbers[m][--count[m]] = p;
             }
+            for (int m = 0; m < numbers.length; m++) if (numbers[m] != null) shares.get(m).put(id, new Numbers(numbers[m]));
         }
         Map<String, MemberAssignment> out = new HashMap<>(members.size() * 2);
         for (int m = 0; m < members.size(); m++) out.put(members.get(m), new GovernedAssignor.Share(shares.get(m)));

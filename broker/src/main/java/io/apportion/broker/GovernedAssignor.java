@@ -6,6 +6,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -44,7 +45,15 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
     /** Kafka makes some dozen instances of each assignor, and any of them may be asked: what is remembered is shared. */
     private static final Memory MEMORY = new Memory(Memory.MEMBERS_MAX);
 
+    /** Rack ids whose plans are kept as they were read: at most 2 MB an instance. */
+    private static final int READ_MAX = 32;
+
     private final ConsumerGroupPartitionAssignor uniform = uniform();
+    private final Map<String, Plan> read = new LinkedHashMap<>(16, 0.75f, true) {
+        @Override protected boolean removeEldestEntry(Map.Entry<String, Plan> eldest) {
+            return size() > READ_MAX;
+        }
+    };
     private byte[] key;
     private Set<String> carriers = Set.of("apportion-governor");
 
@@ -127,7 +136,11 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
             if (key == null && !carriers.contains(instance)) {
                 throw new Plan.Refused("the instance id " + instance + " is not one of " + CARRIERS);
             }
-            return PlanText.read(rack, key);
+            synchronized (read) {
+                Plan known = read.get(rack);
+                if (known == null) read.put(rack, known = PlanText.read(rack, key));
+                return known;
+            }
         } catch (Plan.Refused refused) {
             LOG.warn("a plan is passed over: {}", refused.getMessage());
             return null;

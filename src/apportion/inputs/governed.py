@@ -1,0 +1,89 @@
+"""What a governor's plan wants of a group, beside what the group is: its age, and the partitions that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from apportion.wire.plan_text import MemberKey, PlanPart, topic_id
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS: Final = 250_000_000_000_000
+"""A plan's number is the time in milliseconds, unless somebody lies: Python's dates end in the year 9999."""
+SHOWN_MAX: Final = 3
+
+
+@dataclass(frozen=True)
+class Governed:
+    """The newest plan that a group carries, as far as its carriers are there.
+
+    number
+        Of the plan: milliseconds since 1970, when it was published.
+    differs
+        (topic, partition) to who should have it: partitions that are with somebody else, or with nobody.
+    strangers
+        Members that the plan does not know: they came since.
+    """
+
+    number: int
+    differs: Mapping[tuple[str, int], str]
+    strangers: Sequence[str]
+
+    @property
+    def published_s(self) -> float:
+        """Seconds since 1970."""
+        return min(self.number, _LATEST_MS) / 1000
+
+    @property
+    def says(self) -> list[str]:
+        """The plan's age, where the group differs from it, and whom it does not know, a sentence each."""
+        at = _EPOCH + timedelta(seconds=self.published_s)
+        says = [f"Governed by a plan of {at:%Y-%m-%d %H:%M:%S} UTC, carried by a member that takes nothing."]
+        if self.differs:
+            examples = [f"{topic}-{p} to {member}" for (topic, p), member in sorted(self.differs.items())[:SHOWN_MAX]]
+            more = len(self.differs) - len(examples)
+            rest = f" and {more} more" if more else ""
+            says.append(f"The plan wants {len(self.differs)} partitions elsewhere: {', '.join(examples)}{rest}.")
+        if self.strangers:
+            says.append(f"The plan does not know {len(self.strangers)} of the members: they came since.")
+        return says
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: ``governed`` of ``describe -o json``."""
+        return {
+            "plan": self.number,
+            "differs": [{"topic": t, "partition": p, "planned": m} for (t, p), m in sorted(self.differs.items())],
+            "strangers": list(self.strangers),
+        }
+
+
+def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> Governed | None:
+    """The plan of a group's carriers, held against group.json; None where it carries none, or was let go."""
+    number = max((part.number for part in carried), default=0)
+    parts = [part for part in carried if part.number == number and part.digests]
+    if not parts:
+        return None
+    members: Mapping[str, Mapping[str, Any]] = raw["members"]
+    digest_of = {m: MemberKey(m, fields.get("instance_id")).digest(parts[0].salt) for m, fields in members.items()}
+    by_digest = {digest: m for m, digest in digest_of.items()}
+    names = {topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
+    held = {
+        (topic, p): member
+        for member, fields in members.items()
+        for topic, numbers in fields.get("owned", {}).items()
+        for p in numbers
+    }
+    differs: dict[tuple[str, int], str] = {}
+    for part in parts:
+        planned = [by_digest.get(digest) for digest in part.digests]
+        for known, owners in part.owners.items():
+            if (topic := names.get(known)) is None:
+                continue
+            for p, place in enumerate(owners):
+                member = planned[place] if place >= 0 else None
+                if member is not None and held.get((topic, p)) != member:
+                    differs[topic, p] = member
+    plans_know = {digest for part in parts for digest in part.digests}
+    return Governed(number, differs, sorted(m for m, digest in digest_of.items() if digest not in plans_know))
