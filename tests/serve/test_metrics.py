@@ -23,7 +23,7 @@ from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
 from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog, _Look, partition_of_group
 from apportion.inputs.config import Connection
-from apportion.inputs.governed import Governed
+from apportion.inputs.governed import CarriedPlan
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
@@ -101,7 +101,7 @@ GOVERNED = tuple(f"apportion_group_governed_plan_{what}" for what in ("timestamp
 def test_a_governed_group_tells_when_its_plan_is_of_and_how_many_partitions_differ() -> None:
     settings = ServerSettings(cluster_name="c")
     one = seen(NAME, {"clicks": [0]}, {("clicks", 0): 1})
-    under = Governed(1_764_000_000_000, {("clicks", p): "m" for p in range(3)}, ())
+    under = CarriedPlan(1_764_000_000_000, {("clicks", p): "m" for p in range(3)}, ())
     one = replace(one, description={**one.description, "governed": under})
     found = samples(settings, snapshot(one, settings=settings))
     assert [found[name][0][1] for name in GOVERNED] == [1_764_000_000, 3]

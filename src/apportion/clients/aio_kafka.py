@@ -33,7 +33,7 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise unusable(AIOKAFKA, "apportion.clients.aio_kafka") from None
 
 from apportion.clients.adapter import Adapter, assignor_for, patch_coordinators
-from apportion.clients.aio_kafka_messages import ConsumerGroupDescribe
+from apportion.clients.aio_kafka_messages import GroupDescribe
 from apportion.clients.bridge import Bridge, bridge_for
 from apportion.clients.broker_takeover import StrategyNotAsked, TakeoverWatch
 from apportion.clients.error_sentences import sentence
@@ -302,7 +302,7 @@ def _watch_for_the_broker(coordinator: Any, ours: Sequence[AioKafkaAssignor]) ->
         if isinstance(request, JoinGroupRequest) and not response.error_code:
             if watch.looks(response.leader_id):
                 with suppress(KafkaError):
-                    answer = await send(ConsumerGroupDescribe(str(self().group_id)))
+                    answer = await send(GroupDescribe(str(self().group_id)))
                     watch.look(answer.to_object()["groups"][0])
             watch.joined(response.leader_id, str(self().group_id), int(response.generation_id))
         return response

@@ -34,7 +34,7 @@ _ASSIGNMENT = Schema(
 )
 
 
-class ConsumerGroupDescribeResponse(Response):  # type: ignore[misc]
+class GroupDescribeResponse(Response):  # type: ignore[misc]
     """Epochs, members, what they have and shall have."""
 
     API_KEY = 69
@@ -75,13 +75,13 @@ class ConsumerGroupDescribeResponse(Response):  # type: ignore[misc]
     )
 
 
-class ConsumerGroupDescribeRequest(RequestStruct):  # type: ignore[misc]
+class GroupDescribeRequest(RequestStruct):  # type: ignore[misc]
     """The bytes of the request."""
 
     FLEXIBLE_VERSION = True
     API_KEY = 69
     API_VERSION = 0
-    RESPONSE_TYPE = ConsumerGroupDescribeResponse
+    RESPONSE_TYPE = GroupDescribeResponse
     SCHEMA = Schema(
         ("group_ids", CompactArray(_TEXT)),
         ("include_authorized_operations", Boolean),
@@ -89,7 +89,7 @@ class ConsumerGroupDescribeRequest(RequestStruct):  # type: ignore[misc]
     )
 
 
-class ConsumerGroupDescribe(Request[ConsumerGroupDescribeRequest]):  # type: ignore[misc]
+class GroupDescribe(Request[GroupDescribeRequest]):  # type: ignore[misc]
     """Ask a coordinator for one group of the new protocol."""
 
     API_KEY = 69
@@ -97,6 +97,6 @@ class ConsumerGroupDescribe(Request[ConsumerGroupDescribeRequest]):  # type: ign
     def __init__(self, group: str) -> None:
         self._group = group
 
-    def build(self, request_struct_class: type[ConsumerGroupDescribeRequest]) -> ConsumerGroupDescribeRequest:
+    def build(self, request_struct_class: type[GroupDescribeRequest]) -> GroupDescribeRequest:
         """The request as bytes' form."""
         return request_struct_class([self._group], False, {})

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from apportion.history.records import GenerationMember
-from apportion.inputs.governed import Governed
+from apportion.inputs.governed import CarriedPlan
 from apportion.model.group import Group
 from apportion.wire.plan_text import PlanPart
 
@@ -60,7 +60,7 @@ class Observed:
     owners_told: bool = True
     carried: Sequence[PlanPart] = ()
     classic_members: Sequence[str] = ()
-    governed: Governed | None = None
+    governed: CarriedPlan | None = None
 
     @property
     def name(self) -> str:

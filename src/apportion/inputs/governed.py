@@ -16,7 +16,7 @@ SHOWN_MAX: Final = 3
 
 
 @dataclass(frozen=True)
-class Governed:
+class CarriedPlan:
     """The newest plan that a group carries, as far as its carriers are there.
 
     number
@@ -59,7 +59,7 @@ class Governed:
         }
 
 
-def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> Governed | None:
+def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> CarriedPlan | None:
     """The plan of a group's carriers, held against group.json; None where it carries none, or was let go."""
     number = max((part.number for part in carried), default=0)
     parts = [part for part in carried if part.number == number and part.digests]
@@ -86,4 +86,4 @@ def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> Governed | 
                 if member is not None and held.get((topic, p)) != member:
                     differs[topic, p] = member
     plans_know = {digest for part in parts for digest in part.digests}
-    return Governed(number, differs, sorted(m for m, digest in digest_of.items() if digest not in plans_know))
+    return CarriedPlan(number, differs, sorted(m for m, digest in digest_of.items() if digest not in plans_know))
