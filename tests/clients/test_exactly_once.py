@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,15 @@ class WordCounts:
                 self.written[word] += 1
                 producer.send(self.words, word.encode(), partition=n % 7 % self.partitions)
 
-    def count(self, runner: TaskRunner, timeout_ms: int = 20) -> int:
-        """What the application does with one poll."""
+    def count(self, runner: TaskRunner, timeout_ms: int = 20, large: Mapping[bytes, bytes] | None = None) -> int:
+        """What the application does with one poll; values that some words have in place of a count may be large."""
         given = runner.poll(timeout_ms)
         for task, records in given.items():
             state = runner.state(task)
             for record in records:
+                if large and record.value in large:
+                    state.put(record.value, large[record.value])
+                    continue
                 number = int(state.get(record.value) or 0) + 1
                 state.put(record.value, b"%d" % number)
                 runner.send(self.counts, record.value, b"%d" % number)
@@ -399,6 +402,39 @@ def test_work_waits_while_a_topic_that_it_sends_to_is_gone(words: WordCounts, ca
     assert words.sent() == words.expected()
 
 
+@pytest.mark.parametrize("where", ["by the client", "by the broker"])
+def test_a_value_that_its_changelog_refuses_holds_up_its_own_task_alone(
+    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    """Its task waits ever longer between two attempts; what the others did is done again and committed meanwhile."""
+    words = WordCounts(broker, tmp_path)
+    words.changelog = new_name("changelog")
+    broker.create_topic(words.changelog, 2, cleanup_policy="compact", max_message_bytes="1000000")
+    large = bytes(1_040_000 if where == "by the broker" else 2_000_000)
+
+    def well(counts: Mapping[str, Any]) -> dict[str, Any]:
+        return {word: number for word, number in counts.items() if int(word[5:]) % 2}
+
+    with words.stack:
+        a = words.start("a")
+        words.until("both run", lambda: len(a.active) == 2)
+        with KafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+            producer.send(words.words, b"large", partition=0)
+        refusals, end = 0, time.monotonic() + 60
+        while refusals < 2 or words.stored() != well(words.written):
+            assert time.monotonic() < end, (refusals, words.stored(), words.written)
+            if refusals == 1 and not words.written:
+                words.write(28)
+            words.count(a, large={b"large": large})
+            try:
+                a.commit()
+            except MessageSizeTooLargeError:
+                refusals += 1
+        assert "task 0_0 changed was refused" in caplog.text
+        assert "task 0_1 changed was refused" not in caplog.text
+        assert words.sent() == well(words.expected())
+
+
 def test_outputs_at_least_once_are_sent_with_the_commit(words: WordCounts) -> None:
     a = words.start("a", "at_least_once")
     words.until("both run", lambda: len(a.active) == 2)
@@ -474,4 +510,40 @@ def test_the_coordinators_of_the_group_and_of_the_transaction_move_in_the_middle
         two_brokers.brokers[1].start()
         words.write(30)
         words.until("and with both again", words.whole)
+        assert words.sent() == words.expected()
+
+
+def test_tasks_whose_changelog_has_no_leader_wait_by_themselves_and_the_others_go_on(
+    two_brokers: BrokerCluster, tmp_path: Path
+) -> None:
+    """The transaction in which the leader died cannot end before it is back: work goes on under another id."""
+    words = WordCounts(two_brokers, tmp_path, replication=2)
+    words.name = new_name("app")
+    ill = set[int]()
+    while len(ill) != 1:  # one changelog partition on each broker
+        words.changelog = new_name("changelog")
+        two_brokers.create_topic(words.changelog, 2, cleanup_policy="compact")
+        ill = led_by_second(two_brokers, words.changelog)
+    with words.stack:
+        a = words.start("a", consumer={**QUICK, "session_timeout_ms": 10_000})
+        words.until("both run", lambda: len(a.active) == 2)
+        words.write(28)
+        words.until("all is counted", words.whole)
+        before = words.stored()
+        begin, dying = a._delivery.begin, iter([two_brokers.brokers[1].kill])
+
+        def killed() -> None:
+            begin()
+            next(dying, lambda: None)()
+
+        a._delivery.begin = killed  # type: ignore[method-assign]
+        words.write(28)
+        well = {word: number for word, number in words.written.items() if int(word[5:]) % 2 not in ill}
+        words.until("the others go on", lambda: words.stored() == well, 90)
+        words.write(28)
+        well = {word: number for word, number in words.written.items() if int(word[5:]) % 2 not in ill}
+        words.until("and on", lambda: words.stored() == well, 30)
+        assert before.keys() - well.keys()
+        two_brokers.brokers[1].start()
+        words.until("all go on", words.whole, 90)
         assert words.sent() == words.expected()

@@ -8,6 +8,7 @@ it into one transaction of the client's producer, offsets too (KIP-447), and wri
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -48,6 +49,10 @@ REPLACED: Final = (CommitFailedError, IllegalGenerationError, RebalanceInProgres
 Headers = list[tuple[str, bytes]]
 
 
+class NoAnswer(KafkaTimeoutError):  # type: ignore[misc]
+    """Some partition did not answer in time to what a transaction sent to it."""
+
+
 class Output(NamedTuple):
     """A record for another topic; partition None: the producer's partitioner chooses."""
 
@@ -68,11 +73,14 @@ class Unanswered:
 
     error
         Why the last of them were not written; None where nothing failed.
+    failed_at
+        When the first of them failed (``time.monotonic``): one refusal ends a transaction, and so fails others later.
     """
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
         self.error: BaseException | None = None
+        self.failed_at = math.inf
 
     @property
     def waits(self) -> bool:
@@ -86,11 +94,18 @@ class Unanswered:
         return all(answer.is_done for answer in self.answers)
 
     def _hand_over(self, delivery: Delivery, records: Iterable[Output]) -> None:
-        self.error = None
+        self.error, self.failed_at = None, math.inf
         try:
-            self.answers.extend(delivery.send(record) for record in records)
+            for record in records:
+                answer = delivery.send(record)
+                answer.add_errback(self._note_failure)
+                self.answers.append(answer)
         except KafkaError as error:
             self.error = error
+            self._note_failure(error)
+
+    def _note_failure(self, error: BaseException) -> None:
+        self.failed_at = min(self.failed_at, time.monotonic())
 
     def _take(self) -> tuple[list[int], bool]:
         """Offsets of what was written, and whether it is not known of some record whether it was."""
@@ -199,8 +214,8 @@ class Delivery:
         """Make a commit lasting: all that was sent stands in the logs. False where it came too late, and is undone."""
         raise NotImplementedError
 
-    def abort(self) -> None:
-        """Undo what was sent since ``begin``, as far as that can be."""
+    def abort(self, *, silent: bool = False) -> None:
+        """Undo what was sent since ``begin``, as far as can be; ``silent``: where some partition did not answer."""
 
     def close(self) -> None:
         """Let go of the producer; what was not answered by then is given up, and read again by the next owner."""
@@ -263,7 +278,8 @@ class ExactlyOnce(Delivery):
     """One transaction a commit, begun and ended within it: no work of the application waits in an open one.
 
     transactional_id
-        The same for the same ``state_dir``: a restart ends at once what a killed process left open.
+        The same for the same ``state_dir``: a restart ends at once what a killed process left open. Where a partition
+        did not answer, a number behind it.
     timeout_s
         After how long the brokers abort what nobody ended.
     Raises
@@ -284,6 +300,7 @@ class ExactlyOnce(Delivery):
         }
         self._producer = None
         self._begun = False
+        self._first_id, self._ids = transactional_id, 0
         try:
             self._open()
         except TransactionalIdAuthorizationFailedError as error:
@@ -312,10 +329,12 @@ class ExactlyOnce(Delivery):
         self._begun = False
         return True
 
-    def abort(self) -> None:
+    def abort(self, *, silent: bool = False) -> None:
         """Undo a transaction, or end a producer of which it is not known where it stands.
 
-        A new producer of the same transactional id ends what its predecessor left, one way or the other.
+        A new producer of the same transactional id ends what its predecessor left, one way or the other. That comes to
+        its end when each of its partitions has been told; until then the brokers begin nothing else of the same id. So
+        behind a partition that does not answer, work goes on under another one.
         """
         if not self._begun:
             return
@@ -325,12 +344,23 @@ class ExactlyOnce(Delivery):
             try:
                 if not manager.is_completing():
                     self._wait(manager.begin_abort())
-                    return
+                    if not silent:
+                        return
+                    self._take_next_id()
             except KafkaError as error:
                 log.info("the transaction could not be aborted (%s): a new producer ends it", error)
             self._discard()
-        with suppress(KafkaError):  # the next transaction tries it again
+        try:
             self._open()
+        except KafkaTimeoutError:  # the next transaction tries it again
+            self._take_next_id()
+        except KafkaError as error:
+            log.info("no new producer of transactions yet: %s", error)
+
+    def _take_next_id(self) -> None:
+        """Another transactional id, of the same prefix."""
+        self._ids += 1
+        self._settings["transactional_id"] = f"{self._first_id}-{self._ids}"
 
     def _open(self) -> None:
         producer = KafkaProducer(**self._settings)

@@ -41,6 +41,7 @@ from apportion.clients.delivery import (
     Delivery,
     ExactlyOnce,
     Headers,
+    NoAnswer,
     Outbox,
     Output,
     RunningTask,
@@ -64,6 +65,8 @@ LEAVE_MS: Final = 5000
 """How long a good-bye may take: a member that waits for others to join would wait for its answer."""
 COMMIT_BYTES: Final = 16 << 20
 """With ``commit_every_s``, changes and outputs of so many bytes are committed before the time."""
+HOLD_S: Final = (1.0, 30.0)
+"""Exactly once, how long a task whose changelog refused something waits: doubled each time, from first to second."""
 Guarantee = Literal["at_least_once", "exactly_once"]
 Heard = Callable[[Task], None]
 
@@ -140,6 +143,7 @@ class TaskRunner:
         self._running: dict[Task, RunningTask] = {}
         self._outbox = Outbox()
         self._undone = 0
+        self._held: dict[Task, tuple[float, float]] = {}
         self._commit_every_s, self._committed_at = commit_every_s, time.monotonic()
         self._transaction_timeout_s = transaction_timeout_s if guarantee == "exactly_once" else None
         self._since: dict[Task, float] = {}
@@ -238,12 +242,13 @@ class TaskRunner:
             self.commit()
         self._watch.let_flow(self._flowing())
         undone = self._undone
-        records = self._consumer.poll(timeout_ms=0 if self.restoring else timeout_ms, max_records=max_records)
+        records = self._consumer.poll(timeout_ms=0 if self._awaited() else timeout_ms, max_records=max_records)
         try:
             self._watch.tell_gaps(records)
             self._drop_revoked()
             self._apply_assignment()
-            whole = self._restorer.step(set(self.restoring), 50 if self.restoring else 0)
+            awaited = self._awaited()
+            whole = self._restorer.step(awaited, 50 if awaited else 0)
             for task in whole if self._in_generation() else ():
                 self._start(task)
             self._remember()
@@ -278,7 +283,8 @@ class TaskRunner:
         Nothing is written, and all waits for the next call, while the group may count on somebody else: after a pause
         of a session time-out or longer, until the broker has answered again. At least once, a task whose changelog does
         not answer in time waits by itself, as the log tells: the others are committed, and go on. Exactly once, where a
-        part fails all is undone, and given again by later polls.
+        part fails all is undone, and given again by later polls: that of a task whose changelog refused something after
+        a second or more, up to 30, so that the others come through in between.
         Raises
             FencedInstanceIdError once another member has this one's instance id; KafkaError where a changelog or an
             output refused something, or the offsets could not be written. What was not written, is tried again by the
@@ -318,6 +324,8 @@ class TaskRunner:
             if isinstance(error, KafkaError) and may_pass(error):
                 return
             raise
+        for state, _ in written:
+            self._held.pop(state.task, None)
         self._keep(written)
 
     def _transaction(self, member: Any, until: float) -> list[tuple[RunningTask, list[int]]]:
@@ -325,13 +333,30 @@ class TaskRunner:
         self._delivery.begin()
         fresh = self._send(until)
         written = self._written(fresh, until)
-        for sent in fresh:
-            if sent.error is not None:
-                raise sent.error
-            if sent.waits:
-                raise KafkaTimeoutError(f"no answer within {DEADLINE_S:g} s to all that was to be written")
+        refused = min(fresh, key=lambda sent: sent.failed_at, default=None)
+        if refused is not None and refused.error is not None:
+            if isinstance(refused, RunningTask):
+                self._hold(refused)
+            raise refused.error
+        if any(sent.waits for sent in fresh):
+            raise NoAnswer(f"no answer within {DEADLINE_S:g} s to all that was to be written")
         self._finish(member)
         return written
+
+    def _hold(self, state: RunningTask) -> None:
+        """Begin a task again only after a while, ever longer: what is refused of it undoes others' work each time."""
+        first, longest = HOLD_S
+        wait = min(longest, 2 * self._held.get(state.task, (0.0, first / 2))[1])
+        self._held[state.task] = (time.monotonic() + wait, wait)
+        log.warning(
+            "what task %s changed was refused (%s): it waits for %g s and is done again then, the others go on",
+            *(state.task, state.error, wait),
+        )
+
+    def _awaited(self) -> set[Task]:
+        """Tasks whose state is to be made whole now: all that are to run here and are not held back."""
+        now = time.monotonic()
+        return {task for task in self.restoring if self._held.get(task, (0.0, 0.0))[0] <= now}
 
     def _start_over(self, why: object) -> None:
         """Undo what was done since the last commit: tasks begin again from their changelogs and committed offsets.
@@ -339,7 +364,7 @@ class TaskRunner:
         Whether a transaction without an answer was committed decides nothing here: what is read says so.
         """
         log.warning("what was done since the last commit is undone, and done again: %s", why)
-        self._delivery.abort()
+        self._delivery.abort(silent=isinstance(why, NoAnswer))
         self._outbox.clear()
         for task in list(self._running):
             self._stop(task)
