@@ -322,6 +322,22 @@ def test_an_application_goes_to_exactly_once_and_back_on_its_folder_and_changelo
     assert words.sent() == words.expected()
 
 
+def test_members_of_both_guarantees_share_a_group_while_it_is_rolled_there_and_back(words: WordCounts) -> None:
+    """Tasks go from one kind to the other with the group's own moves; no restart, no count lost or twice."""
+    words.start("a", "at_least_once")
+    for name, guarantee, leaves in (("b", "exactly_once", "a"), ("c", "at_least_once", "b")):
+        words.write(30)
+        words.until("all is counted", words.whole)
+        words.start(name, guarantee)
+        words.until("one each", lambda: [len(runner.active) for runner in words.runners.values()] == [1, 1])
+        words.write(30)
+        words.until("all is counted by both", words.whole)
+        words.stop(leaves)
+    words.write(30)
+    words.until("all is counted", words.whole)
+    assert {word: sorted(set(counts)) for word, counts in words.sent().items()} == words.expected()
+
+
 def test_poll_commits_by_time_or_by_size_where_that_is_wished(
     words: WordCounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
