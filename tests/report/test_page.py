@@ -140,7 +140,7 @@ def test_every_picture_has_its_words_for_a_screen_reader(tmp_path: Path) -> None
     pictures = re.findall(r"<svg [^>]*>", document)
     assert pictures
     assert all('role="img"' in picture and 'aria-label="' in picture for picture in pictures)
-    assert document.count("<summary>") == len(pictures)
+    assert document.count("<summary>The numbers") == len(pictures)
 
 
 def test_the_page_may_load_nothing_and_names_no_address() -> None:

@@ -130,6 +130,68 @@ def test_names_that_a_screen_would_obey_or_hide_are_shown_as_they_are_written(br
     assert browser.complaints() == []
 
 
+def listed(browser: Browser) -> list[str]:
+    """The groups of the list, from above."""
+    names: list[str] = browser.js("[...document.querySelectorAll('#groups tbody a')].map((a) => a.textContent)")
+    return names
+
+
+def test_trouble_comes_first_and_the_count_of_a_verdict_shows_those_groups_alone(
+    browser: Browser, tmp_path: Path
+) -> None:
+    verdicts = {"a": "OK", "b": "WARN", "c": "ERR", "d": "WARN"}
+    behind = {"a": 900, "b": 5, "c": None, "d": 60}
+    groups = [
+        {**page_data(name), "verdict": verdict, "pace": {"behind_s": behind[name], "trend": 1.5, "catch_up_s": None}}
+        for name, verdict in verdicts.items()
+    ]
+    browser.open(written(tmp_path, groups), 1280)
+    assert listed(browser) == ["c", "d", "b", "a"]
+    row = browser.js("document.querySelector('#groups tbody tr:nth-child(2)').innerText").split("\t")
+    assert row[3:6] == ["60 s", "+1.5/s", "never"]
+    press = "[...document.querySelectorAll('#verdicts button')].find((b) => b.textContent === 'WARN 2').click()"
+    browser.js(press)
+    assert listed(browser) == ["d", "b"]
+    assert browser.js("document.querySelector('#verdicts [aria-pressed=true]').textContent") == "WARN 2"
+    browser.js(press)
+    assert len(listed(browser)) == 4
+    assert browser.complaints() == []
+
+
+def test_a_group_is_found_by_its_topic_and_by_its_member_and_seen_beside_the_others_of_the_topic(
+    browser: Browser, tmp_path: Path
+) -> None:
+    groups = [page_data(name) for name in ("one", "two")]
+    groups[1] = {**groups[1], "topics": [f"other-{t}" for t in groups[1]["topics"]]}
+    groups[0] = {**groups[0], "members": ["ann", *groups[0]["members"][1:]]}
+    browser.open(written(tmp_path, groups), 1280)
+    find = (
+        "document.getElementById('find').value = %s; document.getElementById('find').dispatchEvent(new Event('input'))"
+    )
+    for wanted, group in (("other-", "two"), ("ANN", "one")):
+        browser.js(find % json.dumps(wanted))
+        assert listed(browser) == [group]
+    browser.js(find % json.dumps("other-"))
+    browser.js("document.getElementById('topics').open = true; new Promise((done) => setTimeout(done, 50))")
+    rows = browser.js("[...document.querySelectorAll('#topics tbody tr')].map((row) => row.innerText.split('\t'))")
+    assert {row[0] for row in rows} == set(groups[1]["topics"])
+    assert {row[1] for row in rows} == {"two"}
+    lag_of = dict.fromkeys(groups[1]["topics"], 0)
+    for topic, lag in zip(groups[1]["topic_of"], groups[1]["lag"], strict=True):
+        lag_of[groups[1]["topics"][topic]] += lag
+    assert {row[0]: int(row[3].replace(",", "")) for row in rows} == lag_of
+
+
+def test_a_table_that_goes_on_fades_at_its_edge_until_its_end_is_seen(browser: Browser, tmp_path: Path) -> None:
+    path = written(tmp_path, [page_data("g"), page_data("h")])
+    more = "new Promise((done) => setTimeout(done, 200)).then(() => %s.hasAttribute('data-more'))"
+    box = "document.getElementById('groups').parentElement"
+    browser.open(path, 390)
+    assert browser.js(more % box) is True
+    browser.js(f"{box}.scrollLeft = {box}.scrollWidth")
+    assert browser.js(more % box) is False
+
+
 def test_every_control_and_picture_has_a_name(browser: Browser, tmp_path: Path) -> None:
     browser.open(written(tmp_path, [page_data("g"), page_data("h")]), 1280)
     browser.call("Accessibility.enable")

@@ -34,7 +34,8 @@ def group_data(
     plans
         What each strategy would do now.
     facts
-        What else is known: ``state``, ``protocol``, ``generation``, ``verdict``, ``why`` and ``advice`` (sentences);
+        What else is known: ``state``, ``protocol`` (its strategy), ``kind`` (its protocol), ``generation``,
+        ``verdict``, ``why`` and ``advice`` (sentences); ``pace`` as ``lag_times.pace`` gives it, with ``last_hour``;
         ``shared`` where it is a share group, whose lag offsets do not tell.
     history
         The group's rebalances in order, each with ``generation``, ``at`` (ISO 8601), ``cause``, ``members``
@@ -49,6 +50,8 @@ def group_data(
         "group": group.name,
         "state": "",
         "protocol": "",
+        "kind": "",
+        "pace": {},
         "generation": None,
         "verdict": "",
         "why": [],

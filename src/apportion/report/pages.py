@@ -16,7 +16,7 @@ from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
 from apportion.report.data import group_data
 from apportion.report.describing import shown
-from apportion.report.lag_times import page_data
+from apportion.report.lag_times import in_last_hour, pace, page_data
 from apportion.report.oddities import member_labels
 from apportion.report.roles import roles_data
 from apportion.report.verdicts import judge
@@ -47,7 +47,10 @@ def of_remembered(remembered: GroupHistory, observed: Observed, times: GroupTime
     """One group with its history, and its lag in time where that is known."""
     group = build(observed.raw)
     drawn = of_group(group, observed, remembered)
-    return drawn if times is None else {**drawn, **page_data(member_labels(group), times.members, times.whole)}
+    if times is None:
+        return drawn
+    timed = page_data(member_labels(group), times.members, times.whole)
+    return {**drawn, **timed, "pace": {**drawn["pace"], **pace(times.whole)}}
 
 
 def of_replay(remembered: GroupHistory, observed: Observed, walked: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,6 +103,8 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan], past: Past 
     return {
         "state": observed.state or "",
         "protocol": observed.protocol or "",
+        "kind": observed.kind or "",
+        "pace": {"last_hour": in_last_hour(rebalanced_at, max(rebalanced_at))} if rebalanced_at else {},
         "generation": observed.generation,
         "verdict": word,
         "why": [*seen.odd, *figures],

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from apportion.arrays import UNKNOWN
 from apportion.comparison import compare
 from apportion.errors import ApportionError
 from apportion.history.fold import OTHERS
 from apportion.history.lag_time import of_readers
 from apportion.model.group_json import group_to_dict
 from apportion.report import lag_times, page, pages
+from apportion.report.describing import ShownGroup
 from apportion.report.oddities import member_labels
 from apportion.serve.collector import Collector
 from apportion.serve.exposition import EMPTY, Rendered
@@ -30,6 +32,8 @@ Summaries = Mapping[str, dict[str, Any]]
 log = logging.getLogger("apportion.serve")
 KEPT_PLANS: Final = 64
 """Groups whose drawn plans are kept, the last asked for."""
+MOST_TOPICS: Final = 40
+"""Topics of a group that the list knows, those with most to read first: a row goes to every page at every change."""
 
 
 class Answers:
@@ -78,7 +82,13 @@ class Answers:
         kept = self._kept.get(name)
         if kept is None or kept[0][0] is not state.shown or kept[0][1:] != made_of[1:]:
             kept = self._kept[name] = (made_of, summary(state))
-        return kept[1]
+        times = {
+            **lag_times.pace(state.whole),
+            "last_hour": lag_times.in_last_hour((row.at for row in state.past.rebalances), state.seen * 1000),
+        }
+        before = self.summaries.get(name)
+        row = {**kept[1], **times}
+        return before if before == row else row
 
     def _beyond(self) -> str:
         bound, left_out = self.settings.most_series, self.rendered.left_out
@@ -205,6 +215,7 @@ def summary(state: GroupState) -> dict[str, Any]:
     rows = list(past.rebalances)
     return {
         "group": state.name,
+        "kind": state.shown.facts.get("kind") or "",
         "state": "gone" if state.gone else state.shown.facts.get("state") or "",
         "protocol": state.shown.facts.get("protocol") or "",
         "verdict": state.verdict,
@@ -216,7 +227,19 @@ def summary(state: GroupState) -> dict[str, Any]:
         "rebalances": len(rows),
         "moved": sum(row.moved + row.handed for row in rows) if rows else None,
         "needless": sum(row.needless or 0 for row in rows) if rows else None,
+        "topics": topics_of(state.shown),
     }
+
+
+def topics_of(shown: ShownGroup) -> list[list[Any]]:
+    """Each topic of a group with the messages left in it, as far as they are known, those with most first."""
+    group = shown.group
+    rows: list[list[Any]] = []
+    for t, topic in enumerate(group.topics):
+        lag = shown.lag[group.partitions(t)]
+        known = lag[lag != UNKNOWN]
+        rows.append([topic, sum(known.tolist()) if len(known) else None])
+    return sorted(rows, key=lambda row: (-(row[1] or 0), row[0]))[:MOST_TOPICS]
 
 
 def history_names(state: GroupState) -> dict[str, str]:

@@ -58,6 +58,15 @@ const canvas = (width, height, label) => svg("svg", { width, height, viewBox: `0
 const hint = (node, text) => { node.append(svg("title", {}, text)); return node; };
 const words = (x, y, text, look = {}) => svg("text", { x, y, ...look }, text);
 
+// A box whose content goes on to the right fades out there, until one is at its end.
+const edges = new ResizeObserver((entries) => entries.forEach(({ target }) => edge(target.matches(".scroll") ? target : target.parentElement)));
+function edge(box) { box?.toggleAttribute("data-more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2); }
+function goesOn(box) {
+  edges.observe(box); edges.observe(box.firstElementChild);
+  box.addEventListener("scroll", () => edge(box), { passive: true });
+  return box;
+}
+
 // Cells are texts, numbers, or {text, best}: the best of a column wears a star.
 function table(head, rows, caption) {
   const bare = (cell) => cell !== null && typeof cell === "object" ? cell.text : cell;
@@ -69,8 +78,8 @@ function table(head, rows, caption) {
     return element(tag, { class: looks || null, scope: tag === "th" ? "col" : null }, shown(bare(value)), star);
   };
   const line = (cells, tag) => element("tr", {}, ...cells.map((value, i) => cell(value, i, tag)));
-  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    element("table", {}, element("thead", {}, line(head, "th")), element("tbody", {}, ...rows.map((row) => line(row, "td")))));
+  return goesOn(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    element("table", {}, element("thead", {}, line(head, "th")), element("tbody", {}, ...rows.map((row) => line(row, "td"))))));
 }
 
 const drawn = new WeakMap();

@@ -13,67 +13,116 @@ const heaviest = (group) => {
   const total = lagOf(group);
   return total && group.members.length ? Math.max(0, ...perMember(group, group.owner, (p) => group.lag[p])) / total : null;
 };
+const share = (value) => Math.round(value * 100) + " %";
+// Label, what it means, the row's field, and how a value is written where that is not as a number or a text is.
 const COLUMNS = [
   ["Group", "", "group"], ["Verdict", "ERR: messages wait that nobody reads. WARN: a figure is far off for a group of this size. OK: neither.", "verdict"],
+  ["Lag", "messages still to read", "lag"],
+  ["Behind", "how old the oldest unread message is", "behind_s", (value) => lasting(value)],
+  ["Trend", "messages a second by which the lag grows", "trend", (value) => (value > 0 ? "+" : "") + number(value) + "/s"],
+  ["Caught up", "when all is read, at this pace", "catch_up_s", (value) => value === Infinity ? "never" : value < 1 ? "now" : "in " + lasting(value)],
+  ["Protocol", "classic, consumer (of KIP-848), share or streams; simple is a group that only commits", "kind"],
   ["State", "as Kafka names it", "state"], ["Strategy", "that the group runs", "protocol"],
-  ["Members", "", "members"], ["Partitions", "", "partitions"], ["Lag", "messages still to read", "lag"],
-  ["Heaviest", "the share of the lag that one member carries", "heaviest"], ["Rebalances", "that are remembered", "rebalances"],
+  ["Members", "", "members"], ["Partitions", "", "partitions"],
+  ["Heaviest", "the share of the lag that one member carries", "heaviest", share],
+  ["Last hour", "rebalances in the hour before the newest that is known", "last_hour"],
+  ["Rebalances", "that are remembered", "rebalances"],
   ["Moved", "partitions that went from one member that stays to another, over the whole history", "moved"],
   ["Needless", "moves beyond the fewest that the fairest sharing needed", "needless"],
 ];
+const TEXTS = new Set(["group", "verdict", "kind", "state", "protocol"]);
+const RARE = new Set(["behind_s", "trend", "catch_up_s", "last_hour"]); // left out of a page where no group has one
 const RANK = { OK: 0, "": 1, WARN: 2, ERR: 3 };
 const MOOD = { OK: "ok", WARN: "warn", ERR: "bad" };
 const MOST_GROUPS = 200;
+// Seconds in the largest unit that leaves a whole number.
+const lasting = (seconds) => seconds < 90 ? number(Math.round(seconds)) + " s" : seconds < 5400 ? number(Math.round(seconds / 60)) + " min" : seconds < 129600 ? number(Math.round(seconds / 3600)) + " h" : number(Math.round(seconds / 86400)) + " d";
+// With a trend the server has a pace: no end that it can name is never.
+const valueOf = (row, name) => name === "catch_up_s" && row.catch_up_s === null && row.trend !== null && row.lag ? Infinity : row[name] ?? null;
+
+// A row for each topic and group that reads it, the one that is furthest behind first.
+function byTopic(entries, wanted) {
+  const rows = entries.flatMap(({ group, row }) => (row.topics ?? []).map(([topic, lag]) => [topic, group.group || "(no name)", row.verdict || "–", lag]));
+  const words = (row) => (row[0] + " " + row[1]).toLowerCase();
+  return rows.filter((row) => words(row).includes(wanted)).sort((a, b) => (b[3] ?? -1) - (a[3] ?? -1) || (a[0] < b[0] ? -1 : 1));
+}
 
 function cluster(data) {
+  const columns = COLUMNS.filter(([, , name]) => data.live || !RARE.has(name) || data.groups.some((group) => valueOf(rowFor(group), name) !== null));
+  const at = Object.fromEntries(columns.map(([, , name], i) => [name, i]));
   const entryOf = (group, i) => {
-    const row = rowFor(group), values = COLUMNS.map(([, , name]) => row[name]);
-    return { group, i, values, text: [group.group, group.state, group.protocol, group.verdict].join(" ").toLowerCase(), row: null };
+    const row = rowFor(group), values = columns.map(([, , name]) => valueOf(row, name));
+    const known = [row.group, row.kind, row.state, row.protocol, row.verdict, ...(row.topics ?? []).map(([topic]) => topic), ...(row.who ?? [])];
+    return { group, i, values, row, text: known.join(" ").toLowerCase(), line: null };
   };
   let shown = data.groups.map(entryOf), current = null;
-  let order = { column: data.live ? 1 : 6, down: true }, all = false;
+  let order = { column: at.verdict, down: true }, all = false, only = null;
 
-  function rowOf(entry) {
-    if (entry.row) return entry.row;
+  function lineOf(entry) {
+    if (entry.line) return entry.line;
     const cells = entry.values.map((value, c) => {
-      if (c === 0) return element("th", { class: "name", scope: "row" }, element("a", { href: "#group=" + encodeURIComponent(entry.group.group) }, value || "(no name)"));
-      if (c === 1) return element("td", { class: "verdict " + (MOOD[value] ?? ""), title: entry.group.why.join(" ") || null }, value || "–");
-      if (c === 7) return element("td", { class: "n" }, value === null ? "–" : Math.round(value * 100) + " %");
-      return typeof value === "number" || value === null ? element("td", { class: "n" }, number(value)) : element("td", {}, value || "–");
+      const [, , name, written] = columns[c];
+      if (name === "group") return element("th", { class: "name", scope: "row" }, element("a", { href: "#group=" + encodeURIComponent(entry.group.group) }, value || "(no name)"));
+      if (name === "verdict") return element("td", { class: "verdict " + (MOOD[value] ?? ""), title: entry.group.why.join(" ") || null }, value || "–");
+      if (TEXTS.has(name)) return element("td", {}, value || "–");
+      return element("td", { class: "n" }, value !== null && written ? written(value) : number(value));
     });
-    entry.row = element("tr", {}, ...cells);
-    if (entry.group.group === current) entry.row.setAttribute("aria-current", "true");
-    return entry.row;
+    entry.line = element("tr", {}, ...cells);
+    if (entry.group.group === current) entry.line.setAttribute("aria-current", "true");
+    return entry.line;
   }
+  const verdicts = Object.keys(MOOD).reverse().map((verdict) => {
+    const button = element("button", { type: "button", class: "verdict " + MOOD[verdict], title: `show groups with ${verdict} alone` });
+    button.addEventListener("click", () => { only = only === verdict ? null : verdict; draw(); });
+    $("verdicts").append(button);
+    return [verdict, button];
+  });
   function draw() {
     const wanted = $("find").value.trim().toLowerCase(), c = order.column, sign = order.down ? -1 : 1;
-    const weight = (v) => c === 1 ? RANK[v] ?? 1 : v;
-    const matches = shown.filter((entry) => entry.text.includes(wanted)).sort((a, b) => {
+    const weight = (v) => c === at.verdict ? RANK[v] ?? 1 : v;
+    // Of equal verdicts those first that are longest behind, then those with most to read.
+    const graver = (a, b) => c !== at.verdict ? 0 : (b.row.behind_s ?? -1) - (a.row.behind_s ?? -1) || (b.row.lag ?? -1) - (a.row.lag ?? -1);
+    const found = shown.filter((entry) => entry.text.includes(wanted));
+    const matches = found.filter((entry) => only === null || entry.row.verdict === only).sort((a, b) => {
       const x = weight(a.values[c]), y = weight(b.values[c]);
       if (x === null || y === null) return (x === null) - (y === null) || a.i - b.i;
-      return (x < y ? -1 : x > y ? 1 : 0) * sign || (c === 1 ? (b.values[6] ?? -1) - (a.values[6] ?? -1) : 0) || a.i - b.i;
+      return (x < y ? -1 : x > y ? 1 : 0) * sign || graver(a, b) || a.i - b.i;
     });
-    const rows = all ? matches : matches.slice(0, MOST_GROUPS);
-    $("groups").tBodies[0].replaceChildren(...rows.map(rowOf));
-    $("count").textContent = `${number(matches.length)} of ${count(shown.length, "group")}` + (rows.length < matches.length ? `, the first ${MOST_GROUPS} shown` : "");
-    $("all").hidden = rows.length === matches.length;
+    for (const [verdict, button] of verdicts) {
+      button.textContent = `${verdict} ${number(found.filter((entry) => entry.row.verdict === verdict).length)}`;
+      button.setAttribute("aria-pressed", String(only === verdict));
+    }
+    const lines = all ? matches : matches.slice(0, MOST_GROUPS);
+    $("groups").tBodies[0].replaceChildren(...lines.map(lineOf));
+    $("count").textContent = `${number(matches.length)} of ${count(shown.length, "group")}` + (lines.length < matches.length ? `, the first ${MOST_GROUPS} shown` : "");
+    $("all").hidden = lines.length === matches.length;
     [...$("groups").tHead.rows[0].cells].forEach((cell, i) => {
       cell.setAttribute("aria-sort", i === c ? (order.down ? "descending" : "ascending") : "none");
       cell.querySelector("span").textContent = i === c ? (order.down ? " ▾" : " ▴") : "";
     });
+    topics();
   }
-  COLUMNS.forEach(([label, says], i) => {
+  function topics() {
+    while ($("topics").children.length > 1) $("topics").lastChild.remove();
+    if (!$("topics").open) return;
+    const rows = byTopic(shown, $("find").value.trim().toLowerCase());
+    $("topics").append(table(["Topic", "Group that reads it", "Verdict", "Lag"], rows.slice(0, 5 * MOST_GROUPS), "Topics and the groups that read them"));
+    if (rows.length > 5 * MOST_GROUPS) $("topics").append(element("p", {}, `The first ${number(5 * MOST_GROUPS)} of ${number(rows.length)} rows; Find narrows them.`));
+  }
+  columns.forEach(([label, says, name], i) => {
     const button = element("button", { type: "button", title: says || null }, label, element("span", { "aria-hidden": "true" }));
     button.addEventListener("click", () => {
-      order = { column: i, down: order.column === i ? !order.down : i >= 4 || i === 1 };
+      order = { column: i, down: order.column === i ? !order.down : !TEXTS.has(name) || name === "verdict" };
       draw();
     });
-    $("groups").tHead.rows[0].append(element("th", { scope: "col", class: i >= 4 ? "n" : null }, button));
+    $("groups").tHead.rows[0].append(element("th", { scope: "col", class: TEXTS.has(name) ? null : "n" }, button));
   });
+  goesOn($("groups").parentElement);
   $("find").addEventListener("input", draw);
+  $("topics").addEventListener("toggle", topics);
   $("all").addEventListener("click", () => { all = true; draw(); });
   draw();
-  const mark = (name) => { current = name; for (const entry of shown) if (entry.row) { if (entry.group.group === name) entry.row.setAttribute("aria-current", "true"); else entry.row.removeAttribute("aria-current"); } };
+  const mark = (name) => { current = name; for (const entry of shown) if (entry.line) { if (entry.group.group === name) entry.line.setAttribute("aria-current", "true"); else entry.line.removeAttribute("aria-current"); } };
   // Rows that stayed as they were are kept, with the reader's focus on them.
   const update = (groups) => {
     const known = new Map(shown.map((entry) => [entry.group.group, entry])), active = document.activeElement, held = $("groups").contains(active) ? active.getAttribute("href") : null;
@@ -86,11 +135,10 @@ function cluster(data) {
 
 // The whole cluster in a line, and its history under every strategy.
 function overview(groups) {
-  const listed = groups.map(rowFor), verdicts = ["ERR", "WARN", "OK"].map((v) => [v, listed.filter((g) => g.verdict === v).length]).filter(([, n]) => n);
-  const lags = listed.map((g) => g.lag).filter((n) => n !== null), past = listed.filter((g) => g.rebalances);
-  const facts = [...verdicts, ["Lag", lags.length ? sum(lags) : null], ["Rebalances", past.length ? sum(past.map((g) => g.rebalances)) : null],
+  const listed = groups.map(rowFor), lags = listed.map((g) => g.lag).filter((n) => n !== null), past = listed.filter((g) => g.rebalances);
+  const facts = [["Lag", lags.length ? sum(lags) : null], ["Rebalances", past.length ? sum(past.map((g) => g.rebalances)) : null],
     ["Moved", past.length ? sum(past.map((g) => g.moved)) : null], ["of these needless", past.length ? sum(past.map((g) => g.needless)) : null]];
-  $("facts").replaceChildren(...facts.filter(([, n]) => n !== null).map(([label, n]) => element("li", { class: MOOD[label] ?? null }, label + " ", element("b", {}, number(n)))));
+  $("facts").replaceChildren(...facts.filter(([, n]) => n !== null).map(([label, n]) => element("li", {}, label + " ", element("b", {}, number(n)))));
   const replayed = groups.filter((g) => g.replays?.length);
   if (replayed.length < 2) return;
   const names = [...new Set(replayed.flatMap((g) => g.replays.map((r) => r.assignor)))].sort();
@@ -99,11 +147,13 @@ function overview(groups) {
     return [name, mine.length, sum(mine.map((r) => sum(r.moves))), Math.max(...mine.map((r) => r.skew_max ?? 0))];
   });
   rows.unshift(["as it was", replayed.length, sum(replayed.map((g) => movesOf(g) ?? 0)), Math.max(...replayed.map((g) => g.replays[0].skew_max_then ?? 0))]);
+  const uneven = (row) => row[3] > rows[0][3];
   const box = figure({
     id: "totals", title: "Every group's history under each strategy", wide: true,
-    says: () => "Partitions that would have moved in all, and the largest difference between the most and the least loaded member. A strategy with few moves and a large difference leaves most work to one member.",
+    says: () => "Partitions that would have moved in all, and the largest difference between the most and the least loaded member."
+      + (rows.some(uneven) ? " A pale bar shares the work less evenly than it was shared, so that its few moves are no gain." : ""),
     draw: (width) => rowsOfBars(width, rows.map(([name, , n, skew]) => [name, n, width < 460 ? `${number(n)} (${number(skew)} apart)` : `${number(n)} moved, at most ${number(skew)} apart`]),
-      "Partitions moved over the whole history, as it was and under each strategy", (i) => i ? colour(0) : "var(--then)"),
+      "Partitions moved over the whole history, as it was and under each strategy", (i) => uneven(rows[i]) ? "var(--empty)" : i ? colour(0) : "var(--then)"),
     head: () => ["Strategy", "Groups", "Moved", "Most less fewest partitions, at worst"], rows: () => rows,
   });
   $("overview").append(element("div", { class: "figures" }, box));
@@ -196,7 +246,7 @@ function drawGroup(group) {
   overview(data.groups);
   addEventListener("hashchange", choose);
   if (live) { notes(data.live.notes); status(data.at ? `live, as of ${clock(data.at)}` : "live, waiting for the first round"); }
-  if (data.groups.length) choose(); else $("group").textContent = "No consumer groups: nobody has joined one or committed yet, or this server may not see them.";
+  if (data.groups.length) choose(); else $("group").textContent = data.live ? "Waiting for a consumer group: nobody has joined one or committed yet, or this server may not see them. The page looks again at every round." : "No consumer groups: nobody has joined one or committed yet, or whoever asked may not see them.";
   if (live && current === null) follow(null);
   single();
   document.documentElement.dataset.drawnMs = (performance.now() - started).toFixed(0);
