@@ -350,6 +350,27 @@ def test_kaf_tells_a_group_by_its_indents() -> None:
         "orders": [{"partition": 0, "committed": 10, "end": 12}, {"partition": 1, "end": 7, "lag": 8}]
     }
     assert group.raw["members"]["worker"]["owned"] == {"orders": [0, 1]}
+    assert not group.left_out
+
+
+def test_kaf_that_has_lost_its_indents_tells_the_same() -> None:
+    [whole], [stripped] = read(KAF), read("\n".join(line.strip() for line in KAF.splitlines()))
+    assert (stripped.raw, stripped.left_out) == (whole.raw, whole.left_out)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "place"),
+    [
+        ("12              2 ", "12\n#", "line 9"),
+        ("  orders:\n", "", "line 8"),
+        ("orders  [0 1]", "orders  [0 1", "line 18"),
+        ("    0          10  ", "    orders  0   10  ", "line 9"),
+    ],
+)
+def test_a_row_of_kafs_that_was_not_read_is_named(before: str, after: str, place: str) -> None:
+    assert before in KAF
+    [group] = read(KAF.replace(before, after))
+    assert group.left_out[0].startswith(f"{place} looks like a row and was not read: ")
 
 
 KAFKACTL = """\

@@ -1,6 +1,7 @@
 """What ``kaf group describe`` prints, as the rows and facts that other tools' tables hold.
 
 It indents instead of repeating: topics below ``Offsets:``, members below ``Members:``, each with its own small tables.
+The blanks before a line are not needed: what people paste has often lost them.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from apportion.inputs.printed import Event, Header, Row, SummaryLine
+from apportion.inputs.printed import Event, Header, Row, SummaryLine, Unread
 
 OFFSETS: Final = Header(("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"))
 NUMBERS: Final = Header(("CLIENT-ID", "HOST", "TOPIC", "NUMBERS"))
 _FACTS: Final = {"Group ID": "GROUP", "State": "STATE", "Protocol": "ASSIGNMENT-STRATEGY"}
 _FACT: Final = re.compile(r"(Group ID|State|Protocol):\s*(.*)")
-_TITLE: Final = re.compile(r"\s+(\S.*):\s*")
-_OFFSET: Final = re.compile(r"\s+([0-9]+)\s+(-?[0-9]+)\s+(-?[0-9]+)\s+(-?[0-9]+)(?:\s.*)?")
-_HELD: Final = re.compile(r"\s+(\S+)\s+\[([0-9 ]*)\]\s*")
+_TITLE: Final = re.compile(r"\s*(\S.*):\s*")
+_OFFSET: Final = re.compile(r"\s*([0-9]+)\s+(-?[0-9]+)\s+(-?[0-9]+)\s+(-?[0-9]+)(?:\s.*)?")
+_HELD: Final = re.compile(r"\s*(\S+)\s+\[([0-9 ]*)\]\s*")
+_LIKE_OFFSETS: Final = re.compile(r"\s*(?!Total\b)(?:[0-9]+\b|\S+(?:\s+-?[0-9]+){3}).*")
+_LIKE_HELD: Final = re.compile(r"\s*\S+\s+\[[0-9].*")
 
 
 def is_kaf(lines: Sequence[str]) -> bool:
@@ -47,3 +50,7 @@ def events(lines: Sequence[str]) -> Iterator[Event]:
             yield Row(number, NUMBERS, dict(zip(NUMBERS.names, values, strict=True)))
         elif (named := _TITLE.fullmatch(line)) is not None and named[1] not in ("Assignments", "Metadata"):
             title = named[1]
+        elif (section == "Offsets" and _LIKE_OFFSETS.fullmatch(line)) or (
+            section == "Members" and _LIKE_HELD.fullmatch(line)
+        ):
+            yield Unread(number, f"line {number} looks like a row and was not read: {line.strip()[:60]!a}")
