@@ -16,14 +16,14 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs, ints
 from apportion.model.build import by_first_member
 from apportion.model.facts import MEMBER_FIELDS, UNSET
-from apportion.model.group import Claims, Group, Offsets, Racks
+from apportion.model.group import Claims, Group, Offsets, Racks, java_order
 
 
 def with_members(given: Group, names: Sequence[str], subscription: int) -> Group | None:
     """The group with dynamic members more, of one of its subscriptions, without a past and without a rack.
 
     names
-        None of them a member's, in plain ASCII.
+        None of them a member's.
     """
     group = _as_built(given)
     if group is None:
@@ -31,7 +31,7 @@ def with_members(given: Group, names: Sequence[str], subscription: int) -> Group
     ids = [*group.members, *names]
     static = sum(map(bool, group.instance_ids))
     # Static members come first, which new ones never are; then all others by id.
-    order = ints([*range(static), *sorted(range(static, len(ids)), key=ids.__getitem__)])
+    order = ints([*range(static), *sorted(range(static, len(ids)), key=lambda m: java_order(ids[m]))])
     return _of_members(group, order, names, subscription)
 
 
@@ -112,16 +112,15 @@ def _of_members(group: Group, order: Ints, names: Sequence[str] = (), subscripti
 def _as_built(group: Group) -> Group | None:
     """The group as ``build`` would make it of its group.json; None where that may be other arrays, or topics less."""
     claims = group.claims
-    key = claims.member * max(group.P, 1) + claims.partition
-    if not group.described.all() or len(claims.nonexistent) or not (key[1:] > key[:-1]).all():
-        return None
-    if not all(map(str.isascii, (*group.members, *group.topics))):
+    if not group.described.all() or len(claims.nonexistent):
         return None
     if group.racks is not None and not _all_used(group.racks):
         return None
     weight = group.weight
+    order = np.lexsort((claims.partition, claims.member))
     return replace(
         group,
+        claims=Claims(claims.member[order], claims.partition[order]),
         offsets=_some(group.offsets),
         weight=None if weight is None or np.isnan(weight).all() else weight,
         auto_offset_reset=group.auto_offset_reset or "latest",
