@@ -1,6 +1,6 @@
 # Bare `make` explains every target.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test lowest newest check broker record bench chaos thorough mutants faults docs wheel clean
+.PHONY: help setup jars demo live test lowest newest check broker record bench chaos thorough mutants faults docs wheel clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -24,6 +24,9 @@ jars: $(STAMP) ## fetch Apache Kafka, and what Spark needs for Kafka, Delta and 
 
 demo: $(STAMP) ## a recorded real cluster: every group, its lag, its rebalances, and what each strategy would have done
 	@$(VENV)/bin/apportion demo
+
+live: setup ## a broker, three groups that live and their page, at http://127.0.0.1:9200/ until Ctrl-C
+	@$(PY) -m apportion.testing.live
 
 test: setup check ## every check and every test, with a real broker and real Spark
 	@$(PY) -m compileall -q src  # as pip does for users; a thousand tests start the command line or a worker of Spark's
