@@ -98,6 +98,24 @@ def test_a_slow_member_is_relieved_and_nobody_joins(broker: Broker, busy: str, c
         assert not by_lag(slow)
 
 
+def test_under_a_java_leader_nothing_acts_and_the_log_says_so_once(broker: Broker, busy: str, tmp_path: Path):
+    """The slow member's lag grows for twice the rest; a rebalance later the follower has still said it only once."""
+    with Members(broker, new_name("led-by-java"), [busy], tmp_path) as group:
+        java = group.java(STRATEGY, commit_ms=200)
+        settle([java], {busy: PARTITIONS}, calm_s=0.2)
+        slow = group.python("kafka-python", STRATEGY, **CONFIG, poll_records=30, pause_ms=450)
+        settle([java, slow], {busy: PARTITIONS}, calm_s=0.2)
+        generation = slow.generation
+        time.sleep(2 * ACTING["rest_s"])
+        assert slow.generation == generation, "nobody asked for a rebalance"
+        third = group.python("kafka-python", STRATEGY, **CONFIG)
+        settle([java, slow, third], {busy: PARTITIONS}, calm_s=0.2)
+        for member in (slow, third):
+            assert not member.of("planned"), "Java leads"
+            assert len(lines(member, "has another leader")) == 1
+            assert not lines(member, "evens itself out")
+
+
 def by_lag(member: PythonMember) -> list[dict[str, Any]]:
     """The rebalances that its loop asked for."""
     return [plan for plan in member.of("planned") if plan["cause"] == "lag"]
