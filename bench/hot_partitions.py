@@ -52,15 +52,17 @@ class Rates:
 
 
 class Writer:
-    """Writes to every partition at its rate, from ``BACKLOG_S`` seconds ago on."""
+    """Writes to every partition at its rate, from ``backlog_s`` seconds ago on."""
 
-    def __init__(self, bootstrap: str, topic: str, rates: Rates) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, rates: Rates, *, partitions: int = PARTITIONS, backlog_s: float = BACKLOG_S
+    ) -> None:
         from confluent_kafka import Producer
 
         self._client = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
         self._topic, self._rates, self._over = topic, rates, threading.Event()
-        self.began = time.monotonic() - BACKLOG_S
-        self._written = [0] * PARTITIONS
+        self.began = time.monotonic() - backlog_s
+        self._written = [0] * partitions
         self._write()
         self._client.flush(60)
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -68,7 +70,7 @@ class Writer:
 
     def _write(self) -> None:
         now = time.monotonic() - self.began
-        for p in range(PARTITIONS):
+        for p in range(len(self._written)):
             due = int(now * self._rates.of(p))
             for _ in range(due - self._written[p]):
                 self._client.produce(self._topic, b"x" * 100, partition=p)
