@@ -126,7 +126,7 @@ def test_the_record_and_what_waits_are_counted_from_what_changes(seed: int):
     if group.verdict.undisputed:
         rightly = {p for m, p in claims if holds[m] and now[p] not in (m, NOBODY)}
         assert set(waits.nonzero()[0].tolist()) == rightly
-    one = record(planned, waits, 4, "", 0.0)
+    one = record(planned, planned.owner, waits, 4, "", 0.0)
     both = list(zip(past, now, strict=True))
     assert one.kept == sum(a == b != NOBODY for a, b in both)
     assert one.moved == sum(a != NOBODY and b not in (a, NOBODY) for a, b in both)

@@ -10,7 +10,7 @@ that fetched before. This is what goes over the wire, and when:
 | each join | member | leader | subscription: rack (version 3) | where it stands |
 | each join | member | leader | subscription: user data | what its strategy remembers, its wishes, its facts |
 | all have joined | leader | member | assignment: partitions | what it has now, but not what others hold |
-| all have joined | leader | member | assignment: user data | an epoch, or tasks: of few strategies alone |
+| all have joined | leader | member | assignment: user data | of few: an epoch, tasks, what it will get (`warm_up`) |
 | an assignment that took some away | member | group | the next join | that it has let go (cooperative, KIP-429) |
 | any assignment | member | itself | memory | partitions, generation and epoch, for its next join |
 """
@@ -35,6 +35,7 @@ from apportion.clients.member_facts import FactSource, MemberFacts
 from apportion.clients.options import OffsetFeed, Options
 from apportion.clients.rebalance import Causes, OnPlan, PlannedRebalance, SeenGroup, line_of, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
+from apportion.clients.warm_up import FACT, WARM_UP, WarmUp, stays_until_warm, tell
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
 from apportion.model.group import Group
@@ -88,6 +89,7 @@ class Bridge:
         if options.acting is not None:
             assert isinstance(options.lag, SampledFeed)  # noqa: S101 - ``Options`` has asked
             self.watch = LagWatch(options.acting, options.lag, self.strategy, learned=options.learns)
+        self.warm_up: WarmUp | None = None
         self._hand_over: PinnedPlan | None = None
         self._causes = Causes()
 
@@ -95,6 +97,11 @@ class Bridge:
     def name(self) -> str:
         """The strategy's name, as the group knows it."""
         return self.strategy.name
+
+    @property
+    def can_warm_up(self) -> bool:
+        """Whether a leader can tell a member what it will get: partitions stay meanwhile, and user data is free."""
+        return self.cooperative and type(self.memory).assignment_data is UserDataCodec.assignment_data
 
     def subscription(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
         """What this member says when it joins.
@@ -111,7 +118,12 @@ class Bridge:
             owned = tuple((topic, ids) for topic, ids in owned if topic in still)
         facts = self.facts.now()
         holding = Holding(owned, self.last.generation, keeps, self.last.epoch, facts)
-        user_data = with_facts(self.memory, self.memory.user_data(holding), facts, self.traits.facts)
+        user_data = self.memory.user_data(holding)
+        if self.warm_up is None:
+            user_data = with_facts(self.memory, user_data, facts, self.traits.facts)
+        else:
+            more = {**facts, FACT: self.warm_up.fact()}
+            user_data = with_facts(self.memory, user_data, more, {**self.traits.facts, FACT: WARM_UP})
         return Subscription(wanted, user_data, owned if keeps else (), holding.generation, self.options.rack)
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
@@ -121,6 +133,8 @@ class Bridge:
         epoch = self.memory.epoch(given.user_data)
         if self.watch is not None:
             self.watch.assigned(group)
+        if self.warm_up is not None:
+            self.warm_up.assigned(given)
         self.last = Holding(given.partitions, generation, self.cooperative, epoch)
         gained, lost = len(now - before), len(before - now)
         values = {"group": group, "generation": generation, "assignor": self.name, "partitions": len(now)}
@@ -166,9 +180,14 @@ class Bridge:
             holds = memories.held[order] if self.cooperative else np.zeros(len(order), dtype=np.bool_)
             held_back = hand_over(planned_group, plan.owner, holds)
             owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
-            written = _write_answers(planned_group, owner, self.memory.assignment_data(plan))
+            data, told = self.memory.assignment_data(plan), dict[int, bytes]()
+            if held_back.any() and self.can_warm_up:
+                stays, told = stays_until_warm(planned_group, plan.owner, held_back, joined, order)
+                owner = np.where(stays, planned_group.owner, owner)
+            written = _write_answers(planned_group, owner, data)
+            written = [tell(answer, told[m]) if m in told else answer for m, answer in enumerate(written)]
             answers = dict(zip(planned_group.members, written, strict=True))
-        self._report(plan, held_back, generation, (time.perf_counter() - began) * 1000, cause)
+        self._report(plan, owner, held_back, generation, (time.perf_counter() - began) * 1000, cause)
         if self.watch is not None:
             self.watch.led(planned_group, owner)
         return answers
@@ -216,7 +235,9 @@ class Bridge:
             log.warning("the plan counts partitions where lag is unknown: %s", missing)
         return {topic: _add_offsets(description, table.get(topic, {})) for topic, description in topics.items()}
 
-    def _report(self, plan: Plan, held_back: Bools, generation: int | None, ms: float, cause: str = "") -> None:
+    def _report(
+        self, plan: Plan, owner: Ints, held_back: Bools, generation: int | None, ms: float, cause: str = ""
+    ) -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""
         for m, topic, number in plan.group.claims.nonexistent.first_of_members():
             log.warning(
@@ -228,7 +249,7 @@ class Bridge:
             self._causes.remember(seen)
             return
         why = self._causes.why(seen)
-        rebalance = record(plan, held_back, generation, cause or why, ms, "lag" if cause else "group")
+        rebalance = record(plan, owner, held_back, generation, cause or why, ms, "lag" if cause else "group")
         if log.isEnabledFor(logging.INFO):
             _log(rebalance)
         if self.options.on_plan is None:

@@ -48,6 +48,7 @@ from apportion.clients.adapter import Forked
 from apportion.clients.broker_takeover import StrategyNotAsked
 from apportion.clients.confluent_settings import NEEDS_CLASSIC, RESETS, member_settings, rack_of
 from apportion.clients.kafka_python import assignor
+from apportion.clients.warm_up import WarmUp
 from apportion.errors import BadInput, Unavailable
 from apportion.wording import some_of
 
@@ -69,6 +70,8 @@ GROUP_METADATA: Final = b"CGMDv2:"
 
 OnPartitions = Callable[["GroupConsumer", list[TopicPartition]], object]
 """Called with the consumer and the partitions, as confluent-kafka calls ``on_assign`` and ``on_revoke``."""
+OnComing = Callable[[list[TopicPartition]], object]
+"""Called with the partitions alone, since the consumer belongs to another thread."""
 
 
 class GroupConsumer:
@@ -86,6 +89,12 @@ class GroupConsumer:
         Called before the member lets partitions go, at a rebalance and in ``close``; ``commit`` still counts in it.
     on_lost
         Called when they may be somebody else's already, and commits are refused; ``on_revoked`` where None.
+    warm_up
+        Called with partitions that this member will get, while their owner still reads them, in a thread of its own and
+        without the consumer; once it returns they are handed over. For cooperative strategies. ``on_assigned`` follows;
+        ``on_revoked`` where they do not come after all. See ``apportion.clients.warm_up``.
+    warm_up_s
+        Seconds after which they are handed over though it has not returned.
     rack
         The member's rack, told to the group; without it that of ``client.rack``, from which librdkafka fetches.
     strategy, options
@@ -109,6 +118,8 @@ class GroupConsumer:
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,
         on_lost: OnPartitions | None = None,
+        warm_up: OnComing | None = None,
+        warm_up_s: float = 300.0,
         **options: Any,
     ) -> None:
         if not config.get("group.id"):
@@ -123,6 +134,7 @@ class GroupConsumer:
         rack = options.pop("rack", None)
         options["rack"] = rack_of(config) if rack is None else rack
         member = assignor(strategy, auto_offset_reset=reset, **options)
+        self._warm_up = _warm_up(member, warm_up, warm_up_s)
         self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost or on_revoked
         self._forget_all()
         self._lock, self._owner, self._pid = RLock(), 0, os.getpid()
@@ -298,7 +310,8 @@ class GroupConsumer:
         self._owner = get_ident()
         try:
             self._remember()
-            self._give_up(self._announced)
+            warm = set() if self._warm_up is None else self._warm_up.end()
+            self._give_up(self._announced | {Part(*place) for place in warm})
         finally:
             self._closed = True
             try:
@@ -373,6 +386,7 @@ class GroupConsumer:
             self._follow()  # it has given everything back
             raise
         self._follow()
+        self._look_ahead()
         self._next = monotonic() + (TEND_S if calm and not self._waiting[0] else JOIN_S)
 
     def _positions(self) -> dict[tuple[str, int], int]:
@@ -471,6 +485,15 @@ class GroupConsumer:
             if call is not None and these:
                 call(self, [TopicPartition(*part) for part in sorted(these)])
 
+    def _look_ahead(self) -> None:
+        """Get ready for what is to come, and join again once ready."""
+        if self._warm_up is None:
+            return
+        ready, dropped = self._warm_up.look()
+        if ready:
+            self._member._coordinator.request_rejoin()
+        self._give_up({Part(*place) for place in dropped})
+
     def _announce(self, owned: set[Part]) -> None:
         """Tell the application what is its own now."""
         if self._on_assigned is None and self._on_lost is None:
@@ -491,6 +514,25 @@ class GroupConsumer:
             if offsets:
                 self._member.commit_async(offsets)
         self._restart.update(parts)
+
+
+def _warm_up(member: Any, work: OnComing | None, patience_s: float) -> WarmUp | None:
+    """The member's side of a warm hand-over, which its strategy must know of.
+
+    Raises
+        BadInput for a strategy that takes everything from everybody at each rebalance, or whose answers have no place
+        for it; and for a time that cannot be.
+    """
+    if work is None:
+        return None
+    if not 0 < patience_s <= CLOSE_MOST_S:
+        raise BadInput("warm_up_s", repr(patience_s), f"seconds, above 0 and up to {CLOSE_MOST_S:,}")
+    bridge = member.bridge
+    if not bridge.can_warm_up:
+        raise BadInput("warm_up", f"it under {bridge.name!r}", "a cooperative strategy, such as cooperative-sticky")
+    bridge.warm_up = WarmUp(lambda places: work([TopicPartition(*place) for place in places]), patience_s)
+    warm_up: WarmUp = bridge.warm_up
+    return warm_up
 
 
 def _place(message: Any) -> tuple[str, int]:

@@ -104,21 +104,20 @@ OnPlan = Callable[[PlannedRebalance], object]
 
 
 def record(
-    plan: Plan, withheld: Bools, generation: int | None, why: str, ms: float, cause: str = "group"
+    plan: Plan, now: Ints, withheld: Bools, generation: int | None, why: str, ms: float, cause: str = "group"
 ) -> PlannedRebalance:
-    """The record of one plan; ``withheld`` (P,) is what nobody gets this round."""
+    """The record of one plan; ``now`` (P,) owns in this round, ``withheld`` (P,) its new owner does not get yet."""
     group, owner = plan.group, plan.owner
     given, kept, moved, fell = int(np.count_nonzero(owner != NOBODY)), 0, 0, len(group.claims.nonexistent)
     if len(group.claims.member):
-        past, now = group.owner[plan.changed], owner[plan.changed]
+        past, target = group.owner[plan.changed], owner[plan.changed]
         changed = past != NOBODY
-        moved = int(np.count_nonzero(changed & (now != NOBODY)))
-        given = int(np.count_nonzero(now != NOBODY)) - moved
+        moved = int(np.count_nonzero(changed & (target != NOBODY)))
+        given = int(np.count_nonzero(target != NOBODY)) - moved
         # Where every claim stands there is an owner for each.
         stand = len(group.claims.member) if group.verdict.undisputed else int(np.count_nonzero(group.owner != NOBODY))
         kept = stand - int(np.count_nonzero(changed))
         fell += 0 if group.verdict.undisputed else int(np.count_nonzero(group.verdict.code != STANDS))
-    held_back = int(np.count_nonzero(withheld))
     return PlannedRebalance(
         group=group.name,
         generation=generation,
@@ -128,14 +127,14 @@ def record(
         moved=moved,
         kept=kept,
         given=given,
-        withheld=held_back,
+        withheld=int(np.count_nonzero(withheld)),
         ignored=fell,
         why=why,
         proof=plan.proof,
         ms=ms,
         plan=plan,
         cause=cause,
-        owner=np.where(withheld, NOBODY, owner) if held_back else owner,
+        owner=now,
     )
 
 

@@ -17,6 +17,8 @@ from apportion.model.to_names import partitions_to_names
 from apportion.planning import plan
 from apportion.wording import count, partitions_in_words, percent, shorten, some_of
 
+HEAVY: Final = 10
+"""So many times the mean lag on one member are odd."""
 CONCENTRATED: Final = 0.5
 """The share of the whole lag from which on one partition or member is worth a sentence."""
 LEAST_LOCAL: Final = 50
@@ -163,6 +165,9 @@ def _about_lag(group: Group, counted: Bools) -> Iterator[str]:
         if part >= CONCENTRATED:
             name, its = member_label(group, m), int(held[m])
             yield f"One member carries {percent(part)} of the lag: {name}, {its:,} of {total:,} messages."
+        elif int(held[m]) * group.M >= HEAVY * total:
+            times = int(held[m]) * group.M / total
+            yield f"One member has {times:.1f} times the mean lag: {member_label(group, m)}, {int(held[m]):,} messages."
 
 
 def _local(group: Group, hottest: int, share: float, total: int) -> str:

@@ -1,0 +1,172 @@
+"""Warm hand-over: a partition's new owner gets ready for it while the old one still reads it.
+
+Under KIP-429 what changes hands is taken from its owner in one round and given in the next; the work that its new owner
+has to do first comes then, while nobody reads it. Here that work comes before:
+
+| round | the old owner | the new owner |
+|---|---|---|
+| 1: somebody joined | keeps the partition | is told in its assignment's user data what it will get, and gets ready |
+| 2: it is ready, and joins again | is told to let go, as without us | |
+| 3: the old owner has let go | | has it |
+
+What is "ready" travels as a checksum of what was told, so readiness for another list counts for nothing. The leader
+needs no clock and no memory: a member that dies has no claim and no wish, and the next plan goes without it. A member
+that has waited for ``patience_s`` takes what comes at once, so no fault and no restless plan keeps a group waiting.
+
+The leader and the new owner must know of it; the old owner may be any client's cooperative member. A leader that does
+not know of it, Java's for one, reads no more than Kafka's own bytes and hands over as ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Thread
+from time import monotonic
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+
+from apportion.arrays import NOBODY, Bools, Ints
+from apportion.clients.joined_group import JoinedGroup
+from apportion.model.facts import Fact
+from apportion.model.group import Group
+from apportion.model.to_names import partitions_to_names
+from apportion.wire.assignment import Assignment, read_assignment, write_assignment
+from apportion.wire.partitions import Held, held, in_order
+from apportion.wire.userdata import read_facts, read_sticky, write_sticky
+
+log = logging.getLogger("apportion.clients")
+
+FACT: Final = "warm-up"
+"""How a member says, behind its strategy's memory, that it warms up, and what it is ready for."""
+COLD: Final = 0
+"""Ready for nothing yet; else the checksum of what was told, which is never 0 here."""
+AT_ONCE: Final = 2**32
+"""Ready for whatever comes: the member has waited long enough."""
+WARM_UP: Final = Fact(default=-1, low=-1, high=AT_ONCE)
+"""A member that does not say takes partitions as Kafka's do."""
+
+Place = tuple[str, int]
+
+
+def checksum(told: bytes) -> int:
+    """The number by which a member says that it is ready for what was told; from 1."""
+    return crc32(told) or 1
+
+
+# -- the leader -------------------------------------------------------------------------------------------------------
+
+
+def stays_until_warm(
+    group: Group, owner: Ints, held_back: Bools, joined: JoinedGroup, place: Ints
+) -> tuple[Bools, dict[int, bytes]]:
+    """(P,) what its old owner keeps in this round, and what members that warm up are told, by their index.
+
+    owner, held_back
+        (P,) the target, and what of it somebody else holds.
+    place
+        (M,) where among ``joined`` each member is.
+
+    A partition that two members claim is handed over as ever, since only one of them may go on reading it.
+    """
+    stays = np.zeros(group.P, dtype=np.bool_)
+    told: dict[int, bytes] = {}
+    claims = np.bincount(group.claims.partition, minlength=group.P)
+    for m in np.unique(owner[held_back]).tolist():
+        ready = read_facts(joined.subscriptions.one(int(place[m])).user_data).get(FACT, WARM_UP.default)
+        if ready < COLD:
+            continue
+        coming = held_back & (owner == m)
+        told[m] = write_sticky(in_order(held(partitions_to_names(group, coming))), None)
+        if ready not in (AT_ONCE, checksum(told[m])):
+            stays |= coming & (claims == 1) & (group.owner != NOBODY)
+    return stays, told
+
+
+def tell(answer: bytes, told: bytes) -> bytes:
+    """A member's assignment, with what it will get behind it."""
+    return write_assignment(replace(read_assignment(answer), user_data=told))
+
+
+# -- the new owner ----------------------------------------------------------------------------------------------------
+
+
+class WarmUp:
+    """One member's side: what it was told that it will get, and the work that makes it ready, in a thread of its own.
+
+    work
+        Called with topics and partition ids that are new; what it raises is logged, and they count as ready.
+    patience_s
+        Seconds from when it is told of partitions until it takes them, ready or not.
+    """
+
+    def __init__(self, work: Callable[[list[Place]], object], patience_s: float) -> None:
+        self._work, self._patience_s = work, patience_s
+        self._assigned: tuple[bytes, frozenset[Place]] = b"", frozenset()
+        """What it will get, as told, and what it was given with it."""
+        self._ready = COLD
+        self._until: float | None = None
+        self._warm: set[Place] = set()
+        self._thread: Thread | None = None
+        self._warming: frozenset[Place] = frozenset()
+
+    def fact(self) -> int:
+        """What this member says at its next join."""
+        return self._ready
+
+    def assigned(self, given: Assignment) -> None:
+        """Take an assignment; called on the client's own thread."""
+        told = given.user_data or b""
+        if self._ready not in (COLD, AT_ONCE) and checksum(told) != self._ready:
+            self._ready = COLD
+        if not told:
+            self._until, self._ready = None, COLD
+        elif self._until is None:
+            self._until = monotonic() + self._patience_s
+        self._assigned = told, frozenset(_places(given.partitions))
+
+    def look(self) -> tuple[bool, set[Place]]:
+        """Begin what is to be done; whether to join again, being ready, and what was warmed up for nothing."""
+        told, given = self._assigned
+        coming = set(_places(read_sticky(told).owned)) if told else set()
+        late = self._until is not None and monotonic() >= self._until
+        if self._thread is not None and not self._thread.is_alive():
+            self._warm |= self._warming
+            self._thread = None
+        dropped = self._warm - coming - given
+        self._warm &= coming
+        ready = AT_ONCE if late else checksum(told)
+        if not coming or self._ready == ready:
+            return False, dropped
+        cold = frozenset(coming - self._warm)
+        if late and cold:
+            log.warning(
+                "taking %d partitions that are not warm after %g s: %s",
+                *(len(cold), self._patience_s, ", ".join(f"{topic}-{p}" for topic, p in sorted(cold)[:3])),
+            )
+        if late or not cold:
+            self._ready = ready
+            return True, dropped
+        if self._thread is None:
+            self._warming, self._thread = cold, Thread(target=self._do, args=(cold,), name="warm-up", daemon=True)
+            self._thread.start()
+        return False, dropped
+
+    def end(self) -> set[Place]:
+        """What was warmed up and never came."""
+        _, given = self._assigned
+        warm, self._warm = self._warm - given, set()
+        return warm
+
+    def _do(self, places: frozenset[Place]) -> None:
+        try:
+            self._work(sorted(places))
+        except Exception:  # it is its user's code: no hand-over may fail for it
+            log.exception("the warm-up failed; the hand-over goes on without it")
+
+
+def _places(partitions: Held) -> list[Place]:
+    return [(topic, p) for topic, ids in partitions for p in ids]
