@@ -267,8 +267,8 @@ def test_beside_java_the_leader_decides(broker: Broker, tmp_path: Path, leader: 
             return
         with reader(settings(broker, group), topic) as first:
             until(lambda: len(first.owns()) == 4)
-            join_java()
-            until(lambda: len(first.owns()) == 2)
+            java = join_java()
+            until(lambda: sum(len(ids) for ids in owned(java).values()) == len(first.owns()) == 2)
             with reader(settings(broker, group), topic, warm_up=work) as third:
                 assert warmed.wait(30)
                 assert not third.owns()

@@ -128,6 +128,16 @@ def test_two_idle_processes_warm_up_although_each_thread_of_the_third_has_room()
     assert plan["measures"]["moves"] == 0
 
 
+def test_the_size_of_the_network_counts_classes_of_like_tasks() -> None:
+    """2,020 tasks on 40 members are 80,800 pairs, and 80 classes at most: proved, and no load could be more even."""
+    held = {m: {"s": [p for p in range(20) if p % 38 == m], "u": [p for p in range(2000) if p % 38 == m]}
+            for m in range(40)}  # fmt: skip
+    members = {f"m{m:02}": {"topics": ["s", "u"], "owned": held[m], "generation": 3} for m in range(40)}
+    whole = apportion.plan({"topics": {"s": 20, "u": 2000}, "members": members}, "streams", {"stateless": ["u"]})
+    assert set(whole.proof.values()) == {"optimal"}
+    assert (whole.measures["load_min"], whole.measures["load_max"]) == (50, 51)
+
+
 def test_where_the_network_would_be_too_large_nothing_is_called_optimal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignor, "place_jointly", lambda *placing: None)
     assert planned("min2", stateless="t")["proof"]["balance"] == "heuristic"

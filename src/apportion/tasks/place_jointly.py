@@ -22,7 +22,7 @@ from apportion.solvers.network import Cost, network_of
 from apportion.tasks.place import Placing, deal_seats, like_rows
 
 ARCS_MAX: Final = 60_000
-"""Larger networks are not made: a search takes seconds there."""
+"""Pairs of a class and a column, and of threads: larger networks are not made, since a search takes seconds there."""
 
 
 _Arcs = tuple[Ints, Ints | int, Ints | int, Ints | int, Ints]
@@ -32,15 +32,15 @@ _Arcs = tuple[Ints, Ints | int, Ints | int, Ints | int, Ints]
 class _Joint:
     """The network of a placing, with the flow that ``start`` (N,) means.
 
+    classes
+        As ``_classes`` gives them.
     stateful
         (N,) which tasks have state; tasks of one kind all have, or none.
     """
 
-    def __init__(self, placing: Placing, stateful: Bools, start: Ints) -> None:
+    def __init__(self, placing: Placing, classes: tuple[Ints, Ints], stateful: Bools, start: Ints) -> None:
         columns = len(placing.threads)
-        kind = np.zeros(len(start), dtype=np.int64) if placing.kind is None else placing.kind
-        prices = np.where(placing.eligible, placing.cost, -1)
-        table, self.class_of = like_rows(np.column_stack([stateful, kind, prices]))
+        table, self.class_of = classes
         self.with_state, price = table[:, 0].astype(np.bool_), table[:, 2:]
         self.classes, self.columns = len(table), columns
         process_of = np.arange(columns) if placing.process_of is None else placing.process_of
@@ -112,6 +112,12 @@ class _Joint:
         return owner
 
 
+def _classes(placing: Placing, stateful: Bools) -> tuple[Ints, Ints]:
+    """Each class of like tasks as a row: with state, kind, price on each column (-1: not there); (N,) each task's."""
+    kind = np.zeros(len(stateful), dtype=np.int64) if placing.kind is None else placing.kind
+    return like_rows(np.column_stack([stateful, kind, np.where(placing.eligible, placing.cost, -1)]))
+
+
 def place_jointly(placing: Placing, stateful: Bools, start: Ints) -> Ints | None:
     """(N,) the column of each task; None where the network would be too large.
 
@@ -123,8 +129,9 @@ def place_jointly(placing: Placing, stateful: Bools, start: Ints) -> Ints | None
     start
         (N,) a placing to begin with.
     """
-    if int(placing.eligible.sum()) + 2 * int(placing.threads.sum()) > ARCS_MAX:
+    classes = _classes(placing, stateful)
+    if int(np.count_nonzero(classes[0][:, 2:] >= 0)) + 2 * int(placing.threads.sum()) > ARCS_MAX:
         return None
     kinds = () if placing.kind is None else ("kinds",)
     goals = ("stateful threads", "threads", "processes", *kinds, "price", "stateful price", "held")
-    return _Joint(placing, stateful, start).best(goals, start)
+    return _Joint(placing, classes, stateful, start).best(goals, start)
