@@ -17,7 +17,6 @@ from apportion.arrays import Bools, Ints, Longs
 from apportion.history.lag_time import SAMPLES_MAX
 from apportion.pipeline.columns import (
     TASK,
-    ascending,
     in_order,
     listed,
     longs,
@@ -69,13 +68,7 @@ def logs_of(tables: Mapping[str, pa.Table], ends_at_us: int | None) -> dict[str,
 
 
 def _each_once(ends: pa.Table) -> pa.Table:
-    names = ["topic", "partition", "at", "begin", "end", "last_stable"]
-    keys = [ranked(ends["topic"])[0][0]]
-    for name in names[1:]:
-        keys += [there(ends[name]).astype(np.int64), longs(ends[name].cast(pa.int64()))]
-    order = in_order(*keys)
-    first = order[starts_of(*[key[order] for key in keys])[:-1]]
-    return ends.select(ENDS.names).take(pa.array(first)).combine_chunks()
+    return ends.group_by(ENDS.names, use_threads=False).aggregate([]).select(ENDS.names).combine_chunks()
 
 
 def _of_several(ends: pa.Table) -> pa.Table:
@@ -163,38 +156,28 @@ def _sampled(ends: pa.Table, order: Ints, log: Longs, every: Longs) -> dict[str,
     every
         All such numbers, ascending.
     """
-    # Mostly there is nothing to leave out or to sort below, which is seen sooner than columns are copied.
-    if ends["at"].null_count:
-        timed = there(ends["at"])[order]
-        order, log = order[timed], log[timed]
+    timed = there(ends["at"])[order]
+    order, log = order[timed], log[timed]
     at_us = longs(ends["at"].cast(pa.int64()))[order]
-    if not ascending(log, at_us):
-        by_time = in_order(log, at_us)
-        order, log, at_us = order[by_time], log[by_time], at_us[by_time]
-    if ((log[1:] == log[:-1]) & (at_us[1:] == at_us[:-1])).any():
-        # Of samples of one moment the greatest is the newest, whichever build wrote it down first.
-        by_value = in_order(log, at_us, *[key[order] for key in _among_equal(ends)])
-        order, log, at_us = order[by_value], log[by_value], at_us[by_value]
+    # Of samples of one moment the greatest is the newest, whichever build wrote it down first.
+    by_value = in_order(log, at_us, *[key[order] for key in _among_equal(ends)])
+    order, log, at_us = order[by_value], log[by_value], at_us[by_value]
     start = np.append(np.searchsorted(log, every), len(log))
     newest = pa.array(np.append(order, -1)[start[1:] - 1], mask=np.diff(start) == 0)
     columns = {name: ends[name].take(newest) for name in ("begin", "end", "last_stable")}
     columns["sampled_at"] = ends["at"].take(newest)
 
     row, at, end = np.repeat(np.arange(len(every)), np.diff(start)), at_us // 1000, longs(ends["end"])[order]
-    if not ascending(row, at, end):
-        by_end = in_order(row, at, end)
-        row, at, end = row[by_end], at[by_end], end[by_end]
-    distinct = starts_of(row, at, end)[:-1]
-    if len(distinct) < len(row):
-        row, at, end = row[distinct], at[distinct], end[distinct]
+    by_end = in_order(row, at, end)
+    distinct = by_end[starts_of(row[by_end], at[by_end], end[by_end])[:-1]]
+    row, at, end = row[distinct], at[distinct], end[distinct]
     counts = np.bincount(row, minlength=len(every))
     behind = np.cumsum(counts)
     several = counts > 1
     earlier = np.zeros(len(every), dtype=np.int64)
     earlier[several] = at[behind[several] - 2]
-    if counts.max(initial=0) > SAMPLES_MAX:
-        chosen = behind[row] - np.arange(len(row)) <= SAMPLES_MAX
-        row, at, end = row[chosen], at[chosen], end[chosen]
+    newest_ones = behind[row] - np.arange(len(row)) <= SAMPLES_MAX
+    row, at, end = row[newest_ones], at[newest_ones], end[newest_ones]
     last = starts_of(row, at)[1:] - 1
     counts = np.bincount(row[last], minlength=len(every))
     lists = {"sample_at": listed(counts, pa.array(at[last])), "sample_end": listed(counts, pa.array(end[last]))}

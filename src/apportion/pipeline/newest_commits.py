@@ -50,26 +50,17 @@ SCHEMA: Final = pa.schema(
 
 def sorted_commits(commits: pa.Table) -> pa.Table:
     """By group, topic, partition and offset."""
-    (group,), groups = ranked(commits["group"])
+    (group,), _ = ranked(commits["group"])
     (topic,), topics = ranked(commits["topic"])
-    keys = (longs(commits["source_offset"]), longs(commits["partition"]), topic, group)
-    order = _by_place(*keys) if len(groups) * (len(topics) + 1) < 2**31 else np.lexsort(keys)
+    pairs = group * (len(topics) + 1) + topic + 1
+    at_place = numbered(np.searchsorted(united(pairs), pairs), longs(commits["partition"]))
+    keys = (at_place, longs(commits["source_offset"]))
+    order = in_order(*keys)
     if len(starts_of(*[key[order] for key in keys])) <= len(order):
         # A broker writes a group to one partition of its topic. Where a hostile log has it in several, offsets meet.
         at = np.where(there(commits["commit_time"]), millis(commits["commit_time"]), -(2**63))
-        order = np.lexsort((longs(commits["source_partition"]), longs(commits["committed"]), at, *keys))
+        order = np.lexsort((longs(commits["source_partition"]), longs(commits["committed"]), at, *keys[::-1]))
     return commits.take(pa.array(order)).combine_chunks()
-
-
-def _by_place(offset: Longs, partition: Longs, topic: Longs, group: Longs) -> Ints:
-    """``np.lexsort`` of these, where group and topic together are a number of 31 bits."""
-    at_place = numbered(group * (int(topic.max(initial=0)) + 2) + topic, partition)
-    # The tables' files have the records of a partition by offset: then one stable sort is enough.
-    order = np.argsort(at_place, kind="stable")
-    offset, at_place = offset[order], at_place[order]
-    if ((at_place[1:] == at_place[:-1]) & (offset[1:] < offset[:-1])).any():
-        order = order[np.lexsort((offset, at_place))]
-    return order
 
 
 def places(commits: pa.Table, since_ms: int, before: pa.Table | None = None) -> pa.Table:

@@ -342,18 +342,6 @@ class Batch:
     def _racks_of(self, entries: slice) -> tuple[list[tuple[str, ...]], Ints]:
         """The different lists of racks of some partitions, and which one each has."""
         at = self._racks_at[entries.start : entries.stop + 1]
-        length, base = np.diff(at), len(self._racks) + 1
-        width = int(length.max(initial=0))
-        if base**width < 2**62:  # a list is a number of so many digits
-            number = np.zeros(len(length), dtype=np.int64)
-            for digit in range(width):
-                longer = length > digit
-                number *= base
-                number[longer] += self._rack_codes[at[:-1][longer] + digit] + 1
-            first, which = np.unique(number, return_index=True, return_inverse=True)[1:]
-            order = np.argsort(first)
-            spans = zip(at[first[order]].tolist(), at[first[order] + 1].tolist(), strict=True)
-            return [self._rack_list(a, b) for a, b in spans], np.argsort(order)[which]
         lists: dict[tuple[str, ...], int] = {}
         spelled = [lists.setdefault(self._rack_list(a, b), len(lists)) for a, b in pairwise(at.tolist())]
         return list(lists), np.array(spelled, dtype=np.int64)
