@@ -1,10 +1,8 @@
-"""Temporary folders, each named after its process; making one removes those of processes that are no more.
+"""Temporary folders, each locked by its process; making one removes those of processes that are no more.
 
-A process that was killed cannot clean up, and a build that starts no Spark may run every minute: so whoever makes a
-folder first removes what the killed left, whichever part of the pipeline made it.
-
-Containers that share a folder do not see each other's processes. So a process holds a lock on each of its folders,
-which the kernel takes from it when it dies; one of another namespace of processes is removed only if nobody has that.
+A process that was killed cannot clean up, so whoever makes a folder first removes what the killed left. A process holds
+a lock on each of its folders, which the kernel takes from it when it dies: so those of other containers, whose
+processes cannot be seen, are told apart too.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 PREFIX: Final = "apportion-spark-"
-"""Begins the name of every temporary folder, before the number of the process that it is of."""
+"""Begins the name of every temporary folder."""
 YOUNG_S: Final = 60.0
-"""So old a folder of another namespace must be: between making and locking it nobody has the lock."""
+"""So old a folder must be to be removed: between making and locking it nobody has the lock."""
 _LOCKED: Final[dict[Path, int]] = {}
 """Folders of this process, and what is open to hold their locks."""
 
@@ -32,21 +30,13 @@ def scratch_folder(within: str | None = None) -> Path:
         The folder to make it in; None: where the system has temporary ones.
     """
     _remove_orphans(Path(within or tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-{_namespace()}-", dir=within))
-    for gone in [one for one in _LOCKED if not one.exists()]:
-        with suppress(KeyError):  # another thread was here
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=within))
+    for gone in [path for path in _LOCKED if not path.exists()]:
+        with suppress(KeyError):  # another thread was at it too
             os.close(_LOCKED.pop(gone))
     if (opened := _lock(folder)) is not None:
         _LOCKED[folder] = opened
     return folder
-
-
-def _namespace() -> str:
-    """What processes must share for one to see the other's; "0" where the system does not tell."""
-    try:
-        return str(os.stat("/proc/self/ns/pid").st_ino)
-    except OSError:
-        return "0"
 
 
 def _lock(folder: Path) -> int | None:
@@ -66,16 +56,9 @@ def _lock(folder: Path) -> int | None:
 
 
 def _remove_orphans(parent: Path) -> None:
-    """Remove the folders of dead processes; nothing where the system does not tell which processes live."""
-    if not Path("/proc/self").exists():
-        return
-    for folder in parent.glob(f"{PREFIX}*"):
-        owner, *rest = folder.name.removeprefix(PREFIX).split("-")
-        if not owner.isdigit() or Path("/proc", owner).exists():
-            continue
-        if len(rest) < 2 or rest[0] == _namespace():
-            shutil.rmtree(folder, ignore_errors=True)
-        elif _is_old(folder) and (opened := _lock(folder)) is not None:
+    """Remove the folders whose locks nobody has; nothing where there are no locks."""
+    for folder in parent.glob(f"{PREFIX}[0-9]*"):
+        if _is_old(folder) and (opened := _lock(folder)) is not None:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(opened)
 
