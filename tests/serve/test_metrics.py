@@ -18,12 +18,15 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from apportion.demo import dump
 from apportion.errors import UnknownName
+from apportion.history.stood_still import standstills
 from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
 from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog, _Look, partition_of_group
 from apportion.inputs.config import Connection
 from apportion.inputs.governed import CarriedPlan
+from apportion.inputs.load_history import load_histories
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
@@ -587,3 +590,17 @@ def test_of_deleted_topics_the_newest_names_stay(monkeypatch: pytest.MonkeyPatch
     assert names == {"kept": "a", "id-3": "t-3", "id-4": "t-4", "id-5": "t-5"}
     collecting.remember(names, {"id-0": "t-0"})
     assert set(names) == {"id-0", "id-4", "id-5"}, "the others became known before"
+
+
+def test_seconds_of_rebalances_and_standstill_are_those_of_the_records() -> None:
+    """What a recorded eager group's records prove, summed; a seeded past is shown and not counted."""
+    group = load_histories(str(dump())).groups["ads-range"]
+    past = GroupPast(group.name, {})
+    for record in group.events:
+        past.take(record)
+    stood = standstills(group.folded.generations, group.rebalances).values()
+    assert past.rebalance_ms == sum(row.duration_ms or 0 for row in group.rebalances) > 0
+    assert past.standstill_ms == sum(row.partitions * (row.at_least_ms or 0) for row in stood) > 0
+    seeded = GroupPast(group.name, {})
+    seeded.seed(group.events)
+    assert (seeded.rebalance_ms, seeded.standstill_ms) == (0, 0)

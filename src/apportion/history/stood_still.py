@@ -10,12 +10,71 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from apportion.assignors import known
 from apportion.history.cause import CommitInterval
 from apportion.history.commits import TopicPartition
 from apportion.history.rebalances import Rebalance
 from apportion.history.records import CLASSIC, Generation
+from apportion.strategy.traits import traits_of
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """How many partitions one rebalance stopped, and for how long, as far as the records tell.
+
+    partitions
+        Eager: all that had an owner before and after. Else: those that another member has than before.
+    at_least_ms
+        Of each of them: eager, from all having joined to the assignment; cooperative, from the round that took a
+        partition away to this one. None where no record tells.
+    at_most_ms
+        Of the median one, from its last commit before to its first after; None where commits are missing.
+    """
+
+    eager: bool
+    partitions: int
+    at_least_ms: int | None
+    at_most_ms: int | None
+
+
+def standstills(
+    generations: Sequence[Generation], rows: Sequence[Rebalance], commits: Sequence[CommitInterval] = ()
+) -> dict[int, Standstill]:
+    """Each rebalance's standstill, by the offset of its record."""
+    eager = eager_offsets(generations, rows)
+    silences: dict[int, Counter[int]] = {}
+    for offset, silence in _silences(generations, rows, commits, eager) if commits else ():
+        silences.setdefault(offset, Counter())[silence] += 1
+    result = {}
+    at: int | None = None
+    for row in rows:
+        all_stop, offset = row.source_offset in eager, row.source_offset
+        stopped = row.kept + row.moved if all_stop else row.moved + row.handed
+        least = row.duration_ms if all_stop else None
+        if row.kind == CLASSIC and row.handed and not row.moved and at is not None and row.at >= at:
+            least = row.at - at
+        most = _median(silences[offset]) if offset in silences else None
+        result[offset] = Standstill(all_stop, stopped, least if stopped else None, most)
+        at = row.at
+    return result
+
+
+def eager_offsets(generations: Sequence[Generation], rows: Sequence[Rebalance]) -> set[int]:
+    """Offsets of the classic generations at which members gave everything up.
+
+    By offset: numbers begin anew in a group that was deleted. At a static member's return nobody gives anything up.
+    """
+    eager = {one.offset for one in generations if one.kind == CLASSIC and is_eager(one.protocol)}
+    return eager - {row.source_offset for row in rows if row.generation == row.previous_generation}
+
+
+def is_eager(protocol: str | None) -> bool:
+    """Whether members give everything up at a rebalance; of a strategy that is not known here, False."""
+    strategy = known().get(protocol or "")
+    return strategy is not None and not traits_of(strategy).cooperative
 
 
 def bounds(
@@ -36,7 +95,7 @@ def bounds(
     for row in rows:
         if row.kind == CLASSIC and row.source_offset in eager and row.duration_ms is not None:
             lows[row.duration_ms] += row.kept
-    known = {"at_least": lows, "at_most": Counter(_silences(generations, rows, commits, eager))}
+    known = {"at_least": lows, "at_most": Counter(ms for _, ms in _silences(generations, rows, commits, eager))}
     return {name: _median(times) for name, times in known.items() if times.total()}
 
 
@@ -52,8 +111,8 @@ def _silences(
     rows: Sequence[Rebalance],
     commits: Sequence[CommitInterval],
     eager: Collection[int],
-) -> Iterator[int]:
-    """Of each partition that stayed at an eager rebalance, from the last commit before to the first after."""
+) -> Iterator[tuple[int, int]]:
+    """Offset and milliseconds: of each partition that stayed at an eager one, from its last commit to its next."""
     by_offset = sorted(commits, key=lambda one: one.after)
     after = [one.after for one in by_offset]
     complete = {row.source_offset for row in rows if row.complete}
@@ -73,4 +132,4 @@ def _silences(
             if had.get(partition) == owner and partition in first and partition in last:
                 silence = min(one.first for one in first[partition]) - max(one.last for one in last[partition])
                 if silence >= 0:  # clocks of members may differ
-                    yield silence
+                    yield now.offset, silence

@@ -12,15 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from apportion.assignors import known
 from apportion.history import stood_still
 from apportion.history.cause import CommitInterval
 from apportion.history.fold import Folded
 from apportion.history.rebalances import Rebalance
-from apportion.history.records import CONSUMER, Generation, counts_after
+from apportion.history.records import Generation, counts_after
 from apportion.history.replay import happened, replay_steps, total
 from apportion.history.steps import Step, TopicEntries, sizes, step, steps
-from apportion.strategy.traits import traits_of
 
 REPLAYED: Final = ("broker-uniform", "broker-range", "sticky")
 BROKERS: Final = ("broker-uniform", "broker-range")
@@ -89,17 +87,10 @@ def moves(past: Recorded) -> dict[str, int] | None:
     for variant, changed in variants.items():
         for name in BROKERS if changed is not None else ():
             moved[f"{name}-{variant}"] = total(replay_steps(changed or (), name))["moves"]
-    # By offset: numbers begin anew in a group that was deleted. At a static member's return nobody gives anything up.
-    eager = {g.offset for g in past.folded.generations if _is_eager(g.protocol) and g.kind != CONSUMER}
-    eager -= {one.source_offset for one in past.rebalances if one.generation == one.previous_generation}
+    eager = stood_still.eager_offsets(past.folded.generations, past.rebalances)
     moved["stopped"] = sum(one.kept for one in past.rebalances if one.source_offset in eager)
     still = stood_still.bounds(past.folded.generations, past.rebalances, past.habits, eager)
     return moved | {f"stopped_ms_{bound}": ms for bound, ms in still.items()}
-
-
-def _is_eager(protocol: str | None) -> bool:
-    strategy = known().get(protocol or "")
-    return strategy is not None and not traits_of(strategy).cooperative
 
 
 def batched(walk: Sequence[Step], interval_ms: int = INTERVAL_MS) -> list[Step]:

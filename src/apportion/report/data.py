@@ -103,9 +103,16 @@ def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     movers = [key for key in rows if _moves(matrix[key])]
     shown = set((movers + [key for key in rows if not _moves(matrix[key])])[:MOST_ROWS])
     kept = [key for key in rows if key in shown]
-    fields = ("generation", "at", "cause", "members", "moved", "kept", "given", "needless", "complete", "moves_then")
+    fields = ("generation", "at", "cause", "members", "moved", "kept", "given", "needless", "complete", "moves_then",
+              "at_ms", "duration_ms", "kind", "eager", "still")  # fmt: skip
+    place = {key: i for i, key in enumerate(kept)}
     return {
         "rebalances": [{name: rebalance.get(name) for name in fields} for rebalance in rebalances],
+        # Rows of the matrix that moved, by the definition that the bars count by; None where nobody counted.
+        "movers": [
+            sorted(place[key] for key in one["movers"] if key in place) if "movers" in one else None
+            for one in rebalances
+        ],
         "labels": list(labels),
         "rows": [f"{topic}-{partition}" for topic, partition in kept],
         "owners": [matrix[key] for key in kept],

@@ -17,8 +17,8 @@ from apportion.report.text import printable
 
 PACK_ABOVE: Final = 1_000_000
 """Characters of JSON from which on the page carries it packed."""
-SCRIPTS: Final = ("base.js", "present.js", "past.js", "switch.js", "live.js", "page.js")
-"""One script in six files, in this order."""
+SCRIPTS: Final = ("base.js", "present.js", "past.js", "timeline.js", "switch.js", "live.js", "page.js")
+"""One script in seven files, in this order."""
 _GAP: Final = re.compile(r"\{\{([A-Z]+)\}\}")
 
 

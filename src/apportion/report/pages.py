@@ -19,6 +19,7 @@ from apportion.report.describing import shown
 from apportion.report.lag_times import in_last_hour, pace, page_data
 from apportion.report.oddities import member_labels
 from apportion.report.roles import roles_data
+from apportion.report.timeline import moments, where_they_end
 from apportion.report.verdicts import judge
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def history(
     then: Mapping[int, int] = next((story["then"] for story in replays_of.values()), {})
     by_offset = {generation.offset: generation for generation in remembered.folded.generations}
     names = labels(remembered) if names is None else names
+    moments_of = moments(remembered)
     rows = []
     for one in remembered.rebalances:
         owners = by_offset[one.source_offset].owners() if one.source_offset in by_offset else {}
@@ -137,6 +139,7 @@ def history(
             "moved": one.moved, "kept": one.kept, "given": one.given, "needless": one.needless,
             "complete": one.complete, "moves_then": then.get(one.source_offset),
             "owners": {topic_partition: names.get(who, who) for topic_partition, who in owners.items()},
+            **moments_of[one.source_offset],
         })  # fmt: skip
     return rows
 
@@ -156,11 +159,10 @@ def labels(remembered: Past) -> dict[str, str]:
 
 def replays(remembered: Past, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What each strategy would have moved, rebalance by rebalance."""
-    offsets = [one.source_offset for one in remembered.rebalances]
     rows = []
     for name, moves in replays_of.items():
         skews = {key: moves[key] for key in ("skew_max", "skew_max_then")}
-        rows.append({"assignor": name, "moves": [moves["by_offset"].get(offset, 0) for offset in offsets], **skews})
+        rows.append({"assignor": name, "moves": where_they_end(remembered.rebalances, moves["by_offset"]), **skews})
     return rows
 
 

@@ -18,6 +18,7 @@ from apportion.history.rebalances import Rebalance, rebalances
 from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.steps import TopicEntries
+from apportion.history.stood_still import standstills
 from apportion.history.task_layouts import TaskStrategy
 from apportion.wire.coordinator import EpochRecord
 
@@ -37,6 +38,9 @@ class GroupPast:
     moved, needless
         Partitions that went from one member that stays to another since the start, and those of them beyond the
         fewest that an even sharing needed, as far as that is proved.
+    rebalance_ms, standstill_ms
+        Since the start, as far as records tell: how long its rebalances took, and how long partitions stood still in
+        them, summed over the partitions; a lower bound.
     """
 
     def __init__(self, name: str, names: Mapping[str, str]) -> None:
@@ -45,6 +49,7 @@ class GroupPast:
         self.rebalances: list[Rebalance] = []
         self.causes: Counter[str] = Counter()
         self.moved = self.needless = 0
+        self.rebalance_ms = self.standstill_ms = 0
         self.version = 0
         self._names = names
         self._folding = Folding(names)
@@ -152,7 +157,7 @@ class GroupPast:
         for record in records:
             self.take(record)
         self.causes.clear()
-        self.moved = self.needless = 0
+        self.moved = self.needless = self.rebalance_ms = self.standstill_ms = 0
 
     def _append(self, now: Generation, complete: bool | None = None) -> None:
         before = self.generations[-1].offset if self.generations else -1
@@ -166,6 +171,9 @@ class GroupPast:
             self.causes.update(row.cause.split(", "))
             self.moved += row.moved
             self.needless += row.needless or 0
+            self.rebalance_ms += row.duration_ms or 0
+            still = standstills(self.generations[-3:], self.rebalances[-2:])[row.source_offset]
+            self.standstill_ms += still.partitions * (still.at_least_ms or 0)
         self.version += 1
 
     # -- what the page asks -----------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ function drawGroup(group) {
   if (group.times) figures.push(inTable("times", group.times));
   if (planned) figures.push(tradeOff(group), crossRack(group));
   if (past.length > 1 && group.history.rows.length) figures.push(handOver(group));
-  if (past.length) figures.push(timeline(group));
+  if (past.length) figures.push(inTimeline(group), timeline(group));
   if (group.history.rows.length) figures.push(heatMap(group));
   const drawn = figures.filter(Boolean), narrow = drawn.filter((f) => !f.classList.contains("wide"));
   if (narrow.length % 2) narrow.at(-1).classList.add("wide"); // no hole beside the last one

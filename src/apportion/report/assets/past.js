@@ -63,7 +63,7 @@ function stays(owners, from) {
   return runs.filter((stay) => stay.last >= from);
 }
 function heatMap(group) {
-  const { rows, owners, labels, rebalances, left_out } = group.history, from = Math.max(0, rebalances.length - MOST_REBALANCES);
+  const { rows, owners, labels, rebalances, left_out, movers } = group.history, moving = movers.map((rows) => rows && new Set(rows)), from = Math.max(0, rebalances.length - MOST_REBALANCES);
   function draw(width) {
     const shown = rebalances.slice(from), left = clamp(Math.max(...rows.map(places), places("generation")) + 10, 60, Math.max(90, width * .3));
     const cell = clamp((width - left - 4) / shown.length, 20, 76), tall = rows.length > 80 ? 10 : 18, top = 22;
@@ -74,7 +74,7 @@ function heatMap(group) {
       const y = top + r * tall;
       if (tall >= 12 || r % 2 === 0) picture.append(hint(words(left - 8, y + tall * .72, short(row, Math.floor((left - 8) / LETTER)), { "text-anchor": "end", class: tall < 12 ? "tiny" : null }), row));
       for (const { m, before, first, last } of stays(owners[r], from)) {
-        const moved = isMove(before, m) && first >= from, x = left + (Math.max(first, from) - from) * cell, end = left + (last + 1 - from) * cell;
+        const moved = (moving[first] ? moving[first].has(r) : isMove(before, m)) && first >= from, x = left + (Math.max(first, from) - from) * cell, end = left + (last + 1 - from) * cell;
         const when = first === last ? `generation ${rebalances[first].generation}` : `generations ${rebalances[first].generation} to ${rebalances[last].generation}`;
         const box = svg("rect", { x: x + 1, y, width: end - x - 1, height: tall - 1, fill: colour(m) });
         picture.append(hint(box, `${row}, ${when}: ${m === NOBODY ? "nobody" : labels[m]}${moved ? ", moved from " + labels[before] : ""}`));
