@@ -22,6 +22,7 @@ SHOTS: Final = (
     ("page-strategies", "feed-cooperative", "#picture-strategies", "#picture-strategies"),
     ("page-present", "feed-cooperative", "#picture-lag", "#picture-tradeoff"),
     ("page-racks", "near-racks", "#picture-racks", "#picture-handover"),
+    ("page-time", "feed-cooperative", "#picture-time", "#picture-time"),
     ("page-timeline", "feed-cooperative", "#picture-timeline", "#picture-timeline"),
     ("page-owners", "feed-cooperative", "#picture-owners", "#picture-owners"),
 )

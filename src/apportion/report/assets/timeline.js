@@ -67,7 +67,10 @@ function inTimeline(group) {
       picture.append(svg("line", { x1: x, x2: x, y1: 42, y2: bottom, stroke: "var(--ink)", "stroke-width": r.eager ? 1.4 : .7, "stroke-dasharray": r.eager ? "none" : "2 3", "stroke-opacity": .7 }));
       if (n) {
         const h = Math.max(3, n / most * 22), wide = Math.max(3, x - Math.max(left, s));
-        if (longest) picture.append(svg("rect", { x: Math.max(left, x - (longest - (least ?? 0)) / 2 / (to - from) * (width - left - right) - wide), y: 72 - h, width: Math.max(3, Math.min(width - right - left, longest / (to - from) * (width - left - right))), height: h, fill: "var(--bad)", "fill-opacity": .25 }));
+        if (longest) { // no record tells where in that time it stood still: around the rebalance
+          const pale = Math.max(left, X(started(r) - (longest - (least ?? 0)) / 2)), over = Math.min(width - right, X(r.at_ms + (longest - (least ?? 0)) / 2));
+          picture.append(hint(svg("rect", { x: pale, y: 72 - h, width: Math.max(3, over - pale), height: h, fill: "var(--bad)", "fill-opacity": .25 }), says));
+        }
         picture.append(hint(svg("rect", { x: x - wide, y: 72 - h, width: wide, height: h, fill: "var(--bad)" }), says));
         if (r.eager && x - s > 2) picture.append(hint(svg("rect", { x: Math.max(left, s), y: top, width: x - Math.max(left, s), height: bottom - top, fill: "var(--bad)", "fill-opacity": .35 }), says));
       }
@@ -83,7 +86,7 @@ function inTimeline(group) {
     selection("Look at", [[-1, "the whole history"], ...rebalances.map((r, g) => [g, `generation ${r.generation}: ${short(r.cause || "?", 40)}`])], -1, (g) => {
       if (g < 0) zoom = 0;
       else {
-        const r = rebalances[g], wanted = Math.max(2000, 8 * Math.max(r.duration_ms ?? 0, r.still?.[1] ?? 0, r.still?.[2] ?? 0));
+        const r = rebalances[g], wanted = Math.max(2000, 8 * Math.max(r.duration_ms ?? 0, r.still?.[1] ?? 0), 1.5 * (r.still?.[2] ?? 0));
         middle = r.at_ms - (r.duration_ms ?? 0) / 2;
         zoom = ZOOMS.findLastIndex((z) => span / z >= wanted); if (zoom < 0) zoom = 0;
       }
@@ -101,7 +104,7 @@ function inTimeline(group) {
   };
   const box = figure({
     id: "time", title: "The group in time", wide: true, draw, tools,
-    says: () => total() + " A lane is a partition and its colour the member that reads it; red is where nobody read. Pale red: it may have been as long as that."
+    says: () => total() + " A lane is a partition and its colour the member that reads it; red is where nobody read. Pale red: as long as it may have been at most."
       + (rows.length > lanes.length ? ` ${number(lanes.length)} of ${count(rows.length, "partition")} are drawn.` : "") + " Times are UTC.",
     key: () => [...labels.slice(0, 20).map((label, m) => [label, colour(m), letter(m)]), ["stood still", "var(--bad)"]],
     head: () => ["Generation", "At", "Cause", "Took", "Stood still", "Each at least", "Median at most"],
