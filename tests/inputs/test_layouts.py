@@ -459,3 +459,10 @@ def test_cut_and_shuffled_texts_give_a_group_or_a_sentence() -> None:
                 except BadInput:
                     continue
     assert every
+
+
+def test_lines_of_a_log_in_json_before_a_table_do_not_make_it_json() -> None:
+    lines = b'{"level": "INFO", "msg": "a"}\n{"level": "INFO", "msg": "b"}\n'
+    table = b"GROUP  TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG\nads  t  0  1  5  4\n"
+    [group] = groups_in(lines + table, "text")
+    assert group.raw["group"] == "ads"

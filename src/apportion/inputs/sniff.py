@@ -61,13 +61,13 @@ def _is_json(content: bytes) -> bool:
     first, _, rest = text.partition(b"\n")
     if not _BEGINS_JSON.match(text):
         return text[:1] == b"{" and not pasted.looks_pasted(content)
-    if not rest.strip() or rest.lstrip()[:1] in (b"{", b"[", b"]", b"}", b'"', b","):
+    if not rest.strip() or rest.lstrip()[:1] in (b"[", b"]", b"}", b'"', b","):
         return True
     try:
         json.loads(first)
     except (ValueError, RecursionError):
         return True  # it goes on in the next line
-    return not pasted.looks_pasted(content)
+    return not pasted.looks_pasted(content)  # lines of JSON are groups, or a log before a table
 
 
 _BEGINS_JSON: Final = re.compile(

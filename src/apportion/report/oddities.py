@@ -17,14 +17,16 @@ from apportion.model.to_names import partitions_to_names
 from apportion.planning import plan
 from apportion.wording import count, partitions_in_words, percent, shorten, some_of
 
-HEAVY: Final = 10
-"""So many times the mean lag on one member are odd."""
 CONCENTRATED: Final = 0.5
 """The share of the whole lag from which on one partition or member is worth a sentence."""
 LEAST_LOCAL: Final = 50
 """Messages of one partition from which on its share is worth a sentence: a marker's lag of 1 is nobody's hot key."""
 ALONE: Final = 1.05
 """A member with at most so much of its heaviest partition's lag has nothing else that could be taken from it."""
+HEAVY: Final = 4.0
+"""Times the mean lag of the others that one member may have."""
+HEAVY_LAG: Final = 10_000
+"""Messages below which no member is heavy."""
 LEAST_WHOLE: Final = 3
 """Partitions of a topic from which on it is odd that one member reads all: two may be together by chance."""
 EVENED_CELLS_MAX: Final = 100_000
@@ -165,9 +167,21 @@ def _about_lag(group: Group, counted: Bools) -> Iterator[str]:
         if part >= CONCENTRATED:
             name, its = member_label(group, m), int(held[m])
             yield f"One member carries {percent(part)} of the lag: {name}, {its:,} of {total:,} messages."
-        elif int(held[m]) * group.M >= HEAVY * total:
-            times = int(held[m]) * group.M / total
-            yield f"One member has {times:.1f} times the mean lag: {member_label(group, m)}, {int(held[m]):,} messages."
+            return
+    yield from heavy(group)
+
+
+def heavy(group: Group) -> Iterator[str]:
+    """One member has much more to read than the mean of the others, however small its share of a large group's lag."""
+    if group.M < 2 or not len(group.claims.partition):
+        return
+    held = [float(lag) for lag in lag_now(group).tolist()]
+    most = max(held)
+    mean = (sum(held) - most) / (group.M - 1)
+    if most >= HEAVY_LAG and most >= HEAVY * mean:
+        name = member_label(group, held.index(most))
+        others = f"{most / mean:,.1f} times the mean of the others" if mean else "the others have none"
+        yield f"One member has {count(int(most), 'message')} to read, {others}: {name}."
 
 
 def _local(group: Group, hottest: int, share: float, total: int) -> str:

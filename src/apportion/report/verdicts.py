@@ -16,18 +16,14 @@ from apportion.history.fold import OTHERS
 from apportion.history.lag_time import MARKERS_MAX
 from apportion.model.group import Group
 from apportion.model.measures import loads
-from apportion.model.present import contested, lag_now, loads_now, observed_lag
+from apportion.model.present import contested, loads_now, observed_lag
 from apportion.planning import plan
-from apportion.report.oddities import KEPT_TOGETHER, LEAST_WHOLE
+from apportion.report.oddities import KEPT_TOGETHER, LEAST_WHOLE, heavy
 from apportion.wording import count
 
 OK, WARN, ERR = "OK", "WARN", "ERR"
 UNEVEN: Final = 1.25
 """Times the partitions of the fairest sharing's fullest member, and at least two more, that one may hold."""
-HEAVY: Final = 4.0
-"""Times the mean lag of the others that one member may have."""
-HEAVY_LAG: Final = 10_000
-"""Messages below which no member is heavy."""
 STORM: Final = 6
 """Rebalances within ``STORM_MS`` that are no rollout but a storm."""
 STORM_MS: Final = 60_000
@@ -57,7 +53,7 @@ def judge(
     grave = [] if kind == "share" or not owners_told else list(_unread(group, kind))
     warning = [] if kind == "share" else list(_lost(group, expired))
     if kind not in OTHERS and owners_told and group.M:
-        warning += [*_owners(group, protocol), *_heavy(group)]
+        warning += [*_owners(group, protocol), *heavy(group)]
     warning += _storm(list(rebalanced_at), now_ms)
     return (ERR if grave else WARN if warning or not owners_told else OK), [*grave, *warning]
 
@@ -130,17 +126,6 @@ def _whole_topics(group: Group) -> int:
         owner = group.owner[group.partitions(topic)]
         whole += bool(owner[0] != NOBODY and (owner == owner[0]).all() and len(group.subscribers(topic)) > 1)
     return whole
-
-
-def _heavy(group: Group) -> Iterator[str]:
-    if group.M < 2 or not len(group.claims.partition):
-        return
-    held = [float(lag) for lag in lag_now(group).tolist()]
-    most = max(held)
-    mean = (sum(held) - most) / (group.M - 1)
-    if most >= HEAVY_LAG and most >= HEAVY * mean:
-        others = f"{most / mean:,.1f} times the mean of the others" if mean else "the others have none"
-        yield f"One member has {count(int(most), 'message')} to read, {others}."
 
 
 def _storm(at: list[int], now_ms: int | None) -> Iterator[str]:
