@@ -47,7 +47,7 @@ def test_a_classic_failover_group_is_converted_keeps_24_and_0_and_comes_home(
     rule = GroupRule(re.compile(group), find("failover"), PRIORITIES, convert=True)
     with Members(governed_broker, group, TOPICS, tmp_path) as members:
         first, standby = (members.python(client, "failover", priority=p, name=f"pod-p{p}") for p in (10, 9))
-        assert until(lambda: count(first, standby) == [24, 0])
+        assert until(lambda: count(first, standby) == [24, 0] and bool(standby.of("assigned")))
         running = Running(Governor(cluster, group, rule))
         try:
             assert until(lambda: live.read(cluster, [group])[0].kind == "consumer")

@@ -158,6 +158,8 @@ class Governor:
         if seen.kind == "classic" and self.rule.convert:
             if seen.assigned_data:
                 return f"{self.group} is classic, and its assignments carry user data: the broker would not convert it"
+            if seen.state != "Stable":  # whoever is joining would hear of an error, which aiokafka's start() raises
+                return f"{self.group} is {seen.state}: a classic group is converted once it is Stable"
             return ""  # the carrier's joining converts it, and the plan is there before anything is computed
         if seen.kind != "consumer" or seen.protocol != ASSIGNOR:
             return (
