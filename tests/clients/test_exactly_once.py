@@ -532,7 +532,7 @@ def test_the_coordinators_of_the_group_and_of_the_transaction_move_in_the_middle
 def test_tasks_whose_changelog_has_no_leader_wait_by_themselves_and_the_others_go_on(
     two_brokers: BrokerCluster, tmp_path: Path
 ) -> None:
-    """The transaction in which the leader died cannot end before it is back: work goes on under another id."""
+    """The commit in which the leader died is undone; its task is restored, and so waits until it is back."""
     words = WordCounts(two_brokers, tmp_path, replication=2)
     words.name = new_name("app")
     ill = set[int]()

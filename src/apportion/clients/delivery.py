@@ -49,10 +49,6 @@ REPLACED: Final = (CommitFailedError, IllegalGenerationError, RebalanceInProgres
 Headers = list[tuple[str, bytes]]
 
 
-class NoAnswer(KafkaTimeoutError):  # type: ignore[misc]
-    """Some partition did not answer in time to what a transaction sent to it."""
-
-
 class Output(NamedTuple):
     """A record for another topic; partition None: the producer's partitioner chooses."""
 
@@ -214,8 +210,8 @@ class Delivery:
         """Make a commit lasting: all that was sent stands in the logs. False where it came too late, and is undone."""
         raise NotImplementedError
 
-    def abort(self, *, silent: bool = False) -> None:
-        """Undo what was sent since ``begin``, as far as can be; ``silent``: where some partition did not answer."""
+    def abort(self) -> None:
+        """Undo what was sent since ``begin``, as far as that can be."""
 
     def close(self) -> None:
         """Let go of the producer; what was not answered by then is given up, and read again by the next owner."""
@@ -278,8 +274,7 @@ class ExactlyOnce(Delivery):
     """One transaction a commit, begun and ended within it: no work of the application waits in an open one.
 
     transactional_id
-        The same for the same ``state_dir``: a restart ends at once what a killed process left open. Where a partition
-        did not answer, a number behind it.
+        The same for the same ``state_dir``: a restart ends at once what a killed process left open.
     timeout_s
         After how long the brokers abort what nobody ended.
     Raises
@@ -300,7 +295,6 @@ class ExactlyOnce(Delivery):
         }
         self._producer = None
         self._begun = False
-        self._first_id, self._ids = transactional_id, 0
         try:
             self._open()
         except TransactionalIdAuthorizationFailedError as error:
@@ -329,12 +323,10 @@ class ExactlyOnce(Delivery):
         self._begun = False
         return True
 
-    def abort(self, *, silent: bool = False) -> None:
+    def abort(self) -> None:
         """Undo a transaction, or end a producer of which it is not known where it stands.
 
-        A new producer of the same transactional id ends what its predecessor left, one way or the other. That comes to
-        its end when each of its partitions has been told; until then the brokers begin nothing else of the same id. So
-        behind a partition that does not answer, work goes on under another one.
+        A new producer of the same transactional id ends what its predecessor left, one way or the other.
         """
         if not self._begun:
             return
@@ -344,23 +336,12 @@ class ExactlyOnce(Delivery):
             try:
                 if not manager.is_completing():
                     self._wait(manager.begin_abort())
-                    if not silent:
-                        return
-                    self._take_next_id()
+                    return
             except KafkaError as error:
                 log.info("the transaction could not be aborted (%s): a new producer ends it", error)
             self._discard()
-        try:
+        with suppress(KafkaError):  # the next transaction tries it again
             self._open()
-        except KafkaTimeoutError:  # the next transaction tries it again
-            self._take_next_id()
-        except KafkaError as error:
-            log.info("no new producer of transactions yet: %s", error)
-
-    def _take_next_id(self) -> None:
-        """Another transactional id, of the same prefix."""
-        self._ids += 1
-        self._settings["transactional_id"] = f"{self._first_id}-{self._ids}"
 
     def _open(self) -> None:
         producer = KafkaProducer(**self._settings)

@@ -41,7 +41,6 @@ from apportion.clients.delivery import (
     Delivery,
     ExactlyOnce,
     Headers,
-    NoAnswer,
     Outbox,
     Output,
     RunningTask,
@@ -339,7 +338,7 @@ class TaskRunner:
                 self._hold(refused)
             raise refused.error
         if any(sent.waits for sent in fresh):
-            raise NoAnswer(f"no answer within {DEADLINE_S:g} s to all that was to be written")
+            raise KafkaTimeoutError(f"no answer within {DEADLINE_S:g} s to all that was to be written")
         self._finish(member)
         return written
 
@@ -364,7 +363,7 @@ class TaskRunner:
         Whether a transaction without an answer was committed decides nothing here: what is read says so.
         """
         log.warning("what was done since the last commit is undone, and done again: %s", why)
-        self._delivery.abort(silent=isinstance(why, NoAnswer))
+        self._delivery.abort()
         self._outbox.clear()
         for task in list(self._running):
             self._stop(task)
