@@ -82,12 +82,8 @@ class Answers:
         kept = self._kept.get(name)
         if kept is None or kept[0][0] is not state.shown or kept[0][1:] != made_of[1:]:
             kept = self._kept[name] = (made_of, summary(state))
-        times = {
-            **lag_times.pace(state.whole),
-            "last_hour": lag_times.in_last_hour((row.at for row in state.past.rebalances), state.seen * 1000),
-        }
         before = self.summaries.get(name)
-        row = {**kept[1], **times}
+        row = {**kept[1], **pace_of(state)}
         return before if before == row else row
 
     def _beyond(self) -> str:
@@ -229,6 +225,12 @@ def summary(state: GroupState) -> dict[str, Any]:
         "needless": sum(row.needless or 0 for row in rows) if rows else None,
         "topics": topics_of(state.shown),
     }
+
+
+def pace_of(state: GroupState) -> dict[str, float | None]:
+    """What of a group's row changes though nothing of the group does: its lag in time, and how long ago things were."""
+    moments = (row.at for row in state.past.rebalances)
+    return {**lag_times.pace(state.whole), "last_hour": lag_times.in_last_hour(moments, state.seen * 1000)}
 
 
 def topics_of(shown: ShownGroup) -> list[list[Any]]:
