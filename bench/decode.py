@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.support import records as write
 
 from apportion.pipeline import decode
 from apportion.spark import session, sources
 from apportion.spark.arrow_rows import gathered
 from apportion.spark.location import locate
 from apportion.tables import schemas
-from apportion.testing import records as write
 from bench.meter import cpu_seconds
 
 CHUNK = 100_000

@@ -15,9 +15,9 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.support import records as write
 
 from apportion.tables import schemas
-from apportion.testing import records as write
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import GroupGeneration, Member
 from apportion.wire.primitives import uuid_text

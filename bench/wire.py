@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from tests.support.records import commit_key, commit_value, group_key, group_value
 
-from apportion.testing.records import commit_key, commit_value, group_key, group_value
 from apportion.wire.assignment import Assignment, read_assignment, write_assignment
 from apportion.wire.commits import BytesColumn, decode_commits
 from apportion.wire.coordinator import GroupGeneration, Member, decode

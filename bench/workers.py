@@ -23,9 +23,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.support.cluster import SparkCluster
+from tests.support.s3 import S3Server
+
 from apportion.spark import job
-from apportion.testing.cluster import SparkCluster
-from apportion.testing.s3 import S3Server
 from bench.made_log import Size, write_dump, write_ends, write_round
 from bench.meter import Cost, Meter, compile_package
 

@@ -52,6 +52,8 @@ LONGEST = (
     "cli/test_pipeline.py",
     "cli/test_demo.py",
     "clients/test_chaos.py",
+    "broker/test_governing_live.py",
+    "broker/test_governed_cluster.py",
 )
 """Files of minutes, most of which have few tests: begun first, so that no core waits long at the end."""
 

@@ -26,9 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.member import PythonMember
+
 from apportion.errors import Unavailable
 from apportion.testing.broker import Broker
-from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaMember
 
 from .script import KINDS, TOPICS, Event, Script

@@ -10,8 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.support.member import PythonMember
+
 from apportion.testing.broker import Broker, BrokerCluster
-from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaMember
 
 Owned = dict[str, list[int]]

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from tests.serve.running import until
+from tests.support.member import PythonMember
 
 from apportion.cli import main
 from apportion.testing.broker import Broker
-from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaMember
 
 from .groups import Members, new_name, owned, settle

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 import pytest
+from tests.support.member import PythonMember
 
 import apportion
 from apportion.cli import main
@@ -23,7 +24,6 @@ from apportion.clients.broker_takeover import StrategyNotAsked, TakeoverWatch
 from apportion.clients.options import Options
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker
-from apportion.testing.member import PythonMember
 
 from .groups import Members, new_name, owned, settle
 

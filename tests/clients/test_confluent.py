@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from kafka.consumer.subscription_state import TopicPartitionState
 from kafka.structs import TopicPartition as Part
 from tests.serve.running import until
+from tests.support.member import PythonMember
 
 from apportion.clients import confluent
 from apportion.clients.confluent import GroupConsumer
@@ -21,7 +22,6 @@ from apportion.clients.confluent_settings import member_settings
 from apportion.clients.lag_feed import LagFeed
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker, BrokerCluster
-from apportion.testing.member import PythonMember
 
 from .groups import Members, new_name, owned, pairs, settle
 from .judge import Life, backwards, read_again, two_owners, unread

@@ -7,13 +7,13 @@ from pathlib import Path
 from threading import Lock
 
 import pytest
+from tests.support.member import PythonMember
 
 import apportion
 from apportion.inputs import live
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
 from apportion.testing.broker import Broker
-from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaAssignors, JavaMember
 
 from .groups import Members, leads, new_name, owned, pairs, settle, words

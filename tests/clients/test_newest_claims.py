@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.member import PythonMember
 
 from apportion.assignors import find
 from apportion.clients.bridge import Bridge
@@ -13,7 +14,6 @@ from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.strategy.user_data import Holding
 from apportion.testing.broker import Broker
-from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaMember
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription

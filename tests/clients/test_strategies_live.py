@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.member import PythonMember
 
 from apportion.testing.broker import Broker
-from apportion.testing.member import PythonMember
 
 from .groups import SESSION_MS, Members, new_name, owned, settle
 

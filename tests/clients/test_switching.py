@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.member import PythonMember
 
 from apportion.testing.broker import Broker
-from apportion.testing.member import PythonMember
 from apportion.testing.peers import JavaMember
 
 from .groups import Members, new_name, settle

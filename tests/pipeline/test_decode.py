@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.spark import made
+from tests.support import records as write
 
 from apportion.pipeline import decode
-from apportion.testing import records as write
 from apportion.wire.commits import decode_commits
 from apportion.wire.coordinator import Commit
 

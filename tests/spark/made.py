@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.support import records as write
 from tests.wire import share_streams_samples
 
-from apportion.testing import records as write
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import GroupGeneration, Member
 from apportion.wire.subscription import Subscription, write_subscription

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 import pytest
 from tests.spark.conftest import rows_of
+from tests.support.s3 import S3Server
 
 from apportion.errors import Unavailable
 from apportion.spark import packages
 from apportion.tables.schemas import TABLES
-from apportion.testing.s3 import S3Server
 
 Store = TypeVar("Store", bound=AbstractContextManager[Any])
 NEWEST: Final[Mapping[str, int | None]] = {}

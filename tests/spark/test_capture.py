@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import rows_of
 from tests.spark.stores import reach, store
+from tests.support.s3 import S3Server
 
 from apportion.errors import BadInput, Unavailable
 from apportion.inputs import cluster
@@ -29,7 +30,6 @@ from apportion.spark import bronze, capture, errors, job, packages, session
 from apportion.spark.python_source import OffsetsStream, towards
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
-from apportion.testing.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"

@@ -17,13 +17,13 @@ from tests.pipeline import in_process
 from tests.spark import made
 from tests.spark.conftest import rows_of
 from tests.spark.stores import copied, reach, rows_in, store
+from tests.support.cluster import SparkCluster, missing_right
+from tests.support.s3 import S3Server
 
 from apportion.spark import job, lake, packages
 from apportion.spark.location import locate
 from apportion.tables.schemas import TABLES
 from apportion.testing import processes
-from apportion.testing.cluster import SparkCluster, missing_right
-from apportion.testing.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 RECORDS = made.every_kind()

@@ -17,6 +17,7 @@ from tests.spark import made
 from tests.spark.conftest import rows_of
 from tests.spark.stores import store
 from tests.spark.test_capture import CHILD, commit, records
+from tests.support.hdfs import HdfsServer
 
 from apportion.errors import Unavailable
 from apportion.inputs.load_history import load_histories
@@ -26,7 +27,6 @@ from apportion.spark.local_copy import copy
 from apportion.spark.location import locate
 from apportion.tables.schemas import NEWEST, TABLES, arrow_schema
 from apportion.testing.broker import Broker
-from apportion.testing.hdfs import HdfsServer
 from apportion.testing.plugin import needs_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(1800)]

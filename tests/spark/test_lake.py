@@ -10,12 +10,12 @@ import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
 from tests.spark.stores import reach, store
+from tests.support.s3 import S3Server
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import job, lock, packages, shelves, sources
 from apportion.spark.location import locate
 from apportion.tables.schemas import TABLES
-from apportion.testing.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 ASSIGNORS = ["range"]

@@ -17,13 +17,13 @@ from tests.pipeline import in_process
 from tests.spark import traps
 from tests.spark.conftest import rows_of
 from tests.spark.stores import reach, store
+from tests.support.s3 import S3Server
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import build, job, lake, lock, packages, schemas
 from apportion.spark.folder import check_form
 from apportion.spark.location import form_of, locate
 from apportion.tables.schemas import TABLES
-from apportion.testing.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 SETTINGS: dict[str, Any] = {"assignors": ["range", "lag-aware"]}

@@ -13,12 +13,12 @@ import pytest
 from tests.spark.conftest import rows_of
 from tests.spark.stores import rows_in, store
 from tests.spark.test_capture import commit, wait_for_quiet
+from tests.support.s3 import S3Server
 
 from apportion.spark import packages
 from apportion.tables.schemas import TABLES
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
-from apportion.testing.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(900)]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from apportion.testing.records import (
+from tests.support.records import (
     commit_key,
     commit_value,
     epoch_key,
@@ -19,6 +18,7 @@ from apportion.testing.records import (
     other,
     uuid_bytes,
 )
+
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import GroupGeneration, Member
 from apportion.wire.subscription import Subscription, write_subscription

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from base64 import b64encode
 
-from apportion.testing.records import (
+from tests.support.records import (
     commit_key,
     commit_value,
     epoch_key,
@@ -14,6 +14,7 @@ from apportion.testing.records import (
     group_value,
     other,
 )
+
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import GroupGeneration, Member
 from apportion.wire.partitions import Held

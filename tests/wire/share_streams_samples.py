@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from apportion.testing.records import epoch_key, epoch_value
+from tests.support.records import epoch_key, epoch_value
+
 from apportion.wire.coordinator import WITH_MEMBER
 from apportion.wire.primitives import uuid_text
 from apportion.wire.share_streams import VALUES

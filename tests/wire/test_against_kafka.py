@@ -7,9 +7,9 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from tests.support.records import commit_key, commit_value, epoch_key, epoch_value, group_key, group_value
 
 from apportion.errors import UnreadableBytes
-from apportion.testing.records import commit_key, commit_value, epoch_key, epoch_value, group_key, group_value
 from apportion.wire.assignment import Assignment, read_assignment, write_assignment
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Other, decode
 from apportion.wire.partitions import Held, merged

@@ -6,9 +6,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from tests.support.records import commit_key, commit_value
 
 from apportion.errors import UnreadableBytes
-from apportion.testing.records import commit_key, commit_value
 from apportion.wire.columns import Buffer, number_names
 from apportion.wire.commits import decode_commits, packed, sixteens, text_views
 from apportion.wire.primitives import MAX_STRING, Reader

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from tests.support.records import commit_key, commit_value
 
-from apportion.testing.records import commit_key, commit_value
 from apportion.wire.commits import BytesColumn, CommitColumns, decode_commits, packed, topic_id_texts
 from apportion.wire.coordinator import Commit, decode
 

@@ -7,9 +7,7 @@ import random
 import tracemalloc
 
 import pytest
-
-from apportion.errors import UnreadableBytes
-from apportion.testing.records import (
+from tests.support.records import (
     commit_key,
     commit_value,
     epoch_key,
@@ -19,6 +17,8 @@ from apportion.testing.records import (
     other,
     uuid_bytes,
 )
+
+from apportion.errors import UnreadableBytes
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Member, Other, decode
 from apportion.wire.subscription import Subscription, write_subscription

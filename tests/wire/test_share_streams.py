@@ -9,9 +9,9 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from tests.support.records import epoch_key, epoch_value
 
 from apportion.errors import UnreadableBytes
-from apportion.testing.records import epoch_key, epoch_value
 from apportion.wire.coordinator import EPOCH, WITH_MEMBER, EpochRecord, decode
 
 from . import share_streams_samples as samples

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.records import group_key, group_value
 
-from apportion.testing.records import group_key, group_value
 from apportion.wire.coordinator import GroupGeneration, Member, decode
 
 

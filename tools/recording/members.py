@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from apportion.testing.members.common import by_topic, consumer_settings
+from tests.support.members.common import by_topic, consumer_settings
 
 Holding = dict[str, list[int]]
 

@@ -21,10 +21,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.member import PythonMember
+
 from apportion.errors import ApportionError, Unavailable
 from apportion.testing import processes
 from apportion.testing.broker import Broker
-from apportion.testing.member import PythonMember
 
 PARTITIONS: Final = {"orders": 6, "feed": 8, "words": 4}
 A_TURN: Final = 200

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from apportion.testing.members.common import Config, Orders, Teller, by_topic, options, ours
+from tests.support.members.common import Config, Orders, Teller, by_topic, options, ours
 
 
 def run(config: Config, tell: Teller, orders: Orders) -> None:

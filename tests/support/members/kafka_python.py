@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from apportion.testing.members.common import (
+from tests.support.members.common import (
     Config,
     Done,
     Orders,

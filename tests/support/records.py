@@ -10,7 +10,8 @@ from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from apportion.testing.share_streams_records import VALUES as SHARE_STREAMS
+from tests.support.share_streams_records import VALUES as SHARE_STREAMS
+
 from apportion.wire.coordinator import GroupGeneration, Member
 from apportion.wire.writer import Writer
 

@@ -1,6 +1,6 @@
 """A Python member of a group in a process of its own; it tells what happens to it in JSON lines.
 
-    python -m apportion.testing.member '{"client": "kafka-python", "bootstrap": "127.0.0.1:9092", "group": "g",
+    python -m tests.support.member '{"client": "kafka-python", "bootstrap": "127.0.0.1:9092", "group": "g",
                                          "topics": ["clicks"], "strategies": ["cooperative-sticky"]}'
 
 Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``facts``, ``settings`` (the
@@ -36,9 +36,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.members import aio_kafka, confluent, kafka_python
+from tests.support.members.common import Orders, Teller
+
 from apportion.testing import processes
-from apportion.testing.members import aio_kafka, confluent, kafka_python
-from apportion.testing.members.common import Orders, Teller
 
 CLIENTS = {"kafka-python": kafka_python.run, "aiokafka": aio_kafka.run, "confluent": confluent.run}
 AWAY = ("KafkaTimeoutError", "KafkaConnectionError", "NoBrokersAvailable")
@@ -54,7 +55,7 @@ class PythonMember:
         self.events: list[dict[str, Any]] = []
         self.log = log
         self._log = log.open("ab") if log else None
-        command = [sys.executable, "-m", "apportion.testing.member", json.dumps(config)]
+        command = [sys.executable, "-m", "tests.support.member", json.dumps(config)]
         self.process: subprocess.Popen[Any] = processes.start(
             command, log=self._log or subprocess.DEVNULL, stdout=subprocess.PIPE
         )
@@ -62,7 +63,7 @@ class PythonMember:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None  # noqa: S101 - we asked for a pipe
+        assert self.process.stdout is not None
         for line in self.process.stdout:
             self.events.append(json.loads(line))
 
@@ -94,7 +95,7 @@ class PythonMember:
 
     def say(self, line: str) -> None:
         """Send a line to the process."""
-        assert self.process.stdin is not None  # noqa: S101
+        assert self.process.stdin is not None
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
 
