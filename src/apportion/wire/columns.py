@@ -19,10 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.arrays import NOBODY, Ints, ints
-from apportion.wire.primitives import MAX_STRING, text
+from apportion.wire.primitives import MAX_STRING, MAX_TOPIC, text
 
 _PAD: Final = 8
 """Bytes behind the buffer, so that every window of a number begins inside."""
+_FIRST_BYTES: Final = np.array([(1 << 8 * n) - 1 for n in range(9)], dtype=np.uint64)
+"""What leaves the first n bytes of a word."""
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+"""A multiplier that spreads words over 64 bits."""
 _FEW: Final = 48
 """Lists; below, a step in NumPy costs more than the parts one by one."""
 
@@ -200,14 +204,51 @@ class _Walk:
 def number_names(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int]) -> Ints:
     """(E,) the number of each name that stands at ``at`` (E,) in ``size`` (E,) bytes; -1 where it is not known.
 
+    Names are found by a key of 64 bits and compared word by word: a name as bytes of its own takes three times as long.
+
     known
         Names as bytes to their numbers. A name that is no UTF-8 may be known in another spelling of the same text.
     """
-    raw = buffer.raw
-    names = list(map(raw.__getitem__, map(slice, at.tolist(), (at + size).tolist())))
-    numbers = list(map(known.get, names))
-    if None in numbers:
+    numbers = np.full(len(at), NOBODY, dtype=np.int64)
+    topics = [name for name in known if len(name) <= MAX_TOPIC]  # else one name would make words of 32 KB for each
+    if topics and len(at):
+        sizes = ints(list(map(len, topics)))
+        theirs = _words(Buffer(topics), sizes.cumsum() - sizes, sizes, int(sizes.max()))
+        words = _words(buffer, at, size, int(sizes.max()))
+        keys = _keys(theirs, sizes)
+        order = keys.argsort()
+        place = order[np.minimum(keys[order].searchsorted(_keys(words, size)), len(topics) - 1)]
+        same = sizes[place] == size
+        for word, of_topic in zip(words, theirs, strict=True):
+            same &= word == of_topic[place]
+        numbers[same] = ints([known[name] for name in topics])[place[same]]
+    others = (numbers == NOBODY).nonzero()[0].tolist()
+    if others:
+        names = [buffer.raw[at[e] : at[e] + size[e]] for e in others]
         as_text = {text(name): number for name, number in known.items()}
-        spelled = {name: as_text.get(text(name), NOBODY) for name in set(names)}
-        return ints(list(map(spelled.__getitem__, names)))
-    return ints(numbers)
+        numbers[others] = [known.get(name, as_text.get(text(name), NOBODY)) for name in names]
+    return numbers
+
+
+def _words(buffer: Buffer, at: Ints, size: Ints, most: int) -> list[NDArray[np.uint64]]:
+    """Words of eight bytes that together are the whole of each name up to ``most`` bytes, the last ones first.
+
+    A shorter name has one word, with zeros behind it, and repeats it.
+    """
+    last = np.maximum(size - 8, 0)
+    words: list[NDArray[np.uint64]] = [buffer.word[at + last].astype(np.uint64)]
+    short = size < 8
+    if short.any():
+        words[0] &= _FIRST_BYTES[np.minimum(size, 8)]
+    for offset in range(0, most - 8, 8):
+        word = buffer.word[at + np.minimum(last, offset)].astype(np.uint64)
+        words.append(np.where(short, words[0], word))
+    return words
+
+
+def _keys(words: list[NDArray[np.uint64]], size: Ints) -> NDArray[np.uint64]:
+    """A number for each name, by its words and size; sums and products wrap at 64 bits."""
+    key = size.view(np.uint64)
+    for word in words:
+        key = key * _ODD + word
+    return key
