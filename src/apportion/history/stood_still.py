@@ -26,7 +26,8 @@ class Standstill:
     """How many partitions one rebalance stopped, and for how long, as far as the records tell.
 
     partitions
-        Eager: all that had an owner before and after. Else: those that another member has than before.
+        Eager: all that had an owner before and after. Else: those that another member has than before. Of the new
+        protocol none: its records tell targets, not when members let go.
     at_least_ms
         Of each of them: eager, from all having joined to the assignment; cooperative, from the round that took a
         partition away to this one. None where no record tells.
@@ -52,7 +53,7 @@ def standstills(
     at: int | None = None
     for row in rows:
         all_stop, offset = row.source_offset in eager, row.source_offset
-        stopped = row.kept + row.moved if all_stop else row.moved + row.handed
+        stopped = row.kept + row.moved if all_stop else row.moved + row.handed if row.kind == CLASSIC else 0
         least = row.duration_ms if all_stop else None
         if row.kind == CLASSIC and row.handed and not row.moved and at is not None and row.at >= at:
             least = row.at - at
