@@ -52,8 +52,10 @@ function inTimeline(group) {
         const m = owners[p][g], begin = rebalances[g].at_ms, over = last + 1 < rebalances.length ? (stops(p, last + 1) ? started(rebalances[last + 1]) : rebalances[last + 1].at_ms) : end + span * .02;
         if (over >= from && begin <= to) {
           const x = Math.max(left, X(begin)), x2 = Math.min(width - right, X(over)), gap = g && stops(p, g) && x > left ? 1 : 0;
-          const box = svg("rect", { x: x + gap, y, width: Math.max(.5, x2 - x - gap), height: tall - 1, fill: m === NOBODY ? "var(--bad)" : colour(m), "fill-opacity": m === NOBODY ? .75 : 1 });
-          picture.append(hint(box, `${rows[p]}, ${clock(begin)} to ${clock(over)}: ${m === NOBODY ? "nobody, it stands still" : labels[m]}`));
+          // Before its first owner and after its last nobody wanted it, for all that records tell: that is no standstill.
+          const idle = m === NOBODY, still = idle && g > 0 && owners[p].slice(0, g).some((o) => o !== NOBODY) && owners[p].slice(last + 1).some((o) => o !== NOBODY);
+          const box = svg("rect", { x: x + gap, y, width: Math.max(.5, x2 - x - gap), height: tall - 1, fill: still ? "var(--bad)" : colour(m), "fill-opacity": still ? .75 : 1 });
+          picture.append(hint(box, `${rows[p]}, ${clock(begin)} to ${clock(over)}: ${still ? "nobody, it stands still" : idle ? "nobody" : labels[m]}`));
           if (m !== NOBODY && tall > 9 && x2 - x > places(letter(m)) + 6) picture.append(words(x + 4, y + tall - 4, letter(m), { class: "tiny over", style: `fill:${inkOn(m)}` }));
         }
         g = last + 1;
@@ -106,7 +108,7 @@ function inTimeline(group) {
     id: "time", title: "The group in time", wide: true, draw, tools,
     says: () => total() + " A lane is a partition and its colour the member that reads it; red is where nobody read. Pale red: as long as it may have been at most."
       + (rows.length > lanes.length ? ` ${number(lanes.length)} of ${count(rows.length, "partition")} are drawn.` : "") + " Times are UTC.",
-    key: () => [...labels.slice(0, 20).map((label, m) => [label, colour(m), letter(m)]), ["stood still", "var(--bad)"]],
+    key: () => [...labels.slice(0, 20).map((label, m) => [label, colour(m), letter(m)]), ["stood still", "var(--bad)"], ["nobody", colour(NOBODY)]],
     head: () => ["Generation", "At", "Cause", "Took", "Stood still", "Each at least", "Median at most"],
     rows: () => rebalances.map((r) => [r.generation, r.at, r.cause, lasted(r.duration_ms), r.still?.[0] ?? null, lasted(r.still?.[1]), lasted(r.still?.[2])]),
   });
