@@ -71,8 +71,7 @@ LEADER = """What a group waits for while its leader thinks: one call of kafka-py
 aiokafka's, with our strategy, from the metadata in the JoinGroup answer to the bytes of the SyncGroup request. All is
 in it: the client's own part, reading, what is known of the topics, the plan, what is withheld, the bytes, and the log
 record through a handler that formats it. aiokafka's has a hop to a thread and back. In brackets the first call of the
-process. The later ones have what the call before kept of the members' lists of topics and of the topics' sizes, as a
-consumer that leads again; of what members own and of plans nothing is kept, and franz-go keeps nothing at all. Java:
+process. Nothing is kept from one call to the next, by us or by franz-go. Java:
 `ConsumerProtocol.deserializeSubscription` of every member, `assign`, `serializeAssignment`. franz-go:
 `MemberBalancer`, `BalanceOrError`, `IntoSyncAssignment`; it knows no racks here. A consumer's call is between its first
 and the later ones, which find the processor's caches warm: "The leader's call with equal caches" tells what cold ones
