@@ -26,7 +26,7 @@ demo: $(STAMP) ## a recorded real cluster: every group, its lag, its rebalances,
 	@$(VENV)/bin/apportion demo
 
 live: setup ## a broker, three groups that live and their page, at http://127.0.0.1:9200/ until Ctrl-C
-	@$(PY) -m apportion.testing.live
+	@$(PY) -m tools.live
 
 test: setup check ## every check and every test, with a real broker and real Spark
 	@$(PY) -m compileall -q src  # as pip does for users; a thousand tests start the command line or a worker of Spark's

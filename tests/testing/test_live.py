@@ -18,7 +18,7 @@ GROUPS = {"orders-hot": 3, "feed-scaled": 2, "words-tasks": 2}
 
 def test_three_groups_are_on_the_page_and_nothing_outlives_ctrl_c(jars: str, tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "apportion.testing.live", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "tools.live", "--listen", "127.0.0.1:0"]
     with (tmp_path.parent / "live.log").open("w+b") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         try:

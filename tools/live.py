@@ -1,6 +1,6 @@
 """A cluster that lives, to be looked at: a real broker, three groups at work, and ``apportion serve`` beside them.
 
-    python -m apportion.testing.live
+    python -m tools.live
 
 ``orders-hot`` has one partition that gets most of the messages, and less time to read them than they take to come.
 ``feed-scaled`` is cooperative, and a third member joins and leaves it, over and over. ``words-tasks`` runs tasks with
@@ -36,7 +36,7 @@ APPLICATION: Final = "words-tasks"
 
 def main() -> int:
     """Start everything, say where the page is, and keep it alive until Ctrl-C."""
-    parser = ArgumentParser("python -m apportion.testing.live", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = ArgumentParser("python -m tools.live", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--listen", default="127.0.0.1:9200", help="where the page is served (default: %(default)s)")
     parser.add_argument("--scale-s", type=float, default=45, help="seconds between two changes of feed-scaled's size")
     options = parser.parse_args()
@@ -146,7 +146,7 @@ def member(broker: Broker, group: str, topic: str, name: str, strategy: str, **m
 @contextmanager
 def tasks(broker: Broker, folder: Path) -> Iterator[None]:
     """A process that runs tasks of ``words-tasks`` with their state in ``folder``."""
-    program = [sys.executable, "-m", "apportion.testing.live_tasks", broker.bootstrap, APPLICATION, str(folder)]
+    program = [sys.executable, "-m", "tools.live_tasks", broker.bootstrap, APPLICATION, str(folder)]
     process = processes.start([*processes.HANGING, *program], log=subprocess.DEVNULL)
     try:
         yield
