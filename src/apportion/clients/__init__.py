@@ -7,8 +7,8 @@ patches
 options, member_facts
     What a member brings along beside its strategy.
 bridge
-    Bytes in, bytes out, the same for all of them: ``joined_group`` reads them, ``unchanged_shares``
-    is its short cut. ``member_bridge`` is what it is to an adapter.
+    Bytes in, bytes out, the same for all of them: ``joined_group`` reads them. ``member_bridge`` is what it is to an
+    adapter.
 rebalance
     What happened: the record that ``on_plan`` gets and the log line.
 lag_feed

@@ -6,7 +6,7 @@ step. The bytes are those of ``assignment.write_assignment``, which is the refer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -40,7 +40,7 @@ def write_assignments(
     tail = _tail(user_data)
     first, part_end = _parts(topic, held)
     of_topic = topic if len(first) == len(topic) else topic[first]
-    names = _Names.of(topics, of_topic)
+    names = _Names(topics)
     size = names.size[of_topic]
     ids = _ONE
     if len(first) < len(topic):
@@ -100,26 +100,17 @@ class _Names:
         Size to the names of that size, as one array; none where it is too large to be written.
     """
 
-    def __init__(self, topics: Sequence[str], used: Iterable[int]) -> None:
+    def __init__(self, topics: Sequence[str]) -> None:
         alike: dict[int, list[bytes]] = {}
-        sizes, ranks = [0] * len(topics), [0] * len(topics)
-        for t in used:
-            name = topics[t].encode()
-            size = sizes[t] = len(name)
-            same = alike.get(size)
-            if same is None:
-                same = alike[size] = []
-            ranks[t] = len(same)
+        ranks = []
+        encoded = [topic.encode() for topic in topics]
+        for name in encoded:
+            same = alike.setdefault(len(name), [])
+            ranks.append(len(same))
             same.append(name)
-        self.size = ints(sizes)
+        self.size = ints(list(map(len, encoded)))
         self.rank = ints(ranks)
         self.alike = {n: _with_length(n, names) for n, names in alike.items() if n <= MAX_STRING}
-
-    @classmethod
-    def of(cls, topics: Sequence[str], of_topic: Ints) -> _Names:
-        """The names that are written."""
-        every = range(len(topics))
-        return cls(topics, every if len(topics) <= len(of_topic) else np.bincount(of_topic).nonzero()[0].tolist())
 
     def write(self, out: NDArray[np.uint8], at: Ints, of_topic: Ints, size: Ints) -> None:
         """Put each part's name to its place, all names of one size together."""
@@ -127,7 +118,7 @@ class _Names:
             raise _too_long(int(size.max()))
         position = self.rank[of_topic]
         for n, names in self.alike.items():
-            which: Any = slice(None) if len(self.alike) == 1 else (size == n).nonzero()[0]
+            which = (size == n).nonzero()[0]
             _window(out, f"V{n + 2}", n + 2)[at[which]] = names[position[which]]
 
 
