@@ -563,3 +563,18 @@ def test_tasks_whose_changelog_has_no_leader_wait_by_themselves_and_the_others_g
         two_brokers.brokers[1].start()
         words.until("all go on", words.whole, 90)
         assert words.sent() == words.expected()
+
+
+def test_an_input_that_is_deleted_and_made_anew_is_read_from_its_beginning_and_counts_go_on(words: WordCounts) -> None:
+    a = words.start("a")
+    words.until("both run", lambda: len(a.active) == 2)
+    words.write(14)
+    words.until("all is counted", words.whole)
+    words.broker.delete_topic(words.words)
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        words.turn()
+    words.broker.create_topic(words.words, 2)
+    words.write(28)
+    words.until("what the new topic has is counted too", words.whole)
+    assert words.sent() == words.expected()
