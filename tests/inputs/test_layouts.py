@@ -466,3 +466,22 @@ def test_lines_of_a_log_in_json_before_a_table_do_not_make_it_json() -> None:
     table = b"GROUP  TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG\nads  t  0  1  5  4\n"
     [group] = groups_in(lines + table, "text")
     assert group.raw["group"] == "ads"
+
+
+def test_the_header_of_before_kafka_0_9_is_read_by_its_own_names() -> None:
+    text = """Group   Topic   Pid Offset  logSize  Lag  Owner
+billing orders  0   120     160      40   c-1
+billing orders  1   300     300      0    c-2
+"""
+    [group] = groups_in(text.encode(), "text")
+    assert group.raw["group"] == "billing"
+    assert {name: fields["owned"] for name, fields in group.raw["members"].items()} == {
+        "c-1": {"orders": [0]},
+        "c-2": {"orders": [1]},
+    }
+
+
+def test_a_text_without_a_header_is_refused_by_what_it_lacks_and_not_by_its_own_words() -> None:
+    with pytest.raises(BadInput, match="no line names TOPIC and PARTITION") as refused:
+        groups_in(b"Name  Where  Size\na  b  3\nc  d  4\n", "text")
+    assert "Where" not in str(refused.value)

@@ -27,6 +27,9 @@ ALIASES: Final = {
     "CONSUMER-OFFSET": "CURRENT-OFFSET", "NEWEST-OFFSET": "LOG-END-OFFSET", "OLDEST-OFFSET": "LOG-START-OFFSET",
     "CLIENT-HOST": "HOST", "ASSIGNED-PARTITIONS": "NUMBERS",  # kafkactl
 }  # fmt: skip
+OLD: Final = {"PID": "PARTITION", "OFFSET": "CURRENT-OFFSET", "LOGSIZE": "LOG-END-OFFSET", "OWNER": "CONSUMER-ID"}
+"""Names of Kafka's tool before 0.9, which come together."""
+_OLD_NAME: Final = re.compile(r"\b(?:pid|offset|logsize|owner)\b", re.IGNORECASE)
 KINDS: Final = (
     ("offsets", frozenset({"TOPIC", "PARTITION", "LAG"})),
     ("offsets", frozenset({"TOPIC", "PARTITION", "CURRENT-OFFSET"})),
@@ -300,7 +303,11 @@ def _unread_table(line: str, number: int) -> Unread | None:
 
 def header_of(line: str) -> Header | None:
     """The header that a line is; None for any other line."""
-    if len(line) > _MOST_HEADER or not ("PARTITION" in line.upper() or "STATE" in line):
+    if len(line) > _MOST_HEADER:
+        return None
+    if set(line.upper().split()) >= OLD.keys():
+        line = _OLD_NAME.sub(lambda name: OLD[name[0].upper()].ljust(len(name[0])), line)
+    if not ("PARTITION" in line.upper() or "STATE" in line):
         return None
     for bar in (*_BARS, "\t", ",", ";"):
         if line.count(bar) >= 2 and (barred := _barred(line, bar)) is not None:

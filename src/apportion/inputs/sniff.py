@@ -46,6 +46,8 @@ def groups_in(content: bytes, name: str) -> list[Observed]:
 
     if pasted.looks_pasted(content):
         return pasted.groups_in(content, name)
+    if content.count(b"\n") > 1 and content.isascii():
+        raise BadInput(name, "a text of which no line names TOPIC and PARTITION", NEEDED)
     shown = ascii(content[:40].decode("utf-8", "replace"))
     raise BadInput(name, shown, NEEDED)
 
