@@ -287,10 +287,13 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     lists = [
         one[field]["topic_partitions"] for one in group["members"] for field in ("assignment", "target_assignment")
     ]
-    ids = {entry["topic_name"]: topic_id_text(entry["topic_id"]) for entries in lists for entry in entries}
+    parts = [entry for entries in lists for entry in entries] if facts["carried"] else []
+    ids = {entry["topic_name"]: topic_id_text(entry["topic_id"]) for entry in parts}
     facts["governed"] = governed({"members": members, "topic_ids": ids}, facts["carried"])
     facts["says"] += facts["governed"].says if facts["governed"] else ()
-    facts["classic_members"] = [member["member_id"] for member in group["members"] if member["member_type"] == CLASSIC]
+    facts["classic_members"] = [
+        member["member_id"] for member in group["members"] if member.get("member_type") == CLASSIC
+    ]
     facts |= {"generation": group["group_epoch"], "as_records": partial(consumer_records, group)}
     return {**facts, "members": members, "wanted": _wanted(members)}
 
