@@ -116,7 +116,7 @@ def serving(bootstrap: str, listen: str, log: Path) -> Iterator[subprocess.Popen
         print(f"The page: {address(process, log)}", flush=True)
         yield process
     finally:
-        processes.end(process)
+        processes.end(process, how=signal.SIGKILL)  # it would end by itself, but after who waits for it has gone
 
 
 def address(process: subprocess.Popen[Any], log: Path, patience_s: float = 90) -> str:

@@ -37,7 +37,7 @@ def test_the_layers_are_those_that_are_checked() -> None:
     assert written.splitlines() == [layer.replace("apportion.", "") for layer in layers]
 
 
-IN_EACH_CLIENT = {"NotAsked", "Watch"}
+IN_EACH_CLIENT = {"NotAsked"}
 """What kafka-python and aiokafka each have in their own terms, under one name because it is one thing."""
 
 

@@ -125,7 +125,8 @@ def _silences(
             commits_of.setdefault((one.topic, one.partition), []).append(one)
         return commits_of
 
-    for (before, now), end in zip(pairwise(generations), ends, strict=True):
+    # One generation alone has no pair, and would have an end.
+    for (before, now), end in zip(pairwise(generations), ends, strict=False):
         if now.kind != CLASSIC or before.kind != CLASSIC or now.offset not in eager or now.offset not in complete:
             continue
         had, first, last = before.owners(), between(now.offset, end), between(before.offset, now.offset)
