@@ -23,8 +23,9 @@ from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.solvers import lexicographic, solve
 from apportion.solvers.assignment_network import AssignmentNetwork, complete_on_network, fixed_on_network
+from apportion.solvers.goals import ALL, BALANCE, MOVES, RACKS, Order
 from apportion.solvers.partition_classes import problem_of, topics_apart
-from apportion.solvers.solve import ALL_GOALS, GOALS, best
+from apportion.solvers.solve import best
 from bench.cells import Cell
 from bench.leader import leader_ms
 
@@ -55,7 +56,7 @@ def replaced(module: Any, name: str, value: object) -> Iterator[None]:
     setattr(module, name, kept)
 
 
-def by_network(group: Group, order: tuple[str, ...]) -> None:
+def by_network(group: Group, order: Order) -> None:
     """The general way: every arc of topic and member."""
     classes = problem_of(group, order)
     by_topic = topics_apart(classes)
@@ -65,14 +66,14 @@ def by_network(group: Group, order: tuple[str, ...]) -> None:
 
 def by_classes(group: Group) -> None:
     """Goal after goal on classes."""
-    order = ("balance", "moves")
+    order = (BALANCE, MOVES)
     lexicographic.solve(problem_of(group, order), order)
 
 
-def proved_by_members(group: Group, order: tuple[str, ...], owner: Any) -> None:
+def proved_by_members(group: Group, order: Order, owner: Any) -> None:
     """The network of like partitions and single members, begun at a best plan (P,): the search only proves it."""
     problem = problem_of(group, order)
-    AssignmentNetwork(problem, owner, spread=False, claim=problem.claim).optimize(order)
+    AssignmentNetwork(problem, owner, order).optimize()
 
 
 def least_ms(raw: dict[str, Any], planned: Callable[[Group], object]) -> float:
@@ -107,21 +108,21 @@ def rows() -> Iterator[tuple[str, str, float, float]]:
             "lexicographic",
             cell.name,
             least_ms(raw, by_classes),
-            least_ms(raw, lambda group: by_network(group, GOALS)),
+            least_ms(raw, lambda group: by_network(group, (BALANCE, RACKS, MOVES))),
         )
     for cell in (
         Cell("dis", 100, 50, 100, "JOIN_ONE"),
         Cell("hom", 1000, 10, 100, "JOIN_ONE"),
         Cell("hom", 1000, 10, 100, "JOIN_ONE", racks=True),
     ):
-        raw, order = cell.group(), GOALS if cell.racks else ("balance", "moves")
+        raw, order = cell.group(), (BALANCE, RACKS, MOVES) if cell.racks else (BALANCE, MOVES)
         proved = partial(proved_by_members, order=order, owner=best(build(raw)).owner)
         yield "counting claims", cell.name, least_ms(raw, best), least_ms(raw, proved)
     cell = Cell("hom", 1000, 10, 100, "JOIN_ONE")
     raw = cell.group()
-    with_it = least_ms(raw, lambda group: best(group, ALL_GOALS))
+    with_it = least_ms(raw, lambda group: best(group, tuple(ALL)))
     with replaced(solve, "_is_best_spread", lambda *_: False):
-        yield "quick spread", cell.name, with_it, least_ms(raw, lambda group: best(group, ALL_GOALS))
+        yield "quick spread", cell.name, with_it, least_ms(raw, lambda group: best(group, tuple(ALL)))
     for cell in (Cell("hom", 1000, 10, 100, "JOIN_ONE"), Cell("hom", 1000, 50, 1000, "PARTITIONS_ADDED", skewed=True)):
         raw = cell.group()
         with_it = leader_ms("kafka-python", raw, CALLS)[1]

@@ -94,6 +94,14 @@ ROOMS = {
     "policies": Room(
         ("policies.py",), ("tests/policies", "tests/cli/test_gate_limits.py", "tests/cli/test_saved_plans.py")
     ),
+    "inputs": Room(("inputs/",), ("tests/inputs", "tests/cli/test_what_a_text_holds.py", "tests/cli/test_folders.py")),
+    "report": Room(("report/",), ("tests/report", "tests/cli/test_formats.py", "tests/cli/test_switch.py")),
+    "serve": Room(("serve/",), ("tests/serve",)),
+    "sizing": Room(("sizing/",), ("tests/sizing",)),
+    "strategy": Room(
+        ("strategy/",), ("tests/strategy", "tests/testing", "tests/test_cases.py", "tests/assignors/test_contract.py")
+    ),
+    "cli": Room(("cli/",), ("tests/cli", "tests/demo")),
 }
 
 FEWER = {

@@ -18,6 +18,7 @@ import apportion
 from apportion.model.plan import Plan
 from apportion.solvers import solve
 from apportion.solvers.assignment_network import complete_on_network, fixed_on_network
+from apportion.solvers.goals import named
 from apportion.solvers.lexicographic import complete
 from apportion.solvers.partition_classes import problem_of, topics_apart
 
@@ -117,10 +118,10 @@ def test_the_short_cuts_are_as_good_as_the_network() -> None:
         raw, order = some(seed)
         group = apportion.read_group(raw)
         known = tuple(goal for goal in order if goal != "racks" or (group.racks is not None and group.racks.known))
-        short, classes = solve.best(group, known).owner, problem_of(group, known)
+        short, classes = solve.best(group, known).owner, problem_of(group, named(known))
         by_topic = topics_apart(classes)
-        fixed = fixed_on_network(by_topic, known, short)
-        general = complete_on_network(by_topic, known, fixed, partial(complete, classes))
+        fixed = fixed_on_network(by_topic, named(known), short)
+        general = complete_on_network(by_topic, named(known), fixed, partial(complete, classes))
         names = list(raw["members"])
         values_of = []
         for owner in (short, general):
@@ -144,7 +145,7 @@ def test_the_quick_plan_with_spread_is_taken_and_found_again() -> None:
         raw["members"]["new"] = {"topics": names}
         first = plan(raw, order, "cooperative-sticky")
         known = tuple(goal for goal in order if goal != "racks")
-        problem = problem_of(apportion.read_group(raw), known)
-        taken += solve._is_best_spread(problem, *solve._quick(problem, known))
+        problem = problem_of(apportion.read_group(raw), named(known))
+        taken += solve._is_best_spread(problem, *solve._quick(problem, named(known)))
         assert plan(next_round(raw, first), order, "cooperative-sticky").assignment == first.target, (seed, order)
     assert taken > 20

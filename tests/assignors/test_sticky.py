@@ -20,6 +20,7 @@ from apportion.model.build import build
 from apportion.model.plan import Plan
 from apportion.solvers import min_cost_flow, network, partition_classes
 from apportion.solvers import solve as solve_module
+from apportion.solvers.goals import named
 from apportion.solvers.lexicographic import solve
 
 from . import sticky_judge as judge
@@ -279,7 +280,7 @@ def test_one_deal_is_what_the_general_way_gives() -> None:
         raw = {"topics": {**topics, "alone": 3}, "members": {f"m{i}": {"topics": list(topics)} for i in range(members)}}
         group = build(raw)
         order = ("balance", "moves")
-        owner = solve(partition_classes.problem_of(group, order), order)
+        owner = solve(partition_classes.problem_of(group, named(order)), named(order))
         made = solve_module.best(group)
         assert made.owner.tolist() == owner.tolist()
         assert made.proof == dict.fromkeys(order, "optimal")

@@ -13,6 +13,7 @@ from apportion.model.build import build
 from apportion.solvers import min_cost_flow, network
 from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.dual_prices import prices
+from apportion.solvers.goals import BALANCE, MOVES, RACKS, named
 from apportion.solvers.lexicographic import _fewest, complete
 from apportion.solvers.max_flow import feasible_flow
 from apportion.solvers.partition_classes import problem_of, topics_apart
@@ -79,9 +80,9 @@ def test_ortools_is_not_asked_while_a_goal_with_slopes_is_still_to_come(monkeypa
         for raw in many_groups(150, seed=2, kinds=Kinds(claims="clean")):
             group = build(raw)
             if len(group.members) and group.wanted.any():
-                problem = topics_apart(problem_of(group, order))
+                problem = topics_apart(problem_of(group, named(order)))
                 start = complete(problem_of(group, ()), np.full(group.P, -1), np.flatnonzero(group.wanted))
-                AssignmentNetwork(problem, start, spread=True, claim=group.owner).optimize(order)
+                AssignmentNetwork(problem, start, named(order), apart=True).optimize()
         asks["".join(word[0] for word in order)] = asked
     assert asks["rms"] == asks["mrb"] == 0
     assert min(asks["rm"], asks["sr"]) > 5
@@ -100,7 +101,7 @@ def _by_trying(supply: np.ndarray, miss: np.ndarray, eligible: np.ndarray, low: 
 def test_a_plan_that_is_not_best_has_no_prices() -> None:
     row, column, number = np.zeros(4, dtype=np.int64), np.zeros(2, dtype=np.int64), np.arange(4)
     nobody, eligible, ones = np.full(4, -1), np.ones((1, 1), dtype=np.bool_), np.ones(2, dtype=np.int64)
-    order = ("balance", "moves")
+    order = (BALANCE, MOVES)
     problem = Problem(row, column, eligible, None, nobody, None, nobody, row, number, ones)
     assert prices(problem, np.array([0, 0, 0, 1]), order) is None
     assert prices(problem, np.array([0, 1, 0, 1]), order) is not None
@@ -109,6 +110,6 @@ def test_a_plan_that_is_not_best_has_no_prices() -> None:
 
 
 def test_no_number_of_later_goals_outweighs_an_earlier_one() -> None:
-    weight = weights(("balance", "racks", "moves"), 100, 7)
-    assert weight["racks"] > 7 * weight["moves"]
-    assert weight["balance"] > 7 * weight["racks"] + 7 * weight["moves"]
+    weight = weights((BALANCE, RACKS, MOVES), 100, 7)
+    assert weight[RACKS] > 7 * weight[MOVES]
+    assert weight[BALANCE] > 7 * weight[RACKS] + 7 * weight[MOVES]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from apportion.model.build import build
+from apportion.solvers.goals import BALANCE, MOVES
 from apportion.solvers.lexicographic import solve
 from apportion.solvers.partition_classes import problem_of
 from apportion.solvers.small_groups import plan_on_lists
@@ -36,7 +37,7 @@ def uniform_group(rng: random.Random, largest: int = 6, kinds: int = 1) -> dict[
 
 
 def test_lists_and_classes_give_the_same_plan() -> None:
-    rng, kept, given_up, order = random.Random(5), 0, 0, ("balance", "moves")
+    rng, kept, given_up, order = random.Random(5), 0, 0, (BALANCE, MOVES)
     for turn in range(1500):
         group = build(uniform_group(rng, largest=40 if turn % 5 == 0 else 6))
         owner = plan_on_lists(group, None)

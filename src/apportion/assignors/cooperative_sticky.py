@@ -10,7 +10,8 @@ from apportion.arrays import Ints
 from apportion.model.facts import CAPACITY, Fact
 from apportion.model.group import Group
 from apportion.model.plan import Answer
-from apportion.solvers.solve import GOALS, best, check_order
+from apportion.solvers.goals import DEFAULT, check_order
+from apportion.solvers.solve import best
 from apportion.strategy.user_data import InSubscription, UserDataCodec
 
 
@@ -27,12 +28,12 @@ class CooperativeSticky:
 
     name: ClassVar[str] = "cooperative-sticky"
     memory: ClassVar[UserDataCodec] = InSubscription()
-    goals: ClassVar[tuple[str, ...]] = GOALS
+    goals: ClassVar[tuple[str, ...]] = DEFAULT
     facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}
     cooperative: ClassVar[bool] = True
     structural: ClassVar[bool] = True
     target_of: ClassVar[tuple[str, str]] = ("sticky", "homes")
-    order: tuple[str, ...] = GOALS
+    order: tuple[str, ...] = DEFAULT
 
     def __post_init__(self) -> None:
         check_order(self.name, self.order)

@@ -10,7 +10,8 @@ from apportion.arrays import Ints
 from apportion.model.facts import CAPACITY, Fact
 from apportion.model.group import Group
 from apportion.model.plan import Answer
-from apportion.solvers.solve import GOALS, best, check_order
+from apportion.solvers.goals import DEFAULT, check_order
+from apportion.solvers.solve import best
 from apportion.strategy.user_data import InUserData, UserDataCodec
 
 
@@ -31,9 +32,9 @@ class Sticky:
     quick: ClassVar[bool] = True
     structural: ClassVar[bool] = True
     memory: ClassVar[UserDataCodec] = InUserData()
-    goals: ClassVar[tuple[str, ...]] = GOALS
+    goals: ClassVar[tuple[str, ...]] = DEFAULT
     facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}
-    order: tuple[str, ...] = GOALS
+    order: tuple[str, ...] = DEFAULT
 
     def __post_init__(self) -> None:
         check_order(self.name, self.order)

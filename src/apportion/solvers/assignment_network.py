@@ -24,9 +24,10 @@ import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, Ints
 from apportion.solvers.dealing import HandOut, claimed_last, deal
+from apportion.solvers.goals import BALANCE, MOVES, RETURNED, SPREAD, Goal, Order
 from apportion.solvers.network import Cost, network_of
 from apportion.solvers.partition_classes import distinct_kinds
-from apportion.solvers.problem import Numbers, Problem
+from apportion.solvers.problem import Problem
 from apportion.solvers.retention import first_ones
 
 ARCS_MAX = 4_000_000
@@ -45,26 +46,21 @@ class AssignmentNetwork:
 
     start
         (P,) some plan, in which all that is fixed stands where it is.
-    spread
-        Whether the layer of (topic, member) is there.
-    claim, home
-        (P,) who held each before and would keep it without a move; to whom it would come home; -1 nobody.
+    order
+        The goals: they say whether the layer of (topic, member) is there, and whether it counts who held a partition
+        before and to whom it would come home.
     owner
         (P,) who owns what is fixed; -1 what is free. All that anybody wants is free if nothing is given.
+    apart
+        Whether members are told apart though no goal asks for it.
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        start: Ints,
-        spread: bool,
-        claim: Ints | None = None,
-        home: Ints | None = None,
-        owner: Ints | None = None,
+        self, problem: Problem, start: Ints, order: Order, owner: Ints | None = None, apart: bool = False
     ) -> None:
-        nobody = np.full(len(problem.row), NOBODY, dtype=np.int64)
-        owner = nobody if owner is None else owner
-        self.problem, self.spread = problem, spread
+        owner = np.full(len(problem.row), NOBODY, dtype=np.int64) if owner is None else owner
+        self.problem, self.order = problem, order
+        self.spread = spread = apart or SPREAD in order
         self.members, self.rows = len(problem.column), len(problem.eligible)
         # Members apart where they bear a cost of their own with each topic; else like members together.
         self.slot = np.arange(self.members) if spread else problem.column
@@ -75,7 +71,7 @@ class AssignmentNetwork:
         self.eligible = (problem.eligible & used)[:, columns]
         self.miss = np.zeros_like(self.eligible) if problem.miss is None else problem.miss[:, columns]
         self.free = free = wanted[owner[wanted] == NOBODY]
-        self._classes(*((nobody if held is None else held)[free] for held in (claim, home)))
+        self._classes(*(held[free] for held in held_before(problem, order)))
         self._nodes(wanted)
         self._arcs(start, wanted, wanted[owner[wanted] != NOBODY])
 
@@ -150,30 +146,21 @@ class AssignmentNetwork:
         self.leave, self.own, self.near, self.onto, self.load = (slice(a, b) for a, b in pairwise(ends))
         self.network = network_of(self.sink + 1, *parts)
 
-    def cost(self, goal: str) -> Cost:
+    def cost(self, goal: Goal) -> Cost:
         """What the arcs' units cost for a goal."""
-        unit, convex = self.problem.unit, goal in ("balance", "spread")
-        first: Numbers = np.zeros(len(self.network.tail), dtype=unit.dtype if convex else np.int64)
-        slope = np.zeros_like(first)
-        if convex:
-            # The square; where all are equal 1 + 2 + 3 ..., which is as good and half as large.
-            arcs, of = (self.load, unit) if goal == "balance" else (self.onto, unit[self.cell_member])
-            first[arcs], slope[arcs] = of, of if self.problem.equal else 2 * of
-        elif goal == "racks":
-            first[self.near] = self.miss[self.row_arc]
-            first[self.own] = self.miss[self.kind_row[self.of], self.slot[self.to]]
-        elif goal == "moves":
-            first[self.leave] = self.kind_claim != NOBODY
-            first[self.own] = self.comes & (self.kind_claim[self.of] != NOBODY)
-        elif goal == "returned":
-            first[self.own] = -self.comes
+        dtype = self.problem.unit.dtype if goal.squares else np.dtype(np.int64)
+        first, slope = np.zeros((2, len(self.network.tail)), dtype=dtype)
+        for arcs, price in goal.costs(self):
+            first[arcs] = price
+            if goal.squares:  # the square; where all are equal 1 + 2 + 3 ..., which is as good and half as large
+                slope[arcs] = price if self.problem.equal else 2 * price
         return Cost(first, slope)
 
-    def optimize(self, order: tuple[str, ...]) -> None:
+    def optimize(self) -> None:
         """Make the goals best, one after the other."""
-        for n, goal in enumerate(order, 1):
-            cost, later = self.cost(goal), order[n:]
-            potential = self.network.minimize(cost, slopes_to_come="balance" in later or "spread" in later)
+        for n, goal in enumerate(self.order, 1):
+            cost, later = self.cost(goal), self.order[n:]
+            potential = self.network.minimize(cost, slopes_to_come=any(goal.squares for goal in later))
             if later:
                 self.network.narrow(cost, potential)
 
@@ -191,16 +178,19 @@ class AssignmentNetwork:
         return deal(row, table, held, np.arange(len(held)), held)
 
 
-def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints) -> Ints:
+def held_before(problem: Problem, order: Order) -> tuple[Ints, Ints]:
+    """(P,) who would keep each partition, and to whom it would come home; -1 nobody, or no goal asks for it."""
+    nobody = np.full(len(problem.row), NOBODY, dtype=np.int64)
+    return problem.claim if MOVES in order else nobody, problem.home if RETURNED in order else nobody
+
+
+def fixed_on_network(problem: Problem, order: Order, start: Ints) -> Ints:
     """(P,) owners of what stays, and of what comes home, in some best plan; -1 for the rest."""
-    owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
-    claim = problem.claim if "moves" in order else owner
-    back = problem.home if "returned" in order else owner
-    if ((claim != NOBODY) | (back != NOBODY)).any():
-        network = AssignmentNetwork(problem, start, "spread" in order, claim, back)
-        network.optimize(order)
-        owner = owner.copy()
-        for held, count in zip((claim, back), network.kept(), strict=True):
+    owner, past = np.full(len(problem.row), NOBODY, dtype=np.int64), held_before(problem, order)
+    if any((held != NOBODY).any() for held in past):
+        network = AssignmentNetwork(problem, start, order)
+        network.optimize()
+        for held, count in zip(past, network.kept(), strict=True):
             open_ = np.flatnonzero((network.kind >= 0) & (owner[network.free] == NOBODY))
             left = network.free[open_]
             chosen = left[first_ones(network.kind[open_], count, (problem.number[left],))]  # they come by topic
@@ -208,21 +198,21 @@ def fixed_on_network(problem: Problem, order: tuple[str, ...], start: Ints) -> I
     return owner
 
 
-def complete_on_network(problem: Problem, order: tuple[str, ...], owner: Ints, hand_out: HandOut) -> Ints:
+def complete_on_network(problem: Problem, order: Order, owner: Ints, hand_out: HandOut) -> Ints:
     """(P,) owners with the rest handed out as well as can be around what is fixed.
 
     hand_out
         Some plan to begin with: (P,) owners from those that are fixed and the partitions (F,) to hand out. With fair
         loads it saves most: a chain of hand-overs that evens out two loads passes the sink, so a search finds but one.
     """
-    goals = tuple(goal for goal in order if goal != "moves")
-    goals = goals if "balance" in goals else (*goals, "balance")
+    goals = tuple(goal for goal in order if goal is not MOVES)
+    goals = goals if BALANCE in goals else (*goals, BALANCE)
 
     def best_around(owner: Ints, rest: Ints) -> Ints:
-        network = AssignmentNetwork(problem, hand_out(owner, rest), spread=True, owner=owner)  # it names members
-        network.optimize(goals)
+        network = AssignmentNetwork(problem, hand_out(owner, rest), goals, owner, apart=True)  # it names members
+        network.optimize()
         owner = owner.copy()
         owner[rest] = network.dealt(problem.row[rest])
         return owner
 
-    return claimed_last(owner, problem.row >= 0, problem.contested if "moves" in order else None, best_around)
+    return claimed_last(owner, problem.row >= 0, problem.contested if MOVES in order else None, best_around)

@@ -13,6 +13,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Floats, Ints, Longs
 from apportion.solvers.fair_loads import fair_loads
+from apportion.solvers.goals import BALANCE, MOVES
 from apportion.solvers.lexicographic import solve
 from apportion.solvers.makespan import Sharing
 from apportion.solvers.max_flow import feasible_flow
@@ -63,7 +64,7 @@ def _table(sharing: Sharing, capacity: Ints) -> Ints:
     kind, may = sharing.kind, sharing.may
     column, nobody = np.arange(sharing.members), np.full_like(kind, NOBODY)
     problem = Problem(kind, column, may, None, sharing.past, None, nobody, kind, np.arange(len(kind)), capacity)
-    owner = solve(problem, ("balance", "moves"))
+    owner = solve(problem, (BALANCE, MOVES))
     return np.bincount(kind * may.shape[1] + owner, minlength=may.size).reshape(may.shape)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from apportion.arrays import Ints
 from apportion.solvers.assignment_network import AssignmentNetwork
+from apportion.solvers.goals import Order
 from apportion.solvers.problem import Numbers, Problem, weights
 
 
@@ -40,18 +41,17 @@ class Prices:
     topic_price: tuple[Ints, Ints, Numbers] | None = None
 
 
-def prices(problem: Problem, owner: Ints, order: tuple[str, ...]) -> Prices | None:
+def prices(problem: Problem, owner: Ints, order: Order) -> Prices | None:
     """The members' prices for a plan (P,), or None where the plan is not the best.
 
     All goals are one cost here, by their weights. The potentials of the residual network settle exactly where no chain
     of hand-overs improves the plan; a node's price is what it costs to get from it to the sink.
     """
-    spread = "spread" in order
-    plan = AssignmentNetwork(problem, owner, spread, problem.claim if "moves" in order else None)
+    plan = AssignmentNetwork(problem, owner, order)
     weight = weights(order, len(owner), len(problem.column), 0 if problem.equal else int(problem.unit.max()))
     potential = plan.network.potentials([(weight[goal], plan.cost(goal)) for goal in order])
     if potential is None:
         return None
     price = potential[plan.sink] - potential
-    held = (plan.cell_topic, plan.cell_member, price[plan.first_cell : plan.first_member]) if spread else None
-    return Prices(weight, price[plan.first_member : plan.sink], held)
+    held = (plan.cell_topic, plan.cell_member, price[plan.first_cell : plan.first_member]) if plan.spread else None
+    return Prices({goal.name: of for goal, of in weight.items()}, price[plan.first_member : plan.sink], held)

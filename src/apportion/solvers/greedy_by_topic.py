@@ -24,9 +24,10 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.model.group import Group
-from apportion.model.measures import loads, rack_misses
+from apportion.model.measures import measure
 from apportion.solvers.dealing import laps
 from apportion.solvers.fair_loads import pour
+from apportion.solvers.goals import MOVES, SPREAD, Goal, Order
 
 PASSES: Final = 20
 """Rounds of evening out and handing out anew."""
@@ -35,26 +36,21 @@ Topics = list[tuple[Ints, Ints]]
 """Of each topic its members and its partitions, both ascending."""
 
 
-def plan_by_topic(group: Group, unit: Ints, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+def plan_by_topic(group: Group, unit: Ints, order: Order) -> tuple[Ints, dict[Goal, str]]:
     """Owners (P,) of a group whose subscriptions fill more than one table, and what bounds show; spread is left out.
 
     unit
         (M,) 1 / capacity in whole numbers.
     """
     claim, waits = np.full(group.P, NOBODY, dtype=np.int64), np.zeros(group.P, dtype=np.bool_)
-    if "moves" in order:
+    if MOVES in order:
         claim, waits = group.owner, (group.owner == NOBODY) & (group.claimed_by != NOBODY)
     # Topics that few members want come first: the others can still go round them.
     pairs = ((group.subscribers(t), np.arange(group.start[t], group.start[t + 1])) for t in range(group.T))
     topics = sorted((pair for pair in pairs if len(pair[0])), key=lambda pair: len(pair[0]))
     owner = _settle(topics, unit, claim, waits)
-    load = loads(owner, group.M)
-    met = {
-        "balance": bool((unit == unit[0]).all()) and int(load.max() - load.min()) <= 1,
-        "racks": not rack_misses(group, owner).any(),
-        "moves": bool((owner == group.owner)[group.owner != NOBODY].all()),
-    }
-    shown = list(takewhile(lambda goal: "spread" not in order and met[goal], order))
+    measures = measure(group, owner)
+    shown = list(takewhile(lambda goal: SPREAD not in order and goal.words(measures)[1], order))
     return owner, {goal: "optimal" if goal in shown else "heuristic" for goal in order}
 
 

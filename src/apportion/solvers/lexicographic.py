@@ -29,6 +29,7 @@ from apportion.model.measures import loads
 from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.dealing import claimed_last, deal, deal_by_topic
 from apportion.solvers.fair_loads import fair_loads
+from apportion.solvers.goals import BALANCE, MOVES, RACKS, Order
 from apportion.solvers.max_flow import feasible_flow
 from apportion.solvers.network import Cost, network_of
 from apportion.solvers.partition_classes import distinct_kinds
@@ -39,7 +40,7 @@ FAR: Final = 1 << 40
 """A longer way than any path."""
 
 
-def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -> Ints:
+def solve(problem: Problem, order: Order, fixed: Ints | None = None) -> Ints:
     """Owners (P,) of a plan that is best for the goals in their order.
 
     Goals before balance can be had partition by partition: they narrow where each one may go. Goals after it are had
@@ -49,23 +50,23 @@ def solve(problem: Problem, order: tuple[str, ...], fixed: Ints | None = None) -
     fixed
         (P,) what stays or comes home in some best plan, if that is known already; -1 elsewhere.
     """
-    cut = order.index("balance") if "balance" in order else len(order)
+    cut = order.index(BALANCE) if BALANCE in order else len(order)
     before, after = order[:cut], order[cut + 1 :]
     owner = np.full(len(problem.row), NOBODY, dtype=np.int64)
     for goal in before:
-        if goal == "moves":
+        if goal is MOVES:
             owner = problem.claim.copy()
         elif problem.miss is not None:
             problem = _near_alone(problem, problem.miss)
     owner = owner if fixed is None else fixed
-    if problem.miss is not None and "racks" not in after:
+    if problem.miss is not None and RACKS not in after:
         problem = replace(problem, miss=None)
-    if "moves" in before or (fixed is not None and "balance" not in order):
+    if MOVES in before or (fixed is not None and BALANCE not in order):
         return _finish(problem, owner, None)
     face = _fairest(problem, problem.supply, np.zeros_like(problem.column))
-    if after[:1] != ("moves",):
+    if after[:1] != (MOVES,):
         face = _nearest(problem.supply, face)
-    if "moves" not in after:
+    if MOVES not in after:
         return _finish(replace(problem, contested=None), owner, face)
     if fixed is None:
         owner = _keep(problem, face)
@@ -186,10 +187,10 @@ def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, member: Int
     start, claim = np.full((2, len(problem.row)), NOBODY, dtype=np.int64)
     start[claims[stays]], claim[claims] = member[stays], member
     start = _finish(replace(problem, contested=None, spread=False), start, replace(face, cost=None))
-    among = replace(problem, column=face.column, eligible=face.eligible, miss=face.cost)
-    flow = AssignmentNetwork(among, start, spread=False, claim=claim)
+    among = replace(problem, column=face.column, eligible=face.eligible, miss=face.cost, claim=claim)
+    flow = AssignmentNetwork(among, start, (MOVES,) if face.cost is None else (MOVES, RACKS))
     flow.network.low[flow.load], flow.network.high[flow.load] = face.low, face.high
-    flow.optimize(("moves",) if face.cost is None else ("moves", "racks"))
+    flow.optimize()
     kind = np.full(len(problem.row), NOBODY, dtype=np.int64)
     kind[flow.free] = flow.kind
     return first_ones(kind[claims], flow.kept()[0], order)

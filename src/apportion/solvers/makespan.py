@@ -12,6 +12,7 @@ from apportion.arrays import NOBODY, Bools, Ints, Longs
 from apportion.solvers.branch_and_bound import Search
 from apportion.solvers.equal_shares import max_kept
 from apportion.solvers.fair_loads import pour
+from apportion.solvers.goals import BALANCE, MOVES
 from apportion.solvers.lexicographic import solve
 from apportion.solvers.local_search import Draft, keep_more, settle
 from apportion.solvers.number_partitioning import Limits, deal_limited, deal_to_slots, difference, lag_by_member, level
@@ -91,7 +92,7 @@ def fair_counts(kind: Ints, may: Bools, past: Ints) -> Ints:
     partition, member = np.arange(len(kind)), np.arange(may.shape[1])
     nobody = np.full_like(past, NOBODY)
     problem = Problem(kind, member, may, None, past, None, nobody, kind, partition, np.ones_like(member))
-    owner = solve(problem, ("balance", "moves"))
+    owner = solve(problem, (BALANCE, MOVES))
     return np.bincount(kind * may.shape[1] + owner, minlength=may.size).reshape(may.shape)
 
 

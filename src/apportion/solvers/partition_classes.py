@@ -22,13 +22,14 @@ import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints
 from apportion.model.group import Group, Racks
+from apportion.solvers.goals import RACKS, SPREAD, Order
 from apportion.solvers.problem import Problem
 
 DENSE = 16
 """Up to so many values that a key could have for each key there is a table of them all is faster than a sort."""
 
 
-def problem_of(group: Group, order: tuple[str, ...]) -> Problem:
+def problem_of(group: Group, order: Order) -> Problem:
     """The group's like partitions as rows and like members as columns; racks are told apart if they are a goal."""
     row, eligible = _topic_rows(group)
     column, miss, racks_told = group.subscription_of, None, True
@@ -36,9 +37,9 @@ def problem_of(group: Group, order: tuple[str, ...]) -> Problem:
         sizes, size = np.unique(group.capacity, return_inverse=True)
         kinds, column = distinct_kinds(column * len(sizes) + size)
         eligible = eligible[:, kinds // len(sizes)]
-    if "racks" in order and group.racks is not None:
+    if RACKS in order and group.racks is not None:
         row, column, eligible, miss, racks_told = _rack_cells(group.racks, row, column, eligible)
-    spread = "spread" in order and group.T * group.M <= CELLS
+    spread = SPREAD in order and group.T * group.M <= CELLS
     past = group.owner, group.claimed_by != NOBODY, group.home
     names = group.topic_of, group.number
     return Problem(row, column, eligible, miss, *past, *names, group.capacity, racks_told, spread)

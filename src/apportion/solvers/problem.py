@@ -15,6 +15,7 @@ tiny groups are solved with them (``small_groups``), and certificates write a pl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.arrays import Bools, Ints
+from apportion.solvers.goals import SPREAD, Goal, Order
 
 Numbers = NDArray[Any]
 """64-bit integers, or Python's own where they are too few."""
@@ -98,7 +100,7 @@ def units(capacity: Ints) -> Numbers:
     return np.array([whole // c for c in capacity.tolist()], dtype=object)
 
 
-def weights(order: tuple[str, ...], partitions: int, members: int, unit: int = 0) -> dict[str, int]:
+def weights(order: Order, partitions: int, members: int, unit: int = 0) -> Mapping[Goal, int]:
     """What one unit of each goal weighs.
 
     unit
@@ -108,14 +110,12 @@ def weights(order: tuple[str, ...], partitions: int, members: int, unit: int = 0
     passes each member once: it changes misses and moves by ``members`` at most, and (half of) the squares by the
     difference of two loads. With spread it may pass many topics of a member, but no partition twice.
     """
-    passed, square = 2 * partitions if "spread" in order else members, 2 * unit or 1
-    loads = square * (partitions + 1)
-    change = {"racks": passed + 1, "moves": passed + 1, "balance": loads, "spread": 4 * loads}
-    weight: dict[str, int] = {}
+    passed, square = 2 * partitions if SPREAD in order else members, (2 * unit or 1) * (partitions + 1)
+    weight: dict[Goal, int] = {}
     below = 0
     for goal in reversed(order):
         weight[goal] = below + 1
-        below += weight[goal] * change[goal]
+        below += weight[goal] * (goal.squares * square if goal.squares else passed + 1)
     return weight
 
 

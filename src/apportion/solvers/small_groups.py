@@ -23,6 +23,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.model.group import Group
+from apportion.solvers.goals import BALANCE, MOVES, RACKS, Goal
 
 LISTS_MAX_PARTITIONS: Final = 64
 """Up to so many partitions of a uniform group plain lists are faster than arrays."""
@@ -34,13 +35,13 @@ Costs = Sequence[dict[int, int]]
 """For each partition the members that want it, each with the cost of standing there."""
 
 
-def plan_on_lists(group: Group, weight: Mapping[str, int] | None) -> Ints:
+def plan_on_lists(group: Group, weight: Mapping[Goal, int] | None) -> Ints:
     """(P,) owners of a small group.
 
     weight
         What one unit of each goal weighs; None for a uniform group, for balance and then moves.
     """
-    claimed = set(group.claims.partition.tolist()) if weight is None or "moves" in weight else set()
+    claimed = set(group.claims.partition.tolist()) if weight is None or MOVES in weight else set()
     claim = group.owner.tolist() if claimed else [NOBODY] * group.P
     wanted = np.flatnonzero(group.wanted).tolist()
     owner = [NOBODY] * group.P
@@ -50,8 +51,8 @@ def plan_on_lists(group: Group, weight: Mapping[str, int] | None) -> Ints:
         hand_out = partial(_deal, owner, group.M)
         hand_out([p for p in wanted if owner[p] < 0])
     else:
-        move, unit = weight.get("moves", 0), weight.get("balance", 0)
-        near = _rack_costs(group, weight.get("racks", 0))
+        move, unit = weight.get(MOVES, 0), weight.get(BALANCE, 0)
+        near = _rack_costs(group, weight.get(RACKS, 0))
         cost = [
             {m: due + move * (c not in (NOBODY, m)) for m, due in dues.items()}
             for c, dues in zip(claim, near, strict=True)

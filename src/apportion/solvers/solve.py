@@ -4,64 +4,54 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, Ints
-from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.solvers.assignment_network import complete_on_network, fits_network, fixed_on_network
 from apportion.solvers.certificate import Exactness
+from apportion.solvers.goals import BALANCE, DEFAULT, MOVES, RACKS, RETURNED, SPREAD, Goal, Order, named
 from apportion.solvers.greedy_by_topic import plan_by_topic
 from apportion.solvers.lexicographic import complete, solve
 from apportion.solvers.partition_classes import problem_of, topics_apart
 from apportion.solvers.problem import Problem, units, weights
 from apportion.solvers.small_groups import LISTS_MAX_CELLS, LISTS_MAX_PARTITIONS, plan_on_lists
 
-GOALS: Final = ("balance", "racks", "moves")
-"""The goals that count where nothing else is asked for."""
-ALL_GOALS: Final = ("balance", "spread", "racks", "moves")
+Proof = dict[Goal, str]
+"""Goal to ``optimal`` or ``heuristic``, in order."""
 
 
-def check_order(name: str, order: tuple[str, ...]) -> None:
-    """Raise ``BadInput`` unless the order names some of the goals, each once."""
-    goals = isinstance(order, tuple) and all(goal in ALL_GOALS for goal in order)
-    if not goals or not order or len(set(order)) < len(order):
-        shown = ",".join(map(str, order)) if isinstance(order, tuple) else order
-        raise BadInput(f"setting order of {name}", repr(shown), f"some of {', '.join(ALL_GOALS)}, each once")
-
-
-def best(group: Group, order: tuple[str, ...] = GOALS, cooperative: bool = False) -> Answer:
+def best(group: Group, order: tuple[str, ...] = DEFAULT, cooperative: bool = False) -> Answer:
     """The plan that is best for the goals in their order, with what is proved of it.
 
     cooperative
         Whether what changes hands is withheld for a round, after which nobody knows any more of stale claims.
     """
-    if "racks" in order and (group.racks is None or not group.racks.known):
-        order = tuple(goal for goal in order if goal != "racks")
+    goals = tuple(goal for goal in named(order) if goal.counts(group))
     wide = len(group.subscriptions) * group.T > CELLS
-    plan = _without_classes(group, order, wide)
+    plan = _without_classes(group, goals, wide)
     if plan is None or (group.tells_home and not wide):
-        problem = problem_of(group, order)
-        owner, proof = plan or _on_classes(problem, order)
+        problem = problem_of(group, goals)
+        owner, proof = plan or _on_classes(problem, goals)
         if group.tells_home and "heuristic" not in proof.values():
-            owner = _home(group, problem, order, owner, cooperative)
+            owner = _home(group, problem, goals, owner, cooperative)
         plan = owner, proof
-    return Answer(*plan, certificate=Exactness(group, *plan))
+    owner, proof = plan
+    return Answer(owner, {goal.name: how for goal, how in proof.items()}, certificate=Exactness(group, owner, proof))
 
 
-def _without_classes(group: Group, order: tuple[str, ...], wide: bool) -> tuple[Ints, dict[str, str]] | None:
+def _without_classes(group: Group, order: Order, wide: bool) -> tuple[Ints, Proof] | None:
     """Owners (P,) and the proof where classes take longer than the plan, or are too many (``wide``); None elsewhere."""
     proof = dict.fromkeys(order, "optimal")
     equal = group.equal_capacities
-    alone = equal and len(group.subscriptions) == 1 and "racks" not in order and order[:1] == ("balance",)
-    if alone and ("moves" not in order or not len(group.claims.member)):
+    alone = equal and len(group.subscriptions) == 1 and RACKS not in order and order[:1] == (BALANCE,)
+    if alone and (MOVES not in order or not len(group.claims.member)):
         return _one_deal(group), proof
     small = alone and group.P <= LISTS_MAX_PARTITIONS
     # Lists of claims are made for small groups alone: for large ones they take as long as the whole plan.
-    if equal and "spread" not in order and (small or group.P * group.M <= LISTS_MAX_CELLS):
+    if equal and SPREAD not in order and (small or group.P * group.M <= LISTS_MAX_CELLS):
         return plan_on_lists(group, None if small else weights(order, group.P, group.M)), proof
     return plan_by_topic(group, units(group.capacity), order) if wide else None
 
@@ -78,17 +68,17 @@ def _one_deal(group: Group) -> Ints:
     return owner
 
 
-def _on_classes(problem: Problem, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+def _on_classes(problem: Problem, order: Order) -> tuple[Ints, Proof]:
     """Owners (P,) and the proof, goal after goal; where spread is a goal and still open, by the network."""
     quick, shown = _quick(problem, order)
-    if "spread" not in order or _is_best_spread(problem, quick, shown):
+    if SPREAD not in order or _is_best_spread(problem, quick, shown):
         return quick, shown
     owner = _on_network(problem, order, quick)
     if owner is None:
-        before = order[: order.index("spread")]  # nothing is shown from there on
+        before = order[: order.index(SPREAD)]  # nothing is shown from there on
         return quick, {goal: shown[goal] if goal in before else "heuristic" for goal in order}
     # A second cooperative round may find a quick plan where the first did not: then it is the target from the start.
-    if "moves" in order and problem.equal:
+    if MOVES in order and problem.equal:
         held = _held_later(problem, owner)
         later = replace(problem, claim=held, contested=held != NOBODY)
         again, shown = _quick(later, order)
@@ -97,15 +87,15 @@ def _on_classes(problem: Problem, order: tuple[str, ...]) -> tuple[Ints, dict[st
     return owner, dict.fromkeys(order, "optimal")
 
 
-def _quick(problem: Problem, order: tuple[str, ...]) -> tuple[Ints, dict[str, str]]:
+def _quick(problem: Problem, order: Order) -> tuple[Ints, Proof]:
     """The plan goal after goal: spread is tried where it is free, racks count unless they make too large a table."""
-    shown = len(order) if problem.racks_told else order.index("racks")
-    left_out = ("spread",) if problem.racks_told else ("spread", "racks")
-    owner = solve(problem, tuple(goal for goal in order if goal not in left_out) or ("balance",))
+    shown = len(order) if problem.racks_told else order.index(RACKS)
+    left_out = (SPREAD,) if problem.racks_told else (SPREAD, RACKS)
+    owner = solve(problem, tuple(goal for goal in order if goal not in left_out) or (BALANCE,))
     return owner, {goal: "optimal" if n < shown else "heuristic" for n, goal in enumerate(order)}
 
 
-def _is_best_spread(problem: Problem, owner: Ints, shown: dict[str, str]) -> bool:
+def _is_best_spread(problem: Problem, owner: Ints, shown: Proof) -> bool:
     """Whether other goals are shown to be best, and no plan whatever is better spread: each topic n / m or one more."""
     if "heuristic" in shown.values() or not problem.equal:
         return False
@@ -119,7 +109,7 @@ def _is_best_spread(problem: Problem, owner: Ints, shown: dict[str, str]) -> boo
     return int(held @ held) == least
 
 
-def _home(group: Group, problem: Problem, order: tuple[str, ...], owner: Ints, cooperative: bool) -> Ints:
+def _home(group: Group, problem: Problem, order: Order, owner: Ints, cooperative: bool) -> Ints:
     """(P,) of all plans that are as good for the goals as ``owner`` (P,) the one in which most partitions come home.
 
     Cooperative strategies forget: in their second round what changed hands is claimed by nobody, and stale claims are
@@ -128,7 +118,12 @@ def _home(group: Group, problem: Problem, order: tuple[str, ...], owner: Ints, c
     returned = _on_network(problem, order, owner, home=True)
     if returned is None:
         return owner
-    if cooperative and (best(group.holding(_held_later(problem, returned)), order).owner != returned).any():
+    if (
+        cooperative
+        and (
+            best(group.holding(_held_later(problem, returned)), tuple(goal.name for goal in order)).owner != returned
+        ).any()
+    ):
         return owner
     return returned
 
@@ -138,17 +133,17 @@ def _held_later(problem: Problem, owner: Ints) -> Ints:
     return np.where((owner != problem.claim) & problem.contested, NOBODY, owner)
 
 
-def _on_network(problem: Problem, order: tuple[str, ...], start: Ints, home: bool = False) -> Ints | None:
+def _on_network(problem: Problem, order: Order, start: Ints, home: bool = False) -> Ints | None:
     """A plan that is best for the goals, and if ``home`` most then come home; None where the network is too large.
 
     start
         (P,) some plan that is fair.
     """
-    by_topic = topics_apart(problem) if "spread" in order else problem
-    if "spread" in order and (not problem.racks_told or not fits_network(by_topic)):
+    by_topic = topics_apart(problem) if SPREAD in order else problem
+    if SPREAD in order and (not problem.racks_told or not fits_network(by_topic)):
         return None
-    fixed = fixed_on_network(by_topic, (*order, "returned") if home else order, start)
-    if "spread" not in order:
+    fixed = fixed_on_network(by_topic, (*order, RETURNED) if home else order, start)
+    if SPREAD not in order:
         return solve(problem, order, fixed)
     # Handed out with fair loads, topics spread by a good try, few cycles are left to cancel for the network.
     return complete_on_network(by_topic, order, fixed, partial(complete, problem))
