@@ -265,6 +265,17 @@ def test_the_loop_never_acts_on_what_it_does_not_know() -> None:
     assert samples(loop_of([0, 0, 1, -1]), 200, [9000, 9000, 0, 0])[-1].decision.why == "a hand-over is under way"
 
 
+def test_offsets_that_were_asked_for_before_the_last_rebalance_tell_nothing() -> None:
+    """They are not taken for what the new owners read, and the reason has no negative time."""
+    loop = loop_of([0, 0, 1, 1])
+    samples(loop, 50, [9000, 9000, 0, 0])
+    kept = len(loop.history)
+    loop.generation(55.0, group_of(4, 2), np.array([0, 1, 0, 1]))
+    [only] = samples(loop, 51, [9000, 9000, 0, 0], begin=50)
+    assert only.decision.why == "the newest offsets are older than the last rebalance"
+    assert len(loop.history) == kept
+
+
 def test_the_loop_acts_once_and_rests_after_its_own_rebalance() -> None:
     loop = loop_of([0, 0, 1, 1])
     looks = samples(loop, 200, [9000, 9000, 0, 0])

@@ -112,8 +112,10 @@ class Loop:
         known
             (P,) whether it is known.
         """
-        self.history.add(sample)
         group = self._group
+        if group is not None and sample.at_s < self._generation_s:  # what others owned then tells nothing of these
+            return self._no("the newest offsets are older than the last rebalance")
+        self.history.add(sample)
         if group is None:
             return self._no("this member has planned nothing yet")
         if is_resting(self.acting, sample.at_s, self._generation_s):
