@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from apportion import whatif
-from apportion.arrays import NOBODY, Ints
+from apportion.arrays import NOBODY, Bools, Ints, ints
 from apportion.assignors import Assignor, find
 from apportion.errors import BadInput
 from apportion.model.build import build
@@ -35,6 +35,8 @@ from apportion.wording import count, some_of
 Protocol = Literal["eager", "cooperative", "consumer"]
 PROTOCOLS: Final = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "broker-uniform"}
 """Each protocol with the strategy that Kafka's consumers use under it where nothing else is said."""
+_GONE: Final = -2
+"""In the place of an owner: a member that is not there any more."""
 _VERBS: Final = ("rolling", "scale")
 _HELD: Final = ("owned", "generation", "standby", "recovery_lag")
 """Fields of what a member has, which one that starts anew has no more."""
@@ -157,27 +159,33 @@ def rollout(
     >>> [(stage.step, stage.plan.measures["load_max"]) for stage in rollout(three, ["scale 2"])]
     [('scale to 2', 3)]
     """
+    return list(walk(group, steps, protocol, assignor, settings, static=static, times=times))
+
+
+def walk(
+    group: GroupLike, steps: Iterable[str], protocol: Protocol, assignor: str | Assignor | None,
+    settings: Mapping[str, Any] | None, *, static: bool, times: Times,
+) -> Iterator[Stage]:  # fmt: skip
+    """The stages of ``rollout`` one by one, as each is planned."""
     group, steps = group_of(group), whatif.texts(steps)
     strategy = strategy_for(protocol, assignor, settings)
     if static:
         group = with_instance_ids(group)
-    result: list[Stage] = []
     for step in steps:
         verb, _, argument = step.strip().partition(" ")
         if verb not in _VERBS:
             stage = _stage(step, group, whatif.change(group, step), strategy, protocol, times, 0.0)
             if verb == "lose-rack":
                 stage = replace(stage, lost_replicas=whatif.last_replicas(group, argument.strip()))
-            result.append(stage)
+            yield stage
             group = whatif.settled(stage.plan)
             continue
         number, _, like = argument.partition(" like ")
         size = _number(verb, number or ("1" if verb == "rolling" else ""))
         changes = rolling(group, size, static, times) if verb == "rolling" else scale(group, size, static, like or None)
         for stage in follow(group, changes, strategy, protocol, times):
-            result.append(stage)
+            yield stage
             group = whatif.settled(stage.plan)
-    return result
 
 
 def strategy_for(protocol: str, assignor: str | Assignor | None, settings: Mapping[str, Any] | None) -> Assignor:
@@ -276,15 +284,14 @@ def follow(
             stage = _returned(change, group, strategy, times)
         else:
             wait = times.session_s if change.silent else 0.0
-            raw = group_to_dict(group)
             # While nobody was there, those who had left stayed in the group as it was: what they had is the past.
-            stayed = {m: f for m, f in raw["members"].items() if emptied_s is None and m not in change.leave}
-            raw["members"] = {**stayed, **{m: dict(fields) for m, fields in change.join.items()}}
-            if not raw["members"]:
+            gone = set(group.members if emptied_s is not None else change.leave)
+            if not change.join and gone.issuperset(group.members):
                 emptied_s = max(wait, times.restart_s)
                 continue
             wait += emptied_s or 0.0
-            stage = _stage(change.step, group, build(raw), strategy, protocol, times, wait, emptied_s is not None)
+            after = whatif.with_changed_members(group, gone, change.join)
+            stage = _stage(change.step, group, after, strategy, protocol, times, wait, emptied_s is not None)
             emptied_s = None
         yield stage
         group = whatif.settled(stage.plan)
@@ -311,41 +318,64 @@ def _stage(
         Whether nobody was there in between: whoever is there after it has come, if only come back.
     """
     plans = whatif.rounds(plan(after, strategy), strategy)
-    who_before, who_after = identities(before), identities(after)
-    stay = set() if emptied else set(who_before) & set(who_after)
-    had = owners(before, before.owner)
-    orphans = [key for key, then in had.items() if then not in stay]
-    described = {before.name_of(p) for p in range(before.P)} if after.P > before.P else None
-    still: dict[tuple[str, int], float] = dict.fromkeys(orphans, wait_s + times.rebalance_s)
-    longest = max(still.values(), default=0.0)
+    at = {who: m for m, who in enumerate(identities(after))}
+    now_at = ints([_GONE if emptied else at.get(who, _GONE) for who in identities(before)])
+    stays = np.zeros(after.M, dtype=np.bool_)
+    stays[now_at[now_at != _GONE]] = True
+    had, described = _owners_before(before, after, now_at)
+    orphans = had == _GONE
+    still = np.where(orphans, wait_s + times.rebalance_s, 0.0)
+    longest = float(still.max(initial=0.0))
     revoked = taken = moved = read_anew = 0
-    present = stay
+    present = stays
     for planned in plans:
-        has = owners(after, planned.owner)
-        changed = [key for key, now in has.items() if had.get(key) is not None and had[key] != now]
-        read_anew += len(changed) + sum(had.get(key) is None and (described is None or key in described) for key in has)
-        at_stayers = [key for key, then in had.items() if then in present]
-        let_go = [key for key in at_stayers if has.get(key) != had[key]]
-        taken += len(let_go)
-        revoked += len(at_stayers) if protocol == "eager" else len(let_go)
-        moved += sum(had[key] in stay and has[key] in stay for key in changed)
-        for key in at_stayers if protocol == "eager" else let_go:
-            still[key] = still.get(key, 0.0) + times.rebalance_s
-            longest = max(longest, times.rebalance_s)
-        had, present, described = has, set(who_after), None
+        has = planned.owner
+        changed = (had != NOBODY) & (has != NOBODY) & (had != has)
+        read_anew += int(changed.sum() + ((had == NOBODY) & (has != NOBODY) & described).sum())
+        at_stayers = _whether(present, had)
+        let_go = at_stayers & (has != had)
+        stops = at_stayers if protocol == "eager" else let_go
+        taken += int(let_go.sum())
+        revoked += int(stops.sum())
+        moved += int((changed & _whether(stays, had) & _whether(stays, has)).sum())
+        still[stops] += times.rebalance_s
+        longest = max(longest, times.rebalance_s if stops.any() else 0.0)
+        had, present, described = has, np.ones(after.M, dtype=np.bool_), np.ones(after.P, dtype=np.bool_)
     return Stage(
         step=step,
         plan=whatif.whole(plans),
         generations=sum(2 if planned.withheld.any() else 1 for planned in plans),
-        joined=tuple(m for m, who in zip(after.members, who_after, strict=True) if who not in stay),
-        left=tuple(m for m, who in zip(before.members, who_before, strict=True) if who not in stay),
+        joined=tuple(m for m, stayed in zip(after.members, stays.tolist(), strict=True) if not stayed),
+        left=tuple(m for m, place in zip(before.members, now_at.tolist(), strict=True) if place == _GONE),
         revoked=revoked,
         taken=taken,
         moved=moved,
         read_anew=read_anew,
-        standstill_s=sum(still.values()),
+        standstill_s=float(still.sum()),
         longest_s=longest,
     )
+
+
+def _owners_before(before: Group, after: Group, now_at: Ints) -> tuple[Ints, Bools]:
+    """(P,) who had each partition, as a member of the group after, or ``_GONE``; and whether it was there before.
+
+    now_at
+        Number after of each member before; ``_GONE`` of one that is not there any more.
+    """
+    owned = before.owner
+    had = np.where(owned == NOBODY, NOBODY, now_at[owned])
+    if after.topics == before.topics and np.array_equal(after.start, before.start):
+        return had, np.ones(after.P, dtype=np.bool_)
+    place = {before.name_of(p): p for p in range(before.P)}
+    of_before = ints([place.get(after.name_of(p), _GONE) for p in range(after.P)])
+    described = of_before != _GONE
+    return np.where(described, had[np.where(described, of_before, 0)], NOBODY), described
+
+
+def _whether(of_member: Bools, owner: Ints) -> Bools:
+    """(P,) what holds of each partition's owner; False where that is nobody or somebody who is gone."""
+    there: Bools = (owner >= 0) & of_member[np.maximum(owner, 0)]
+    return there
 
 
 def identities(group: Group) -> list[str]:

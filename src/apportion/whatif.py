@@ -6,7 +6,7 @@ A change written as text is a step: ``join 2``, ``join 1 like pod-3``, ``leave p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
@@ -47,12 +47,8 @@ def join(group: Group, n: int = 1, like: str | None = None) -> Group:
         commonest = int(group.subscription_of[group.members.index(member_named(group, like))])
     taken = set(group.members)
     names = list(islice((name for i in range(1, n + group.M + 1) if (name := f"join-{i}") not in taken), n))
-    if (joined := edits.with_members(group, names, commonest)) is not None:
-        return joined
     topics = [group.topics[t] for t in group.subscriptions[commonest].tolist()]
-    raw = group_to_dict(group)
-    raw["members"].update({name: {"topics": topics} for name in names})
-    return build(raw)
+    return with_changed_members(group, (), {name: {"topics": topics} for name in names})
 
 
 def leave(group: Group, member: str) -> Group:
@@ -221,14 +217,23 @@ def member_named(group: Group, name: str) -> str:
 
 
 def _without(group: Group, gone: set[str], step: str) -> Group:
-    if not gone:
-        return group
-    if len(gone) == 1 and (left := edits.without_member(group, group.members.index(min(gone)))) is not None:
-        return left
-    raw = group_to_dict(group)
-    raw["members"] = {member: fields for member, fields in raw["members"].items() if member not in gone}
-    if not raw["members"]:
+    if len(gone) == group.M:
         raise BadInput(step, "nobody left in the group", "a member that stays")
+    return with_changed_members(group, gone, {}) if gone else group
+
+
+def with_changed_members(group: Group, gone: Collection[str], joining: Mapping[str, Mapping[str, Any]]) -> Group:
+    """The group without some members, and with others; somebody has to be left.
+
+    joining
+        Member id to its fields as in group.json; one that goes may come back under its id.
+    """
+    places = [m for m, member in enumerate(group.members) if member in gone] if gone else []
+    if (changed := edits.with_changed_members(group, places, joining)) is not None:
+        return changed
+    raw = group_to_dict(group)
+    staying = {member: fields for member, fields in raw["members"].items() if member not in gone}
+    raw["members"] = {**staying, **{member: dict(fields) for member, fields in joining.items()}}
     return build(raw)
 
 

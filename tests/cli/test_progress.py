@@ -21,6 +21,7 @@ COMMANDS = {
     "planning with range": ["gate", "group.json", "-A", "range", "--max-moves", "100"],
     "planning with each strategy": ["compare", "group.json"],
     "planning each step": ["what-if", "group.json", "--join", "1"],
+    "planned rolling ": ["what-if", "group.json", "--rolling"],
     "planning with each number of members": ["size", "group.json", "--capacity", "4", "--by", "partitions"],
     "replaying search-sticky": ["replay", str(DEMO), "--group", "search-sticky", "--assignor", "sticky"],
     "reading the commits of": ["report", str(DEMO), "--group", "search-sticky"],

@@ -9,7 +9,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from apportion import whatif
-from apportion.model.edits import with_members, without_member
+from apportion.model.edits import with_changed_members
 from apportion.model.group_json import group_to_dict, read_group
 
 GROUP: dict[str, Any] = {
@@ -45,10 +45,10 @@ def test_a_group_of_which_no_member_tells_state_has_none() -> None:
 
 def test_state_goes_and_stays_with_its_member() -> None:
     group = read_group(GROUP)
-    joined = with_members(group, ["aa"], 0)
+    joined = with_changed_members(group, (), {"aa": {"topics": ["t", "u"]}})
     assert joined is not None
     assert group_to_dict(joined)["members"] == {**GROUP["members"], "aa": {"topics": ["t", "u"]}}
-    left = without_member(group, group.members.index("a"))
+    left = with_changed_members(group, [group.members.index("a")], {})
     assert left is not None
     assert group_to_dict(left)["members"] == {m: GROUP["members"][m] for m in "bc"}
     grown = whatif.grow(group, "t", 5)

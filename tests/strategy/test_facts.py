@@ -21,7 +21,7 @@ from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.member_facts import FactSource
 from apportion.clients.options import Options
 from apportion.errors import BadInput
-from apportion.model.edits import with_members, with_partitions, without_member
+from apportion.model.edits import with_changed_members, with_partitions
 from apportion.strategy import (
     CAPACITY,
     PRIORITY,
@@ -143,7 +143,7 @@ def test_priority_and_capacity_are_facts_with_a_field_of_their_own() -> None:
 
 def test_facts_follow_their_members_through_changes_of_a_group() -> None:
     before = apportion.read_group(group(b=5, d=2))
-    more = with_members(before, ["a", "c"], 0)
+    more = with_changed_members(before, (), {m: {"topics": ["t"]} for m in "ac"})
     assert more is not None
     assert dict(zip(more.members, more.facts["warmth"].tolist(), strict=True)) == {
         "a": UNSET,
@@ -152,7 +152,7 @@ def test_facts_follow_their_members_through_changes_of_a_group() -> None:
         "d": 2,
     }
     assert more.capacity.tolist() == [1, 1, 1, 1]
-    fewer = without_member(more, more.members.index("b"))
+    fewer = with_changed_members(more, [more.members.index("b")], {})
     assert fewer is not None
     assert fewer.facts["warmth"].tolist() == [UNSET, UNSET, 2]
     grown = with_partitions(before, 0, np.array([4]))

@@ -12,13 +12,13 @@ import pytest
 from apportion import whatif
 from apportion.model import edits
 from apportion.model.build import build
+from apportion.model.facts import Fact
 from apportion.model.group import Group, NonexistentClaims
-from apportion.model.group_json import read_group
+from apportion.model.group_json import group_to_dict, read_group
 from apportion.testing.groups import Kinds, many_groups
 
 CHANGES = {
-    "with_members": ("join", "join 3"),
-    "without_member": ("leave",),
+    "with_changed_members": ("join", "join 3", "leave"),
     "with_partitions": ("grow",),
 }
 
@@ -86,11 +86,11 @@ def test_groups_as_a_build_makes_them_are_changed_on_their_arrays() -> None:
             },
         }
     )
-    joined = edits.with_members(group, ["join-1"], 1)
+    joined = edits.with_changed_members(group, (), {"join-1": {"topics": ["b", "a"]}})
     assert joined is not None
     assert joined.members == ("m", "join-1", "k"), "static members come first, then the others by id"
     assert [joined.subscriptions[k].tolist() for k in joined.subscription_of] == [[0], [0, 1], [0, 1]]
-    left = edits.without_member(group, 1)
+    left = edits.with_changed_members(group, [1], {})
     assert left is not None
     assert left.members == ("m",)
     grown = edits.with_partitions(group, 0, np.arange(3, 5))
@@ -104,7 +104,32 @@ def test_a_rack_that_nobody_else_names_goes_with_its_member() -> None:
     """Such a change is left to group.json, which numbers the racks anew."""
     members = {"a": {"topics": ["t"], "rack": "r"}, "b": {"topics": ["t"], "rack": "s"}}
     group = build({"topics": {"t": [{"partition": 0, "racks": ["r"]}]}, "members": members})
-    assert edits.without_member(group, 1) is None
+    assert edits.with_changed_members(group, [1], {}) is None
     racks = whatif.leave(group, "b").racks
     assert racks is not None
     assert racks.names == ("r",)
+
+
+def test_members_that_restart_are_changed_on_arrays_as_in_group_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some go and some come back under other ids, with all that they told but what they held."""
+    ways: Counter[bool] = Counter()
+    for i, raw in enumerate(many_groups(300, seed=6, kinds=Kinds(capacities=True, facts={"warmth": Fact(3, 0, 9)}))):
+        group = read_group(raw)
+        names = list(group.members)
+        gone = set(names[i % 3 :: 3])
+        told = group_to_dict(group)["members"]
+        back = {
+            (m if i % 2 else f"{m}-again"): {name: value for name, value in told[m].items() if name != "owned"}
+            for m in sorted(gone)
+        }
+        if i % 5 == 0:
+            for fields in back.values():
+                fields |= {"tags": {"zone": "z"}, "standby": {group.topics[0]: [0]} if group.T else {}}
+        by_arrays = edits.with_changed_members(group, [m for m, name in enumerate(names) if name in gone], back)
+        ways[by_arrays is not None] += 1
+        if by_arrays is None:
+            continue
+        with monkeypatch.context() as without:
+            without.setattr(edits, "with_changed_members", lambda *_: None)
+            assert plain(by_arrays) == plain(whatif.with_changed_members(group, gone, back)), f"{gone} of {raw}"
+    assert ways[True] > 100

@@ -107,10 +107,13 @@ def run(args: argparse.Namespace) -> int:
     name = args.assignor or (None if args.protocol else "cooperative-sticky")
     protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
     times = rollouts.Times(args.restart_time, args.session_timeout, args.rebalance_time)
-    with progress.slow("planning each step"):
-        stages = rollouts.rollout(
+    stages = []
+    with progress.slow("planning each step") as begin:
+        for stage in rollouts.walk(
             observed.group, texts, protocol, name, settings_of(args), static=args.static, times=times
-        )  # fmt: skip
+        ):  # fmt: skip
+            stages.append(stage)
+            begin(f"planned {stage.step}")
     if args.output == "json":
         emit_json({"version": 1, "steps": [stage.to_dict() for stage in stages]})
     elif args.output == "html":

@@ -1,4 +1,4 @@
-"""A group with one member more or less, or a topic with more partitions, made on the group's own arrays.
+"""A group with members more or less, or a topic with more partitions, made on the group's own arrays.
 
 What is given is what ``build`` makes of the group's group.json with the same change in it, array for array; that way
 takes a dictionary for each partition, and a scenario for each of a cluster's groups takes it three times. A group whose
@@ -8,40 +8,38 @@ arrays are not those that ``build`` would make of it, or whose topics or racks m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs, ints
-from apportion.model.build import by_first_member
+from apportion.model.build import MemberColumns, Raw, by_first_member, member_columns, member_order
 from apportion.model.facts import MEMBER_FIELDS, UNSET
-from apportion.model.group import Claims, Group, Offsets, Racks, java_order
+from apportion.model.group import Claims, Group, MemberState, Offsets, Racks
 
 
-def with_members(given: Group, names: Sequence[str], subscription: int) -> Group | None:
-    """The group with dynamic members more, of one of its subscriptions, without a past and without a rack.
+def with_changed_members(given: Group, gone: Collection[int], joining: Mapping[str, Raw]) -> Group | None:
+    """The group without some members and their claims, and with others that hold nothing; somebody has to be left.
 
-    names
-        None of them a member's.
+    gone
+        Members by number.
+    joining
+        Member id, which none of those that stay has, to its fields as in group.json.
     """
     group = _as_built(given)
-    if group is None:
+    if group is None or len(gone) >= group.M + len(joining) or any(fields.get("owned") for fields in joining.values()):
         return None
-    ids = [*group.members, *names]
-    static = sum(map(bool, group.instance_ids))
-    # Static members come first, which new ones never are; then all others by id.
-    order = ints([*range(static), *sorted(range(static, len(ids)), key=lambda m: java_order(ids[m]))])
-    return _of_members(group, order, names, subscription)
-
-
-def without_member(given: Group, member: int) -> Group | None:
-    """The group without a member, and without its claims; somebody has to be left."""
-    group = _as_built(given)
-    if group is None or group.M < 2:
+    comers = member_columns(joining)
+    topic = {name: t for t, name in enumerate(group.topics)}
+    racks = group.racks.names if group.racks is not None else ()
+    rack: dict[str | None, int] = {None: UNKNOWN, **{name: r for r, name in enumerate(racks)}}
+    if not topic.keys() >= set().union(*comers.lists) or not rack.keys() >= set(comers.rack):
         return None
-    left = _of_members(group, np.delete(np.arange(group.M), member))
-    return left if left.racks is None or _all_used(left.racks) else None
+    changed = _of_members(
+        group, np.delete(np.arange(group.M), list(gone)), comers, topic, [rack[r] for r in comers.rack]
+    )
+    return changed if changed.racks is None or _all_used(changed.racks) else None
 
 
 def with_partitions(given: Group, topic: int, numbers: Ints) -> Group | None:
@@ -81,32 +79,79 @@ def with_partitions(given: Group, topic: int, numbers: Ints) -> Group | None:
     )
 
 
-def _of_members(group: Group, order: Ints, names: Sequence[str] = (), subscription: int = 0) -> Group:
-    """The group with some of its own members and of new ones, whose numbers follow, in this order; see above."""
-    ids, more, claims, racks = [*group.members, *names], len(names), group.claims, group.racks
-    rank = np.full(len(ids), NOBODY, dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    stays = rank[claims.member] != NOBODY
+def _of_members(
+    group: Group, staying: Ints, comers: MemberColumns, topic: Mapping[str, int], rack: Sequence[int]
+) -> Group:
+    """The group with these of its own members and with comers, whose numbers follow.
+
+    topic, rack
+        Numbers of the group's topics by name, and of each comer's rack.
+    """
+
+    def names(own: Sequence[str | None], new: Sequence[str | None]) -> list[str | None]:
+        """Of those that stay and those that come; whoever is behind the end of the list has none."""
+        padded = [*own, *[None] * (group.M - len(own))]
+        return [*map(padded.__getitem__, kept), *new]
+
+    kept = staying.tolist()
+    ids = [*map(group.members.__getitem__, kept), *comers.ids]
+    instance_ids = names(group.instance_ids, comers.instance_ids)
+    order = ints(member_order(ids, instance_ids))
+    # Where those that stay were among the group's members, those that come behind them.
+    source = np.concatenate([staying, np.arange(group.M, group.M + len(comers.ids))])[order]
+    rank = np.full(group.M + len(comers.ids), NOBODY, dtype=np.int64)
+    rank[source] = np.arange(len(order))
+    stays = rank[group.claims.member] != NOBODY
+    wishes = [ints(sorted({topic[name] for name in listed})) for listed in comers.lists]
+    # Those of the group are distinct, so that their numbers are their places; new ones follow.
+    distinct = {topics.tobytes(): topics for topics in [*group.subscriptions, *wishes]}
+    number_of = {key: k for k, key in enumerate(distinct)}
+    wish_of = ints([number_of[topics.tobytes()] for topics in wishes])
     subscriptions, subscription_of = by_first_member(
-        group.subscriptions, _behind(group.subscription_of, subscription, more)[order]
+        list(distinct.values()), np.concatenate([group.subscription_of, wish_of[comers.list_of]])[source]
     )
+    racks = group.racks
     return replace(
         group,
         members=tuple([ids[m] for m in order.tolist()]),
-        instance_ids=_ordered(group.instance_ids, order),
-        client_ids=_ordered(group.client_ids, order),
-        hosts=_ordered(group.hosts, order),
+        instance_ids=tuple([instance_ids[m] for m in order.tolist()]),
+        client_ids=_ordered(names(group.client_ids, comers.client_ids), order),
+        hosts=_ordered(names(group.hosts, comers.hosts), order),
         subscriptions=subscriptions,
         subscription_of=subscription_of,
-        generation=_behind(group.generation, UNKNOWN, more)[order],
-        facts={
-            name: _behind(values, MEMBER_FIELDS[name].default if name in MEMBER_FIELDS else UNSET, more)[order]
-            for name, values in group.facts.items()
-        },
-        claims=Claims(rank[claims.member[stays]], claims.partition[stays]),
-        racks=racks and replace(racks, of_member=_behind(racks.of_member, UNKNOWN, more)[order]),
-        state=group.state and group.state.of(order.tolist()),
+        generation=np.concatenate([group.generation, comers.generation])[source],
+        facts=_facts(group, comers, source),
+        claims=Claims(rank[group.claims.member[stays]], group.claims.partition[stays]),
+        racks=racks and replace(racks, of_member=np.concatenate([racks.of_member, ints(rack)])[source]),
+        state=_state(group, comers, source),
     )
+
+
+def _facts(group: Group, comers: MemberColumns, source: Ints) -> dict[str, Ints]:
+    """What members say of themselves; what none says is not there, but for what group.json has a field for."""
+    facts = {}
+    for name in [*group.facts, *(comers.facts.keys() - group.facts.keys())]:
+        unsaid = MEMBER_FIELDS[name].default if name in MEMBER_FIELDS else UNSET
+        own, new = (
+            column.get(name, np.full(count, unsaid, dtype=np.int64))
+            for column, count in ((group.facts, group.M), (comers.facts, len(comers.ids)))
+        )
+        values = np.concatenate([own, new])[source]
+        if name in MEMBER_FIELDS or (values != UNSET).any():
+            facts[name] = values
+    return facts
+
+
+def _state(group: Group, comers: MemberColumns, source: Ints) -> MemberState | None:
+    """What members tell of their state; None where none tells any."""
+    if group.state is None and comers.state is None:
+        return None
+    nothing = MemberState((), (), ())
+    own = (group.state or nothing).of(range(group.M))
+    new = (comers.state or nothing).of(range(len(comers.ids)))
+    both = MemberState(own.tags + new.tags, own.standby + new.standby, own.recovery_lag + new.recovery_lag)
+    state = both.of(source.tolist())
+    return state if any(state.tags) or any(state.standby) or any(state.recovery_lag) else None
 
 
 def _as_built(group: Group) -> Group | None:
@@ -144,13 +189,7 @@ def _some(offsets: Offsets | None) -> Offsets | None:
 
 
 def _ordered(names: Sequence[str | None], order: Ints) -> tuple[str | None, ...]:
-    """The names in this order, of which there may be fewer than places: nobody has one behind them."""
-    there = len(names)
-    return tuple([names[m] if m < there else None for m in order.tolist()])
-
-
-def _behind(column: Longs, value: int, count: int) -> Longs:
-    return np.concatenate([column, np.full(count, value, dtype=np.int64)])
+    return tuple([names[m] for m in order.tolist()])
 
 
 def _inserted(column: Longs, at: int, value: int, count: int) -> Longs:
