@@ -161,7 +161,7 @@ def test_what_describe_prints_is_read_again_as_the_same_owners_and_offsets(case:
 def test_two_groups_as_describe_prints_them_are_read_again_as_two() -> None:
     text = on("describe", "two-groups-without-group-column", "--verbose").out
     again = run_here("describe", "-", "-o", "json", stdin=text.encode()).json["groups"]
-    assert [(one["group"], one["described"]["lag"]) for one in again] == [("billing", 20), ("shipping", 3980)]
+    assert [(one["group"], one["described"]["lag"]) for one in again] == [("shipping", 3980), ("billing", 20)]
 
 
 def page_of(case: str) -> dict[str, Any]:

@@ -186,10 +186,15 @@ def test_a_live_group_tells_subscriptions_racks_and_log_starts_besides(cluster: 
 
 
 def test_all_groups_are_found_by_the_command_line(cluster: Broker, capfdbinary: Any) -> None:
-    code = main(["describe", "--bootstrap-server", cluster.bootstrap, "--all-groups", "-o", "json"])
-    names = {group["group"] for group in json.loads(capfdbinary.readouterr().out)["groups"]}
+    words = ["describe", "--bootstrap-server", cluster.bootstrap, "--all-groups", "-o", "json", "--window", "1"]
+    code = main(words)
+    groups = {group["group"]: group["described"] for group in json.loads(capfdbinary.readouterr().out)["groups"]}
     assert code == 0
-    assert {CLASSIC, NEW, IDLE} <= names
+    assert {CLASSIC, NEW, IDLE} <= groups.keys()
+    # Their members joined one after the other a moment ago, as their records tell.
+    assert groups[CLASSIC]["last_hour"] >= 1
+    assert groups[NEW]["last_hour"] >= 1
+    assert groups[IDLE]["behind_s"] == 0
 
 
 def test_all_groups_are_looked_at_together_and_one_that_ends_meanwhile_is_no_error(

@@ -68,7 +68,7 @@ def _show(path: Path) -> list[GroupHistory]:
     from apportion.history.replay_totals import replay_totals
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
-    from apportion.report import describing, history_text
+    from apportion.report import group_list, history_text
     from apportion.report.describing import shown
 
     groups = load_histories(path).living
@@ -81,7 +81,11 @@ def _show(path: Path) -> list[GroupHistory]:
         emit(there.heading + "\n")
         emit_tables(history_text.tables(there, group.rebalances), "table", history_text.notes(there, story))
         emit("\n")
-    emit_tables([describing.groups(seen), history_text.totals(stories)], "table")
+    rows = [
+        group_list.row_of(there, rebalanced_at=[one.at for one in group.rebalances])
+        for there, group in zip(seen, groups, strict=True)
+    ]
+    emit_tables([group_list.table(sorted(rows, key=group_list.order)), history_text.totals(stories)], "table")
     return groups
 
 

@@ -10,8 +10,11 @@ from apportion.cli.output import emit_json, emit_page, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, one_of, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from apportion.inputs.described_group import Observed
     from apportion.report.describing import ShownGroup
+    from apportion.report.group_list import Row
 
 DETAILS = (
     "FILE is group.json, or one a line; a dump; the pipeline's tables; or text that kafka-consumer-groups, rpk, kaf\n"
@@ -27,6 +30,11 @@ EXAMPLES = (
     ("as input for the other commands", "apportion describe pasted.txt --group ads-join -o json > groups.json"),
 )  # fmt: skip
 
+SORTS = (
+    "trouble", "name", "odd", "verdict", "lag", "behind", "trend", "catch-up", "protocol", "state", "strategy",
+    "members", "partitions", "heaviest", "last-hour",
+)  # fmt: skip
+
 
 def add_arguments(parser: Parser) -> None:
     """What to look at, and which of Kafka's three views."""
@@ -38,12 +46,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--time", action="store_true", help="lag in time, its trend and when it is worked off")
     parser.add_argument(
         "--window", metavar="SECONDS", type=amount, default=None,
-        help="with --time: over which rates are taken (default: 600; of a live cluster 10)",
+        help="over which rates are taken, for --time and the list of groups (default: 600; of a live cluster 10)",
     )  # fmt: skip
     order = parser.add_argument_group("which groups, and in which order")
     order.add_argument(
-        "--sort", metavar="KEY", type=one_of(("name", "lag", "odd"), "order"),
-        help="name, lag (most first) or odd (those with something odd first, most lag first)",
+        "--sort", metavar="KEY", type=one_of(SORTS, "order"),
+        help="trouble (the default of a list: the gravest verdict, then the longest and the most behind), name, odd "
+        "(those with something odd first, most lag first), or a column: " + ", ".join(SORTS[3:]),
     )  # fmt: skip
     order.add_argument("--odd", action="store_true", help="only groups of which something is odd")
     order.add_argument("--top", metavar="N", type=whole(1), help="the first N of them")
@@ -54,12 +63,15 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the groups."""
     from apportion.model.group_json import group_to_dict
-    from apportion.report import pages
+    from apportion.report import group_list, pages
 
     _check_options(args)
-    groups, standings = _chosen(_with_generations(source.many(args), args), args)
+    groups, standings, rows = _chosen(_with_generations(source.many(args), args), args)
     if args.output == "json":
-        described = [{**group_to_dict(one.group), "described": one.to_dict()} for one in standings]
+        described = [
+            {**group_to_dict(one.group), "described": {**one.to_dict(), **group_list.known_of(row)}}
+            for one, row in zip(standings, rows, strict=True)
+        ]
         emit_json({"version": 1, "groups": described})
         return 0
     if args.output == "html":
@@ -77,13 +89,18 @@ def run(args: argparse.Namespace) -> int:
     if args.time:
         _time(groups, args)
         return 0
-    if args.offsets or args.members or args.state or args.output in ("csv", "ndjson"):
+    if _views_asked(args):
         _views(standings, args)
     elif len(standings) > 1:
-        _overview(standings, args)
+        _overview(standings, rows, args)
     else:
         _whole(standings[0], args)
     return 0
+
+
+def _views_asked(args: argparse.Namespace) -> bool:
+    """Whether Kafka's own views are asked for, in place of the list of groups or one in full."""
+    return args.offsets or args.members or args.state or args.output in ("csv", "ndjson")
 
 
 def _with_generations(groups: list[Observed], args: argparse.Namespace) -> list[Observed]:
@@ -107,30 +124,57 @@ def _with_generations(groups: list[Observed], args: argparse.Namespace) -> list[
     return [replace(one, generation=known[one.name]) if one.name in known else one for one in groups]
 
 
-def _chosen(groups: list[Observed], args: argparse.Namespace) -> tuple[list[Observed], list[ShownGroup]]:
-    """The groups that are asked for, in the order that is, and as they are shown."""
+def _chosen(groups: list[Observed], args: argparse.Namespace) -> tuple[list[Observed], list[ShownGroup], list[Row]]:
+    """The groups that are asked for, in the order that is, as they are shown, and as the list of groups has them."""
+    from apportion.report import group_list
     from apportion.report.describing import shown
 
-    pairs = [(group, shown(group)) for group in groups]
-    if args.odd:
-        pairs = [pair for pair in pairs if pair[1].odd]
-    # Python's sort keeps the order of equals, so that names decide among groups with as much lag.
-    if args.sort:
-        pairs.sort(key=lambda pair: pair[1].group.name)
-    if args.sort in ("lag", "odd"):
-        pairs.sort(key=lambda pair: -1 if pair[1].total_lag is None else pair[1].total_lag, reverse=True)
-    if args.sort == "odd":
-        pairs.sort(key=lambda pair: not pair[1].odd)
-    pairs = pairs[: args.top] if args.top else pairs
-    return [group for group, _ in pairs], [standing for _, standing in pairs]
+    seen = [shown(group) for group in groups]
+    listed = len(groups) > 1 and not args.time and not _views_asked(args) and args.output != "html"
+    sort = args.sort or ("trouble" if listed else None)
+    paces = _paces(groups, seen, args, listed, sort)
+    rows = [group_list.row_of(one, pace, at) for one, (pace, at) in zip(seen, paces, strict=True)]
+    chosen = [one for one in zip(groups, seen, rows, strict=True) if one[1].odd or not args.odd]
+    if sort == "odd":
+        chosen.sort(key=lambda one: (not one[1].odd, group_list.order(one[2], "lag")))
+    elif sort:
+        chosen.sort(key=lambda one: group_list.order(one[2], sort))
+    chosen = chosen[: args.top] if args.top else chosen
+    return [group for group, _, _ in chosen], [one for _, one, _ in chosen], [row for _, _, row in chosen]
+
+
+def _paces(
+    groups: list[Observed], seen: list[ShownGroup], args: argparse.Namespace, listed: bool, sort: str | None
+) -> Iterator[tuple[dict[str, float | None], list[int]]]:
+    """Each group's lag in time with its rebalances of the last hour, and when it rebalanced; empty where unknown.
+
+    A dump and tables tell at once. A live cluster has to be looked at for a while: where all of it is listed, where a
+    window is given, or to sort by what only time tells.
+    """
+    from apportion.history import measured
+    from apportion.report import lag_times
+
+    timed = args.window is not None or args.all_groups or sort in ("behind", "trend", "catch-up", "last-hour")
+    live = args.file is None and source.is_live(args)
+    known = source.over_time(args, groups, args.window, rebalances=True) if listed and (timed or not live) else None
+    if known is None:
+        yield from (({}, []) for _ in groups)
+        return
+    for one, times in zip(seen, known, strict=True):
+        group = measured.as_of_last_look(one.group, times.series) if live else one.group
+        whole = measured.group_time(group, times.series, times.window_s, None, times.now_ms, with_speeds=False).whole
+        pace, at = lag_times.pace(whole), list(times.rebalanced_at_ms or ())
+        if times.rebalanced_at_ms is not None:
+            pace["last_hour"] = lag_times.in_last_hour(at, times.now_ms or measured.newest(times.series))
+        yield pace, at
 
 
 def _check_options(args: argparse.Namespace) -> None:
     """Refuse what would be passed over without a word."""
     if args.time and args.output in ("json", "html"):
         raise Usage("apportion describe", f"-o {args.output} has no place for --time: take table, wide, csv or ndjson")
-    if args.window is not None and not args.time:
-        raise Usage("apportion describe", "--window says over which time --time measures: give both")
+    if args.window is not None and not args.time and (_views_asked(args) or args.output == "html"):
+        raise Usage("apportion describe", "--window says over which time --time and the list of groups measure")
 
 
 def _time(groups: list[Observed], args: argparse.Namespace) -> None:
@@ -181,13 +225,13 @@ def _views(standings: list[ShownGroup], args: argparse.Namespace) -> None:
     emit_tables(tables, args.output)
 
 
-def _overview(standings: list[ShownGroup], args: argparse.Namespace) -> None:
+def _overview(standings: list[ShownGroup], rows: list[Row], args: argparse.Namespace) -> None:
     """A row a group; each in full with ``--verbose``."""
-    from apportion.report import describing
+    from apportion.report import group_list
 
     wide = args.verbose or args.output == "wide"
     notes = [] if wide else ["One group in full: --group GROUP; all of them: --verbose."]
-    emit_tables([describing.groups(standings)], args.output, notes)
+    emit_tables([group_list.table(rows)], args.output, notes)
     for standing in standings if wide else ():
         emit_tables([], args.output, [""])
         _whole(standing, args)

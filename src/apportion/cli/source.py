@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
@@ -157,32 +157,60 @@ class OverTime:
         Since when members have held what they hold; None unknown.
     now_ms
         When log ends were last sampled; None: the group's own series tell.
+    rebalanced_at_ms
+        When it rebalanced, ascending, of a dump or tables, and in a live cluster's last hour; None unknown.
     """
 
     series: AllSeries
     window_s: float
     held_since_ms: int | None = None
     now_ms: int | None = None
+    rebalanced_at_ms: Sequence[int] | None = None
 
 
 def over_time(
-    args: argparse.Namespace, groups: Sequence[Observed], window_s: float | None
+    args: argparse.Namespace, groups: Sequence[Observed], window_s: float | None, rebalances: bool = False
 ) -> Iterator[OverTime] | None:
-    """Each group's commits and log ends over time; None for a file or a text, which tells of one moment only."""
+    """Each group's commits and log ends over time; None for a file or a text, which tells of one moment only.
+
+    rebalances
+        Of a live cluster read meanwhile what ``__consumer_offsets`` tells of rebalances.
+    """
     if args.file is None and is_live(args):
-        return _watched(args, groups, window_s or 10)
+        return _watched(args, groups, window_s or 10, rebalances)
     path = folder(args)
     return None if path is None else _recorded(path, groups, window_s)
 
 
-def _watched(args: argparse.Namespace, groups: Sequence[Observed], window_s: float) -> Iterator[OverTime]:
+def _watched(
+    args: argparse.Namespace, groups: Sequence[Observed], window_s: float, rebalances: bool
+) -> Iterator[OverTime]:
+    from concurrent.futures import ThreadPoolExecutor
+
     from apportion.inputs import series
 
     tell(f"looking at {'the group' if len(groups) == 1 else count(len(groups), 'group')} for {window_s:g} s")
     names = [observed.name for observed in groups]
-    series_of = series.of_cluster(connection(args), names, window_s, leave_out=getattr(args, "all_groups", False))
+    with ThreadPoolExecutor(1) as beside:
+        past = beside.submit(_rebalanced, args, names) if rebalances else None
+        series_of = series.of_cluster(connection(args), names, window_s, leave_out=getattr(args, "all_groups", False))
+        at_ms: Mapping[str, Sequence[int]] = {} if past is None else past.result()
     for name in names:
-        yield OverTime(series_of[name], window_s)
+        yield OverTime(series_of[name], window_s, rebalanced_at_ms=at_ms.get(name))
+
+
+def _rebalanced(args: argparse.Namespace, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
+    """When groups of a live cluster rebalanced, as far as their records may be read."""
+    from apportion.inputs.cluster import connect
+    from apportion.inputs.generations import rebalanced_at
+
+    there = connection(args)
+    try:
+        with connect(there.bootstrap, there.properties) as cluster:
+            return rebalanced_at(cluster, there, names)
+    except Unavailable as why:
+        tell(f"no rebalances: {why}")
+        return {}
 
 
 def _recorded(path: str, groups: Sequence[Observed], window_s: float | None) -> Iterator[OverTime]:
@@ -197,9 +225,11 @@ def _recorded(path: str, groups: Sequence[Observed], window_s: float | None) -> 
         memory = load_histories(path)
         series = FolderSeries(path, {one.name: one.raw["topics"] for one in groups}, window_s)
     for observed in groups:
-        generations = memory.group(observed.name).folded.generations
+        group = memory.group(observed.name)
+        generations = group.folded.generations
         held_since_ms = generations[-1].at if generations else None
-        yield OverTime(series.of(build(observed.raw)), window_s, held_since_ms, series.now_ms or None)
+        at_ms = [one.at for one in group.rebalances]
+        yield OverTime(series.of(build(observed.raw)), window_s, held_since_ms, series.now_ms or None, at_ms)
 
 
 def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | Observed:

@@ -69,6 +69,11 @@ class Rebalance:
     complete: bool
 
 
+def rebalanced_at(generations: Sequence[Generation]) -> list[int]:
+    """When (ms) each of ``rebalances`` was, without working out what it changed."""
+    return [generations[k].at for _, k in _pairs(generations)]
+
+
 def rebalances(generations: Sequence[Generation], habits: CommitCadence | None = None) -> list[Rebalance]:
     """A row for each generation that follows another with no tombstone between.
 

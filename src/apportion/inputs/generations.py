@@ -1,18 +1,21 @@
-"""The generation of classic groups of a live cluster, which no request tells: their newest records tell it.
+"""What no request tells of a live cluster's groups, and their records do: a classic generation, and rebalances.
 
 A group's records are all in one partition of ``__consumer_offsets``, by the hash of its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from apportion.errors import UnreadableBytes
+from apportion.history import rebalances
+from apportion.history.fold import fold
+from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import OFFSETS, Cluster, read_committed
 from apportion.inputs.config import Connection
 from apportion.server_side.java_hash import string_hash
-from apportion.wire.coordinator import GroupGeneration, decode
+from apportion.wire.coordinator import EpochRecord, GroupGeneration, decode
 
 MOST_RECORDS: Final = 500_000
 """Records that are read in all; groups of partitions beyond stay without a generation."""
@@ -35,23 +38,58 @@ def newest_generations(cluster: Cluster, connection: Connection, groups: Sequenc
     Raises
         Unavailable: no broker answers, or this user may not read ``__consumer_offsets``.
     """
-    there = list(cluster.partitions([OFFSETS]))
-    wanted = {partition_of(name, len(there)) for name in groups} if there else set()
-    ends = cluster.ends([one for one in there if one.partition in wanted])
-    names, budget = set(groups), MOST_RECORDS
+    _, records = _records(cluster, connection, groups)
     generations: dict[str, int] = {}
+    for raw in records:
+        record = raw.record
+        if isinstance(record, GroupGeneration) and record.generation is not None:
+            generations[record.group] = record.generation
+    return generations
+
+
+def rebalanced_at(cluster: Cluster, connection: Connection, groups: Sequence[str]) -> dict[str, list[int]]:
+    """Group to when it rebalanced, in milliseconds, by the records that are left of it; nothing of those not read.
+
+    Raises
+        As ``newest_generations``.
+    """
+    read, records = _records(cluster, connection, groups)
+    of_group: dict[str, list[GroupRecord]] = {name: [] for name in read}
+    for raw in records:
+        of_group[raw.record.group].append(raw)
+    return {name: rebalances.rebalanced_at(fold(rows, {}).generations) for name, rows in of_group.items()}
+
+
+def _records(
+    cluster: Cluster, connection: Connection, groups: Sequence[str]
+) -> tuple[list[str], Iterator[GroupRecord]]:
+    """The groups whose partitions are short enough to be read, and their records."""
+    there = list(cluster.partitions([OFFSETS]))
+    home = {name: partition_of(name, len(there)) for name in groups} if there else {}
+    wanted = set(home.values())
+    ends = cluster.ends([one for one in there if one.partition in wanted])
+    budget, short = MOST_RECORDS, []
     for log in sorted(ends, key=lambda log: log.last_stable - log.begin):
         budget -= log.last_stable - log.begin
-        if budget < 0:
-            break
-        for rows in read_committed(
-            connection.bootstrap, connection.properties.settings, OFFSETS, log.partition, log.begin, log.last_stable
-        ):
-            for key, value, _, _, _ in rows:
-                try:
-                    record = decode(key, value)
-                except UnreadableBytes:
-                    continue
-                if isinstance(record, GroupGeneration) and record.group in names and record.generation is not None:
-                    generations[record.group] = record.generation
-    return generations
+        if budget >= 0:
+            short.append(log)
+    among = {log.partition for log in short}
+    names = [name for name, partition in home.items() if partition in among]
+
+    def rows() -> Iterator[GroupRecord]:
+        known = set(names)
+        for log in short:
+            if log.last_stable == log.begin:
+                continue
+            for records in read_committed(
+                connection.bootstrap, connection.properties.settings, OFFSETS, log.partition, log.begin, log.last_stable
+            ):
+                for key, value, offset, at, _ in records:
+                    try:
+                        record = decode(key, value)
+                    except UnreadableBytes:
+                        continue
+                    if isinstance(record, GroupGeneration | EpochRecord) and record.group in known:
+                        yield GroupRecord(offset, at, record)
+
+    return names, rows()

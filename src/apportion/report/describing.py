@@ -176,19 +176,6 @@ MEMBER_COLUMNS: Final = (
 )
 
 
-def groups(standings: Sequence[ShownGroup]) -> TextTable:
-    """A row a group."""
-    columns = ("GROUP", "STATE", "ASSIGNMENT-STRATEGY", "#MEMBERS", "#PARTITIONS", "LAG", "ODD")
-    rows: list[tuple[Cell, ...]] = [
-        (
-            s.group.name, s.facts.get("state"), s.facts.get("protocol"), s.group.M if s.owners_told else None,
-            s.group.P, s.total_lag, s.odd[0] if s.odd else None,
-        )
-        for s in standings
-    ]  # fmt: skip
-    return TextTable(columns, rows)
-
-
 def members(standing: ShownGroup, wide: bool = False) -> TextTable:
     """A row a member: where it is, what it holds, how far behind that is."""
     group = standing.group

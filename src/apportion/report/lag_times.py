@@ -126,7 +126,9 @@ def pace(whole: LagTime) -> dict[str, float | None]:
     which the lag grows; ``catch_up_s`` None with a trend is never.
     """
     age, ends = whole.age, whole.catch_up_s
-    behind = (age.seconds if age.seconds is not None else age.at_least) if whole.lag else 0 if whole.lag == 0 else None
+    # That a message is at least no time old, as after a single look, tells nothing.
+    oldest = age.seconds if age.seconds is not None else age.at_least or None
+    behind = oldest if whole.lag else 0 if whole.lag == 0 else None
     return {
         "behind_s": None if behind is None else round(behind, 1),
         "trend": None if whole.trend is None or math.isnan(whole.trend) else round(whole.trend, 1),
