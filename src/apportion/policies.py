@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from apportion.arrays import Ints
+from apportion.arrays import NOBODY, Ints
 from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads
@@ -15,6 +15,7 @@ from apportion.model.plan import Plan
 from apportion.model.plan_json import SavedPlan
 from apportion.model.present import (
     LEAST_SHARED,
+    contested,
     lag_now,
     loads_now,
     measure_now,
@@ -45,6 +46,9 @@ def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
         total = sum(group.lag[group.wanted].tolist())  # what nobody wants is nobody's work
         heaviest = int((lag_now(group) if now else lag_held(group, owner)).max())
         facts["max-lag-share"] = heaviest / total if total > 0 else 0.0
+        if now:  # what nobody reads waits, and never gets less
+            nobodys = group.wanted & (owner == NOBODY) & ~contested(group)
+            facts["max-lag"] = max(heaviest, sum(group.lag[nobodys].tolist()))
     else:
         facts["max-lag"] = None
     if group.has_capacities:
@@ -54,6 +58,9 @@ def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
         facts["max-skew"] = max(relative) - min(relative)
     facts["max-topic-share"] = max((share for _, share in topic_shares(group, owner)), default=0.0)
     facts["max-double-readers"] = m.get("double_readers", 0)
+    if now and group.wanted.any() and not len(group.claims.partition):
+        # As in a rebalance: nobody can tell how even owners are that are not told.
+        facts.update(dict.fromkeys(("max-skew", "max-topic-share", "max-lag-share", "max-cross-rack")))
     if group.racks is None or not group.racks.known:
         facts["max-cross-rack"] = None  # where no rack is known nobody can tell that none is crossed
     return facts
@@ -106,7 +113,7 @@ def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
             raise BadInput(
                 f"--{policy}",
                 "an input that does not tell it",
-                "a group that tells it: committed offsets or lag, racks, capacities, topics",
+                "a group that tells it: owners, committed offsets or lag, racks, capacities, topics",
             )
         if policy == "require-proof":
             if fact:

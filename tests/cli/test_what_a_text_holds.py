@@ -40,17 +40,36 @@ def test_what_was_left_out_is_said_first_and_no_gate_or_plan_passes_on_the_rest(
 def test_without_a_column_for_owners_nobody_is_said_to_read_or_not() -> None:
     described = on("describe", "owner-columns-cut-awk")
     assert "orders-app: members not told, 3 partitions, lag 40" in described.out
-    assert "! Owners are not told: the text has no column CONSUMER-ID; 40 messages wait." in described.out
+    assert (
+        "! Owners are not told: the text has no column CONSUMER-ID and no list of members; 40 messages wait."
+        in described.out
+    )
     assert "Nobody reads" not in described.out
     planned = on("plan", "owner-columns-cut-awk")
     assert planned.code == 2
-    assert "without a column for who reads; needed the column CONSUMER-ID" in planned.err
+    assert "that does not tell who reads; needed the column CONSUMER-ID" in planned.err
 
 
 def test_a_rebalance_is_said_where_a_sentence_tells_it() -> None:
     out = on("describe", "rebalancing-sentence-cfkpy208").out
     assert "GROUP_A: rebalancing, 3 members, 4 partitions, lag 35,000" in out
     assert "! It is rebalancing: owners are about to change; look again." in out
+
+
+def test_no_gate_passes_on_owners_that_are_not_there_or_on_lag_that_nobody_reads() -> None:
+    case = "rebalancing-sentence-cfkpy208"
+    for limit, value in (("--max-skew", "0"), ("--max-topic-share", "1"), ("--max-lag-share", "1")):
+        gated = on("gate", case, "--now", limit, value)
+        assert (gated.code, gated.out) == (2, "")
+        assert f"{limit}: found an input that does not tell it" in gated.err
+    breached = on("gate", case, "--now", "--max-lag", "1000", "-o", "json")
+    assert (breached.code, breached.json["breached"][0]["found"]) == (3, 35_000)
+
+
+def test_a_log_that_is_empty_has_no_lag_though_nobody_committed() -> None:
+    out = on("describe", "rpk-group-describe-26865").out
+    assert "panda3: Stable, cooperative-sticky, 1 member, 1 partition, lag 0" in out
+    assert "! Never committed, and nothing to read yet: foo(0)." in out
 
 
 def test_a_lag_that_nothing_tells_is_unknown_and_passes_no_gate() -> None:

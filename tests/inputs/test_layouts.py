@@ -128,6 +128,12 @@ VARIANTS = {
         for line, more in zip(ROWS, ("LEADER-EPOCH", "0", "-", "2"), strict=True)
     ),
     "with names in small letters": ROWS[0].lower() + "\n" + "\n".join(ROWS[1:]),
+    "with a row above its header, as sort leaves it": "\n".join([ROWS[1], ROWS[0], *ROWS[2:]]),
+    "with its header below": "\n".join([*ROWS[1:], ROWS[0]]),
+    "with tabs in the header alone": "\n".join([re.sub(" +", "\t", ROWS[0]), *ROWS[1:]]),
+    "as Jira's table": "\n".join(
+        ["||" + "||".join(ROWS[0].split()) + "||", *("|" + "|".join(line.split()) + "|" for line in ROWS[1:])]
+    ),
     "with columns in another order": "\n".join(" ".join([*line.split()[6:], *line.split()[:6]]) for line in ROWS),
 }  # fmt: skip
 
@@ -175,7 +181,23 @@ def test_a_header_without_rows_is_refused_as_such() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["...", "…", "[...]", "<snip>", "(truncated)", "--More--", "... 27 more rows ...", "and 12 more partitions"],
+    [
+        "...",
+        "…",
+        "[...]",
+        "<snip>",
+        "(truncated)",
+        "--More--",
+        "... 27 more rows ...",
+        "and 12 more partitions",
+        ". . .",
+        "***",
+        "etc.",
+        "etc etc (32 in total)",
+        "(and so on for the rest)",
+        "[... 12 lines removed ...]",
+        "output omitted",
+    ],
 )
 def test_a_line_that_says_rows_are_missing_is_named(line: str) -> None:
     [group] = read("\n".join([*ROWS[:2], line, *ROWS[2:]]))
@@ -188,6 +210,33 @@ def test_a_line_that_says_rows_are_missing_is_named(line: str) -> None:
 def test_a_line_that_looks_like_a_row_and_was_not_read_is_named() -> None:
     [group] = read("\n".join([*ROWS, "", "otherwise orders parts 12 40 44 4 6"]))
     assert list(group.left_out) == ["line 6 looks like a row and was not read: 'otherwise orders parts 12 40 44 4 6'"]
+
+
+def test_a_row_above_a_header_without_group_may_be_anothers_and_is_named() -> None:
+    [group] = read("\n".join([LOOSE.splitlines()[1], *LOOSE.splitlines()]))
+    assert [reason.partition(":")[0] for reason in group.left_out] == ["line 1 looks like a row and was not read"]
+
+
+def test_two_rows_that_each_lack_a_word_are_not_joined_to_one() -> None:
+    short = [" ".join(line.split()[:-1]) for line in ROWS[1:]]
+    with pytest.raises(BadInput, match=r"line 2: .*needed 9 columns"):
+        read("\n".join([" ".join(ROWS[0].split()), *short]))
+
+
+def test_a_number_with_a_sign_between_thousands_is_refused_by_its_line() -> None:
+    with pytest.raises(BadInput, match=r"line 2: .*needed 9 columns"):
+        read("GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
+             "g t 0 5,120 5,150 30 c-1 /10.0.0.1 c\n")  # fmt: skip
+
+
+def test_ids_that_no_row_has_are_named() -> None:
+    [group] = case("lag-is-local-knative2240")
+    assert "No row tells of topic50c(0-26,28-32,34-37): rows may have been left out." in group.says
+
+
+def test_a_lag_that_is_not_the_offsets_difference_is_named() -> None:
+    [group] = read(PLAIN.replace(" 30 ", " 99 "))
+    assert "LAG is 99 at orders-0, where the offsets tell 30: the offsets count." in group.says
 
 
 def test_a_second_table_that_is_not_read_is_named() -> None:
@@ -343,6 +392,11 @@ Members:
 """  # noqa: W291
 
 
+def test_a_total_that_the_rows_do_not_make_is_named() -> None:
+    [group] = read(RPK.format(name="b", state="Stable", balancer="range", members=1, lag=40) + RPK_ROWS)
+    assert list(group.left_out) == ["the rows of 'b' have a lag of 11 in all, and its TOTAL-LAG is 40"]
+
+
 def test_kaf_tells_a_group_by_its_indents() -> None:
     [group] = read(KAF)
     assert (group.name, group.state, group.protocol) == ("my group", "Stable", "range")
@@ -373,6 +427,11 @@ def test_a_row_of_kafs_that_was_not_read_is_named(before: str, after: str, place
     assert group.left_out[0].startswith(f"{place} looks like a row and was not read: ")
 
 
+def test_another_tools_table_below_kafs_is_named() -> None:
+    [group] = read(KAF + "\n" + PLAIN)
+    assert group.left_out[0].endswith("begins another tool's table below what kaf printed")
+
+
 KAFKACTL = """\
 $ kafkactl describe consumer-group my-group
 TOPIC     PARTITION     NEWEST_OFFSET     OLDEST_OFFSET     CONSUMER_OFFSET     LEAD     LAG
@@ -390,6 +449,11 @@ def test_kafkactl_tells_offsets_and_who_holds_what() -> None:
     assert sizes(group) == ("my-group", 2, 2, 2)
     assert group.raw["topics"]["orders"][0] == {"partition": 0, "begin": 1, "committed": 10, "end": 12}
     assert [fields["owned"] for fields in group.raw["members"].values()] == [{"orders": [0]}, {"orders": [1]}]
+
+
+def test_one_client_id_on_two_hosts_is_named_evenly() -> None:
+    [group] = read(KAFKACTL)
+    assert list(group.raw["members"]) == ["worker@/10.0.0.7", "worker@/10.0.0.8"]
 
 
 # -- NDJSON, and what only begins like JSON

@@ -32,7 +32,9 @@ def add_arguments(parser: Parser) -> None:
     limits.add_argument(
         "--max-skew", metavar="N", type=whole(), help="most loaded member minus least loaded, per capacity"
     )
-    limits.add_argument("--max-lag", metavar="N", type=whole(), help="messages of the heaviest member")
+    limits.add_argument(
+        "--max-lag", metavar="N", type=whole(), help="messages of the heaviest member; with --now, or that nobody reads"
+    )
     limits.add_argument("--max-lag-share", metavar="X", type=_share, help="of all lag, on one member: 0 to 1")
     limits.add_argument("--max-cross-rack", metavar="N", type=whole(), help="partitions read across racks")
     limits.add_argument("--max-unowned", metavar="N", type=whole(), help="wanted partitions without an owner")

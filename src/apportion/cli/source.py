@@ -118,8 +118,8 @@ def refuse_unnamed(observed: Observed, args: argparse.Namespace) -> None:
         raise BadInput(called(args.file or "-"), held, "what --describe, or --describe --members --verbose, prints")
     if not observed.owners_told:
         raise BadInput(
-            called(args.file or "-"), f"a table of {observed.name!r} without a column for who reads",
-            "the column CONSUMER-ID, as --describe prints it",
+            called(args.file or "-"), f"a table of {observed.name!r} that does not tell who reads",
+            "the column CONSUMER-ID, as --describe prints it, or another tool's list of members",
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from apportion.inputs.printed import Event, Header, Row, SummaryLine, Unread
+from apportion.inputs.printed import Event, Header, Row, SummaryLine, Unread, header_of, unread_row
 
 OFFSETS: Final = Header(("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"))
 NUMBERS: Final = Header(("CLIENT-ID", "HOST", "TOPIC", "NUMBERS"))
@@ -53,4 +53,6 @@ def events(lines: Sequence[str]) -> Iterator[Event]:
         elif (section == "Offsets" and _LIKE_OFFSETS.fullmatch(line)) or (
             section == "Members" and _LIKE_HELD.fullmatch(line)
         ):
-            yield Unread(number, f"line {number} looks like a row and was not read: {line.strip()[:60]!a}")
+            yield Unread(number, unread_row(line, number))
+        elif header_of(line) is not None:
+            yield Unread(number, f"line {number} begins another tool's table below what kaf printed")

@@ -8,14 +8,16 @@ what is missing from the tables is named, see ``Observed.left_out``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 from apportion.errors import BadInput
 from apportion.inputs import kaf, printed
 from apportion.inputs.described_group import Observed
 from apportion.inputs.printed import Event, Fields, Header, Row, Sentence, SummaryLine, Unread, decoded
+from apportion.wording import shorten
 
 ASSUMED: Final = (
     "The text does not tell subscriptions: each member is taken to want the topics that it holds partitions of."
@@ -45,18 +47,19 @@ class _Seen:
     name: str
     partitions: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
     listed: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)
-    members: dict[str, _PastedMember] = field(default_factory=dict)
+    by_host: dict[str, dict[str | None, _PastedMember]] = field(default_factory=dict)
     state: str | None = None
     protocol: str | None = None
     coordinator: str | None = None
     epoch: int | None = None
     told_members: int | None = None
+    told_lag: int | None = None
     kind: str | None = None
     says: list[str] = field(default_factory=list)
     owners_told: bool = False
-    cut_ids: set[str] = field(default_factory=set)
     cut_columns: list[str] = field(default_factory=list)
     ids_unknown: bool = False
+    odd_lag: str = ""
     named: int = 0
 
     def member(self, row: Fields) -> _PastedMember | None:
@@ -64,13 +67,12 @@ class _Seen:
         member_id = _known(row.get("CONSUMER-ID") or row.get("OWNER") or row.get("CLIENT-ID"))
         if member_id is None or ("OWNER" in row and member_id == "none"):
             return None
+        hosts = self.by_host.setdefault(member_id, {})
         host = _known(row.get("HOST"))
-        first = self.members.get(member_id)
-        if host is not None and first is not None and first.host not in (None, host):
-            if "CONSUMER-ID" in row:
-                self.cut_ids.add(member_id)
-            member_id = f"{member_id}@{host}"
-        member = self.members.setdefault(member_id, _PastedMember())
+        if host is None:
+            member = next(iter(hosts.values())) if hosts else hosts.setdefault(None, _PastedMember())
+        else:
+            member = hosts.setdefault(host, hosts.pop(None) if None in hosts else _PastedMember())
         if "OWNER" in row:
             client, _, host = member_id.rpartition("_/")
             member.client_id, member.host = (client, "/" + host) if client else (None, None)
@@ -79,6 +81,15 @@ class _Seen:
             if value is not None:
                 setattr(member, name, value)
         return member
+
+    @property
+    def members(self) -> dict[str, _PastedMember]:
+        """Members by id, with the host where several have the same: ids are cut, or are none of Kafka's."""
+        return {
+            member_id if len(hosts) == 1 else f"{member_id}@{host}": member
+            for member_id, hosts in self.by_host.items()
+            for host, member in hosts.items()
+        }
 
 
 def looks_pasted(content: bytes) -> bool:
@@ -115,7 +126,8 @@ def groups_in(content: bytes, name: str = "text") -> list[Observed]:
         reader.take(event)
     if not reader.groups:
         raise reader.nothing(text)
-    return [_observed(group, reader.left_out) for group in reader.groups.values()]
+    left_out = [*reader.left_out, *(sentence for group in reader.groups.values() for sentence in _short_of(group))]
+    return [_observed(group, left_out) for group in reader.groups.values()]
 
 
 class _Reader:
@@ -181,6 +193,8 @@ class _Reader:
             group.coordinator = f"({value})" if value else None
         elif fact.column == "#MEMBERS":
             group.told_members = _whole({"#MEMBERS": fact.value}, "#MEMBERS", where, _INT32)
+        elif fact.column == "TOTAL-LAG" and value is not None:
+            group.told_lag = _whole({"TOTAL-LAG": value}, "TOTAL-LAG", where, _INT64)
         elif fact.column == "ERROR":
             group.says.append(f"The text says of this group: {fact.value[:200]}.")
 
@@ -242,6 +256,9 @@ def _take_partition(group: _Seen, member: _PastedMember | None, row: Fields, whe
         "lag": _offset(row, "LAG", where),
     }
     if offsets["end"] is not None and offsets["committed"] is not None:
+        difference = max(offsets["end"] - offsets["committed"], 0)
+        if offsets["lag"] not in (None, difference) and not group.odd_lag:
+            group.odd_lag = f"LAG is {offsets['lag']} at {topic}-{number}, where the offsets tell {difference}"
         offsets["lag"] = None  # Kafka's own difference of the two; negative where a topic was made anew
     known = {key: max(value, 0) for key, value in offsets.items() if value is not None}
     # Two members may hold a partition, and --offsets stand beside --offsets --verbose; two moments of a group may not.
@@ -321,6 +338,14 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= _INT32
 
 
+def _short_of(group: _Seen) -> Iterator[str]:
+    """Where a summary counts more than the rows below it tell."""
+    lag = sum(known.get("lag", 0) or max(known.get("end", 0) - known.get("committed", _INT64), 0)
+              for known in group.listed.values())  # fmt: skip
+    if group.told_lag is not None and group.told_lag != lag:
+        yield f"the rows of {group.name!r} have a lag of {lag:,} in all, and its TOTAL-LAG is {group.told_lag:,}"
+
+
 def _observed(group: _Seen, left_out: Sequence[str]) -> Observed:
     """The group as group.json, and what the text does not tell of it."""
     topics = {
@@ -355,12 +380,29 @@ def _untold(group: _Seen, held_unnamed: int) -> Iterator[str]:
         yield f"The text does not name {unnamed} of the members: --members --verbose prints them."
     if held_unnamed:
         yield f"The text does not name {held_unnamed:,} of the partitions that members hold: --members --verbose does."
-    if group.cut_ids:
-        yield f"One consumer id on several hosts, {min(group.cut_ids)}: ids are cut, and hosts tell members apart."
+    cut_ids = [member_id for member_id, hosts in group.by_host.items() if len(hosts) > 1]
+    if cut_ids and not group.ids_unknown:
+        yield f"One consumer id on several hosts, {min(cut_ids)}: ids are cut, and hosts tell members apart."
     if group.ids_unknown:
         yield "The text does not tell member ids: members are told apart by client id and host."
+    if group.odd_lag:
+        yield f"{group.odd_lag}: the offsets count."
+    gaps = ", ".join(_gaps(group.listed))
+    if gaps:
+        yield f"No row tells of {shorten(gaps, 100)}: rows may have been left out."
     for column in group.cut_columns:
         yield f"The text is cut in its column {column}: what stands there is not read."
+
+
+def _gaps(listed: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Partitions below a topic's greatest that no row has, as ``clicks(3-5,9)``."""
+    ids: dict[str, list[int]] = {}
+    for topic, number in sorted(listed):
+        ids.setdefault(topic, [-1]).append(number)
+    for topic, seen in ids.items():
+        gaps = [(a + 1, b - 1) for a, b in pairwise(seen) if b > a + 1]
+        if gaps:
+            yield f"{topic}({','.join(str(a) if a == b else f'{a}-{b}' for a, b in gaps)})"
 
 
 def subscriptions(held: Mapping[str, set[str]], listed: Sequence[str]) -> dict[str, list[str]]:

@@ -68,11 +68,17 @@ _COLOUR: Final = re.compile(
     r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[\[(][0-9;?]{0,20}[A-Za-z]|\[(?:[0-9]{1,3};?){1,4}m"
 )
 _RULE: Final = re.compile(r"[\s|+:=─━│┃┼╋├┤┌┐└┘┬┴╭╮╰╯-]{3,}")
+_ROWS: Final = r"\b(?:rows?|lines?|partitions?|entries|output)\b"
+_GONE: Final = r"(?:snip(?:ped)?|truncated|omitted|removed|redacted|elided|skipped|hidden|cut|left out)"
 _LEFT_OUT: Final = re.compile(
-    r"\W*(?:\.{2,}|…|⋮|\[?(?:snip(?:ped)?|truncated|omitted|cut)\]?|-+ ?more ?-+)\W*"
-    r"|.{0,40}\b(?:more|other) (?:rows|lines|partitions)\b.{0,20}",
+    r"\W*(?:(?:\. ?){2,}|…|⋮|\*{2,}|-+ ?more ?-+)\W*"
+    rf"|\W*(?:{_GONE}|etc)\b.{{0,60}}"
+    r"|.{0,60}\band so (?:on|forth)\b.{0,60}"
+    rf"|.{{0,60}}\b(?:more|other|remaining)(?: \w+)? {_ROWS}.{{0,60}}"
+    rf"|.{{0,60}}{_ROWS}(?: \w+)? {_GONE}\b.{{0,60}}",
     re.IGNORECASE,
 )
+"""Lines by which people say that they left rows out."""
 _BARS: Final = ("|", "│", "┃")
 _NUMBER_OR_DASH: Final = re.compile(r"-|unknown|-?[0-9]+")
 _NEVER_BLANK: Final = ("TOPIC", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "OWNER", "STATE")
@@ -204,11 +210,12 @@ def events(lines: Sequence[str], name: str) -> Iterator[Event]:
         BadInput: a row that is cut short.
     """
     header: Header | None = None
-    if not any(_header_at(lines, i) for i in range(len(lines))):
+    first = next(filter(None, (_header_at(lines, i) for i in range(len(lines)))), None)
+    if first is None:
         header = headerless(lines)
         if header is not None:
             yield header
-    reader = _TableRows(lines, name)
+    reader = _TableRows(lines, name, first)
     i = 0
     while i < len(lines):
         fresh = _header_at(lines, i)
@@ -242,7 +249,7 @@ def _summary(lines: Sequence[str], i: int) -> list[SummaryLine]:
 _FACTS: Final = {
     "GROUP": "GROUP", "COORDINATOR": "COORDINATOR (ID)", "COORDINATOR-NODE": "COORDINATOR (ID)",
     "COORDINATOR-PARTITION": "", "STATE": "STATE", "BALANCER": "ASSIGNMENT-STRATEGY", "MEMBERS": "#MEMBERS",
-    "TOTAL-LAG": "", "ERROR": "ERROR",
+    "TOTAL-LAG": "TOTAL-LAG", "ERROR": "ERROR",
 }  # fmt: skip
 _FACT: Final = re.compile(f"({'|'.join(_FACTS)})(?:\\s+(.*))?")
 
@@ -348,7 +355,7 @@ def _barred(line: str, bar: str) -> Header | None:
 
 def _cells(line: str, bar: str) -> list[str]:
     if bar in _BARS:
-        text = line.strip()
+        text = line.strip().replace("||", "|") if line.lstrip().startswith("||") else line.strip()  # Jira's headers
         return text.removeprefix(bar).removesuffix(bar).split(bar)
     return line.split(bar)
 
@@ -388,8 +395,8 @@ def _difference(row: Fields) -> str:
 class _TableRows:
     """Reads the lines below a header: rows, whole or wrapped, and what only looks like one."""
 
-    def __init__(self, lines: Sequence[str], name: str) -> None:
-        self.lines, self.name = lines, name
+    def __init__(self, lines: Sequence[str], name: str, first: Header | None = None) -> None:
+        self.lines, self.name, self.first = lines, name, first
         self.first_cells: set[str] = set()
         self.last_cell_filled = False
 
@@ -405,10 +412,22 @@ class _TableRows:
             self.first_cells.add(fields[header.names[0]])
             self.last_cell_filled = self.last_cell_filled or bool(last)
             return Row(number, header, fields), 1
-        event = _sentence(line, number) or _unread_table(line, number)
+        event: Event | None = _sentence(line, number) or _unread_table(line, number)
+        if event is None and header is None:
+            event = self._above(line, number)
         if event is not None or header is None:
             return event, 1
         return self._no_row(i, header)
+
+    def _above(self, line: str, number: int) -> Event | None:
+        """A row above the first header, where sorting or a terminal's scrolling has put it.
+
+        Only a row that names its group is surely of the same table.
+        """
+        fields = row_of(line, self.first) if self.first is not None and "GROUP" in self.first.names else None
+        if fields is not None and self.first is not None:
+            return Row(number, self.first, fields)
+        return Unread(number, unread_row(line, number)) if self.first is not None and _like_a_row(line) else None
 
     def _no_row(self, i: int, header: Header) -> tuple[Event | None, int]:
         """What a line below a header is that is no row by itself."""
@@ -425,7 +444,7 @@ class _TableRows:
         if _is_cut(line, header) or self._begins_like_a_row(i, header):
             raise BadInput(f"{self.name}, line {number}", ascii(line[:60]), header.needs())
         if _like_a_row(line):
-            return Unread(number, f"line {number} looks like a row and was not read: {line.strip()[:60]!a}"), 1
+            return Unread(number, unread_row(line, number)), 1
         return None, 1
 
     def _joined(self, i: int, taken: int, header: Header) -> Fields | None:
@@ -433,6 +452,9 @@ class _TableRows:
         part = self.lines[i : i + taken]
         if len(part) < taken or not part[-1].strip() or row_of(part[-1], header) or _header_at(part, taken - 1):
             return None
+        names = self.first_cells | {part[0].split()[0]}
+        if any(_is_cut(line, header) and line.split()[0] in names for line in part[1:]):
+            return None  # the next row begins there: names with blanks would swallow it
         plain = Header(header.names, None, "", header.prefix, header.cut, header.lines, header.blanks)
         for glue in ("", " "):
             fields = _row_of_words(glue.join(_without_prefix(line, header) for line in part), plain)
@@ -455,7 +477,7 @@ class _TableRows:
 def row_of(line: str, header: Header) -> Fields | None:
     """The row's values by column, None for a line that is no row."""
     line = _without_prefix(line, header)
-    if header.bar:
+    if header.bar and header.bar in line:
         cells = [cell.strip().strip("*`") for cell in _cells(line, header.bar)]
         fields = dict(zip(header.names, cells, strict=True)) if len(cells) == len(header.names) else None
         return fields if fields is not None and _belongs(fields, header) else None
@@ -543,7 +565,8 @@ def _is_cut(line: str, header: Header) -> bool:
         cell = re.match(r"[0-9]+( +|$)", line[header.starts[at] :])
         end = header.starts[at] + cell.end() if cell is not None else 0
         after = header.starts[at + 1] if at + 1 < len(header.starts) else len(line)
-        return cell is not None and (end == len(line) or end == after)
+        if cell is not None:
+            return end in (len(line), after)
     words = line.replace(",", " ").replace(header.bar or ",", " ").split(None, len(header.names))
     if at >= len(words) or not (words[at].isascii() and words[at].isdecimal()):
         return False
@@ -554,6 +577,11 @@ def _is_cut(line: str, header: Header) -> bool:
 def _starts_at(line: str, starts: Sequence[int]) -> bool:
     """Whether a line's cells begin at each of these places."""
     return all(len(line) > start and line[start] != " " and (not start or line[start - 1] == " ") for start in starts)
+
+
+def unread_row(line: str, number: int) -> str:
+    """What is said of a line that was not read."""
+    return f"line {number} looks like a row and was not read: {line.strip()[:60]!a}"
 
 
 def _like_a_row(line: str) -> bool:

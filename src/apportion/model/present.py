@@ -85,12 +85,14 @@ def observed_lag(group: Group) -> Longs:
     """(P,) messages left to read; -1 where nothing tells.
 
     Unlike a plan, a person must see what is not known: without a commit reading starts where ``auto.offset.reset``
-    says, which by default is the end, so that a plan counts 0.
+    says, which by default is the end, so that a plan counts 0; in an empty log that is right for a person too.
     """
     if group.offsets is None:
         return np.full(group.P, UNKNOWN, dtype=np.int64)
-    committed_known = (group.offsets.committed != UNKNOWN) | (group.auto_offset_reset != "latest")
-    known = (group.offsets.lag != UNKNOWN) | (group.lag_known & committed_known)
+    o = group.offsets
+    empty = (o.end == 0) | ((o.end == o.begin) & (o.end != UNKNOWN))
+    start_known = (o.committed != UNKNOWN) | (group.auto_offset_reset != "latest") | empty
+    known = (o.lag != UNKNOWN) | (group.lag_known & start_known)
     return np.where(known, group.lag, UNKNOWN)
 
 

@@ -71,7 +71,8 @@ def _about_state(group: Group, state: str | None, kind: str | None, owners_told:
     lag = sum(group.lag.tolist())  # as Python numbers, here and below: 64-bit lags may need more than 64 bits
     waiting = f"{count(lag, 'message waits', 'messages wait')}" if lag else ""
     if not owners_told:
-        yield "Owners are not told: the text has no column CONSUMER-ID" + (f"; {waiting}." if waiting else ".")
+        source = "the text has no column CONSUMER-ID and no list of members"
+        yield f"Owners are not told: {source}{f'; {waiting}' if waiting else ''}."
     elif not group.M and kind == "simple":
         yield "It commits without members, as Flink, Spark and consumers with assign() do: who reads is not told."
     elif not group.M and state in (None, "Empty"):
@@ -215,7 +216,11 @@ def _about_offsets(group: Group, counted: Bools) -> Iterator[str]:
     if gone.any():
         lost = sum((o.begin - o.committed)[gone].tolist())
         yield f"Retention deleted {count(lost, 'message')} unread: {_named(group, gone)}."
-    never = group.wanted & (o.committed == UNKNOWN) & (o.end > 0) & (o.lag == UNKNOWN)
+    never = group.wanted & (o.committed == UNKNOWN) & (o.lag == UNKNOWN) & (o.end != UNKNOWN)
+    empty = never & (o.end == np.maximum(o.begin, 0))
+    if empty.any():
+        yield f"Never committed, and nothing to read yet: {_named(group, empty)}."
+    never &= ~empty
     if never.any():
         yield (f"Never committed, so that auto.offset.reset ({group.auto_offset_reset}) decides where reading starts: "
                f"{_named(group, never)}.")  # fmt: skip
