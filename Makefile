@@ -57,8 +57,7 @@ bench: setup ## compare with Kafka's own assignors, franz-go and kafka-python si
 	@$(PY) -m bench
 
 chaos: setup ## members join, leave, freeze and die for a long while on a real broker
-	@APPORTION_CHAOS=long APPORTION_GOVERNED_CHAOS_S=70 $(PY) -m pytest tests/clients/test_chaos.py tests/broker/test_governed_cluster.py
-	@APPORTION_CHAOS=long APPORTION_CHAOS_ACTING=1 $(PY) -m pytest tests/clients/test_chaos.py
+	@APPORTION_CHAOS=long APPORTION_GOVERNED_CHAOS_S=70 $(PY) -m pytest tests/clients/test_chaos.py tests/clients/test_chaos_acting.py tests/broker/test_governed_cluster.py
 
 thorough: setup ## the bounded tests at their full sizes, for hours; what came of it is kept in tests/thorough.json
 	@$(PY) -m tools.thorough

@@ -84,14 +84,14 @@ HEAD: Final = (
 # -- one process of an application ----------------------------------------------------------------------------------
 
 
-def work(bootstrap: str, name: str, folder: str, kind: str, guarantee: str) -> None:
+def work(bootstrap: str, name: str, folder: str, kind: str, guarantee: str, standbys: str = "1") -> None:
     """A plain loop until it is killed, or its standard input ends."""
     over = threading.Event()
     threading.Thread(target=_end_with_input, args=(over,), daemon=True).start()
     sources = (f"{name}-in",) if kind == "words" else (f"{name}-in", f"{name}-clicks")
     step = count if kind == "words" else join
     while not over.is_set():
-        with suppress(KafkaError), runner_of(bootstrap, name, folder, sources, guarantee) as runner:
+        with suppress(KafkaError), runner_of(bootstrap, name, folder, sources, guarantee, int(standbys)) as runner:
             while not over.is_set():
                 with suppress(KafkaError):
                     for task, records in runner.poll(50).items():
@@ -104,14 +104,16 @@ def _end_with_input(over: threading.Event) -> None:
     over.set()
 
 
-def runner_of(bootstrap: str, name: str, folder: str, sources: tuple[str, ...], guarantee: Any) -> TaskRunner:
+def runner_of(
+    bootstrap: str, name: str, folder: str, sources: tuple[str, ...], guarantee: Any, standbys: int = 1
+) -> TaskRunner:
     """A runner that commits by time, as Kafka Streams does."""
     return TaskRunner(
         Topology.of(Subtopology(sources, f"{name}-changelog")),
         application=name,
         bootstrap_servers=bootstrap,
         state_dir=folder,
-        settings=TaskSettings(num_standby_replicas=1),
+        settings=TaskSettings(num_standby_replicas=standbys),
         guarantee=guarantee,
         commit_every_s=COMMIT_MS / 1000,
         consumer={"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 500},
@@ -139,7 +141,7 @@ def join(runner: Any, state: Any, record: Any, out: str) -> None:
 class Process:
     """One of the application's processes: killed, frozen, started again on its folder."""
 
-    def __init__(self, engine: str, bootstrap: str, name: str, folder: Path) -> None:
+    def __init__(self, engine: str, bootstrap: str, name: str, folder: Path, standbys: int = 1) -> None:
         kind, *guarantee = engine.split()
         if guarantee[0] == "java":
             path = os.pathsep.join([str(java_words()), str(jars.home() / STREAMS.name / "*"), jars.kafka()])
@@ -147,10 +149,11 @@ class Process:
             logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
             arguments = [bootstrap, name, str(folder), guarantee[1], str(COMMIT_MS), str(SESSION_MS)]
             command = [jars.java(), *options, logging, "-cp", path, "Words", *arguments, f"{name}-in", f"{name}-out"]
+            command.append(str(standbys))
             self.command = [*processes.HANGING, *command]
         else:
             self.command = [sys.executable, "-m", "bench.exactly_once", "work", bootstrap, name, str(folder), kind]
-            self.command.append(guarantee[0])
+            self.command += [guarantee[0], str(standbys)]
         self.start()
 
     def start(self) -> None:

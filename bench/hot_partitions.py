@@ -9,7 +9,9 @@ heaviest member's lag at the end, and rebalances after the group was complete.
 
     --seconds N      of each group (240)
     --rate N         messages a second that come into a partition that is not hot (4)
-    --only NAME      one group alone; may come again
+    --only WORD      groups with that word in their names; may come again
+    --members N      how many, each as fast as of eight (8); given again, each group is run with one number after the
+                     other until none of its members is more than five seconds behind
     --picture FILE   draw the age of the oldest unread message over time, as SVG
 """
 
@@ -48,7 +50,7 @@ class Rates:
     def speed(self, member: int) -> float:
         """What a member can read."""
         total = sum(self.of(p) for p in range(PARTITIONS))
-        return ROOM * total / (2 * MEMBERS - len(SLOW)) * (1 if member in SLOW else 2)
+        return ROOM * total / (2 * MEMBERS - len(SLOW)) * (1 if member % MEMBERS in SLOW else 2)
 
 
 class Writer:
@@ -199,36 +201,38 @@ class Result:
     """What one group came to, look by look."""
 
     name: str
+    members: int
     at: list[float] = field(default_factory=list)
     age_s: list[float] = field(default_factory=list)
     lag: list[float] = field(default_factory=list)
     rebalances: int = 0
 
+    @property
+    def caught_up_s(self) -> float | None:
+        """When nobody was far behind for the first time; None: never."""
+        return next((at for at, age in zip(self.at, self.age_s, strict=True) if age <= BEHIND_S), None)
+
     def row(self) -> str:
         """A line of the table."""
-        late = next((at for at, age in zip(self.at, self.age_s, strict=True) if age <= BEHIND_S), None)
-        caught_up = "not within the run" if late is None else f"{late:.0f} s"
+        caught_up = "not within the run" if self.caught_up_s is None else f"{self.caught_up_s:.0f} s"
         ages = f"{max(self.age_s):.0f} s | {self.age_s[-1]:.0f} s"
-        return f"| {self.name} | {caught_up} | {ages} | {self.lag[-1]:,.0f} | {self.rebalances} |"
+        return f"| {self.name} | {self.members} | {caught_up} | {ages} | {self.lag[-1]:,.0f} | {self.rebalances} |"
 
 
 HEAD: Final = (
-    "| strategy | all less than 5 s behind after | oldest unread message: at most | at the end "
-    "| heaviest member's lag at the end | rebalances |\n|---|---:|---:|---:|---:|---:|"
+    "| strategy | members | all less than 5 s behind after | oldest unread message: at most | at the end "
+    "| heaviest member's lag at the end | rebalances |\n|---|---:|---:|---:|---:|---:|---:|"
 )
 
 
-def run(name: str, made: Any, bootstrap: str, topic: str, rates: Rates, seconds: int) -> Result:
+def run(name: str, made: Any, bootstrap: str, topic: str, rates: Rates, seconds: int, size: int) -> Result:
     """One group: start its members, look each second at what is unread."""
     from apportion.clients.lag_feed import kafka_offsets
 
-    group, result, fetch = (
-        name.replace(" ", "-").replace(",", ""),
-        Result(name),
-        kafka_offsets(bootstrap_servers=bootstrap),
-    )
+    group, fetch = f"{name.replace(' ', '-').replace(',', '')}-{size}", kafka_offsets(bootstrap_servers=bootstrap)
+    result = Result(name, size)
     with ExitStack() as stack:
-        members = [made(bootstrap, group, topic, rates.speed(m), stack) for m in range(MEMBERS)]
+        members = [made(bootstrap, group, topic, rates.speed(m), stack) for m in range(size)]
         for member in members:
             member.start()
             stack.callback(member.close)
@@ -305,18 +309,22 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=240)
     parser.add_argument("--rate", type=float, default=4.0)
     parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--members", type=int, action="append")
     parser.add_argument("--picture", type=Path)
     args = parser.parse_args()
-    results = []
+    results: list[Result] = []
     print(HEAD)
     with Broker() as broker:
-        for n, (name, made) in enumerate(groups().items()):
-            if args.only and name not in args.only:
+        for name, made in groups().items():
+            if args.only and not any(word in name for word in args.only):
                 continue
-            topic = f"hot-{n}"
-            broker.create_topic(topic, PARTITIONS)
-            results.append(run(name, made, broker.bootstrap, topic, Rates(args.rate), args.seconds))
-            print(results[-1].row(), flush=True)
+            for size in args.members or [MEMBERS]:
+                topic = f"hot-{len(results)}"
+                broker.create_topic(topic, PARTITIONS)
+                results.append(run(name, made, broker.bootstrap, topic, Rates(args.rate), args.seconds, size))
+                print(results[-1].row(), flush=True)
+                if results[-1].caught_up_s is not None:
+                    break
     if args.picture:
         args.picture.write_text(picture(results), encoding="utf-8")
 

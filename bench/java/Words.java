@@ -18,7 +18,7 @@ public class Words {
     Properties properties = new Properties();
     properties.putAll(Map.of(
         "bootstrap.servers", args[0], "application.id", args[1], "state.dir", args[2], "processing.guarantee", args[3],
-        "commit.interval.ms", args[4], "num.standby.replicas", 1, "num.stream.threads", 1));
+        "commit.interval.ms", args[4], "num.standby.replicas", args[8], "num.stream.threads", 1));
     properties.putAll(Map.of(
         "consumer.session.timeout.ms", args[5], "consumer.heartbeat.interval.ms", 500,
         "consumer.auto.offset.reset", "earliest", "topology.optimization", "none"));

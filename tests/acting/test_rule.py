@@ -47,6 +47,14 @@ def test_a_look_that_saves_too_little_begins_the_hold_anew() -> None:
     assert not decide(ACTING, 440.0, 0.0, wave.since_s, HALF).act
 
 
+def test_the_reason_tells_a_plan_that_saves_too_little_from_what_no_plan_could_save() -> None:
+    """Where a plan was made and changes nothing, the bound that it did not reach is not given as what it saves."""
+    idle = Outlook(before=100.0, after=100.0, least=60.0, member="a", moves=0)
+    assert decide(ACTING, 400.0, 0.0, None, idle).why == "a new plan saves 0% of 100 s, and 20% are needed"
+    bound = Outlook(before=100.0, after=100.0, least=90.0, member="a", moves=0)
+    assert decide(ACTING, 400.0, 0.0, None, bound).why == "no plan saves more than 10% of 100 s, and 20% are needed"
+
+
 def test_after_a_rebalance_of_whatever_cause_the_group_rests() -> None:
     held = decide(ACTING, 299.0, 0.0, 100.0, HALF)
     assert not held.act
@@ -138,6 +146,9 @@ def test_while_the_load_stands_still_acts_end_within_the_bound(
         if not decide(acting, float(look * 2), float(look * 2 - 1), None, outlook).act:
             break
         assert saved(outlook.before, float(load.times(target).max())) >= gain
+        changes = target != owner
+        assert moves is None or moves < 1 or np.count_nonzero(changes) <= moves
+        assert moves is None or moves >= 1 or load.work[changes].sum() <= moves * load.work.sum()
         owner, acts = target, acts + 1
     assert acts <= bound
 

@@ -15,11 +15,10 @@ process of its own. ``judge.py`` reads the log.
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -38,10 +37,6 @@ SESSION_MS = 3000
 COMMIT_MS = 2000
 WORK_MS = 1000
 STRATEGY = {"cooperative": "cooperative-sticky", "eager": "sticky", "mixed": "cooperative-sticky"}
-ACTING = {"gain": 0.05, "hold_s": 1.0, "rest_s": 5.0} if os.environ.get("APPORTION_CHAOS_ACTING") else None
-"""Where it is set, the cooperative and the mixed group even out their lag while they are under fire."""
-if ACTING:
-    STRATEGY |= {"cooperative": "cooperative-lag-aware", "mixed": "cooperative-lag-aware"}
 MIXED = ("aiokafka", "java", "kafka-python", "confluent")
 
 
@@ -74,6 +69,8 @@ class Producer:
     rebalance then finds uncommitted, and one moment would decide what the groups read twice.
     """
 
+    hot: frozenset[tuple[str, int]] = frozenset()
+
     def __init__(self, bootstrap: str, sizes: dict[str, int], per_s: int = 300) -> None:
         from confluent_kafka import KafkaException
         from confluent_kafka import Producer as Client
@@ -94,10 +91,15 @@ class Producer:
                 n += 1
                 # A partition that was just added is unknown to this client for a moment; a full queue is said above.
                 with suppress(self._trouble, BufferError):
-                    self._client.produce(topic, b"%d" % n, partition=(n // len(TOPICS)) % self._sizes[topic])
+                    self._client.produce(topic, b"%d" % n, partition=self.partition(n // len(TOPICS), topic))
             self._client.poll(0)
             time.sleep(0.05)
         self._client.flush(60)
+
+    def partition(self, n: int, topic: str) -> int:
+        """Where a topic's n-th record goes: to all in turn, and four of five to those that are ``hot``."""
+        hot = sorted(p for name, p in self.hot if name == topic)
+        return hot[n // 5 % len(hot)] if n % 5 and hot else n % self._sizes[topic]
 
     def close(self) -> None:
         self._over.set()
@@ -105,13 +107,26 @@ class Producer:
 
 
 class Arena:
-    """One broker, three groups, one producer, and the events that befall them."""
+    """One broker, some groups, one producer, and the events that befall them.
 
-    def __init__(self, logs: Path, script: Script) -> None:
-        self.logs, self.script = logs, script
+    script
+        How many partitions the topics have; who is there at first has the kinds ``kinds``.
+    strategy
+        Of each group; a group that is ``acting`` has a feed, learned speeds and this rule.
+    """
+
+    def __init__(
+        self,
+        logs: Path,
+        script: Script,
+        strategy: Mapping[str, str] = STRATEGY,
+        kinds: Sequence[str] = KINDS,
+        acting: Mapping[str, float] | None = None,
+    ) -> None:
+        self.logs, self.script, self.strategy, self.kinds, self.acting = logs, script, strategy, kinds, acting
         self.stack = ExitStack()
         self.sizes = dict(script.sizes)
-        self.groups: dict[str, list[One]] = {group: [] for group in STRATEGY}
+        self.groups: dict[str, list[One]] = {group: [] for group in strategy}
         self.told: list[str] = []
 
     def __enter__(self) -> Arena:
@@ -121,7 +136,7 @@ class Arena:
             self.broker.create_topic(topic, size)
         self.producer = Producer(self.broker.bootstrap, self.sizes)
         self.stack.callback(self.producer.close)
-        for slot, kind in enumerate(KINDS):
+        for slot, kind in enumerate(self.kinds):
             self._joined(Event(0, "joined", slot, kind))
         return self
 
@@ -148,11 +163,11 @@ class Arena:
             bootstrap=self.broker.bootstrap,
             group=group,
             topics=TOPICS,
-            strategies=[STRATEGY[group]],
+            strategies=[self.strategy[group]],
             session_ms=SESSION_MS,
             commit_ms=COMMIT_MS,
             work_ms=WORK_MS,
-            **(acting_settings() if ACTING and STRATEGY[group] == "cooperative-lag-aware" else {}),
+            **acting_settings(self.acting),
         )
 
     def _java(self, group: str) -> JavaMember:
@@ -162,7 +177,13 @@ class Arena:
             "metadata.max.age.ms": 1000,
         }
         return JavaMember(
-            self.broker.bootstrap, group, TOPICS, told, strategy=STRATEGY[group], commit_ms=COMMIT_MS, work_ms=WORK_MS
+            self.broker.bootstrap,
+            group,
+            TOPICS,
+            told,
+            strategy=self.strategy[group],
+            commit_ms=COMMIT_MS,
+            work_ms=WORK_MS,
         )
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -260,9 +281,10 @@ class Arena:
         raise AssertionError(f"not caught up after {patience_s} s: {behind}")
 
 
-def acting_settings() -> dict[str, Any]:
-    """Of a Python member in a group that acts."""
-    return {"lag": True, "lag_s": 0.5, "acting": ACTING, "settings": {"capacity": "learned"}}
+def acting_settings(acting: Mapping[str, float] | None) -> dict[str, Any]:
+    """Of a Python member in a group that acts; nothing where it does not."""
+    more = {"lag": True, "lag_s": 0.5, "acting": acting, "settings": {"capacity": "learned"}, "own_log_level": "DEBUG"}
+    return more if acting else {}
 
 
 def leave(one: One) -> None:

@@ -206,9 +206,9 @@ def acts_at_most(before: float, least: float, gain: float) -> int:
 def _too_little(acting: Acting, outlook: Outlook) -> str:
     if not outlook.before:
         return "nobody has anything to catch up with"
-    best = outlook.after if outlook.moves else outlook.least
-    what = "a new plan saves" if outlook.moves else "no plan saves more than"
-    share = percent(saved(outlook.before, best))
+    planned = bool(outlook.moves) or saved(outlook.before, outlook.least) >= acting.gain
+    what = "a new plan saves" if planned else "no plan saves more than"
+    share = percent(saved(outlook.before, outlook.after if planned else outlook.least))
     return f"{what} {share} of {_time(outlook, outlook.before)}, and {percent(acting.gain)} are needed"
 
 

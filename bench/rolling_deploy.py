@@ -1,0 +1,436 @@
+"""A rolling deploy of twelve members on a real broker, under ten ways to assign: python -m bench.rolling_deploy
+
+120 partitions, four messages a second into each. One member after the other leaves in good order, is away for a second,
+and comes back; the next one goes a second after the group has settled. All clients send a heartbeat each second and
+commit every five seconds, when partitions are revoked and when they leave; the rest are their defaults. Told of each:
+
+- seconds that partitions stood still (a message waited for more than half a second): the sum, and the longest of one;
+- partitions that another member read than before, messages read twice, rebalances;
+- the same as ``what-if --rolling`` says beforehand, from the group as it stood, with a heartbeat as the time of a
+  rebalance.
+
+    --only WORD      ways with that word in their names; may come again
+    --members N, --partitions N
+    --to FILE        write the table there too, way by way
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+AWAY_S, CALM_S, STILL_S, HEARTBEAT_MS, COMMIT_MS, PER_S = 1.0, 1.0, 0.5, 1000, 5000, 4
+Read = tuple[float, int, int, int, int]
+"""At which moment who read which partition, from which offset to which."""
+
+
+class Writer(threading.Thread):
+    """Writes evenly to all partitions; knows when it wrote what."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        from confluent_kafka import Producer
+
+        super().__init__(daemon=True)
+        self._client, self._topic = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1}), topic
+        self.written: list[list[float]] = [[] for _ in range(partitions)]
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """A message to each partition in turn."""
+        began, n = time.monotonic(), 0
+        while not self._over.wait(0.01):
+            due = int((time.monotonic() - began) * PER_S * len(self.written))
+            for n_ in range(n, due):
+                partition = n_ % len(self.written)
+                self.written[partition].append(time.time())
+                self._client.produce(self._topic, b"x", partition=partition)
+            n = due
+            self._client.poll(0)
+
+    def close(self) -> None:
+        """Stop."""
+        self._over.set()
+        self.join()
+        self._client.flush(30)
+
+
+class Pod(threading.Thread):
+    """One member from its start to its end, in a thread.
+
+    reads
+        Where it says what it read.
+    """
+
+    def __init__(self, slot: int, reads: list[Read], settings: dict[str, Any]) -> None:
+        super().__init__(daemon=True)
+        self.slot, self.reads, self.settings = slot, reads, settings
+        self.over = threading.Event()
+        self.owned: list[int] = []
+        self.generation = -1
+
+    def batch(self, partition: int, first: int, last: int) -> None:
+        """It read these."""
+        self.reads.append((time.time(), self.slot, partition, first, last))
+
+    def stop(self) -> None:
+        """Leave in good order."""
+        self.over.set()
+        self.join(30)
+
+
+class KafkaPythonPod(Pod):
+    """kafka-python."""
+
+    def run(self) -> None:
+        """Poll until it is over."""
+        from kafka import KafkaConsumer
+
+        consumer = KafkaConsumer(self.settings.pop("topic"), **self.settings)
+        while not self.over.is_set():
+            for part, records in consumer.poll(timeout_ms=100).items():
+                self.batch(part.partition, records[0].offset, records[-1].offset)
+            self.owned = sorted(part.partition for part in consumer.assignment())
+            self.generation = consumer._coordinator._generation.generation_id
+        consumer.close()
+
+
+class AioKafkaPod(Pod):
+    """aiokafka, in a loop of its own."""
+
+    def run(self) -> None:
+        """Poll until it is over."""
+        asyncio.run(self._consume())
+
+    async def _consume(self) -> None:
+        from aiokafka import AIOKafkaConsumer
+
+        consumer = AIOKafkaConsumer(self.settings.pop("topic"), **self.settings)
+        await consumer.start()
+        while not self.over.is_set():
+            for part, records in (await consumer.getmany(timeout_ms=100)).items():
+                self.batch(part.partition, records[0].offset, records[-1].offset)
+            self.owned = sorted(part.partition for part in consumer.assignment())
+            self.generation = consumer._coordinator.generation
+        await consumer.stop()
+
+
+class ConfluentPod(Pod):
+    """confluent-kafka; under KIP-848 here, so it knows no generation."""
+
+    def run(self) -> None:
+        """Poll until it is over."""
+        from confluent_kafka import Consumer
+
+        consumer = Consumer(self.settings["client"])
+        consumer.subscribe([self.settings["topic"]])
+        while not self.over.is_set():
+            offsets: dict[int, list[int]] = {}
+            for message in consumer.consume(500, 0.1):
+                partition, offset = message.partition(), message.offset()
+                if message.error() is None and partition is not None and offset is not None:
+                    offsets.setdefault(partition, []).append(offset)
+            for held, those in offsets.items():
+                self.batch(held, those[0], those[-1])
+            self.owned = sorted(part.partition for part in consumer.assignment())
+        consumer.close()
+
+
+class JavaPod:
+    """A Java consumer in a process."""
+
+    def __init__(self, slot: int, reads: list[Read], settings: dict[str, Any]) -> None:
+        self.slot, self.reads, self.settings = slot, reads, settings
+
+    def start(self) -> None:
+        """Start the process."""
+        from apportion.testing.peers import JavaMember
+
+        self._member = JavaMember(**self.settings)
+
+    @property
+    def generation(self) -> int:
+        """Of its last join."""
+        return self._member.generation
+
+    @property
+    def owned(self) -> list[int]:
+        """Its partitions."""
+        return sorted(p for ids in self._member.assignment.values() for p in ids)
+
+    def stop(self) -> None:
+        """Leave in good order, and hand in what it read."""
+        self._member.close()
+        for event in self._member.events:
+            if event["event"] == "records":
+                for topic, firsts in event["firsts"].items():
+                    for p, first in firsts.items():
+                        last = event["positions"][topic][p] - 1
+                        self.reads.append((event["at"], self.slot, int(p), first, last))
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a group assigns.
+
+    make
+        A pod from its slot, the reads, the broker, and the group with its topic.
+    protocol, assignor
+        What ``what-if`` is asked about; None where it has no such strategy.
+    """
+
+    name: str
+    make: Callable[[int, list[Read], str, str], Any]
+    protocol: Any
+    assignor: str | None
+    static: bool = False
+
+
+def common(bootstrap: str, group: str) -> dict[str, Any]:
+    """Settings by the names that kafka-python and aiokafka share."""
+    return {
+        "topic": group, "bootstrap_servers": bootstrap, "group_id": group, "auto_offset_reset": "earliest",
+        "session_timeout_ms": 10_000, "heartbeat_interval_ms": HEARTBEAT_MS, "auto_commit_interval_ms": COMMIT_MS,
+    }  # fmt: skip
+
+
+def kafka_python(strategy: Callable[[], list[Any]], *, static: bool = False) -> Callable[..., Any]:
+    """A maker of kafka-python members."""
+
+    def make(slot: int, reads: list[Read], bootstrap: str, group: str) -> Any:
+        more = {"group_instance_id": f"pod-{slot}"} if static else {}
+        chosen = {"partition_assignment_strategy": strategy()}
+        return KafkaPythonPod(slot, reads, common(bootstrap, group) | chosen | more)
+
+    return make
+
+
+def aio_kafka(strategy: Callable[[], list[Any]]) -> Callable[..., Any]:
+    """A maker of aiokafka members."""
+
+    def make(slot: int, reads: list[Read], bootstrap: str, group: str) -> Any:
+        chosen = {"partition_assignment_strategy": strategy()}
+        return AioKafkaPod(slot, reads, common(bootstrap, group) | chosen)
+
+    return make
+
+
+def java(slot: int, reads: list[Read], bootstrap: str, group: str) -> Any:
+    """Java's cooperative members."""
+    properties = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": HEARTBEAT_MS}
+    settings = {"bootstrap": bootstrap, "group": group, "topics": [group], "properties": properties}
+    return JavaPod(slot, reads, settings | {"strategy": "cooperative-sticky", "commit_ms": COMMIT_MS})
+
+
+def broker_uniform(slot: int, reads: list[Read], bootstrap: str, group: str) -> Any:
+    """confluent-kafka under KIP-848."""
+    client = {
+        "bootstrap.servers": bootstrap, "group.id": group, "group.protocol": "consumer",
+        "group.remote.assignor": "uniform", "auto.offset.reset": "earliest", "auto.commit.interval.ms": COMMIT_MS,
+        "log_level": 2,
+    }  # fmt: skip
+    return ConfluentPod(slot, reads, {"topic": group, "client": client})
+
+
+def ways() -> list[Way]:
+    """All, the clients' own first."""
+    import aiokafka.coordinator.assignors.roundrobin as aio_round
+    import aiokafka.coordinator.assignors.sticky.sticky_assignor as aio_sticky
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+    from apportion.clients import aio_kafka as in_aio_kafka
+    from apportion.clients import kafka_python as in_kafka_python
+
+    def ours(name: str) -> Callable[[], list[Any]]:
+        return lambda: [in_kafka_python.assignor(name)]
+
+    def own(kind: Any) -> Callable[[], list[Any]]:
+        return lambda: [kind]
+
+    sticky, theirs, cooperative = "sticky", "cooperative-sticky", ours("cooperative-sticky")
+    aio_roundrobin, aio_own_sticky = aio_round.RoundRobinPartitionAssignor, aio_sticky.StickyPartitionAssignor
+    return [
+        Way("kafka-python, its range (default)", kafka_python(own(RangePartitionAssignor)), "eager", "range"),
+        Way(f"kafka-python, its {theirs}", kafka_python(own(CooperativeStickyAssignor)), "cooperative", theirs),
+        Way("aiokafka, its roundrobin (default)", aio_kafka(own(aio_roundrobin)), "eager", "roundrobin"),
+        Way("aiokafka, its sticky", aio_kafka(own(aio_own_sticky)), "eager", sticky),
+        Way("Java, CooperativeStickyAssignor", java, "cooperative", theirs),
+        Way("confluent-kafka, KIP-848, the broker's uniform", broker_uniform, "consumer", "broker-uniform"),
+        Way("ours in aiokafka: sticky", aio_kafka(lambda: [in_aio_kafka.assignor(sticky)]), "eager", sticky),
+        Way("ours in kafka-python: sticky", kafka_python(ours(sticky)), "eager", sticky),
+        Way(f"ours in kafka-python: {theirs}", kafka_python(cooperative), "cooperative", theirs),
+        Way(f"ours, {theirs}, static ids", kafka_python(cooperative, static=True), "cooperative", theirs, static=True),
+    ]  # fmt: skip
+
+
+@dataclass
+class Figures:
+    """What a deploy came to, or is said to come to."""
+
+    still_s: float
+    longest_s: float
+    moved: int
+    rebalances: int
+    twice: int | None = None
+    base_s: float = 0.0
+    took_s: float = field(default=0.0)
+
+
+HEAD: Final = (
+    "| way | stood still, partition-seconds | what-if said | longest of one partition | what-if said "
+    "| partitions that changed readers | what-if said | read twice | rebalances | what-if said | took |\n"
+    "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+)
+
+
+def row(way: Way, seen: Figures, foretold: Figures) -> str:
+    """A line of the table."""
+    cells = [
+        way.name, f"{seen.still_s:,.0f}", f"{foretold.still_s:,.0f}", f"{seen.longest_s:.1f} s",
+        f"{foretold.longest_s:.0f} s", f"{seen.moved}", f"{foretold.moved}", f"{seen.twice:,}", f"{seen.rebalances}",
+        f"{foretold.rebalances}", f"{seen.took_s:.0f} s",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def foretell(way: Way, pods: list[Any], group: str, partitions: int) -> Figures:
+    """What ``what-if --rolling`` says of the group as it stands."""
+    from apportion.rollouts import Times, rollout
+
+    members = {f"pod-{pod.slot:02}": {"topics": [group], "owned": {group: pod.owned}, "generation": 1} for pod in pods}
+    times = Times(restart_s=AWAY_S, session_s=10, rebalance_s=HEARTBEAT_MS / 1000)
+    raw = {"topics": {group: partitions}, "members": members}
+    stages = rollout(raw, ["rolling 1"], way.protocol, way.assignor, static=way.static, times=times)
+    return Figures(
+        sum(stage.standstill_s for stage in stages),
+        max(stage.longest_s for stage in stages),
+        sum(stage.read_anew for stage in stages),
+        sum(stage.generations for stage in stages),
+    )
+
+
+def judge(reads: list[Read], written: list[list[float]], began: float, ended: float) -> Figures:
+    """From what was read: a partition stands still while a message of it waits, if for more than half a second."""
+    still, moved, twice = [0.0], 0, 0
+    by_partition: dict[int, list[Read]] = {}
+    for read in sorted(reads):
+        by_partition.setdefault(read[2], []).append(read)
+    for partition, its in by_partition.items():
+        for before, after in pairwise(its):
+            if not began <= after[0] <= ended:
+                continue
+            moved += before[1] != after[1]
+            waits = after[0] - max(before[0], written[partition][after[3]])
+            still += [waits] if waits > STILL_S else []
+        top = -1
+        for _, _, _, first, last in its:
+            twice += max(0, min(top, last) - first + 1)
+            top = max(top, last)
+    return Figures(sum(still), max(still), moved, 0, twice)
+
+
+def settle(pods: list[Any], partitions: int, patience_s: float = 60) -> None:
+    """Until each partition has one owner and nobody is without, for a moment."""
+    until, since = time.monotonic() + patience_s, 0.0
+    while time.monotonic() < until:
+        whole = sorted(p for pod in pods for p in pod.owned) == list(range(partitions)) and all(p.owned for p in pods)
+        since = (since or time.monotonic()) if whole else 0.0
+        if since and time.monotonic() - since > CALM_S:
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"not settled: {[(pod.slot, len(pod.owned)) for pod in pods]}")
+
+
+def generation_of(bootstrap: str, group: str, pods: list[Any]) -> int:
+    """The group's generation; of a KIP-848 group its epoch, which the broker tells."""
+    if not isinstance(pods[0], ConfluentPod):
+        return max(int(pod.generation) for pod in pods)
+    from apportion.inputs import live
+    from apportion.inputs.config import connection
+
+    return int(live.groups(connection(bootstrap, None, None), [group])[0].generation or 0)
+
+
+def deploy(way: Way, bootstrap: str, group: str, size: int, partitions: int) -> tuple[Figures, Figures]:
+    """What one way came to, and what was said of it beforehand."""
+    reads: list[Read] = []
+    with ExitStack() as stack:
+        writer = Writer(bootstrap, group, partitions)
+        pods = [way.make(slot, reads, bootstrap, group) for slot in range(size)]
+        stack.callback(lambda: stop_all(pods))
+        for pod in pods:
+            pod.start()
+        settle(pods, partitions)
+        writer.start()
+        stack.callback(writer.close)
+        time.sleep(3)
+        foretold, quiet = foretell(way, pods, group, partitions), time.time()
+        time.sleep(10)
+        first, began = generation_of(bootstrap, group, pods), time.time()
+        for slot in range(size):
+            pods[slot].stop()
+            time.sleep(AWAY_S)
+            pods[slot] = way.make(slot, reads, bootstrap, group)
+            pods[slot].start()
+            settle(pods, partitions)
+        rebalances, ended = generation_of(bootstrap, group, pods) - first, time.time()
+        time.sleep(2)
+    seen = judge(reads, writer.written, began, ended)
+    seen.rebalances, seen.took_s = rebalances, ended - began
+    seen.base_s = judge(reads, writer.written, quiet, began).still_s
+    return seen, foretold
+
+
+def stop_all(pods: list[Any]) -> None:
+    """All at once, so that nobody waits for another's rebalance."""
+    threads = [threading.Thread(target=pod.stop) for pod in pods]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def lines(args: argparse.Namespace) -> Iterator[str]:
+    """The table, way by way; a way that fails says so and the others go on."""
+    from apportion.testing.broker import Broker
+
+    # Of the new protocol the broker sets the heartbeat.
+    settings = {"group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS)}
+    yield HEAD
+    for n, way in enumerate(ways()):
+        if args.only and not any(word in way.name for word in args.only):
+            continue
+        with Broker(properties=settings) as broker:
+            broker.create_topic(f"deploy-{n}", args.partitions)
+            seen, foretold = deploy(way, broker.bootstrap, f"deploy-{n}", args.members, args.partitions)
+        yield row(way, seen, foretold)
+        if seen.base_s:
+            yield f"<!-- {way.name}: in ten quiet seconds before, {seen.base_s:.1f} partition-seconds stood still -->"
+
+
+def main() -> None:
+    """Deploy under each way, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--members", type=int, default=12)
+    parser.add_argument("--partitions", type=int, default=120)
+    parser.add_argument("--to", type=Path)
+    args = parser.parse_args()
+    table = []
+    for line in lines(args):
+        print(line, flush=True)
+        table.append(line)
+        if args.to:
+            args.to.write_text("\n".join(table) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
