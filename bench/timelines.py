@@ -129,16 +129,17 @@ class Run:
             for task in tasks
         }
         self.coming = {
-            plan.application.tasks[n].partition: plan.application.processes[int(plan.answer.target[n])].process_id
+            (plan.application.processes[int(plan.answer.target[n])].process_id, plan.application.tasks[n].partition)
             for n in range(self.world.tasks)
             if plan.answer.active[n] != plan.answer.target[n]
         }
+        self.coming |= {at for at, role in self.copies.items() if role == "warmup" and not self._near(at, second)}
 
     def _plan_range(self) -> None:
         members = {name: {"topics": ["source"]} for name in sorted(self.alive)}
         plan = apportion.plan({"topics": {"source": self.world.tasks}, "members": members}, "range")
         self.place = {n: name for name, owned in plan.assignment.items() for n in owned.get("source", ())}
-        self.copies, self.coming = {}, {}
+        self.copies, self.coming = {}, set()
 
     def step(self, second: int) -> None:
         """One second: running tasks write, processes restore, waiting tasks first."""
@@ -168,9 +169,11 @@ class Run:
                 self.behind += read
 
     def probes(self, second: int) -> bool:
-        """Whether some task that is to move has caught up where it is to go."""
-        near = self.world.settings.acceptable_recovery_lag
-        return any(self.end(second) - self.position.get((p, n), 0) <= near for n, p in self.coming.items())
+        """Whether some task or standby that is to move has caught up where it is to go."""
+        return any(self._near(at, second) for at in self.coming)
+
+    def _near(self, at: tuple[str, int], second: int) -> bool:
+        return self.end(second) - self.position.get(at, 0) <= self.world.settings.acceptable_recovery_lag
 
     def _names(self) -> list[str]:
         return sorted({process for process, _ in self.drawn} | self.alive)

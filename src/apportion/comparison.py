@@ -17,7 +17,7 @@ from apportion.model.measures import measure
 from apportion.model.plan import Plan
 from apportion.model.plan_json import SavedPlan
 from apportion.planning import plan, strategy_of
-from apportion.strategy.settings import settings_of
+from apportion.strategy.settings import key_of, settings_of
 from apportion.strategy.traits import traits_of
 from apportion.wording import count
 
@@ -157,14 +157,14 @@ def compare(
 
 def _with_settings(strategy: Assignor, settings: Mapping[str, str]) -> list[Assignor]:
     """A known strategy once more, with those of the settings that it has."""
-    mine = {key: value for key, value in settings.items() if key in settings_of(type(strategy))}
+    mine = {key: value for key, value in settings.items() if key_of(key) in settings_of(type(strategy))}
     return [find(strategy.name, mine)] if mine and strategy.name in known() else []
 
 
 def _check_settings(strategies: Sequence[Assignor], settings: Mapping[str, str]) -> None:
     has = {setting for strategy in strategies for setting in settings_of(type(strategy))} if settings else set()
     for key in settings:
-        if key not in has:
+        if key_of(key) not in has:
             raise UnknownName("setting", key, sorted(has))
 
 

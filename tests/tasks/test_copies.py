@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import random
+from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
+import pytest
+from tests.tasks.test_tasks import random_world
+
+from apportion.arrays import UNKNOWN
+from apportion.model.group_json import read_group
 from apportion.tasks.application_state import Process
-from apportion.tasks.plan import plan_tasks
+from apportion.tasks.explain import TaskReasons
+from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
 
@@ -73,3 +82,71 @@ def test_numbers_that_kafka_has_no_room_for_are_refused(setting: str, most: int)
     assert plan.measures["tasks"] == 3
     with pytest.raises(ValueError, match=f"{setting.replace('_', '.')} is {most + 1}; at most {most} is needed"):
         TaskSettings(**{setting: most + 1})  # type: ignore[arg-type]
+
+
+def restored(plan: TaskPlan, processes: Sequence[Process]) -> list[Process]:
+    """The processes once all that they copy is whole."""
+    after = []
+    for process in processes:
+        name = process.process_id
+        copies = {task: 0 for role in (plan.standby, plan.warmup) for held in role[name].values() for task in held}
+        active = {task: consumer for consumer, tasks in plan.active[name].items() for task in tasks}
+        after.append(replace(process, active=active, lag=copies))
+    return after
+
+
+def test_a_standby_stays_where_it_is_warm_until_a_more_even_place_has_restored_it() -> None:
+    """c joins a and b, which have everything: every task has a warm copy in every round, and in the end all is even."""
+    tasks = STORE.tasks({"words": 12})
+    processes = [
+        Process("a", ("a-0",), dict.fromkeys(tasks[:6]), lag=dict.fromkeys(tasks[6:], 0)),
+        Process("b", ("b-0",), dict.fromkeys(tasks[6:]), lag=dict.fromkeys(tasks[:6], 0)),
+        Process("c", ("c-0",)),
+    ]
+    rounds, settings = 0, TaskSettings(num_standby_replicas=1)
+    while not (plan := plan_tasks(STORE, {"words": 12}, processes, settings)).answer.settled:
+        answer, cold = plan.answer, plan.application.lag == UNKNOWN
+        assert not (answer.standby & cold).any()
+        assert (answer.warmup & cold).sum() <= 2, "no more at one time"
+        sources = answer.active[answer.active != answer.target].tolist()
+        gives = answer.active[answer.warmup.any(axis=1)].tolist()
+        assert set(gives) >= set(sources), "of equals each process gives one away before another gives two"
+        assert plan.next_probing_rebalance_ms == 600_000
+        processes = restored(plan, processes)
+        rounds += 1
+    load = np.bincount(plan.answer.active, minlength=3) + plan.answer.standby.sum(axis=0)
+    assert load.tolist() == [8, 8, 8]
+    assert rounds == 4, "eight copies, two a round, and a look that finds nothing"
+
+
+@pytest.mark.parametrize("standbys", [1, 2])
+def test_random_applications_settle(standbys: int) -> None:
+    """A warm-up that waits for another one takes no place from it, so no two wait for each other."""
+    rng = random.Random(standbys)
+    for _ in range(400):
+        topology, partitions, processes, settings = random_world(rng, 12, 5)
+        settings = replace(settings, num_standby_replicas=standbys, max_warmup_replicas=rng.choice([1, 2, 4]))
+        for _ in range(20):
+            plan = plan_tasks(topology, partitions, processes, settings)
+            if plan.answer.settled:
+                break
+            processes = restored(plan, processes)
+        assert plan.answer.settled
+
+
+def test_explain_says_that_standbys_wait() -> None:
+    tasks = STORE.tasks({"words": 4})
+    processes = [
+        Process("a", ("a-0",), dict.fromkeys(tasks[:2]), lag=dict.fromkeys(tasks[2:], 0)),
+        Process("b", ("b-0",), dict.fromkeys(tasks[2:]), lag=dict.fromkeys(tasks[:2], 0)),
+        Process("c", ("c-0",)),
+    ]
+    settings = TaskSettings(num_standby_replicas=1, probing_rebalance_interval_ms=60_000)
+    plan = plan_tasks(STORE, {"words": 4}, processes, settings)
+    lines = TaskReasons(STORE, plan).explain(
+        read_group({"topics": {"words": 4}, "members": {"a": {"topics": ["words"]}}})
+    )
+    assert lines[-1] == (
+        "standbys wait: they would be more even elsewhere, and stay until the state is restored there; 2 warm-ups now, "
+        "and the group looks again in 1 minutes."
+    )

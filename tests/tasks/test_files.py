@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import apportion
+from apportion.comparison import compare
 from apportion.errors import BadInput
+from apportion.model.group_json import read_group
 
 FOLDER = Path(__file__).parent / "groups"
 
@@ -58,6 +60,25 @@ def test_with_tags_each_standby_stands_in_another_zone_than_its_task() -> None:
 def test_racks_that_nobody_tells_cannot_lower_the_traffic_and_the_setting_is_refused() -> None:
     with pytest.raises(BadInput, match=r"rack\.aware\.assignment\.strategy: found min_traffic"):
         apportion.plan(group("st"), "streams", {"rack.aware.assignment.strategy": "min_traffic"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"rack.aware.assignment.tags": "zone"}, "no standbys to keep apart"),
+        (
+            {"rack.aware.assignment.traffic.cost": "5"},
+            "traffic.cost: found 5, and rack.aware.assignment.strategy is none",
+        ),
+        ({"rack.aware.assignment.non.overlap.cost": "0"}, "non.overlap.cost: found 0, and rack.aware"),
+    ],
+)
+def test_a_setting_that_only_counts_beside_another_is_refused_without_it(settings: dict[str, str], found: str) -> None:
+    raw = group("f1")
+    for member in raw["members"].values():
+        member["tags"] = {"zone": "a"}
+    with pytest.raises(BadInput, match=found):
+        apportion.plan(raw, "streams", settings)
 
 
 @pytest.mark.parametrize("setting", ["stateless", "subtopologies"])
@@ -111,3 +132,9 @@ def test_a_copy_of_a_task_is_as_far_as_its_least_restored_partition() -> None:
     raw["members"]["b"]["recovery_lag"] = {"u": [{"partition": 0, "lag": 20_000}]}
     raw["members"]["a"]["recovery_lag"] = {"t": [{"partition": 0, "lag": 15_000}]}
     assert apportion.plan(raw, "streams", {"subtopologies": "t+u"}).target["a"] == {"t": [0], "u": [0]}
+
+
+def test_a_comparison_knows_kafkas_names_of_settings_too() -> None:
+    """With dots, as ``plan`` does."""
+    made = compare(read_group(group("st")), ["sticky", "streams"], settings={"num.standby.replicas": "1"})
+    assert [plan.measures.get("standbys") for plan in made.plans] == [None, 0, 12]

@@ -81,7 +81,7 @@ def test_a_strategy_without_state_takes_one_round() -> None:
         ),
         (
             ["what-if", "roll.json", "--rolling", "-A", "streams", "--set", "num.standby.replicas=1"],
-            ["STANDBYS", "LOAD", "Standbys (12): ", "6 warm-ups in 9 rebalances"],
+            ["STANDBYS", "LOAD", "Standbys (12): ", "24 warm-ups in 18 rebalances"],
         ),
         (
             ["plan", "ha-scale-out.json", "-A", "streams", "--set", "process=host"],

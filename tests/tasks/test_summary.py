@@ -16,7 +16,7 @@ SETTINGS = (
     Streams(),
     Streams(subtopologies=("t0+t1",), stateless=("t1",)),
     Streams(stateless=("t0", "t2"), acceptable_recovery_lag=0),
-    Streams(subtopologies=("t2+t0+nowhere",), rack_aware_assignment_tags=("zone",)),
+    Streams(subtopologies=("t2+t0+nowhere",), num_standby_replicas=1, rack_aware_assignment_tags=("zone",)),
     Streams(num_standby_replicas=1),
     Streams(process="host"),
     Streams(rack_aware_assignment_strategy="min_traffic"),

@@ -251,7 +251,8 @@ def check_goals(state: ApplicationState, plan: TaskPlan) -> None:
     assert not a.standby[~state.stateful].any()
     copies = min(plan.settings.num_standby_replicas, len(state.processes) - 1)
     assert (a.standby[state.stateful].sum(axis=1) == copies).all()
-    assert a.warmup.sum() <= plan.settings.max_warmup_replicas
+    cold = (state.lag < 0) | (state.lag > plan.settings.acceptable_recovery_lag)
+    assert (a.warmup & cold).sum() <= plan.settings.max_warmup_replicas
     for process in state.processes:
         held = [len(tasks) for tasks in plan.active[process.process_id].values()]
         assert max(held) - min(held) <= 1, "even inside a process"
@@ -308,7 +309,7 @@ def test_on_tiny_topologies_nothing_that_exhaustive_search_finds_is_better() -> 
 
 
 def test_on_tiny_topologies_no_placing_of_single_standbys_is_better() -> None:
-    """Against every placing: fewest shared tags for each task, then balance with the active tasks, then warmth."""
+    """Against every placing: fewest shared tags, then caught up, then balance with the active tasks, then warmth."""
     rng = random.Random(13)
     for _ in range(150):
         topology, partitions, made, settings = random_world(rng, 4, 4)
@@ -317,7 +318,7 @@ def test_on_tiny_topologies_no_placing_of_single_standbys_is_better() -> None:
         plan = plan_tasks(topology, partitions, made, replace(settings, num_standby_replicas=1))
         c, a = plan.application, plan.answer
         tasks = np.flatnonzero(c.stateful)
-        apart = [best_apart(c, int(a.active[n])) for n in tasks]
+        apart = [warmest(c, int(n), best_apart(c, int(a.active[n]))) for n in tasks]
         load = held(c, a.active, np.ones(len(c.tasks), dtype=bool))
         found = [int(np.flatnonzero(a.standby[n])[0]) for n in tasks]
         assert all(q in choice for q, choice in zip(found, apart, strict=True)), "on other tags"
@@ -330,6 +331,13 @@ def best_apart(state: ApplicationState, active: int) -> list[int]:
     shared = [int(((tags == state.tags[active]) & (tags >= 0)).sum()) for tags in state.tags]
     others = [q for q in range(len(shared)) if q != active]
     return [q for q in others if shared[q] == min(shared[other] for other in others)]
+
+
+def warmest(state: ApplicationState, task: int, among: list[int]) -> list[int]:
+    """Processes that are caught up, else those where least is missing."""
+    missing = {q: int(state.lag[task, q]) if state.lag[task, q] >= 0 else 10**9 for q in among}
+    least = max(min(missing.values()), TaskSettings().acceptable_recovery_lag)
+    return [q for q in among if missing[q] <= least]
 
 
 def standby_score(plan: TaskPlan, tasks: np.ndarray, load: np.ndarray, chosen: object) -> tuple[int, int, int]:

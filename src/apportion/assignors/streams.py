@@ -44,7 +44,7 @@ class Streams(TaskSettings):
     a task that changes its thread within a host, or whose partitions two members claim. Of tasks with and without state
     together it may give another one, if nothing binds one of the former.
     Goals: every task active once > on a caught-up process > balanced per thread > balanced per process > fewest moved
-    tasks > standbys apart, balanced and sticky. Source: KIP-441, KIP-708, KIP-925.
+    tasks > standbys apart, caught up and balanced. Source: KIP-441, KIP-708, KIP-925.
     """
 
     subtopologies: tuple[str, ...] = ()
@@ -106,6 +106,12 @@ class Streams(TaskSettings):
             if tag not in known:
                 found = f"{tag!r}, a tag that no member has" if known else f"{tag!r}, and no member has tags"
                 raise BadInput("rack.aware.assignment.tags", found, "a key of members' tags (members.M.tags)")
+        if self.rack_aware_assignment_tags and not self.num_standby_replicas:
+            raise BadInput("rack.aware.assignment.tags", "no standbys to keep apart", "num.standby.replicas above 0")
+        for cost in ("rack_aware_assignment_traffic_cost", "rack_aware_assignment_non_overlap_cost"):
+            if self.rack_aware_assignment_strategy == "none" and getattr(self, cost) != getattr(TaskSettings(), cost):
+                found = f"{getattr(self, cost)}, and rack.aware.assignment.strategy is none"
+                raise BadInput(cost.replace("_", "."), found, "a strategy in which it counts")
         if self.rack_aware_assignment_strategy == "min_traffic" and not (group.racks and group.racks.known):
             found = "min_traffic, and no member's or no partition's rack is known"
             raise BadInput("rack.aware.assignment.strategy", found, "racks of members and of partitions, or none")

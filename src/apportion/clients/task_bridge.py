@@ -262,7 +262,7 @@ def _shares(
             _pairs(now),
             _pairs([*standby, *waits]),
             _pairs(warmup),
-            _pairs(task for task in [*standby, *warmup] if coming.get(task) == member.process),
+            _pairs([*(task for task in standby if coming.get(task) == member.process), *warmup]),
             plan.next_probing_rebalance_ms,
             member.member_id == asker,
         )

@@ -96,7 +96,8 @@ class TaskRunner:
         After how long the brokers abort a transaction that nobody ends: others wait so long for the tasks of a process
         that was killed in a commit.
     probe_early
-        Ask for the next rebalance as soon as the tasks that are to move here have caught up, not only when it is due.
+        Ask for the next rebalance as soon as the tasks and standbys that are to move here have caught up, not only
+        when it is due.
     connection
         What each of the three clients (the group's consumer, the one that restores, the producer) takes to connect, in
         kafka-python's words: ``security_protocol``, ``sasl_mechanism``, ``ssl_cafile`` ...

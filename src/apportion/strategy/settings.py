@@ -24,7 +24,7 @@ def with_settings(strategy: type[Assignor], settings: Mapping[str, Any]) -> Assi
     """
     name, kinds, values = strategy.name, settings_of(strategy), {}
     for given, value in settings.items():
-        key = given.replace(".", "_").replace("-", "_")  # Kafka's own knobs are written with dots
+        key = key_of(given)
         if key not in kinds:
             raise UnknownName(f"setting of {name}", given, kinds)
         values[key] = _read(f"setting {key} of {name}", value, kinds[key])
@@ -32,6 +32,11 @@ def with_settings(strategy: type[Assignor], settings: Mapping[str, Any]) -> Assi
         return strategy(**values)
     except ValueError as error:
         raise BadInput(f"settings of {name}", str(error), "values in bounds") from None
+
+
+def key_of(setting: str) -> str:
+    """The name of a setting as it was given: Kafka's own knobs are written with dots."""
+    return setting.replace(".", "_").replace("-", "_")
 
 
 @cache

@@ -1,7 +1,7 @@
 """Who runs, keeps warm and warms up which task, by goals in a stated order.
 
 Goals: every task active once > on a caught-up process > balanced per thread (the tasks with state, then all) > balanced
-per process > fewest moved tasks > standbys never beside their active, on other tags, balanced > stickiness of standbys.
+per process > fewest moved tasks > standbys never beside their active, on other tags, caught up, balanced, near state.
 Among equals fewest tasks with state move, and those are spread over processes. The price is time: a plan is three or
 four flows, not a single deal; tasks with and without state together take a flow for each goal.
 Source: Kafka Streams' HighAvailabilityTaskAssignor (KIP-441), KIP-708 (tags), KIP-925 (racks).
@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints, Longs
 from apportion.tasks.application_state import ApplicationState
 from apportion.tasks.place import Placing, even, place
 from apportion.tasks.place_jointly import place_jointly
@@ -35,9 +35,11 @@ class TaskAnswer:
     standby
         (N, Q) which processes keep a copy; never the active one.
     warmup
-        (N, Q) which processes restore a copy beyond the standbys, to run the task later.
+        (N, Q) which processes restore a copy beyond the standbys, to run the task or to keep its standby later.
     proof
         Goal to ``optimal`` or ``heuristic``.
+    even
+        Whether no standby should move once its state is warm elsewhere.
     """
 
     active: Ints
@@ -45,11 +47,12 @@ class TaskAnswer:
     standby: Bools
     warmup: Bools
     proof: dict[str, str]
+    even: bool = True
 
     @property
     def settled(self) -> bool:
-        """Whether every task runs where it should, so that no probing rebalance is needed."""
-        return bool((self.active == self.target).all())
+        """Whether all tasks and standbys are where they should be, so that no probing rebalance is needed."""
+        return self.even and bool((self.active == self.target).all())
 
 
 def assign_tasks(
@@ -62,12 +65,17 @@ def assign_tasks(
     """
     active, proof = placed or place_active(state, settings)
     target = _place_target(state, active, settings)
-    standby, exact_standby = _place_standbys(state, active, target, settings)
+    standby, exact_standby, bound = _place_standbys(state, active, _standby_cost(state, active, target), settings)
+    coming = _coming_standbys(state, target, standby, settings) if bound else None
+    if coming is not None and not _restoring(state.lag[coming], settings).any() and (active == target).all():
+        standby, coming = coming, None  # of several copies those one after the other may miss it
     warmup = _choose_warmups(state, active, target, standby, settings)
+    if coming is not None:
+        _warm_standbys(state, active, standby, coming, warmup, settings)
     if settings.num_standby_replicas:
         one = settings.num_standby_replicas == 1
         proof["standbys"] = "optimal" if exact_standby and one else "heuristic"
-    return TaskAnswer(active, target, standby, warmup, proof)
+    return TaskAnswer(active, target, standby, warmup, proof, coming is None)
 
 
 def place_active(state: ApplicationState, settings: TaskSettings) -> tuple[Ints, dict[str, str]]:
@@ -86,19 +94,18 @@ def caught_up(state: ApplicationState, acceptable_lag: int) -> Bools:
 
     All of it among those that want the task's topics; a task that nobody wants may run nowhere.
     """
-    may = state.lag <= acceptable_lag
-    may &= state.lag != UNKNOWN
-    if state.wants is not None:
-        may &= state.wants
-    far = np.flatnonzero(~may.any(axis=1) & state.stateful)
-    missing = np.where(state.lag[far] != UNKNOWN, state.lag[far], _FAR)
-    if state.wants is None:
-        may[far] = missing == missing.min(axis=1, keepdims=True)
-        may[~state.stateful] = True
-        return may
-    least = missing.min(axis=1, keepdims=True, where=state.wants[far], initial=_FAR)
-    may[far] = (missing == least) & state.wants[far]
-    may[~state.stateful] = state.wants[~state.stateful]
+    anywhere = np.ones(state.lag.shape, dtype=np.bool_) if state.wants is None else state.wants
+    may = anywhere.copy()
+    may[state.stateful] = _warmest(state.lag[state.stateful], anywhere[state.stateful], acceptable_lag)
+    return may
+
+
+def _warmest(lag: Longs, open_to: Bools, acceptable_lag: int) -> Bools:
+    """(N, Q) of the open places those within the lag, else those where least is missing."""
+    may: Bools = (lag <= acceptable_lag) & (lag != UNKNOWN) & open_to
+    far = np.flatnonzero(~may.any(axis=1))
+    missing = np.where(open_to[far] & (lag[far] != UNKNOWN), lag[far], _FAR)
+    may[far] = (missing == missing.min(axis=1, keepdims=True)) & open_to[far]
     return may
 
 
@@ -203,8 +210,18 @@ def _cannot_be_more_even(state: ApplicationState, active: Ints) -> bool:
     return bool(state.stateful.all() or ((held - 1) // state.threads).max() <= (held // state.threads).min())
 
 
-def _place_standbys(state: ApplicationState, active: Ints, target: Ints, settings: TaskSettings) -> tuple[Bools, bool]:
-    """One copy a round: never beside another, where fewest tags are shared, balanced, then where state is already."""
+def _place_standbys(
+    state: ApplicationState, active: Ints, cost: Ints, settings: TaskSettings, *, warm: bool = True
+) -> tuple[Bools, bool, bool]:
+    """One copy a round: never beside another, where fewest tags are shared, caught up, balanced, then cheapest.
+
+    cost
+        (N, Q) of a copy.
+    warm
+        Whether a copy that is caught up goes before balance.
+
+    Returns the copies (N, Q), whether they are proved best, and whether to be caught up bound any.
+    """
     tasks, processes = state.lag.shape
     copies = np.zeros((tasks, processes), dtype=np.bool_)
     copies[np.flatnonzero(active != NOBODY), active[active != NOBODY]] = True
@@ -212,12 +229,15 @@ def _place_standbys(state: ApplicationState, active: Ints, target: Ints, setting
     wanted = state.stateful[:, None] & (active != NOBODY)[:, None]
     wanted = wanted if state.wants is None else wanted & state.wants
     load = np.bincount(active[active != NOBODY], minlength=processes)
-    exact = True
+    exact, bound = True, False
     for _ in range(settings.num_standby_replicas):
         open_to = wanted & ~_beside(state, copies)
         shared = np.where(open_to, _shared_tags(state, copies), _FAR)
         eligible = open_to & (shared == shared.min(axis=1, keepdims=True))
-        cost = _standby_cost(state, active, target)
+        if warm:
+            caught = _warmest(state.lag, eligible, settings.acceptable_recovery_lag)
+            bound |= bool((caught != eligible).any())
+            eligible = caught
         chosen, proved = place(Placing(eligible, cost, state.threads, load, process_of=state.process_of))
         exact &= proved
         there = np.flatnonzero(chosen != NOBODY)
@@ -225,7 +245,45 @@ def _place_standbys(state: ApplicationState, active: Ints, target: Ints, setting
             break  # no round after this one finds a place either
         standby[there, chosen[there]] = copies[there, chosen[there]] = True
         load = load + np.bincount(chosen[there], minlength=processes)
-    return standby, exact
+    return standby, exact, bound
+
+
+def _coming_standbys(state: ApplicationState, target: Ints, standby: Bools, settings: TaskSettings) -> Bools | None:
+    """(N, Q) where copies should be if all state were warm everywhere; None where ``standby`` is as good."""
+    cost = np.where(standby, 0, np.where(state.lag != UNKNOWN, 1, 2))
+    coming, _, _ = _place_standbys(state, target, cost, settings, warm=False)
+    before, after = (_unevenness(state, target, copies) for copies in (standby, coming))
+    return coming if after < before else None
+
+
+def _unevenness(state: ApplicationState, active: Ints, standby: Bools) -> tuple[int, int]:
+    """Sums of squared loads of threads and of processes, tasks and their copies together; less is better."""
+    load = np.bincount(active[active != NOBODY], minlength=len(state.threads)) + standby.sum(axis=0)
+    low, odd = np.divmod(load, state.threads)
+    threads = (odd * (low + 1) ** 2 + (state.threads - odd) * low**2).sum()
+    return int(threads), int((np.bincount(state.process_of, load) ** 2).sum())
+
+
+def _warm_standbys(
+    state: ApplicationState, active: Ints, standby: Bools, coming: Bools, warmup: Bools, settings: TaskSettings
+) -> None:
+    """Add warm-ups of coming standbys: what is caught up stays, others as there is room, nearest to done first."""
+    copies = standby | warmup
+    runs = np.flatnonzero(active != NOBODY)
+    copies[runs, active[runs]] = True
+    task, process = np.nonzero(coming & ~_beside(state, copies))
+    lag = state.lag[task, process]
+    missing = np.where(lag == UNKNOWN, _FAR, lag)
+    # A copy that waits for another one to be restored takes no place from that one: else both would wait for ever.
+    done = int((~_restoring(lag, settings)).sum())
+    first = np.lexsort((task, missing))[: done + max(0, settings.max_warmup_replicas - int(warmup.sum()))]
+    warmup[task[first], process[first]] = True
+
+
+def _restoring(lag: Longs, settings: TaskSettings) -> Bools:
+    """Whether a copy has more to restore than is acceptable, or everything."""
+    restoring: Bools = (lag == UNKNOWN) | (lag > settings.acceptable_recovery_lag)
+    return restoring
 
 
 def _beside(state: ApplicationState, copies: Bools) -> Bools:
@@ -266,12 +324,18 @@ def _shared_tags(state: ApplicationState, taken: Bools) -> Ints:
 def _choose_warmups(
     state: ApplicationState, active: Ints, target: Ints, standby: Bools, settings: TaskSettings
 ) -> Bools:
-    """Copies at targets that are not the active place, those nearest to done first; a standby there warms by itself."""
+    """Copies at targets that are not the active place, those nearest to done first; a standby there warms by itself.
+
+    Of equals one of each process that gives tasks away comes before the second: else others fill what one gave away.
+    """
     warmup = np.zeros_like(standby)
     waiting = np.flatnonzero(active != target)
     waiting = waiting[~_beside(state, standby)[waiting, target[waiting]]]
     lag = state.lag[waiting, target[waiting]]
     missing = np.where(lag == UNKNOWN, np.iinfo(np.int64).max, lag)
-    first = waiting[np.lexsort((waiting, missing))][: settings.max_warmup_replicas]
+    order = np.argsort(active[waiting], kind="stable")
+    turn = np.empty_like(order)
+    turn[order] = np.arange(len(order)) - np.searchsorted(active[waiting][order], active[waiting][order])
+    first = waiting[np.lexsort((waiting, turn, missing))][: settings.max_warmup_replicas]
     warmup[first, target[first]] = True
     return warmup

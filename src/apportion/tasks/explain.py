@@ -92,15 +92,17 @@ class TaskReasons:
         waiting = np.flatnonzero(answer.active != answer.target).tolist()
         if waiting:
             at = np.where(answer.target != NOBODY, state.process_of[answer.target], NOBODY)
-            warming = int(answer.warmup.sum())
-            minutes = self.plan.settings.probing_rebalance_interval_ms / 60_000
             stay = "stays" if len(waiting) == 1 else "stay"
             lines.append(
                 f"waiting: {count(len(waiting), 'task')} would be better placed{self._listed(waiting, to, at)}, and "
-                f"{stay} until the state is restored there; {count(warming, 'warm-up')} now, and the group looks "
-                f"again in {minutes:g} minutes."
+                f"{stay} until the state is restored there; {self._again()}."
             )
         return lines
+
+    def _again(self) -> str:
+        minutes = self.plan.settings.probing_rebalance_interval_ms / 60_000
+        warming = count(int(self.plan.answer.warmup.sum()), "warm-up")
+        return f"{warming} now, and the group looks again in {minutes:g} minutes"
 
     def _listed(self, tasks: Sequence[int], origin: Ints, destination: Ints) -> str:
         names = {int(number): process.process_id for number, process in
@@ -118,6 +120,11 @@ class TaskReasons:
         text = f"standbys: {kept:,} of the {asked:,} that num.standby.replicas={settings.num_standby_replicas} asks for"
         text += "" if kept == asked else "; there are no more processes without a copy"
         yield f"{text}; {cold:,} of them begin{'s' if cold == 1 else ''} without state."
+        if not answer.even:
+            yield (
+                f"standbys wait: they would be more even elsewhere, and stay until the state is restored there; "
+                f"{self._again()}."
+            )
         if settings.rack_aware_assignment_tags:
             yield self._tags(settings.rack_aware_assignment_tags)
 
