@@ -86,7 +86,7 @@ class App:
                     runner.state(task).put(record.value, str(record.offset).encode())
             runner.commit()
 
-    def until(self, what: str, true: Callable[[], bool], patience_s: float = 90) -> None:
+    def until(self, what: str, true: Callable[[], bool], patience_s: float = 240) -> None:
         end = time.monotonic() + patience_s
         while not true():
             assert time.monotonic() < end, f"{what}: {self.shape()} {self.heard}"
