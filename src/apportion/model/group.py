@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, overload
+from typing import Final, TypeVar, overload
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from apportion.model.claims import STALE, Verdict, judge
 from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
 from apportion.model.lag import lag_of
 
+Value = TypeVar("Value")
 WEIGHT_MAX: Final = 2**53
 """The largest weight of a partition: up to here floats hold every whole number."""
 
@@ -152,6 +153,14 @@ class MemberState:
         )
 
 
+class of_offsets(cached_property[Value]):  # noqa: N801 - read as the decorator that it is
+    """A value that follows from the offsets too: a group with other offsets works it out anew."""
+
+
+class of_claims(cached_property[Value]):  # noqa: N801
+    """A value that follows from claims and generations too: a group with another past works it out anew."""
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """One consumer group: the whole input of an assignor.
@@ -233,21 +242,11 @@ class Group:
 
     def with_offsets(self, offsets: Offsets) -> Group:
         """The same group with other offsets; what was worked out from members and partitions alone is kept."""
-        fresh = object.__new__(type(self))
-        fresh.__dict__.update(self.__dict__)
-        for name in ("lag", "lag_floats", "lag_known", "shows_lag"):
-            fresh.__dict__.pop(name, None)
-        fresh.__dict__["offsets"] = offsets
-        return fresh
+        return self._changed(of_offsets, offsets=offsets)
 
     def with_claims(self, claims: Claims, generation: Ints) -> Group:
         """The same group with another past, generations (M,) beside; what does not depend on it is kept."""
-        fresh = object.__new__(type(self))
-        fresh.__dict__.update(self.__dict__)
-        for name in ("verdict", "home", "tells_home", "claimed_by"):
-            fresh.__dict__.pop(name, None)
-        fresh.__dict__.update(claims=claims, generation=generation)
-        return fresh
+        return self._changed(of_claims, claims=claims, generation=generation)
 
     def holding(self, owner: Ints) -> Group:
         """The same group whose members hold, since the next generation, what ``owner`` (P,) gives them."""
@@ -258,8 +257,13 @@ class Group:
 
     def with_state(self, state: MemberState | None) -> Group:
         """The same group whose members tell this of their state; nothing that was worked out depends on it."""
-        fresh = object.__new__(type(self))
-        fresh.__dict__.update(self.__dict__, state=state)
+        return self._changed((), state=state)
+
+    def _changed(self, stale: type | tuple[()], **fields: object) -> Group:
+        """The group with other fields, and all that was worked out from the others kept."""
+        fresh, of = object.__new__(type(self)), vars(type(self))
+        kept = {name: value for name, value in vars(self).items() if not isinstance(of.get(name), stale)}
+        vars(fresh).update(kept, **fields)
         return fresh
 
     def without_past(self) -> Group:
@@ -355,7 +359,7 @@ class Group:
         wished: Bools = self._wish_keys[np.minimum(at, len(self._wish_keys) - 1)] == k * self.T + t
         return wished
 
-    @cached_property
+    @of_claims
     def verdict(self) -> Verdict:
         """Which claims stand, and why the others fell."""
         return judge(self.claims.member, self.claims.partition, self.generation, self.P, self.may_own)
@@ -365,7 +369,7 @@ class Group:
         """(P,) who owned each partition before, by a claim that stands; -1 nobody."""
         return self.verdict.owner
 
-    @cached_property
+    @of_claims
     def home(self) -> Ints:
         """(P,) where the partition's state may still lie: the member with the newest claim that fell as stale.
 
@@ -382,13 +386,13 @@ class Group:
             home[partition[oldest_first]] = member[oldest_first]  # the last one written counts
         return home
 
-    @cached_property
+    @of_claims
     def tells_home(self) -> bool:
         """Whether some stale claim tells where a partition may come home."""
         # Claims are judged only where there are some: without any a plan takes microseconds.
         return bool(len(self.claims.member) and len(self.verdict.newest) and (self.home != NOBODY).any())
 
-    @cached_property
+    @of_offsets
     def lag(self) -> Longs:
         """(P,) messages that the group still has to read; 0 where nothing is known."""
         if self.offsets is None:
@@ -396,13 +400,13 @@ class Group:
         o = self.offsets
         return np.where(o.lag != UNKNOWN, o.lag, lag_of(o.begin, o.end, o.committed, self.auto_offset_reset))
 
-    @cached_property
+    @of_offsets
     def lag_floats(self) -> Floats | None:
         """(P,) ``lag`` as floats, which add up exactly; None where their sum may pass 2**53."""
         small = not self.P or int(self.lag.max()) < 2**53 // self.P
         return self.lag.astype(np.float64) if small else None
 
-    @cached_property
+    @of_offsets
     def lag_known(self) -> Bools:
         """(P,) whether the lag is given or can be computed."""
         if self.offsets is None:
@@ -410,12 +414,12 @@ class Group:
         known: Bools = (self.offsets.lag != UNKNOWN) | (self.offsets.end != UNKNOWN)
         return known
 
-    @cached_property
+    @of_offsets
     def shows_lag(self) -> bool:
         """Whether the lag of some wanted partition is known."""
         return self.offsets is not None and bool((self.lag_known & self.wanted).any())
 
-    @cached_property
+    @of_claims
     def claimed_by(self) -> Ints:
         """(P,) who claims each partition, rightly or not: -1 nobody, -2 several members, else the one."""
         if self.verdict.undisputed:
