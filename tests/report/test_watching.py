@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from apportion.inputs.described_group import Observed
 from apportion.model.group_json import read_group
 from apportion.report.describing import ShownGroup
 from apportion.report.watching import View
@@ -11,7 +12,7 @@ from apportion.report.watching import View
 
 def standing(members: dict[str, Any]) -> ShownGroup:
     topics = {"clicks": [{"partition": p, "begin": 0, "end": 100, "committed": 10} for p in range(4)]}
-    return ShownGroup(read_group({"group": "g", "topics": topics, "members": members}), {"state": "Stable"})
+    return ShownGroup(read_group({"group": "g", "topics": topics, "members": members}), Observed({}, state="Stable"))
 
 
 def member(client: str, *owned: int) -> dict[str, Any]:

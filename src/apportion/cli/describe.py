@@ -248,7 +248,7 @@ def _whole(standing: ShownGroup, args: argparse.Namespace) -> None:
     shown: list[TextTable] = []
     if standing.group.M:
         shown.append(describing.members(standing, wide))
-    tasks = roles_table(standing.facts.get("kind"), standing.members, wide)
+    tasks = roles_table(standing.seen.kind, standing.seen.members, wide)
     if tasks is not None:
         shown.append(tasks)
     few = standing.group.P <= describing.MOST_ROWS

@@ -57,6 +57,7 @@ def group_data(
         "why": [],
         "advice": [],
         "roles": None,
+        "seats": None,
         **{name: value for name, value in (facts or {}).items() if name != "shared"},
         "members": member_labels(group),
         "topics": list(group.topics),

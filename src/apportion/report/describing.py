@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from apportion.arrays import UNKNOWN, Longs
-from apportion.history.records import SHARE, GenerationMember
+from apportion.arrays import NOBODY, UNKNOWN, Longs
+from apportion.history.records import SHARE
 from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.present import observed_lag, owed, readers
 from apportion.model.to_names import partitions_to_names
 from apportion.report.oddities import oddities
-from apportion.report.roles import sentences
+from apportion.report.roles import roles_dict, sentences
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count, partitions_in_words, shorten
 
@@ -28,75 +28,61 @@ MOST_ROWS: Final = 60
 NARROW: Final = 60
 
 
-FACTS: Final = ("state", "protocol", "kind", "coordinator", "generation", "governed")
-"""What a source tells of a group besides members and partitions, as ``Observed`` has it."""
-
-
 @dataclass(frozen=True)
 class ShownGroup:
-    """A group to be shown, with what its source told besides: for text, page and JSON.
+    """A group to be shown: for text, page, JSON and server.
 
-    facts
-        Any of ``FACTS``; None is unknown.
-    says
-        What the source found odd.
-    members
-        Of a streams or share group: with their tasks, or what they share.
-    left_out, owners_told, assumed
-        As ``Observed`` has them.
+    group
+        Its arrays, built once; where names are hidden, under the names that may be shown.
+    seen
+        What its source told besides; of ``raw`` only the group's name counts.
     """
 
     group: Group
-    facts: Mapping[str, Any]
-    says: Sequence[str] = ()
-    members: Sequence[GenerationMember] = ()
-    left_out: Sequence[str] = ()
-    owners_told: bool = True
-    assumed: str = ""
+    seen: Observed
 
     @cached_property
     def lag(self) -> Longs:
         """(P,) messages left; -1 where nothing tells, as for all of a share group, whose progress stands elsewhere."""
-        if self.facts.get("kind") == SHARE:
+        if self.seen.kind == SHARE:
             return np.full(self.group.P, UNKNOWN, dtype=np.int64)
         return observed_lag(self.group)
 
     @property
     def total_lag(self) -> int | None:
         """All messages left of topics that the group still wants, as far as they are known; exact beyond 64 bits."""
-        known = self.lag[(self.lag != UNKNOWN) & owed(self.group, bool(self.assumed))]
+        known = self.lag[(self.lag != UNKNOWN) & owed(self.group, bool(self.seen.assumed))]
         return sum(known.tolist()) if len(known) else None
 
     @cached_property
     def odd(self) -> list[str]:
         """What is odd, the gravest first."""
-        facts = self.facts
+        seen = self.seen
         return [
-            *(f"Not all was read: {sentence}." for sentence in self.left_out),
+            *(f"Not all was read: {sentence}." for sentence in seen.left_out),
             *oddities(
-                self.group, facts.get("state"), facts.get("kind"), protocol=facts.get("protocol"),
-                owners_told=self.owners_told, assumed=bool(self.assumed),
+                self.group, seen.state, seen.kind, protocol=seen.protocol, owners_told=seen.owners_told,
+                assumed=bool(seen.assumed),
             ),
-            *sentences(facts.get("kind"), self.members),
-            *self.says,
+            *sentences(seen.kind, seen.members),
+            *seen.says,
         ]  # fmt: skip
 
     @property
     def heading(self) -> str:
         """One line: name, state, strategy, sizes."""
-        facts = self.facts
-        parts = [str(facts[name]) for name in ("state", "protocol", "kind") if facts.get(name)]
-        if facts.get("generation") is not None:
-            parts.append(f"generation {facts['generation']}")
-        group = self.group
-        members = count(group.M, "member") if self.owners_told else "members not told"
+        group, seen = self.group, self.seen
+        parts = [part for part in (seen.state, seen.protocol, seen.kind) if part]
+        if seen.generation is not None:
+            parts.append(f"generation {seen.generation}")
+        members = count(group.M, "member") if seen.owners_told else "members not told"
         parts.append(f"{members}, {count(group.P, 'partition')}")
         if self.total_lag is not None:
             parts.append(f"lag {self.total_lag:,}")
         elif group.offsets is not None and group.P:
             parts.append("lag unknown")
-        if facts.get("coordinator"):  # last, so that a narrow terminal cuts it and not the sizes
-            parts.append(f"coordinator {facts['coordinator']}")
+        if seen.coordinator:  # last, so that a narrow terminal cuts it and not the sizes
+            parts.append(f"coordinator {seen.coordinator}")
         return f"{group.name or '(unnamed group)'}: {', '.join(parts)}"
 
     @cached_property
@@ -107,145 +93,167 @@ class ShownGroup:
             held[member].append(partition)
         return held
 
-    def lag_of(self, m: int) -> int | None:
-        """Messages that a member has to read, as far as they are known; None where none is."""
+    @cached_property
+    def lags(self) -> list[int]:
+        """(M,) messages that each member has to read, as far as they are known; empty where none is."""
         if self.total_lag is None:
-            return None
-        held: list[int] = self.lag[self.reads[m]].tolist()
-        return sum(left for left in held if left != UNKNOWN)
+            return []
+        left = self.lag.tolist()
+        return [sum(left[p] for p in read if left[p] != UNKNOWN) for read in self.reads]
+
+    @cached_property
+    def read_by(self) -> tuple[list[int], list[int]]:
+        """Each partition beside a member that reads it, a row each; beside -1 where nobody does."""
+        readers_of: list[list[int]] = [[] for _ in range(self.group.P)]
+        for member, partition in zip(*(column.tolist() for column in readers(self.group)), strict=True):
+            readers_of[partition].append(member)
+        rows = [(p, m) for p, reading in enumerate(readers_of) for m in (reading or [NOBODY])]
+        return [p for p, _ in rows], [m for _, m in rows]
 
     def to_dict(self) -> dict[str, Any]:
         """What is known of the group besides group.json: ``described`` of ``describe -o json``."""
-        facts = {
-            "state": self.facts.get("state"), "protocol": self.facts.get("kind"),
-            "assignor": self.facts.get("protocol"), "coordinator": self.facts.get("coordinator"),
-            "generation": self.facts.get("generation"), "lag": self.total_lag,
-            "governed": under.to_dict() if (under := self.facts.get("governed")) else None,
-        }  # fmt: skip
-        members = [
-            {
-                column.field: value
-                for column in MEMBER_COLUMNS
-                if column.field and (value := column.of(self, m)) is not None
-            }
-            for m in range(self.group.M)
-        ]
-        unknown = int(np.count_nonzero(self.lag == UNKNOWN))
+        (told,) = fields(GROUP_COLUMNS, self)
+        if self.seen.governed is not None:
+            told["governed"] = self.seen.governed.to_dict()
+        if not self.seen.owners_told:
+            told["owners_told"] = False
         return {
-            **{name: value for name, value in facts.items() if value is not None},
-            "lag_unknown": unknown, "members": members, "odd": self.odd,
-        }  # fmt: skip
+            **told,
+            "lag_unknown": int(np.count_nonzero(self.lag == UNKNOWN)),
+            "members": fields(MEMBER_COLUMNS, self),
+            "partitions": fields(PARTITION_COLUMNS, self),
+            **roles_dict(self.seen.kind, self.seen.members),
+            "odd": self.odd,
+        }
+
+    def members_data(self) -> dict[str, Any] | None:
+        """The members' table as data for the page, without columns that say nothing; None where it would be long."""
+        if not 0 < self.group.M <= MOST_ROWS:
+            return None
+        told = [c for c in MEMBER_COLUMNS if any(value is not None for value in c.of(self))]
+        head, rows = [column.name.capitalize() for column in told], [list(row) for row in _rows(told, self)]
+        return {"title": "The members as they are described", "head": head, "rows": rows}
 
 
 def shown(observed: Observed, group: Group | None = None) -> ShownGroup:
-    """What is shown of a group as a source saw it, which may be without members; ``group`` where it was built."""
-    facts = {name: getattr(observed, name) for name in FACTS}
-    return ShownGroup(
-        build(observed.raw) if group is None else group, facts, observed.says, observed.members, observed.left_out,
-        observed.owners_told, observed.assumed,
-    )  # fmt: skip
+    """A group as a source saw it, which may be without members; ``group`` where it was built."""
+    return ShownGroup(build(observed.raw) if group is None else group, observed)
 
 
 @dataclass(frozen=True)
-class MemberColumn:
-    """A column of the members: its name in tables, its field in ``described``, its value, and when it is shown.
+class Column:
+    """A column of groups, members or partitions: name in tables and on the page, field in ``described``, values, when.
 
     field
         "" for what group.json says already.
+    of
+        A value for each row of the group: itself, its members, or its partitions beside who reads them; nothing where
+        it is known of none.
     always
-        Whether the narrow table has it where no member has a value, too.
+        Whether tables have it where no row has a value, too.
     """
 
     name: str
     field: str
-    of: Callable[[ShownGroup, int], Cell]
+    of: Callable[[ShownGroup], Sequence[Cell]]
     always: bool = True
 
 
-MEMBER_COLUMNS: Final = (
-    MemberColumn("CONSUMER-ID", "id", lambda s, m: s.group.members[m]),
-    MemberColumn("GROUP-INSTANCE-ID", "", lambda s, m: s.group.instance_ids[m], always=False),
-    MemberColumn("HOST", "host", lambda s, m: _at(s.group.hosts, m), always=False),
-    MemberColumn("CLIENT-ID", "client_id", lambda s, m: _at(s.group.client_ids, m), always=False),
-    MemberColumn("RACK", "", lambda s, m: _rack(s.group, m), always=False),
-    MemberColumn(
-        "CAPACITY", "", lambda s, m: int(s.group.capacity[m]) if s.group.has_capacities else None, always=False
-    ),
-    MemberColumn("#PARTITIONS", "partitions", lambda s, m: len(s.reads[m])),
-    MemberColumn("LAG", "lag", lambda s, m: s.lag_of(m)),
+def _rows(columns: Sequence[Column], standing: ShownGroup) -> Iterator[tuple[Cell, ...]]:
+    """The group's rows; the first column knows how many there are."""
+    values = [column.of(standing) for column in columns]
+    return zip(*(each or [None] * len(values[0]) for each in values), strict=True)
+
+
+def fields(columns: Sequence[Column], standing: ShownGroup) -> list[dict[str, Any]]:
+    """The rows as ``described`` has them: what is known of what group.json does not say."""
+    return [
+        {c.field: value for c, value in zip(columns, row, strict=True) if c.field and value is not None}
+        for row in _rows(columns, standing)
+    ]
+
+
+def table(columns: Sequence[Column], standings: Sequence[ShownGroup], extra: Set[str] = frozenset()) -> TextTable:
+    """The rows of some groups; ``extra`` are for wide tables alone, as is what need not be there and no row has."""
+    rows = [(s.group.name, *row) for s in standings for row in _rows(columns, s)]
+    empty = {c.name for i, c in enumerate(columns, 1) if not c.always and not any(row[i] for row in rows)}
+    return TextTable(("GROUP", *(column.name for column in columns)), rows, extra=frozenset(extra | empty))
+
+
+GROUP_COLUMNS: Final = (
+    Column("STATE", "state", lambda s: [s.seen.state]),
+    Column("PROTOCOL", "protocol", lambda s: [s.seen.kind]),
+    Column("ASSIGNMENT-STRATEGY", "assignor", lambda s: [s.seen.protocol]),
+    Column("COORDINATOR (ID)", "coordinator", lambda s: [s.seen.coordinator]),
+    Column("GENERATION", "generation", lambda s: [s.seen.generation]),
+    Column("#MEMBERS", "", lambda s: [s.group.M if s.seen.owners_told else None]),
+    Column("LAG", "lag", lambda s: [s.total_lag]),
 )
-
-
-def members(standing: ShownGroup, wide: bool = False) -> TextTable:
-    """A row a member: where it is, what it holds, how far behind that is."""
-    group = standing.group
-    rows: list[tuple[Cell, ...]] = []
-    for m in range(group.M):
-        mask = np.zeros(group.P, dtype=np.bool_)
-        mask[standing.reads[m]] = True
-        text = partitions_in_words(partitions_to_names(group, mask), runs=not wide)
-        values = [column.of(standing, m) for column in MEMBER_COLUMNS]
-        rows.append((group.name, *values, (text if wide else shorten(text, NARROW)) or None))
-    columns = ("GROUP", *(column.name for column in MEMBER_COLUMNS), "ASSIGNMENT")
-    empty = {
-        column.name
-        for i, column in enumerate(MEMBER_COLUMNS, 1)
-        if not column.always and not any(row[i] for row in rows)
-    }
-    return TextTable(columns, rows, extra=frozenset({"GROUP"} | empty))
-
-
-def partitions(standings: Sequence[ShownGroup]) -> TextTable:
-    """A row a partition, as ``kafka-consumer-groups --describe`` prints it."""
-    rows: list[tuple[Cell, ...]] = []
-    for standing in standings:
-        group = standing.group
-        unknown = [UNKNOWN] * group.P
-        committed = group.offsets.committed.tolist() if group.offsets is not None else unknown
-        end = group.offsets.end.tolist() if group.offsets is not None else unknown
-        who = [(name, _at(group.hosts, m), _at(group.client_ids, m)) for m, name in enumerate(group.members)]
-        readers_of: list[list[int]] = [[] for _ in range(group.P)]
-        for member, partition in zip(*(column.tolist() for column in readers(group)), strict=True):
-            readers_of[partition].append(member)
-        for t, p, c, e, left, reading in zip(
-            group.topic_of.tolist(), group.number.tolist(), committed, end, standing.lag.tolist(), readers_of,
-            strict=True,
-        ):  # fmt: skip
-            for reader in [who[m] for m in reading] or [(None, None, None)]:
-                rows.append((group.name, group.topics[t], p, _known(c), _known(e), _known(left), *reader))
-    columns = (
-        "GROUP",
-        "TOPIC",
-        "PARTITION",
-        "CURRENT-OFFSET",
-        "LOG-END-OFFSET",
-        "LAG",
-        "CONSUMER-ID",
-        "HOST",
-        "CLIENT-ID",
-    )
-    return TextTable(columns, rows)
+MEMBER_COLUMNS: Final = (
+    Column("CONSUMER-ID", "id", lambda s: s.group.members),
+    Column("GROUP-INSTANCE-ID", "", lambda s: s.group.instance_ids, always=False),
+    Column("HOST", "host", lambda s: s.group.hosts, always=False),
+    Column("CLIENT-ID", "client_id", lambda s: s.group.client_ids, always=False),
+    Column("RACK", "", lambda s: _racks(s.group), always=False),
+    Column("CAPACITY", "", lambda s: s.group.capacity.tolist() if s.group.has_capacities else (), always=False),
+    Column("#PARTITIONS", "partitions", lambda s: [len(read) for read in s.reads]),
+    Column("LAG", "lag", lambda s: s.lags),
+)  # fmt: skip
+PARTITION_COLUMNS: Final = (
+    Column("TOPIC", "topic", lambda s: _of_partitions(s, [s.group.topics[t] for t in s.group.topic_of.tolist()])),
+    Column("PARTITION", "partition", lambda s: _of_partitions(s, s.group.number.tolist())),
+    Column("CURRENT-OFFSET", "", lambda s: _of_partitions(s, _known(getattr(s.group.offsets, "committed", None)))),
+    Column("LOG-END-OFFSET", "", lambda s: _of_partitions(s, _known(getattr(s.group.offsets, "end", None)))),
+    Column("LAG", "lag", lambda s: _of_partitions(s, _known(s.lag))),
+    Column("CONSUMER-ID", "id", lambda s: _of_readers(s, s.group.members)),
+    Column("HOST", "", lambda s: _of_readers(s, s.group.hosts)),
+    Column("CLIENT-ID", "", lambda s: _of_readers(s, s.group.client_ids)),
+)
 
 
 def states(standings: Sequence[ShownGroup]) -> TextTable:
     """A row a group, as ``kafka-consumer-groups --describe --state`` prints it."""
-    columns = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "GENERATION", "#MEMBERS")
-    rows: list[tuple[Cell, ...]] = [
-        (s.group.name, *(s.facts.get(name) for name in ("coordinator", "protocol", "state", "generation")), s.group.M)
-        for s in standings
-    ]
-    return TextTable(columns, rows)
+    return table(_named("COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "GENERATION", "#MEMBERS"), standings)
 
 
-def _known(value: int) -> int | None:
-    return None if value == UNKNOWN else value
+def members(standing: ShownGroup, wide: bool = False) -> TextTable:
+    """A row a member: where it is, what it holds, how far behind that is."""
+
+    def assignment(s: ShownGroup) -> list[Cell]:
+        cells: list[Cell] = []
+        for read in s.reads:
+            mask = np.zeros(s.group.P, dtype=np.bool_)
+            mask[read] = True
+            text = partitions_in_words(partitions_to_names(s.group, mask), runs=not wide)
+            cells.append((text if wide else shorten(text, NARROW)) or None)
+        return cells
+
+    return table((*MEMBER_COLUMNS, Column("ASSIGNMENT", "", assignment)), [standing], extra={"GROUP"})
 
 
-def _at(values: Sequence[str | None], m: int) -> str | None:
-    return values[m] if values else None
+def partitions(standings: Sequence[ShownGroup]) -> TextTable:
+    """A row a partition, as ``kafka-consumer-groups --describe`` prints it."""
+    return table(PARTITION_COLUMNS, standings)
 
 
-def _rack(group: Group, m: int) -> str | None:
-    if group.racks is None or group.racks.of_member[m] == UNKNOWN:
-        return None
-    return group.racks.names[int(group.racks.of_member[m])]
+def _named(*names: str) -> list[Column]:
+    return [column for name in names for column in GROUP_COLUMNS if column.name == name]
+
+
+def _of_partitions(standing: ShownGroup, values: Sequence[Cell]) -> list[Cell]:
+    """A value of each partition in each of its rows."""
+    return [values[p] for p in standing.read_by[0] if values]
+
+
+def _of_readers(standing: ShownGroup, values: Sequence[str | None]) -> list[str | None]:
+    """A value of each member in each of its rows."""
+    return [None if m == NOBODY else values[m] for m in standing.read_by[1] if values]
+
+
+def _known(values: Longs | None) -> list[int | None]:
+    return [] if values is None else [None if value == UNKNOWN else value for value in values.tolist()]
+
+
+def _racks(group: Group) -> list[str | None]:
+    names, rack_of = (group.racks.names, group.racks.of_member.tolist()) if group.racks else ((), [])
+    return [None if rack == UNKNOWN else names[rack] for rack in rack_of]

@@ -62,13 +62,12 @@ def row_of(standing: ShownGroup, pace: Mapping[str, Any] = {}, rebalanced_at: Se
     rebalanced_at
         When (ms) it rebalanced, ascending.
     """
-    facts = standing.facts
-    kind, protocol = facts.get("kind"), facts.get("protocol")
-    verdict, _ = judge(standing.group, kind, protocol, standing.owners_told, rebalanced_at)
+    seen = standing.seen
+    verdict, _ = judge(standing.group, seen.kind, seen.protocol, seen.owners_told, rebalanced_at)
     return {
-        "group": standing.group.name, "verdict": verdict, "lag": standing.total_lag, "kind": kind or "",
-        "state": facts.get("state") or "", "protocol": protocol or "",
-        "members": standing.group.M if standing.owners_told else None, "partitions": standing.group.P,
+        "group": standing.group.name, "verdict": verdict, "lag": standing.total_lag, "kind": seen.kind or "",
+        "state": seen.state or "", "protocol": seen.protocol or "",
+        "members": standing.group.M if seen.owners_told else None, "partitions": standing.group.P,
         "heaviest": heaviest(standing), "why": standing.odd, **pace,
     }  # fmt: skip
 
@@ -77,7 +76,7 @@ def heaviest(standing: ShownGroup) -> float | None:
     """The share of the lag that one member has to read, from 0 to 1; None where nothing is left, or nobody reads."""
     if not standing.total_lag or not standing.group.M:
         return None
-    return round(max(standing.lag_of(m) or 0 for m in range(standing.group.M)) / standing.total_lag, 4)
+    return round(max(standing.lags) / standing.total_lag, 4)
 
 
 def order(row: Row, sort: str = "trouble") -> tuple[Any, ...]:

@@ -111,6 +111,7 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan], past: Past 
         "why": [*seen.odd, *figures],
         "shared": observed.kind == SHARE,
         "roles": roles_data(observed.kind, observed.members),
+        "seats": seen.members_data(),
         "advice": advice(Comparison(group, asked, {}, None, observed.kind, observed.protocol))
         if len(asked) > 1
         else [],

@@ -43,6 +43,18 @@ def roles_data(kind: str | None, members: Sequence[GenerationMember]) -> Mapping
     return {"title": title, "head": head, "rows": [list(row[skip:]) for row in shown.rows]}
 
 
+def roles_dict(kind: str | None, members: Sequence[GenerationMember]) -> dict[str, Any]:
+    """The same of ``described``: of each member ids, and of each role its tasks or partitions."""
+    if roles_table(kind, members) is None:
+        return {}
+    rows = [
+        {"id": m.member_id, "client_id": m.client_id, "process": m.process_id}
+        | {role: {name: sorted(ids) for name, ids in sorted(held.items())} for role, held in m.roles.items()}
+        for m in sorted(members, key=lambda member: (member.process_id or "", member.member_id))
+    ]
+    return {"roles": [{name: value for name, value in row.items() if value is not None} for row in rows]}
+
+
 def sentences(kind: str | None, members: Sequence[GenerationMember]) -> list[str]:
     """What is worth knowing of a share or streams group besides; nothing for groups of other kinds."""
     if kind == SHARE:

@@ -102,8 +102,8 @@ def difference(before: ShownGroup, now: ShownGroup) -> str:
     for n, change in ((moved, "moved"), (given, "given"), (lost, "without an owner now")):
         if n:
             changes.append(f"{count(n, 'partition')} {change}")
-    if before.facts.get("state") != now.facts.get("state"):
-        changes.append(f"{before.facts.get('state')} -> {now.facts.get('state')}")
+    if before.seen.state != now.seen.state:
+        changes.append(f"{before.seen.state} -> {now.seen.state}")
     return "; ".join(changes)
 
 

@@ -30,6 +30,8 @@ from apportion.serve.switched import Switches
 Summaries = Mapping[str, dict[str, Any]]
 """Group to its row of the page's list."""
 log = logging.getLogger("apportion.serve")
+SEEN: Final = ("state", "protocol", "kind", "coordinator", "generation")
+"""Fields of ``Observed`` that the API gives of a group."""
 KEPT_PLANS: Final = 64
 """Groups whose drawn plans are kept, the last asked for."""
 MOST_TOPICS: Final = 40
@@ -180,13 +182,14 @@ class Answers:
             return None
         plans: list[Any] = []
         best: Mapping[str, str] = {}
-        if state.group.M and state.shown.facts.get("kind") not in OTHERS:
+        if state.group.M and state.shown.seen.kind not in OTHERS:
             try:
                 comparison = compare(state.group)
                 plans, best = [plan.to_dict() for plan in comparison.plans], comparison.best
             except ApportionError:
                 plans = []
-        facts = {key: value for key, value in state.shown.facts.items() if value is not None}
+        seen = state.shown.seen
+        facts = {name: value for name in SEEN if (value := getattr(seen, name)) is not None}
         about = {"unknown_since": _moment(state.unknown_since), "gone": state.gone, "verdict": state.verdict}
         switch = self._switches.answer(state)
         switched = {} if switch is None else {"switch": switch.to_dict()}
@@ -211,9 +214,9 @@ def summary(state: GroupState) -> dict[str, Any]:
     rows = list(past.rebalances)
     return {
         "group": state.name,
-        "kind": state.shown.facts.get("kind") or "",
-        "state": "gone" if state.gone else state.shown.facts.get("state") or "",
-        "protocol": state.shown.facts.get("protocol") or "",
+        "kind": state.shown.seen.kind or "",
+        "state": "gone" if state.gone else state.shown.seen.state or "",
+        "protocol": state.shown.seen.protocol or "",
         "verdict": state.verdict,
         "why": state.odd[:6],
         "members": state.group.M,

@@ -370,12 +370,12 @@ def _by_cause(text: str, state: GroupState) -> Iterator[Row]:
 
 
 def _info(text: str, state: GroupState) -> Row:
-    facts = state.shown.facts
+    seen = state.shown.seen
     # What a classic group's members send, and the broker gives for those of the other protocols.
-    protocol_type = "consumer" if facts.get("kind") == "classic" else facts.get("kind")
-    states = {"protocol": facts.get("protocol"), "protocol_type": protocol_type, "state": facts.get("state")}
+    protocol_type = "consumer" if seen.kind == "classic" else seen.kind
+    states = {"protocol": seen.protocol, "protocol_type": protocol_type, "state": seen.state}
     more = (f'{key}="{escape(str(value or ""))}"' for key, value in states.items())
-    return f"{text},{','.join(more)}", "1" if facts.get("state") == "Stable" else "0"
+    return f"{text},{','.join(more)}", "1" if seen.state == "Stable" else "0"
 
 
 def _unowned(state: GroupState) -> int | None:

@@ -147,10 +147,10 @@ class GroupState:
 
     @cached_property
     def _judged(self) -> tuple[str, list[str]]:
-        facts = self.shown.facts
+        seen = self.shown.seen
         at = [row.at for row in self.past.rebalances]
         return judge(
-            self.group, facts.get("kind"), facts.get("protocol"), rebalanced_at=at, now_ms=int(self.seen * 1000),
+            self.group, seen.kind, seen.protocol, rebalanced_at=at, now_ms=int(self.seen * 1000),
             expired=self.expired,
         )  # fmt: skip
 
@@ -183,13 +183,8 @@ class GroupState:
 
     @property
     def observed(self) -> Observed:
-        """The facts in the form that the report's page takes; the group itself is ``group``."""
-        facts = self.shown.facts
-        return Observed(
-            {"group": self.name}, facts.get("state"), facts.get("protocol"), facts.get("kind"),
-            facts.get("coordinator"), facts.get("generation"), [*self.says, *self.shown.says],
-            self.shown.members,
-        )  # fmt: skip
+        """What its source told, and first what is not known; the group itself is ``group``."""
+        return replace(self.shown.seen, says=[*self.says, *self.shown.seen.says])
 
     def unknown(self, since: float, why: str, gone: bool = False) -> GroupState:
         """The same group, of which nothing newer is known; the first reason's time stays."""

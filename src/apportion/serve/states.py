@@ -22,6 +22,7 @@ from apportion.history.measured import unread_of
 from apportion.history.rebalances import fairest
 from apportion.inputs import live
 from apportion.inputs.cluster_round import DescribedGroup, TopicLog
+from apportion.inputs.described_group import Observed
 from apportion.model.build import build
 from apportion.model.group import Group, Offsets
 from apportion.model.measures import loads, measure
@@ -157,12 +158,9 @@ def group_state(
         facts["generation"] = past.read_generation
     seats = description.get("seats", ())
     same = old is not None and old.key is not None and old.key[0] == key
-    shown = ShownGroup(
-        _shown_group(group, ids, old if same else None, settings),
-        {**facts, "coordinator": one.coordinator},
-        spoken,
-        seats if settings.personal else nameless_seats(seats, ids),
-    )
+    seats = seats if settings.personal else nameless_seats(seats, ids)
+    seen = Observed({"group": group.name}, **facts, coordinator=one.coordinator, says=spoken, members=seats)
+    shown = ShownGroup(_shown_group(group, ids, old if same else None, settings), seen)
     # How fair it is, a consumer's strategy cannot tell of tasks that move whole, nor of what is shared.
     judged = description["kind"] not in OTHERS
     return GroupState(
@@ -212,8 +210,7 @@ def _as_before(old: ShownGroup, new: ShownGroup) -> bool:
         and np.array_equal(one.end, other.end)
         and np.array_equal(one.begin, other.begin)
         and np.array_equal(one.lag, other.lag)
-        and old.facts == new.facts
-        and (old.says, old.members) == (new.says, new.members)
+        and old.seen == new.seen
     )
 
 
@@ -221,7 +218,7 @@ def renewed(name: str, past: GroupPast, at: float) -> GroupState:
     """A group of which nothing is known but that it is listed."""
     empty = build({"group": name, "topics": {}, "members": {}})
     ((times, whole),) = lag_times_of([(empty, Commits.none(0), None)], AllEnds({}), at)
-    return GroupState(ShownGroup(empty, {}, ()), times, whole, at, past)
+    return GroupState(ShownGroup(empty, Observed({"group": name})), times, whole, at, past)
 
 
 def _same_partitions(one: Group, other: Group) -> bool:

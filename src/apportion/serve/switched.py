@@ -25,10 +25,10 @@ def switch_of(state: GroupState) -> Switch | None:
     The broker's order follows from the members' own ids, so it is worked out with them, and told with those that may
     be shown.
     """
-    kind = state.shown.facts.get("kind")
+    kind = state.shown.seen.kind
     if state.gone or not state.group.M or kind not in KINDS:
         return None
-    facts = GroupFacts(kind, state.shown.facts.get("protocol"), state.assigned_data)
+    facts = GroupFacts(kind, state.shown.seen.protocol, state.assigned_data)
     whole = switch(state.as_described, facts, state.past.frozen(state.group.topic_ids))
     return replace(
         whole, group=state.group, online=_shown(whole.online, state.group), fresh=_shown(whole.fresh, state.group)
@@ -55,7 +55,7 @@ class Switches:
         return self._current(state)[1]
 
     def _current(self, state: GroupState) -> tuple[Switch | None, dict[str, Any]]:
-        protocol, described = state.shown.facts.get("protocol"), state.key and state.key[0]
+        protocol, described = state.shown.seen.protocol, state.key and state.key[0]
         key = (described, state.past, state.past.version, state.gone, state.assigned_data, protocol)
         kept = self._kept.pop(state.name, None)
         if kept is None or kept[0] != key:

@@ -160,7 +160,7 @@ function overview(groups) {
   box.refresh();
 }
 
-// A table among the pictures: what members of a streams or share group run or share, or how old their lag is.
+// A table among the pictures: what members of a streams or share group run or share, how old their lag is, or where members are.
 function inTable(name, content) {
   return element("figure", { class: "wide", id: `picture-${name}`, "aria-labelledby": `title-${name}` },
     element("figcaption", {}, element("h3", { id: `title-${name}` }, content.title)), table(content.head, content.rows, content.title));
@@ -182,6 +182,7 @@ function drawGroup(group) {
   if (some && group.switch) figures.push(...switchFigures(group));
   if (some) figures.push(lagBars(group), capacities(group));
   if (group.times) figures.push(inTable("times", group.times));
+  if (group.seats) figures.push(inTable("seats", group.seats));
   if (planned) figures.push(tradeOff(group), crossRack(group));
   if (past.length > 1 && group.history.rows.length) figures.push(handOver(group));
   if (past.length) figures.push(inTimeline(group), timeline(group));
