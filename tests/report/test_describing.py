@@ -53,7 +53,7 @@ def test_each_table_has_a_cell_under_each_of_its_columns() -> None:
     by_name = dict(zip(members.columns, members.rows[1], strict=True))
     assert by_name == {
         "GROUP": "orders", "CONSUMER-ID": "b", "GROUP-INSTANCE-ID": None, "HOST": None, "CLIENT-ID": None,
-        "RACK": "az2", "CAPACITY": 3, "#PARTITIONS": 1, "LAG": 88, "ASSIGNMENT": "t(2)",
+        "RACK": "az2", "CAPACITY": 3, "#PARTITIONS": 1, "LAG": 88, "LAG-PERCENT": 31, "ASSIGNMENT": "t(2)",
     }  # fmt: skip
     assert tables[2].rows[1] == ("orders", "t", 1, 7, 101, 94, "a", "/10.0.0.1", "pod-1")
 

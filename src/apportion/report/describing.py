@@ -198,6 +198,7 @@ MEMBER_COLUMNS: Final = (
     Column("CAPACITY", "", lambda s: s.group.capacity.tolist() if s.group.has_capacities else (), always=False),
     Column("#PARTITIONS", "partitions", lambda s: [len(read) for read in s.reads]),
     Column("LAG", "lag", lambda s: s.lags),
+    Column("LAG-PERCENT", "lag_percent", lambda s: [100 * n // (s.total_lag or 1) for n in s.lags], always=False),
 )  # fmt: skip
 PARTITION_COLUMNS: Final = (
     Column("TOPIC", "topic", lambda s: _of_partitions(s, [s.group.topics[t] for t in s.group.topic_of.tolist()])),
