@@ -48,6 +48,11 @@ def choose(frontier: Sequence[Sized], prefer: str | None, capacity: float) -> tu
 
     Without a preference a member is taken to be worth a move of all that one member takes: members cost as long as
     they run, a move once, and more weight than that moves for no saving that lasts.
+
+    >>> from apportion.sizing.size import size
+    >>> pair = size({"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}}}, capacity=2, by="partitions")
+    >>> choose(pair.frontier, "members", capacity=2)
+    (0, 'the fewest members were preferred')
     """
     if prefer == "members":
         return len(frontier) - 1, "the fewest members were preferred"
@@ -69,7 +74,14 @@ def choose(frontier: Sequence[Sized], prefer: str | None, capacity: float) -> tu
 
 
 def sentences(facts: Facts, frontier: Sequence[Sized], chosen: int, reason: str, bound: int) -> list[str]:
-    """The choice with its reason first, then what limits it."""
+    """The choice with its reason first, then what limits it.
+
+    >>> from apportion.sizing.size import size
+    >>> pair = size({"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}}}, capacity=2, by="partitions")
+    >>> facts = Facts(1, 1, 3, "partitions", 2.0, 3.0, [], 2.0, [], 0, 1, ())
+    >>> sentences(facts, pair.frontier, 0, "one is too few", bound=2)[0]
+    '2 members, 1 more than now; nothing moves; the fullest is at 100%: one is too few.'
+    """
     plan = frontier[chosen]
     lines = [f"{_headline(facts, plan)}: {reason}."]
     lines.append(_bound(facts, plan, frontier, bound))
@@ -92,7 +104,12 @@ def sentences(facts: Facts, frontier: Sequence[Sized], chosen: int, reason: str,
 
 
 def idle(facts: Facts) -> list[str]:
-    """What is said where no partition has any work: nothing is advised."""
+    """What is said where no partition has any work: nothing is advised.
+
+    >>> facts = Facts(1, 1, 3, "partitions", 2.0, 3.0, [], 2.0, [], 0, 1, ())
+    >>> idle(facts)[0][:24]
+    'No traffic was measured,'
+    """
     if facts.by == "lag":
         line = "Nothing is left to read, so no number of members is advised. Size by weight: what comes in a second."
     else:

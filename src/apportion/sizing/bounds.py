@@ -20,7 +20,13 @@ SUMS_MAX: Final = 20_000
 
 
 def least_members(problem: SizingProblem) -> int:
-    """Members that every plan needs, at least 1."""
+    """Members that every plan needs, at least 1.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> least_members(problem)
+    2
+    """
     over = problem.oversize
     rest = [w for p, w in enumerate(problem.weight) if p not in over and w > 0]
     biggest = sorted((c for c in problem.capacity if c > problem.new_capacity), reverse=True)
@@ -58,6 +64,9 @@ def lightest_set(weights: list[int], need: int) -> tuple[int, list[int], bool]:
     """The lightest set of weights that comes to ``need`` or more: its sum, its places, and whether it is the lightest.
 
     Subset sums, from the lightest weight on; a sum that suffices is not built upon.
+
+    >>> lightest_set([5, 3, 2], need=4)
+    (5, [1, 2], True)
     """
     if need <= 0:
         return 0, [], True
@@ -106,6 +115,11 @@ def least_moved(problem: SizingProblem) -> list[int]:
     """Weight that every plan moves which closes k processes, for k from 0 to all but one.
 
     Entry k counts, of members that stay, the lightest set each must let go, and of the k cheapest processes all.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> least_moved(problem)
+    [3, 5]
     """
     over: dict[int, int] = {}
     load: dict[int, int] = {}

@@ -33,12 +33,24 @@ class SearchResult:
 
 
 def applies(problem: SizingProblem) -> bool:
-    """Whether the group is small and plain enough: one member a process."""
+    """Whether the group is small and plain enough: one member a process.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> applies(problem)
+    True
+    """
     return len(problem.weight) <= PARTITIONS_MAX and problem.threads == 1 and problem.processes == problem.M
 
 
 def least_moved_plan(problem: SizingProblem, most_members: int, known: tuple[int, list[int]] | None) -> SearchResult:
-    """The plan of least moved weight on at most so many members; ``known`` is one to beat."""
+    """The plan of least moved weight on at most so many members; ``known`` is one to beat.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> least_moved_plan(problem, 2, None)
+    SearchResult(owner=[0, 1, 1], moved=3, finished=True)
+    """
     search = _Search(problem, most_members, known)
     search.place(0, 0)
     return SearchResult(search.best_owner, search.best, search.steps <= search.steps_max)

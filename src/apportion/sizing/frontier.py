@@ -52,6 +52,11 @@ def frontier(problem: SizingProblem, low: int, high: int, swing: float) -> Front
     swing
         How much a partition's weight changes until the next call: a standard deviation, as a share of a newcomer's
         capacity. It only breaks ties, so that the next change moves little.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> [(plan.members, plan.moved) for plan in frontier(problem, 1, 3, swing=0.0).candidates]
+    [(2, 3)]
     """
     threads = problem.threads
     bound = _in_processes(least_members(problem), threads)

@@ -35,6 +35,11 @@ def start(problem: SizingProblem, swing: float, most_processes: int, scarce: boo
 
     scarce
         Only the largest processes are there at first, as many as may be: for a packing that forgets the past.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> start(problem, swing=0.0, most_processes=2).owner
+    [0, 1, 1]
     """
     packing = _start(problem, swing, most_processes, scarce, on_largest=True)
     if packing is None and problem.oversize:
@@ -79,7 +84,14 @@ def _largest(problem: SizingProblem, most_processes: int) -> list[int]:
 
 
 def processes(packing: Packing) -> int:
-    """How many processes are open."""
+    """How many processes are open.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> packing = start(problem, swing=0.0, most_processes=2)
+    >>> processes(packing)
+    2
+    """
     newcomers = sum(m >= packing.problem.M for m in packing.items) // packing.problem.threads
     return len({packing.problem.process_of[m] for m in packing.items if m < packing.problem.M}) + newcomers
 
@@ -136,7 +148,13 @@ def _cheapest_processes(packing: Packing, spared: set[int], n: int) -> list[int]
 
 
 def process_key(problem: SizingProblem, m: int) -> int:
-    """The number of a member's process; newcomers' are above all others."""
+    """The number of a member's process; newcomers' are above all others.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> threaded = SizingProblem([4], [5, 5], 5, [0], process=[7, 7], threads=2)
+    >>> process_key(threaded, 1), process_key(threaded, 2), process_key(threaded, 3)
+    (7, 2, 2)
+    """
     return problem.process_of[m] if m < problem.M else problem.M + (m - problem.M) // problem.threads
 
 
@@ -145,6 +163,11 @@ def shrink(packing: Packing, effort: int, by: int = 1) -> Packing | None:
 
     effort
         Looks ahead that the search may take.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([2, 2, 1], [5, 5], 5, [0, 0, 1])
+    >>> shrink(start(problem, swing=0.0, most_processes=2), effort=1_000).owner
+    [0, 0, 0]
     """
     spared: set[int] = set()
     for _ in range(3):
@@ -160,7 +183,15 @@ def shrink(packing: Packing, effort: int, by: int = 1) -> Packing | None:
 
 
 def settle(packing: Packing, free: list[int], most_processes: int) -> bool:
-    """Find a place for all that is free, then improve; False where something has none."""
+    """Find a place for all that is free, then improve; False where something has none.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> packing = start(problem, swing=0.0, most_processes=2)
+    >>> held_by = packing.take(2)
+    >>> settle(packing, [2], most_processes=2), packing.owner
+    (True, [0, 1, 1])
+    """
     weight = packing.weight
     stuck = []
     for p in sorted(free, key=lambda p: (-weight[p], p)):
@@ -227,7 +258,14 @@ def _throw_out(packing: Packing, stuck: list[int], most_processes: int) -> list[
 
 
 def processes_open(packing: Packing) -> int:
-    """As ``processes``, without counting where every member is a process of its own."""
+    """As ``processes``, without counting where every member is a process of its own.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> packing = start(problem, swing=0.0, most_processes=2)
+    >>> processes_open(packing)
+    2
+    """
     return packing.members if packing.problem.threads == 1 and not packing.problem.process else processes(packing)
 
 
@@ -257,7 +295,15 @@ def _make_room(packing: Packing, p: int) -> list[int] | None:
 
 
 def improve(packing: Packing) -> None:
-    """Let partitions that moved change places while that lowers the weight moved and what may be lost next."""
+    """Let partitions that moved change places while that lowers the weight moved and what may be lost next.
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> packing = start(problem, swing=0.0, most_processes=2)
+    >>> improve(packing)
+    >>> packing.owner
+    [0, 1, 1]
+    """
     noise = _NOISE * packing.problem.new_capacity
     for _ in range(ROUNDS):
         changed = False
@@ -332,6 +378,13 @@ def ruin_and_recreate(packing: Packing, stuck: list[int], rounds: int = RUINS) -
     """Empty some members at a time and fill them anew until all have a place; returned is what has none in the end.
 
     After Schrimpf et al., "Record breaking optimization results using the ruin and recreate principle" (2000).
+
+    >>> from apportion.sizing.problem import SizingProblem
+    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
+    >>> packing = start(problem, swing=0.0, most_processes=2)
+    >>> held_by = packing.take(2)
+    >>> ruin_and_recreate(packing, [2]), packing.owner
+    ([], [0, 1, 1])
     """
     draw = random.Random(len(packing.weight))  # noqa: S311 - the same input must give the same plan
     for _ in range(rounds):

@@ -92,12 +92,20 @@ class Sized:
 
 
 def number(value: float) -> int | float:
-    """A whole number without a point."""
+    """A whole number without a point.
+
+    >>> number(2.0), number(2.5)
+    (2, 2.5)
+    """
     return int(value) if float(value).is_integer() else value
 
 
 def busiest(owner: Ints, work: Floats, takes: Sequence[float]) -> float:
-    """The fullest member's work as a share of what it takes; takes (members,) as numbered in ``owner``."""
+    """The fullest member's work as a share of what it takes; takes (members,) as numbered in ``owner``.
+
+    >>> busiest(np.array([0, 0, 1]), np.array([2.0, 3.0, 4.0]), takes=[10, 5])
+    0.8
+    """
     if not len(takes):
         return 0.0
     held = np.bincount(owner[owner >= 0], weights=work[owner >= 0], minlength=len(takes))

@@ -35,6 +35,11 @@ def work_of(group: Group, by: str | None = None, catch_up_s: float | None = None
     catch_up_s
         Seconds in which the lag is to be worked off besides: ``weight`` gets lag / seconds on top, ``lag`` is divided
         by the seconds and so becomes work in a second.
+
+    >>> from apportion.model.group_json import read_group
+    >>> topics = {"t": [{"partition": 0, "lag": 8}, {"partition": 1, "lag": 5}]}
+    >>> work_of(read_group({"topics": topics, "members": {"a": {"topics": ["t"]}}}), by="lag").work
+    array([8., 5.])
     """
     known = None if group.weight is None else ~np.isnan(group.weight)
     if by is None:

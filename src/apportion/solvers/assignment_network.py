@@ -35,7 +35,16 @@ ARCS_MAX = 4_000_000
 
 
 def fits_network(problem: Problem) -> bool:
-    """Whether the network with a layer of (topic, member) is small enough; ``problem`` has a row for each topic."""
+    """Whether the network with a layer of (topic, member) is small enough; ``problem`` has a row for each topic.
+
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> from apportion.solvers.partition_classes import problem_of
+    >>> problem = problem_of(group, ())
+    >>> fits_network(problem)
+    True
+    """
     size = np.bincount(problem.column, minlength=problem.eligible.shape[1])
     arcs = 2 * int((problem.eligible @ size).sum()) + len(problem.row)  # nearly
     return arcs <= ARCS_MAX and (problem.miss is None or problem.eligible.size <= CELLS)
@@ -179,13 +188,31 @@ class AssignmentNetwork:
 
 
 def held_before(problem: Problem, order: Order) -> tuple[Ints, Ints]:
-    """(P,) who would keep each partition, and to whom it would come home; -1 nobody, or no goal asks for it."""
+    """(P,) who would keep each partition, and to whom it would come home; -1 nobody, or no goal asks for it.
+
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> from apportion.solvers.partition_classes import problem_of
+    >>> problem = problem_of(group, (BALANCE, MOVES))
+    >>> held_before(problem, (BALANCE, MOVES))
+    (array([ 0,  0,  0, -1]), array([-1, -1, -1, -1]))
+    """
     nobody = np.full(len(problem.row), NOBODY, dtype=np.int64)
     return problem.claim if MOVES in order else nobody, problem.home if RETURNED in order else nobody
 
 
 def fixed_on_network(problem: Problem, order: Order, start: Ints) -> Ints:
-    """(P,) owners of what stays, and of what comes home, in some best plan; -1 for the rest."""
+    """(P,) owners of what stays, and of what comes home, in some best plan; -1 for the rest.
+
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> from apportion.solvers.partition_classes import problem_of
+    >>> problem = problem_of(group, (BALANCE, MOVES))
+    >>> fixed_on_network(problem, (BALANCE, MOVES), np.array([0, 0, 1, 1]))
+    array([ 0,  0, -1, -1])
+    """
     owner, past = np.full(len(problem.row), NOBODY, dtype=np.int64), held_before(problem, order)
     if any((held != NOBODY).any() for held in past):
         network = AssignmentNetwork(problem, start, order)
@@ -204,6 +231,17 @@ def complete_on_network(problem: Problem, order: Order, owner: Ints, hand_out: H
     hand_out
         Some plan to begin with: (P,) owners from those that are fixed and the partitions (F,) to hand out. With fair
         loads it saves most: a chain of hand-overs that evens out two loads passes the sink, so a search finds but one.
+
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> from apportion.solvers.partition_classes import problem_of
+    >>> problem = problem_of(group, (BALANCE, SPREAD))
+    >>> def hand_out(owner, rest):
+    ...     return np.where(owner < 0, 0, owner)
+    ...
+    >>> complete_on_network(problem, (BALANCE, SPREAD), np.array([0, 0, -1, -1]), hand_out)
+    array([0, 0, 1, 1])
     """
     goals = tuple(goal for goal in order if goal is not MOVES)
     goals = goals if BALANCE in goals else (*goals, BALANCE)

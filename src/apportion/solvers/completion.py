@@ -26,6 +26,12 @@ def complete(sharing: Sharing, capacity: Ints) -> Ints | None:
 
     capacity
         (M,) of the members; counts follow it. ``max_skew`` counts where every member may own everything.
+
+    >>> from apportion.solvers.makespan import Sharing
+    >>> every = np.ones((1, 2), dtype=np.bool_)
+    >>> sharing = Sharing(np.array([9, 5, 4, 1]), np.array([0, -1, -1, -1]), np.zeros(4, dtype=np.int64), every)
+    >>> complete(sharing, np.array([1, 1]))
+    array([0, 1, 1, 0])
     """
     past, kind = sharing.past, sharing.kind
     kept = past != NOBODY
@@ -39,7 +45,14 @@ def complete(sharing: Sharing, capacity: Ints) -> Ints | None:
 
 
 def fair_window(sharing: Sharing, capacity: Ints) -> tuple[Ints, Ints]:
-    """(M,) the least and most that each member may hold: ``max_skew`` from the fair count for its capacity."""
+    """(M,) the least and most that each member may hold: ``max_skew`` from the fair count for its capacity.
+
+    >>> from apportion.solvers.makespan import Sharing
+    >>> every = np.ones((1, 2), dtype=np.bool_)
+    >>> sharing = Sharing(np.array([9, 5, 4, 1]), np.array([0, -1, -1, -1]), np.zeros(4, dtype=np.int64), every)
+    >>> fair_window(sharing, np.array([1, 3]))
+    (array([1, 3]), array([1, 3]))
+    """
     supply, each = np.array([len(sharing.lag)]), np.ones(sharing.members, dtype=np.int64)
     fair = fair_loads(supply, sharing.may, each, each - 1, units(capacity))
     table = feasible_flow(supply, fair.low, fair.high, fair.eligible)

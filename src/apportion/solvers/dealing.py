@@ -39,6 +39,12 @@ def claimed_last(owner: Ints, wanted: Bools, contested: Bools | None, hand_out: 
         (P,) whether anybody claims the partition; None where that does not count.
 
     In a second cooperative round just these partitions are free, around all others: it hands them out in the same way.
+
+    >>> def to_the_first(owner, rest):
+    ...     return np.where(np.isin(np.arange(len(owner)), rest), 0, owner)
+    ...
+    >>> claimed_last(np.array([1, -1, -1]), np.array([True, True, False]), None, to_the_first)
+    array([ 1,  0, -1])
     """
     rest = ((owner == NOBODY) & wanted).nonzero()[0]
     if contested is not None:
@@ -76,6 +82,9 @@ def deal(row: Ints, table: Ints, need: Ints, column: Ints, load: Ints) -> Ints:
         (S,) row of each partition, in the order in which they are dealt.
     need, column, load
         (M,) partitions that each member gets, its column, and how many it holds by now.
+
+    >>> deal(np.array([0, 0, 1]), np.array([[1, 1], [0, 1]]), np.array([1, 2]), np.array([0, 1]), np.array([0, 0]))
+    array([0, 1, 1])
     """
     into = table.argmax(axis=1)[row]
     if int(np.count_nonzero(table, axis=1).max()) > 1:  # some row goes to several columns
@@ -93,6 +102,10 @@ def deal_by_topic(row: Ints, topic: Ints, table: Ints, need: Ints, column: Ints,
 
     Loads and the columns' amounts are those of ``deal``. Plentiful topics first is how degree sequences are realised
     (Gale, Ryser); with what members hold already it is a good try, not a promise. Single exchanges mend the rest.
+
+    >>> row, topic, alike = np.zeros(4, dtype=np.int64), np.array([0, 0, 1, 1]), np.zeros(2, dtype=np.int64)
+    >>> deal_by_topic(row, topic, np.array([[4]]), np.array([2, 2]), alike, np.zeros((2, 2), dtype=np.int64))
+    array([0, 1, 0, 1])
     """
     entries, entry, left = np.unique(row * len(held) + topic, return_inverse=True, return_counts=True)
     entry_row, entry_topic = entries // len(held), entries % len(held)
@@ -142,7 +155,11 @@ def _exchange_topics(topic: Ints, member: Ints, column: Ints, held: Ints) -> Non
 
 
 def stable_order(key: Ints) -> Ints:
-    """Positions in ascending order of small keys, equal ones as they come; short keys are sorted by radix."""
+    """Positions in ascending order of small keys, equal ones as they come; short keys are sorted by radix.
+
+    >>> stable_order(np.array([1, 0, 1, 0]))
+    array([1, 3, 0, 2])
+    """
     if len(key) and int(key.max()) < RADIX_MAX:
         key = key.astype(np.int16)
     return key.argsort(kind="stable")

@@ -46,6 +46,18 @@ def prices(problem: Problem, owner: Ints, order: Order) -> Prices | None:
 
     All goals are one cost here, by their weights. The potentials of the residual network settle exactly where no chain
     of hand-overs improves the plan; a node's price is what it costs to get from it to the sink.
+
+    >>> import numpy as np
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> from apportion.solvers.goals import BALANCE, MOVES
+    >>> from apportion.solvers.partition_classes import problem_of
+    >>> problem = problem_of(group, (BALANCE, MOVES))
+    >>> prices(problem, np.array([0, 0, 1, 1]), (BALANCE, MOVES)).weight
+    {'moves': 1, 'balance': 4}
+    >>> prices(problem, np.array([0, 0, 0, 0]), (BALANCE, MOVES)) is None
+    True
     """
     plan = AssignmentNetwork(problem, owner, order)
     weight = weights(order, len(owner), len(problem.column), 0 if problem.equal else int(problem.unit.max()))

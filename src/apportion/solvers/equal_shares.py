@@ -41,7 +41,11 @@ def equal_shares(past: Ints, members: int) -> Ints:
 
 
 def max_kept(past: Ints, members: int) -> int:
-    """The most things that any fair plan leaves where they were."""
+    """The most things that any fair plan leaves where they were.
+
+    >>> max_kept(np.array([0, 0, 0, 1]), 2)
+    3
+    """
     had = np.bincount(past[past != NOBODY], minlength=members)
     share, extra = divmod(len(past), members)
     return int(np.minimum(had, share).sum()) + min(extra, int((had > share).sum()))

@@ -32,6 +32,11 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
     Returns
         What every fairest plan has in common, one member standing for all of its column: ``low`` and ``high`` (J,)
         differ by one at most, and partitions of a row stand only in columns of their own level.
+
+    >>> both = np.ones((1, 2), dtype=np.bool_)
+    >>> face = fair_loads(np.array([7]), both, np.array([1, 1]), np.array([0, 2]))
+    >>> face.low, face.high
+    (array([4, 2]), array([5, 3]))
     """
     if unit is None and not base.any() and int(eligible.sum(axis=1).max(initial=0)) < 2:
         # Each row has one column: nobody competes, and every column is a piece of its own.
@@ -132,7 +137,12 @@ def water_level(total: int, size: Ints, base: Ints) -> int:
 
 
 def components(rows: Ints, columns: Ints, eligible: Bools) -> Iterator[tuple[Ints, Ints]]:
-    """The pieces of the table that share no cell, as (rows, columns); columns without rows are in none."""
+    """The pieces of the table that share no cell, as (rows, columns); columns without rows are in none.
+
+    >>> eligible = np.array([[True, False], [False, True]])
+    >>> [(rows.tolist(), columns.tolist()) for rows, columns in components(np.arange(2), np.arange(2), eligible)]
+    [([0], [0]), ([1], [1])]
+    """
     if not len(rows):
         return
     table = eligible[np.ix_(rows, columns)]

@@ -41,6 +41,14 @@ def plan_by_topic(group: Group, unit: Ints, order: Order) -> tuple[Ints, dict[Go
 
     unit
         (M,) 1 / capacity in whole numbers.
+
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> from apportion.solvers.goals import BALANCE
+    >>> owner, proof = plan_by_topic(group, np.array([1, 1]), (BALANCE, MOVES))
+    >>> owner, proof[BALANCE], proof[MOVES]
+    (array([0, 0, 1, 1]), 'optimal', 'heuristic')
     """
     claim, waits = np.full(group.P, NOBODY, dtype=np.int64), np.zeros(group.P, dtype=np.bool_)
     if MOVES in order:

@@ -49,6 +49,14 @@ def solve(problem: Problem, order: Order, fixed: Ints | None = None) -> Ints:
 
     fixed
         (P,) what stays or comes home in some best plan, if that is known already; -1 elsewhere.
+
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> from apportion.solvers.partition_classes import problem_of
+    >>> problem = problem_of(group, (BALANCE, MOVES))
+    >>> solve(problem, (BALANCE, MOVES))
+    array([0, 0, 1, 1])
     """
     cut = order.index(BALANCE) if BALANCE in order else len(order)
     before, after = order[:cut], order[cut + 1 :]
@@ -202,7 +210,16 @@ def _finish(problem: Problem, owner: Ints, face: OptimalFace | None) -> Ints:
 
 
 def complete(problem: Problem, owner: Ints, rest: Ints, face: OptimalFace | None = None) -> Ints:
-    """Owners (P,) with the partitions ``rest`` handed out, none of the others touched."""
+    """Owners (P,) with the partitions ``rest`` handed out, none of the others touched.
+
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> from apportion.solvers.partition_classes import problem_of
+    >>> problem = problem_of(group, (BALANCE,))
+    >>> complete(problem, np.array([0, -1, -1, -1]), np.array([1, 2, 3]))
+    array([0, 1, 0, 1])
+    """
     held = load = loads(owner, len(problem.column))
     supply = np.bincount(problem.row[rest], minlength=len(problem.eligible))
     if face is None:

@@ -103,6 +103,11 @@ def settle(plan: Draft, goal: int, effort: int) -> None:
 
     effort
         Partitions looked at, in all: time is bounded, and the same on every machine.
+
+    >>> draft = Draft(np.array([9, 5, 4, 1]), np.array([0, 0, 1, 1]), 2)
+    >>> settle(draft, goal=10, effort=1_000)
+    >>> draft.held
+    array([10,  9])
     """
     while plan.members > 1 and effort > 0:
         heaviest = int(np.argmax(plan.held))
@@ -197,6 +202,11 @@ def keep_more(plan: Draft, past: Ints, limit: int, effort: int) -> None:
 
     past
         (P,) who had the partition and may have it again; -1 nobody.
+
+    >>> draft = Draft(np.array([5, 5, 4, 4]), np.array([0, 1, 0, 1]), 2)
+    >>> keep_more(draft, past=np.array([1, 0, -1, -1]), limit=9, effort=1_000)
+    >>> draft.owner
+    array([1, 0, 0, 1])
     """
     came = True
     while came:

@@ -88,6 +88,10 @@ def fair_counts(kind: Ints, may: Bools, past: Ints) -> Ints:
 
     kind, may, past
         As in ``Sharing``: (P,), (C, M) and (P,). Lags do not count, so this is the sticky problem.
+
+    >>> fair_counts(np.array([0, 0, 1]), np.array([[True, True], [False, True]]), np.array([0, 0, -1]))
+    array([[2, 0],
+           [0, 1]])
     """
     partition, member = np.arange(len(kind)), np.arange(may.shape[1])
     nobody = np.full_like(past, NOBODY)
@@ -112,6 +116,12 @@ def share(sharing: Sharing, tolerance: float, start: Ints | None = None) -> Shar
         The heaviest member may be this part above what is possible at least, for the sake of past owners.
     start
         (P,) the plan to stay within the tolerance of, in place of the best we can make.
+
+    >>> every = np.ones((1, 2), dtype=np.bool_)
+    >>> sharing = Sharing(np.array([9, 5, 4, 1]), np.array([0, -1, -1, -1]), np.zeros(4, dtype=np.int64), every)
+    >>> shared = share(sharing, tolerance=0.0)
+    >>> shared.owner, shared.bound, shared.max_kept
+    (array([0, 1, 1, 0]), 10, True)
     """
     limits = _limits(sharing)
     bound = lower_bound(sharing)
@@ -163,6 +173,11 @@ def lower_bound(sharing: Sharing, least: int | None = None) -> int:
 
     Its heaviest partition; the mean, over all members and over those that alone may own some kinds; and with equal
     members, where k * M + 1 partitions leave one member k + 1 of them, those and the lightest that its count needs.
+
+    >>> every = np.ones((1, 2), dtype=np.bool_)
+    >>> sharing = Sharing(np.array([9, 5, 4, 1]), np.array([0, -1, -1, -1]), np.zeros(4, dtype=np.int64), every)
+    >>> lower_bound(sharing)
+    10
     """
     lag, members = sharing.lag, sharing.members
     if not len(lag):

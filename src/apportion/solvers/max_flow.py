@@ -119,6 +119,11 @@ def feasible_flow(
         (I, J) cells to fill first, if given; a start only, not a promise.
     placed
         (I, J) units to begin with, no column above ``low``: one is displaced only where a path needs its place.
+
+    >>> feasible_flow(np.array([3]), np.array([0, 1]), np.array([2, 2]), np.array([[True, True]]))
+    array([[2, 1]])
+    >>> feasible_flow(np.array([3]), np.array([0, 0]), np.array([1, 1]), np.array([[True, True]])) is None
+    True
     """
     if int(eligible.sum(axis=1).max(initial=0)) < 2:  # there is one way, or none
         table: Ints = eligible * supply[:, None]

@@ -31,6 +31,11 @@ def solve_flow(tail: Ints, head: Ints, capacity: Ints, cost: Ints, supply: Ints)
 
     supply
         (nodes,) what leaves each node, negative where it arrives; together nothing. OR-tools must be there.
+
+    >>> tail, head, cost = np.array([0, 0]), np.array([1, 1]), np.array([5, 2])
+    >>> status, flow = solve_flow(tail, head, np.array([3, 3]), cost, np.array([4, -4]))
+    >>> status, flow.tolist()
+    ('OPTIMAL', [1, 3])
     """
     flow = solver()()
     arcs = flow.add_arcs_with_capacity_and_unit_cost(tail, head, capacity, cost)

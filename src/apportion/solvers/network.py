@@ -150,7 +150,12 @@ class Network:
 
 
 def network_of(nodes: int, *parts: tuple[Ints, Ints | int, Ints | int, Ints | int, Ints]) -> Network:
-    """The network of some groups of arcs: tail, head, low, high and flow of each; a number holds for all its arcs."""
+    """The network of some groups of arcs: tail, head, low, high and flow of each; a number holds for all its arcs.
+
+    >>> arcs = np.array([0, 0]), np.array([1, 2])
+    >>> network_of(3, (*arcs, 0, 5, np.array([2, 1]))).high
+    array([5, 5])
+    """
 
     def column(n: int) -> Ints:
         """(A,) the n-th field of all arcs."""
@@ -170,6 +175,12 @@ def shortest_distances(tail: Ints, head: Ints, cost: Numbers, distance: Numbers)
 
     Bellman and Ford, all arcs at once. An arc is remembered only when it shortens its head's distance, so whatever
     closes to a circle among remembered arcs costs less than nothing.
+
+    >>> tail, head, cost = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([2, -3, 4])
+    >>> shortest_distances(tail, head, cost, np.zeros(3, dtype=np.int64))
+    (array([ 0,  0, -3]), [])
+    >>> shortest_distances(tail, head, np.array([2, -3, 0]), np.zeros(3, dtype=np.int64))[1]
+    [[0, 1, 2]]
     """
     nodes = len(distance)
     distance = distance.copy()

@@ -21,7 +21,11 @@ ROUNDS = 4
 
 
 def heaviest_first(lag: Longs) -> Ints:
-    """(P,) partitions by lag descending, then by place."""
+    """(P,) partitions by lag descending, then by place.
+
+    >>> heaviest_first(np.array([4, 9, 4]))
+    array([1, 0, 2])
+    """
     return len(lag) - 1 - np.argsort(lag[::-1], kind="stable")[::-1]
 
 
@@ -95,6 +99,9 @@ def deal_rounds_many(lags: Sequence[Longs], members: Sequence[int]) -> list[Ints
         To how many each table is dealt.
     Returns
         (N, P) owners for each table.
+
+    >>> deal_rounds_many([np.array([[9, 5, 4, 1]])], [2])
+    [array([[0, 1, 1, 0]])]
     """
     owners = [np.zeros(lag.shape, dtype=np.int64) for lag in lags]
     rounds = [-(-lag.shape[1] // m) for lag, m in zip(lags, members, strict=True)]
@@ -166,6 +173,9 @@ def deal_skewed(lag: Longs, members: int, max_skew: int) -> Ints:
     """(P,) as ``deal_rounds``, but less lag wins over fewer partitions, up to ``max_skew`` ahead of the fewest.
 
     Ties: least lag, then fewest partitions, then first.
+
+    >>> deal_skewed(np.array([9, 3, 3, 3]), members=2, max_skew=1)
+    array([0, 1, 1, 1])
     """
     owner = np.full(len(lag), NOBODY, dtype=np.int64)
     levels: dict[int, list[tuple[int, int]]] = {0: [(0, m) for m in range(members)]}
@@ -192,7 +202,11 @@ class Limits:
 
 
 def deal_limited(lag: Longs, limits: Limits) -> Ints:
-    """(P,) longest first: heaviest partition to the least burdened member that may hold one more."""
+    """(P,) longest first: heaviest partition to the least burdened member that may hold one more.
+
+    >>> deal_limited(np.array([9, 3, 3, 3]), Limits(np.array([1, 1]), np.array([3, 3])))
+    array([0, 1, 1, 1])
+    """
     lows, highs = limits.low.tolist(), limits.high.tolist()
     owner = np.full(len(lag), NOBODY, dtype=np.int64)
     count = [0] * len(lows)
@@ -218,6 +232,9 @@ def difference(lag: Longs, members: int) -> Ints:
     Runs of ``members`` partitions by lag are partial plans; again and again the two with the widest spread of lag
     are laid over each other head to foot. Source: Michiels, Korst, Aarts, van Leeuwen, "Performance ratios for the
     differencing method applied to the balanced number partitioning problem" (STACS 2003).
+
+    >>> difference(np.array([8, 7, 6, 5, 4]), members=2)
+    array([1, 0, 1, 0, 0])
     """
     rows = -(-len(lag) // members)
     padded = np.full(rows * members, NOBODY, dtype=np.int64)
@@ -263,6 +280,9 @@ def deal_to_slots(lag: Longs, kind: Ints, slots: dict[int, list[tuple[int, int]]
         Kind to (member, free slots); together as many as there are partitions of the kind.
     held
         (M,) messages that members have already.
+
+    >>> deal_to_slots(np.array([9, 5, 4]), np.zeros(3, dtype=np.int64), {0: [(0, 1), (1, 2)]}, held=[0, 0])
+    array([0, 1, 1])
     """
     burden = np.array(list(held), dtype=lag.dtype)
     takers = {k: ints([m for m, n in places if n]) for k, places in slots.items()}
@@ -282,7 +302,11 @@ def deal_to_slots(lag: Longs, kind: Ints, slots: dict[int, list[tuple[int, int]]
 
 
 def lag_by_member(lag: Longs, owner: Ints, members: int) -> Longs:
-    """(M,) messages that each member has to read."""
+    """(M,) messages that each member has to read.
+
+    >>> lag_by_member(np.array([9, 5, 4]), np.array([0, 1, 1]), members=3)
+    array([9, 9, 0])
+    """
     held = np.zeros(members, dtype=lag.dtype)
     mine: Bools = owner != NOBODY
     np.add.at(held, owner[mine], lag[mine])
@@ -294,6 +318,9 @@ def level(lag: Longs, owner: Ints, members: int, goal: int) -> Ints:
 
     Counts stay. The heaviest is paired with the lightest, the next with the next; a round looks at all exchanges of all
     pairs. It ends when the heaviest is at most ``goal``, or has not become lighter for some rounds.
+
+    >>> level(np.array([9, 5, 4, 1]), np.array([0, 0, 1, 1]), members=2, goal=10)
+    array([0, 0, 1, 1])
     """
     owner = owner.copy()
     count = np.bincount(owner, minlength=members)

@@ -30,7 +30,15 @@ DENSE = 16
 
 
 def problem_of(group: Group, order: Order) -> Problem:
-    """The group's like partitions as rows and like members as columns; racks are told apart if they are a goal."""
+    """The group's like partitions as rows and like members as columns; racks are told apart if they are a goal.
+
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> problem = problem_of(group, ())
+    >>> problem.row, problem.column, problem.claim
+    (array([0, 0, 0, 0]), array([0, 0]), array([ 0,  0,  0, -1]))
+    """
     row, eligible = _topic_rows(group)
     column, miss, racks_told = group.subscription_of, None, True
     if not group.equal_capacities:
@@ -46,7 +54,13 @@ def problem_of(group: Group, order: Order) -> Problem:
 
 
 def topics_apart(problem: Problem) -> Problem:
-    """The same with rows of one topic each, also of topics that the same members want; topics come in their order."""
+    """The same with rows of one topic each, also of topics that the same members want; topics come in their order.
+
+    >>> from apportion.model.group_json import read_group
+    >>> group = read_group({"topics": {"t": 2, "u": 1}, "members": {"a": {"topics": ["t", "u"]}}})
+    >>> problem_of(group, ()).row, topics_apart(problem_of(group, ())).row
+    (array([0, 0, 0]), array([0, 0, 1]))
+    """
     rows = len(problem.eligible)
     kinds, row = distinct_kinds(np.where(problem.row >= 0, problem.topic * rows + problem.row, NOBODY))
     of = kinds % max(rows, 1)
@@ -87,7 +101,11 @@ def _rack_cells(racks: Racks, row: Ints, column: Ints, eligible: Bools) -> tuple
 
 
 def distinct_kinds(key: Ints) -> tuple[Ints, Ints]:
-    """Distinct keys from 0 on, ascending, and which of them each place has, -1 for -1."""
+    """Distinct keys from 0 on, ascending, and which of them each place has, -1 for -1.
+
+    >>> distinct_kinds(np.array([7, -1, 3, 7]))
+    (array([3, 7]), array([ 1, -1,  0,  1]))
+    """
     if int(key.max(initial=0)) > DENSE * len(key):
         kinds, kind = np.unique(key, return_inverse=True)
         below = int((kinds < 0).sum())

@@ -109,6 +109,10 @@ def weights(order: Order, partitions: int, members: int, unit: int = 0) -> Mappi
     A weight must be more than all later goals together can change in one exchange. Where spread is no goal an exchange
     passes each member once: it changes misses and moves by ``members`` at most, and (half of) the squares by the
     difference of two loads. With spread it may pass many topics of a member, but no partition twice.
+
+    >>> from apportion.solvers.goals import BALANCE, MOVES
+    >>> list(weights((BALANCE, MOVES), partitions=10, members=3).values())
+    [1, 5]
     """
     passed, square = 2 * partitions if SPREAD in order else members, (2 * unit or 1) * (partitions + 1)
     weight: dict[Goal, int] = {}

@@ -47,7 +47,12 @@ class TopicDeal:
 
 
 def needs_racks(cut: TopicDeal) -> bool:
-    """Whether racks can make a difference: they meet, and not every partition has a replica in all of them."""
+    """Whether racks can make a difference: they meet, and not every partition has a replica in all of them.
+
+    >>> cut = TopicDeal(np.arange(2), np.array([1, 0]), np.array([0, 1]), np.eye(2, dtype=np.bool_), np.array([-1, -1]))
+    >>> needs_racks(cut)
+    True
+    """
     sets = distinct(cut.set_of)
     racks_of = cut.near[:, sets[sets != UNKNOWN]]
     present: Bools = np.any(racks_of, axis=1)
@@ -56,7 +61,13 @@ def needs_racks(cut: TopicDeal) -> bool:
 
 
 def deal_near(cut: TopicDeal) -> None:
-    """Each member in turn takes the first partitions in its rack that are left; one without a rack takes any."""
+    """Each member in turn takes the first partitions in its rack that are left; one without a rack takes any.
+
+    >>> cut = TopicDeal(np.arange(2), np.array([1, 0]), np.array([0, 1]), np.eye(2, dtype=np.bool_), np.array([-1, -1]))
+    >>> deal_near(cut)
+    >>> cut.owner
+    array([1, 0])
+    """
     known = np.flatnonzero(cut.set_of != UNKNOWN)
     racks = distinct(cut.rack[cut.rack != UNKNOWN]).tolist()
     left = {rack: deque(known[cut.near[rack, cut.set_of[known]]].tolist()) for rack in racks}
@@ -79,6 +90,11 @@ def deal_in_step(cuts: list[TopicDeal], numbers: list[Ints]) -> None:
         Topics with the same subscribers and as many partitions, so that one count of what is held serves them all.
     numbers
         (P,) each topic's partition ids: Kafka walks the ids 0 to P - 1, so one beyond a gap is left for later.
+
+    >>> cut = TopicDeal(np.arange(2), np.array([1, 0]), np.array([0, 1]), np.eye(2, dtype=np.bool_), np.array([-1, -1]))
+    >>> deal_in_step([cut], [np.arange(2)])
+    >>> cut.owner
+    array([1, 0])
     """
     first = cuts[0]
     walked = np.arange(len(first.owner))
@@ -110,7 +126,13 @@ def _first_with_room(cut: TopicDeal, waiting: dict[int, deque[int]], racks: list
 
 
 def deal_rest(cut: TopicDeal) -> None:
-    """Each member in turn takes the first partitions that are left, up to its room."""
+    """Each member in turn takes the first partitions that are left, up to its room.
+
+    >>> cut = TopicDeal(np.arange(2), np.array([1, 0]), np.array([0, 1]), np.eye(2, dtype=np.bool_), np.array([-1, -1]))
+    >>> deal_rest(cut)
+    >>> cut.owner
+    array([0, 1])
+    """
     left = np.flatnonzero(cut.owner == NOBODY)
     for s in range(len(cut.members)):
         if not len(left):

@@ -26,6 +26,10 @@ def capped(own: Ints, low: Ints, high: Ints, part: Ints, spare: Ints, worth: Int
         (M,) how useful it is to others that this member keeps the lower load; the least useful keep more.
 
     No plan keeps more: a member keeps its low and, if it gets the greater load, one more.
+
+    >>> one, none = np.array([1, 1]), np.array([0, 0])
+    >>> capped(np.array([3, 2]), one, one + 1, part=none, spare=np.array([1]), worth=np.array([5, 0]))
+    array([1, 2])
     """
     cap = np.minimum(own, low)
     eager = ((own > low) & (high > low)).nonzero()[0]
@@ -40,6 +44,10 @@ def given_up_in_turn(member: Ints, cap: Ints, topic: Ints, worth: Ints) -> Ints:
         (C,) whose claim each is; (M,) how many stay.
     topic, worth
         (C,) of each claim. Whatever is worth more to others goes before.
+
+    >>> mine = np.zeros(4, dtype=np.int64)
+    >>> given_up_in_turn(mine, cap=np.array([2]), topic=np.array([0, 0, 1, 1]), worth=mine)
+    array([0, 1, 0, 1])
     """
     first = np.zeros(len(member), dtype=np.int64)
     given = np.zeros(int(topic.max(initial=0)) + 1, dtype=np.int64)
@@ -68,6 +76,9 @@ def first_ones(kind: Ints, cap: Ints, order: tuple[Ints, ...]) -> Bools:
         Keys (C,), none below 0, the most important last as in ``np.lexsort``; equal ones as they come.
 
     Only kinds that must give something up are looked at.
+
+    >>> first_ones(np.array([0, 0, 0, 1]), np.array([2, 1]), (np.array([5, 1, 3, 0]),))
+    array([False,  True,  True,  True])
     """
     stays = np.ones(len(kind), dtype=np.bool_)
     pressed = (np.bincount(kind, minlength=len(cap)) > cap)[kind].nonzero()[0]

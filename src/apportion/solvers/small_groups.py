@@ -40,6 +40,14 @@ def plan_on_lists(group: Group, weight: Mapping[Goal, int] | None) -> Ints:
 
     weight
         What one unit of each goal weighs; None for a uniform group, for balance and then moves.
+
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> plan_on_lists(group, None)
+    array([0, 0, 1, 1])
+    >>> plan_on_lists(group, {BALANCE: 5, MOVES: 1})
+    array([0, 1, 0, 1])
     """
     claimed = set(group.claims.partition.tolist()) if weight is None or MOVES in weight else set()
     claim = group.owner.tolist() if claimed else [NOBODY] * group.P

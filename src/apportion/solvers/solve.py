@@ -28,6 +28,13 @@ def best(group: Group, order: tuple[str, ...] = DEFAULT, cooperative: bool = Fal
 
     cooperative
         Whether what changes hands is withheld for a round, after which nobody knows any more of stale claims.
+
+    >>> from apportion.model.group_json import read_group
+    >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
+    >>> group = read_group({"topics": {"t": 4}, "members": members})
+    >>> answer = best(group)
+    >>> answer.owner, answer.proof
+    (array([0, 0, 1, 1]), {'balance': 'optimal', 'moves': 'optimal'})
     """
     goals = tuple(goal for goal in named(order) if goal.counts(group))
     wide = len(group.subscriptions) * group.T > CELLS

@@ -64,7 +64,13 @@ class Machines:
 
 
 def share_by_capacity(machines: Machines, tolerance: float) -> Ints:
-    """(P,) owners: counts as fair as can be, then the greatest lag per capacity as small as we can make it."""
+    """(P,) owners: counts as fair as can be, then the greatest lag per capacity as small as we can make it.
+
+    >>> every, kinds = np.ones((1, 2), dtype=np.bool_), np.zeros(3, dtype=np.int64)
+    >>> machines = Machines(np.array([6, 4, 2]), np.array([-1, -1, -1]), kinds, every, unit=np.array([2, 1]))
+    >>> share_by_capacity(machines, tolerance=0.0)
+    array([1, 0, 1])
+    """
     owner = _longest_first(machines, _fair_counts(machines))
     burden = machines.burdens(owner)
     _exchange(machines, owner, burden)
@@ -77,6 +83,9 @@ def deal_topic(lag: Longs, unit: Numbers) -> Ints:
     """(P,) the KIP's rule for one topic, by capacity: heaviest first, to the member whose next partition costs least.
 
     Of those to the one with the least lag per capacity, then to the first. With equal capacities it is the rule itself.
+
+    >>> deal_topic(np.array([6, 4, 2]), unit=np.array([2, 1]))
+    array([1, 0, 1])
     """
     units = unit.tolist()
     count, held = [0] * len(units), [0] * len(units)
