@@ -141,7 +141,7 @@ def shown(observed: Observed, group: Group | None = None) -> ShownGroup:
 
 
 @dataclass(frozen=True)
-class Column:
+class ShownColumn:
     """A column of groups, members or partitions: name in tables and on the page, field in ``described``, values, when.
 
     field
@@ -159,13 +159,13 @@ class Column:
     always: bool = True
 
 
-def _rows(columns: Sequence[Column], standing: ShownGroup) -> Iterator[tuple[Cell, ...]]:
+def _rows(columns: Sequence[ShownColumn], standing: ShownGroup) -> Iterator[tuple[Cell, ...]]:
     """The group's rows; the first column knows how many there are."""
     values = [column.of(standing) for column in columns]
     return zip(*(each or [None] * len(values[0]) for each in values), strict=True)
 
 
-def fields(columns: Sequence[Column], standing: ShownGroup) -> list[dict[str, Any]]:
+def fields(columns: Sequence[ShownColumn], standing: ShownGroup) -> list[dict[str, Any]]:
     """The rows as ``described`` has them: what is known of what group.json does not say."""
     return [
         {c.field: value for c, value in zip(columns, row, strict=True) if c.field and value is not None}
@@ -173,7 +173,7 @@ def fields(columns: Sequence[Column], standing: ShownGroup) -> list[dict[str, An
     ]
 
 
-def table(columns: Sequence[Column], standings: Sequence[ShownGroup], extra: Set[str] = frozenset()) -> TextTable:
+def table(columns: Sequence[ShownColumn], standings: Sequence[ShownGroup], extra: Set[str] = frozenset()) -> TextTable:
     """The rows of some groups; ``extra`` are for wide tables alone, as is what need not be there and no row has."""
     rows = [(s.group.name, *row) for s in standings for row in _rows(columns, s)]
     empty = {c.name for i, c in enumerate(columns, 1) if not c.always and not any(row[i] for row in rows)}
@@ -181,34 +181,34 @@ def table(columns: Sequence[Column], standings: Sequence[ShownGroup], extra: Set
 
 
 GROUP_COLUMNS: Final = (
-    Column("STATE", "state", lambda s: [s.seen.state]),
-    Column("PROTOCOL", "protocol", lambda s: [s.seen.kind]),
-    Column("ASSIGNMENT-STRATEGY", "assignor", lambda s: [s.seen.protocol]),
-    Column("COORDINATOR (ID)", "coordinator", lambda s: [s.seen.coordinator]),
-    Column("GENERATION", "generation", lambda s: [s.seen.generation]),
-    Column("#MEMBERS", "", lambda s: [s.group.M if s.seen.owners_told else None]),
-    Column("LAG", "lag", lambda s: [s.total_lag]),
+    ShownColumn("STATE", "state", lambda s: [s.seen.state]),
+    ShownColumn("PROTOCOL", "protocol", lambda s: [s.seen.kind]),
+    ShownColumn("ASSIGNMENT-STRATEGY", "assignor", lambda s: [s.seen.protocol]),
+    ShownColumn("COORDINATOR (ID)", "coordinator", lambda s: [s.seen.coordinator]),
+    ShownColumn("GENERATION", "generation", lambda s: [s.seen.generation]),
+    ShownColumn("#MEMBERS", "", lambda s: [s.group.M if s.seen.owners_told else None]),
+    ShownColumn("LAG", "lag", lambda s: [s.total_lag]),
 )
 MEMBER_COLUMNS: Final = (
-    Column("CONSUMER-ID", "id", lambda s: s.group.members),
-    Column("GROUP-INSTANCE-ID", "", lambda s: s.group.instance_ids, always=False),
-    Column("HOST", "host", lambda s: s.group.hosts, always=False),
-    Column("CLIENT-ID", "client_id", lambda s: s.group.client_ids, always=False),
-    Column("RACK", "", lambda s: _racks(s.group), always=False),
-    Column("CAPACITY", "", lambda s: s.group.capacity.tolist() if s.group.has_capacities else (), always=False),
-    Column("#PARTITIONS", "partitions", lambda s: [len(read) for read in s.reads]),
-    Column("LAG", "lag", lambda s: s.lags),
-    Column("LAG-PERCENT", "lag_percent", lambda s: [100 * n // (s.total_lag or 1) for n in s.lags], always=False),
+    ShownColumn("CONSUMER-ID", "id", lambda s: s.group.members),
+    ShownColumn("GROUP-INSTANCE-ID", "", lambda s: s.group.instance_ids, always=False),
+    ShownColumn("HOST", "host", lambda s: s.group.hosts, always=False),
+    ShownColumn("CLIENT-ID", "client_id", lambda s: s.group.client_ids, always=False),
+    ShownColumn("RACK", "", lambda s: _racks(s.group), always=False),
+    ShownColumn("CAPACITY", "", lambda s: s.group.capacity.tolist() if s.group.has_capacities else (), always=False),
+    ShownColumn("#PARTITIONS", "partitions", lambda s: [len(read) for read in s.reads]),
+    ShownColumn("LAG", "lag", lambda s: s.lags),
+    ShownColumn("LAG-PERCENT", "lag_percent", lambda s: [100 * n // (s.total_lag or 1) for n in s.lags], always=False),
 )  # fmt: skip
 PARTITION_COLUMNS: Final = (
-    Column("TOPIC", "topic", lambda s: _of_partitions(s, [s.group.topics[t] for t in s.group.topic_of.tolist()])),
-    Column("PARTITION", "partition", lambda s: _of_partitions(s, s.group.number.tolist())),
-    Column("CURRENT-OFFSET", "", lambda s: _of_partitions(s, _known(getattr(s.group.offsets, "committed", None)))),
-    Column("LOG-END-OFFSET", "", lambda s: _of_partitions(s, _known(getattr(s.group.offsets, "end", None)))),
-    Column("LAG", "lag", lambda s: _of_partitions(s, _known(s.lag))),
-    Column("CONSUMER-ID", "id", lambda s: _of_readers(s, s.group.members)),
-    Column("HOST", "", lambda s: _of_readers(s, s.group.hosts)),
-    Column("CLIENT-ID", "", lambda s: _of_readers(s, s.group.client_ids)),
+    ShownColumn("TOPIC", "topic", lambda s: _of_partitions(s, [s.group.topics[t] for t in s.group.topic_of.tolist()])),
+    ShownColumn("PARTITION", "partition", lambda s: _of_partitions(s, s.group.number.tolist())),
+    ShownColumn("CURRENT-OFFSET", "", lambda s: _of_partitions(s, _known(getattr(s.group.offsets, "committed", None)))),
+    ShownColumn("LOG-END-OFFSET", "", lambda s: _of_partitions(s, _known(getattr(s.group.offsets, "end", None)))),
+    ShownColumn("LAG", "lag", lambda s: _of_partitions(s, _known(s.lag))),
+    ShownColumn("CONSUMER-ID", "id", lambda s: _of_readers(s, s.group.members)),
+    ShownColumn("HOST", "", lambda s: _of_readers(s, s.group.hosts)),
+    ShownColumn("CLIENT-ID", "", lambda s: _of_readers(s, s.group.client_ids)),
 )
 
 
@@ -229,7 +229,7 @@ def members(standing: ShownGroup, wide: bool = False) -> TextTable:
             cells.append((text if wide else shorten(text, NARROW)) or None)
         return cells
 
-    return table((*MEMBER_COLUMNS, Column("ASSIGNMENT", "", assignment)), [standing], extra={"GROUP"})
+    return table((*MEMBER_COLUMNS, ShownColumn("ASSIGNMENT", "", assignment)), [standing], extra={"GROUP"})
 
 
 def partitions(standings: Sequence[ShownGroup]) -> TextTable:
@@ -237,7 +237,7 @@ def partitions(standings: Sequence[ShownGroup]) -> TextTable:
     return table(PARTITION_COLUMNS, standings)
 
 
-def _named(*names: str) -> list[Column]:
+def _named(*names: str) -> list[ShownColumn]:
     return [column for name in names for column in GROUP_COLUMNS if column.name == name]
 
 
