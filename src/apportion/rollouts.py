@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion import whatif
 from apportion.arrays import NOBODY, Bools, Ints, ints
@@ -94,6 +95,8 @@ class Stage:
         Partitions that have no replica left after a rack is lost, topic to ids.
     standstill_s
         Seconds that nobody reads, summed over the partitions; ``longest_s``: of the one that waits longest.
+    still_s, movers
+        (P,) the same of each partition, and the partitions that ``moved`` counts.
     """
 
     step: str
@@ -107,6 +110,8 @@ class Stage:
     read_anew: int
     standstill_s: float
     longest_s: float
+    still_s: NDArray[np.float32]
+    movers: Ints
     lost_replicas: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
@@ -303,7 +308,8 @@ def _returned(change: MembershipChange, group: Group, strategy: Assignor, times:
     idle = int(np.isin(group.owner, list(away)).sum())
     same = Plan(group, strategy.name, {}, Answer(group.owner), traits_of(strategy).cooperative)
     longest = times.restart_s if idle else 0.0
-    return Stage(change.step, same, 0, (), (), 0, 0, 0, 0, idle * times.restart_s, longest)
+    still = np.where(np.isin(group.owner, list(away)), times.restart_s, 0.0).astype(np.float32)
+    return Stage(change.step, same, 0, (), (), 0, 0, 0, 0, idle * times.restart_s, longest, still, ints([]))
 
 
 def _stage(
@@ -326,6 +332,7 @@ def _stage(
     orphans = had == _GONE
     still = np.where(orphans, wait_s + times.rebalance_s, 0.0)
     longest = float(still.max(initial=0.0))
+    movers = np.zeros(after.P, dtype=np.bool_)
     revoked = taken = moved = read_anew = 0
     present = stays
     for planned in plans:
@@ -337,7 +344,9 @@ def _stage(
         stops = at_stayers if protocol == "eager" else let_go
         taken += int(let_go.sum())
         revoked += int(stops.sum())
-        moved += int((changed & _whether(stays, had) & _whether(stays, has)).sum())
+        to_stayers = changed & _whether(stays, had) & _whether(stays, has)
+        moved += int(to_stayers.sum())
+        movers |= to_stayers
         still[stops] += times.rebalance_s
         longest = max(longest, times.rebalance_s if stops.any() else 0.0)
         had, present, described = has, np.ones(after.M, dtype=np.bool_), np.ones(after.P, dtype=np.bool_)
@@ -353,6 +362,9 @@ def _stage(
         read_anew=read_anew,
         standstill_s=float(still.sum()),
         longest_s=longest,
+        # Half as wide as others: a large group's rollout has thousands of these.
+        still_s=still.astype(np.float32),
+        movers=movers.nonzero()[0],
     )
 
 
@@ -362,14 +374,32 @@ def _owners_before(before: Group, after: Group, now_at: Ints) -> tuple[Ints, Boo
     now_at
         Number after of each member before; ``_GONE`` of one that is not there any more.
     """
-    owned = before.owner
-    had = np.where(owned == NOBODY, NOBODY, now_at[owned])
-    if after.topics == before.topics and np.array_equal(after.start, before.start):
-        return had, np.ones(after.P, dtype=np.bool_)
-    place = {before.name_of(p): p for p in range(before.P)}
-    of_before = ints([place.get(after.name_of(p), _GONE) for p in range(after.P)])
-    described = of_before != _GONE
-    return np.where(described, had[np.where(described, of_before, 0)], NOBODY), described
+    place = places_in(before, after)
+    had = np.append(np.where(before.owner == NOBODY, NOBODY, now_at[before.owner]), NOBODY)
+    return had[place], place != NOBODY
+
+
+def places_in(group: Group, other: Group) -> Ints:
+    """(P of the other,) the number of each of the other's partitions in the group; -1 where it is not there."""
+    if other.topics == group.topics and np.array_equal(other.start, group.start):
+        return np.arange(other.P)
+    place = {group.name_of(p): p for p in range(group.P)}
+    return ints([place.get(other.name_of(p), NOBODY) for p in range(other.P)])
+
+
+def begins_and_ends(stages: Sequence[Stage], times: Times) -> list[tuple[float, float]]:
+    """Seconds from the beginning to each stage and to its end, if each follows the one before at once.
+
+    Members that restart are back no sooner than ``restart_s`` after they left.
+    """
+    moments, now, left = [], 0.0, 0.0
+    for stage in stages:
+        begin = max(now, left + times.restart_s) if stage.joined and stage.step.startswith("rolling") else now
+        if stage.left or not stage.joined:
+            left = begin
+        now = begin + max(stage.longest_s, stage.generations * times.rebalance_s)
+        moments.append((begin, now))
+    return moments
 
 
 def _whether(of_member: Bools, owner: Ints) -> Bools:

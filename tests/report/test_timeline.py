@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+import apportion
+from apportion import rollouts, whatif
 from apportion.demo import dump
 from apportion.history.group_history import GroupHistory
+from apportion.history.lag_time import Series
+from apportion.history.moves import moves_between_living
 from apportion.history.replay_totals import replay_totals
 from apportion.history.stood_still import standstills
+from apportion.inputs.described_group import Observed
 from apportion.inputs.load_history import load_histories
-from apportion.report.timeline import moments, moves_between_living, where_they_end
+from apportion.model.group_json import group_to_dict
+from apportion.report.rollouts import page_data
+from apportion.report.timeline import commits_in_lanes, lag_line, moments, where_they_end
+from apportion.rollouts import Protocol
 
 GROUPS = {group.name: group for group in load_histories(str(dump())).groups.values()}
 OF_PARTITIONS = [name for name, group in GROUPS.items() if group.rebalances and not group.runs_tasks]
@@ -51,7 +61,66 @@ def test_an_eager_group_stops_whole_and_a_cooperative_one_only_for_what_is_hande
 def test_bounds_enclose_and_no_partition_stops_twice_at_once(name: str) -> None:
     group = GROUPS[name]
     for row, moment in zip(group.rebalances, moments(group).values(), strict=True):
-        n, least, most = moment["still"]
+        n, least, most, since = moment["still"]
         assert 0 <= n <= row.kept + row.moved + row.handed
         assert least is None or least >= 0
+        assert (most is None) == (since is None)
         assert most is None or most >= 0
+        # What is certain lies within what is possible, but for a clock of a member that is a little off.
+        assert most is None or since - 50 <= row.at - (least or 0) <= since + most + 50
+
+
+def rolled(protocol: Protocol, static: bool = False) -> tuple[list[rollouts.Stage], dict[str, Any]]:
+    """A rolling restart of three members, two of one client's name, and the page's data."""
+    members = {f"{client}-{i}": {"topics": ["t"], "client_id": client} for i, client in enumerate("aab")}
+    group = whatif.settled(apportion.plan({"topics": {"t": 7}, "members": members}, rollouts.PROTOCOLS[protocol]))
+    stages = rollouts.rollout(group, ["rolling", "grow t:9"], protocol, static=static)
+    observed = Observed(group_to_dict(group))
+    return stages, page_data(observed, group, stages, rollouts.Times())["history"]
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("protocol", list(rollouts.PROTOCOLS))
+def test_a_rollout_is_drawn_with_the_standstill_and_the_moves_that_its_table_has(protocol: Any, static: bool) -> None:
+    stages, drawn = rolled(protocol, static)
+    assert drawn["planned"] == rollouts.total_sentence(stages)
+    times = [moment["at_ms"] for moment in drawn["rebalances"]]
+    assert times == sorted(times)
+    for stage, moment in zip(stages, drawn["rebalances"][1:], strict=True):
+        assert sum(moment["stopped"].values()) == 1000 * stage.standstill_s
+        assert max(moment["stopped"].values(), default=0) == 1000 * stage.longest_s
+        assert moment["still"][0] == len(moment["stopped"])
+        assert moment["moved"] == stage.moved
+        assert moment["duration_ms"] >= 1000 * stage.longest_s
+    assert [len(rows) for rows in drawn["movers"][1:]] == [stage.moved for stage in stages]
+
+
+def test_who_restarts_keeps_its_name_where_its_client_is_one_alone() -> None:
+    _, drawn = rolled("cooperative")
+    assert [label for label in drawn["labels"] if label == "b"] == ["b"]
+    assert len([label for label in drawn["labels"] if label.startswith("a-")]) == 4, "two of one name, each twice"
+
+
+def test_members_come_back_when_their_restart_is_over() -> None:
+    stages, _ = rolled("eager")
+    moments = rollouts.begins_and_ends(stages[:4], rollouts.Times(restart_s=10, rebalance_s=3))
+    assert moments == [(0, 3), (10, 13), (13, 16), (23, 26)]
+
+
+def test_the_line_of_lag_has_the_end_and_the_commit_that_stood_at_each_sample() -> None:
+    series = {
+        ("t", 0): Series(ends=[(1000, 10), (3000, 30)], commits=[(900, 4), (3500, 30)]),
+        ("t", 1): Series(ends=[(2000, 7)], commits=[(2500, 5)]),
+    }
+    assert lag_line(series) == [[1000, 6], [2000, 6], [3000, 28]]
+
+
+@pytest.mark.parametrize("name", OF_PARTITIONS)
+def test_commits_in_lanes_are_those_that_were_counted(name: str) -> None:
+    group = GROUPS[name]
+    rows = sorted({f"{one.topic}-{one.partition}" for one in group.habits})
+    drawn = commits_in_lanes(group, rows)
+    assert sum(n for _, n, _, _ in drawn) == sum(
+        one.n for one in group.habits if f"{one.topic}-{one.partition}" in rows[:40]
+    )
+    assert all(first <= last for _, _, first, last in drawn)

@@ -109,11 +109,12 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
     with progress.slow("", len(chosen)) as begin:
         for group in chosen:
             begin(group.name)
-            seen, times = observed(group), None
+            seen, times, series = observed(group), None, None
             if over_time.known:
                 arrays = build(seen.raw)
-                times = group_time(arrays, over_time.of(arrays), WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
-            drawn = pages.of_remembered(group, seen, times)
+                series = over_time.of(arrays)
+                times = group_time(arrays, series, WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
+            drawn = pages.of_remembered(group, seen, times, series)
             if switched and concerns(group):
                 drawn |= pages.switch_data(switch(build(group.raw), facts_of(group), group, score))
             shown.append(drawn)

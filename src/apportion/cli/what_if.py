@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.output == "html":
         from apportion.report import rollouts as pictures
 
-        emit_page([pictures.page_data(observed, observed.group, stages)], source.input_name(args))
+        emit_page([pictures.page_data(observed, observed.group, stages, times)], source.input_name(args))
     elif shown:
         from apportion.report import rollouts as pictures
 

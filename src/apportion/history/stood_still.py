@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import TypeVar
 
 from apportion.assignors import known
 from apportion.history.cause import CommitInterval
@@ -19,6 +20,8 @@ from apportion.history.commits import TopicPartition
 from apportion.history.rebalances import Rebalance
 from apportion.history.records import CLASSIC, Generation
 from apportion.strategy.traits import traits_of
+
+Time = TypeVar("Time", int, tuple[int, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,15 @@ class Standstill:
         partition away to this one. None where no record tells.
     at_most_ms
         Of the median one, from its last commit before to its first after; None where commits are missing.
+    silent_from
+        When that last commit was (ms).
     """
 
     eager: bool
     partitions: int
     at_least_ms: int | None
     at_most_ms: int | None
+    silent_from: int | None = None
 
 
 def standstills(
@@ -46,9 +52,9 @@ def standstills(
 ) -> dict[int, Standstill]:
     """Each rebalance's standstill, by the offset of its record."""
     eager = eager_offsets(generations, rows)
-    silences: dict[int, Counter[int]] = {}
-    for offset, silence in _silences(generations, rows, commits, eager) if commits else ():
-        silences.setdefault(offset, Counter())[silence] += 1
+    silences: dict[int, Counter[tuple[int, int]]] = {}
+    for offset, silence, since in _silences(generations, rows, commits, eager) if commits else ():
+        silences.setdefault(offset, Counter())[silence, since] += 1
     result = {}
     at: int | None = None
     for row in rows:
@@ -57,8 +63,8 @@ def standstills(
         least = row.duration_ms if all_stop else None
         if row.kind == CLASSIC and row.handed and not row.moved and at is not None and row.at >= at:
             least = row.at - at
-        most = _median(silences[offset]) if offset in silences else None
-        result[offset] = Standstill(all_stop, stopped, least if stopped else None, most)
+        silent = _median(silences[offset]) if offset in silences else (None, None)
+        result[offset] = Standstill(all_stop, stopped, least if stopped else None, *silent)
         at = row.at
     return result
 
@@ -96,13 +102,13 @@ def bounds(
     for row in rows:
         if row.kind == CLASSIC and row.source_offset in eager and row.duration_ms is not None:
             lows[row.duration_ms] += row.kept
-    known = {"at_least": lows, "at_most": Counter(ms for _, ms in _silences(generations, rows, commits, eager))}
+    known = {"at_least": lows, "at_most": Counter(ms for _, ms, _ in _silences(generations, rows, commits, eager))}
     return {name: _median(times) for name, times in known.items() if times.total()}
 
 
-def _median(times: Counter[int]) -> int:
+def _median(times: Counter[Time]) -> Time:
     """The lower one of the two in the middle, of times that are counted."""
-    ordered = sorted(times)
+    ordered: list[Time] = sorted(times)
     middle = (times.total() - 1) // 2
     return ordered[bisect_right(list(accumulate(times[ms] for ms in ordered)), middle)]
 
@@ -112,8 +118,8 @@ def _silences(
     rows: Sequence[Rebalance],
     commits: Sequence[CommitInterval],
     eager: Collection[int],
-) -> Iterator[tuple[int, int]]:
-    """Offset and milliseconds: of each partition that stayed at an eager one, from its last commit to its next."""
+) -> Iterator[tuple[int, int, int]]:
+    """Of each partition that stayed at an eager one: offset, ms from its last commit to its next, and when that was."""
     by_offset = sorted(commits, key=lambda one: one.after)
     after = [one.after for one in by_offset]
     complete = {row.source_offset for row in rows if row.complete}
@@ -132,6 +138,7 @@ def _silences(
         had, first, last = before.owners(), between(now.offset, end), between(before.offset, now.offset)
         for partition, owner in now.owners().items():
             if had.get(partition) == owner and partition in first and partition in last:
-                silence = min(one.first for one in first[partition]) - max(one.last for one in last[partition])
+                since = max(one.last for one in last[partition])
+                silence = min(one.first for one in first[partition]) - since
                 if silence >= 0:  # clocks of members may differ
-                    yield now.offset, silence
+                    yield now.offset, silence, since

@@ -105,7 +105,7 @@ def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     shown = set((movers + [key for key in rows if not _moves(matrix[key])])[:MOST_ROWS])
     kept = [key for key in rows if key in shown]
     fields = ("generation", "at", "cause", "members", "moved", "kept", "given", "needless", "complete", "moves_then",
-              "at_ms", "duration_ms", "kind", "eager", "still")  # fmt: skip
+              "at_ms", "duration_ms", "kind", "eager", "still", "commits")  # fmt: skip
     place = {key: i for i, key in enumerate(kept)}
     return {
         "rebalances": [{name: rebalance.get(name) for name in fields} for rebalance in rebalances],

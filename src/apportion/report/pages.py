@@ -19,12 +19,12 @@ from apportion.report.describing import shown
 from apportion.report.lag_times import in_last_hour, pace, page_data
 from apportion.report.oddities import member_labels
 from apportion.report.roles import roles_data
-from apportion.report.timeline import moments, where_they_end
+from apportion.report.timeline import commits_in_lanes, lag_line, moments, where_they_end
 from apportion.report.verdicts import judge
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
-    from apportion.history.measured import GroupTime
+    from apportion.history.measured import AllSeries, GroupTime
     from apportion.history.replay_totals import Past
     from apportion.history.switch_measures import Switch
     from apportion.inputs.described_group import Observed
@@ -44,10 +44,13 @@ def of_plans(observed: Observed, planned: Sequence[Plan]) -> dict[str, Any]:
     return group_data(observed.group, planned, facts=facts(observed, observed.group, planned))
 
 
-def of_remembered(remembered: GroupHistory, observed: Observed, times: GroupTime | None = None) -> dict[str, Any]:
-    """One group with its history, and its lag in time where that is known."""
+def of_remembered(
+    remembered: GroupHistory, observed: Observed, times: GroupTime | None = None, series: AllSeries | None = None
+) -> dict[str, Any]:
+    """One group with its history, and its lag in time where that is known: commits and log ends are in ``series``."""
     group = build(observed.raw)
     drawn = of_group(group, observed, remembered)
+    drawn["history"]["lag"] = lag_line(series or {})
     if times is None:
         return drawn
     timed = page_data(member_labels(group), times.members, times.whole)
@@ -88,10 +91,12 @@ def of_group(group: Group, observed: Observed, past: Past, names: Mapping[str, s
     """One group with its history, its members called as ``history`` has it."""
     replays_of = replay_totals(past)
     planned = [] if observed.kind in OTHERS else every_plan(group)
-    return group_data(
+    drawn = group_data(
         group, planned, facts=facts(observed, group, planned, past), history=history(past, replays_of, names),
         replays=replays(past, replays_of),
     )  # fmt: skip
+    drawn["history"]["commits"] = commits_in_lanes(past, drawn["history"]["rows"])
+    return drawn
 
 
 def facts(observed: Observed, group: Group, planned: Sequence[Plan], past: Past | None = None) -> dict[str, Any]:
@@ -138,7 +143,10 @@ def history(
         rows.append({
             "generation": one.generation, "at": moment(one.at), "cause": one.cause, "members": one.members,
             "moved": one.moved, "kept": one.kept, "given": one.given, "needless": one.needless,
-            "complete": one.complete, "moves_then": then.get(one.source_offset),
+            "complete": one.complete,
+            # Of a streams group tasks move, which replays alone count.
+            "moves_then": then.get(one.source_offset) if remembered.runs_tasks
+            else len(moments_of[one.source_offset]["movers"]),
             "owners": {topic_partition: names.get(who, who) for topic_partition, who in owners.items()},
             **moments_of[one.source_offset],
         })  # fmt: skip

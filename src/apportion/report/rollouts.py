@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from apportion.arrays import NOBODY, ints
+import numpy as np
+
+from apportion.arrays import NOBODY, Ints, ints
 from apportion.model.group import Group
 from apportion.report import task_roles
-from apportion.report.data import group_data, summary
+from apportion.report.data import MOST_ROWS, group_data, summary
 from apportion.report.text import Cell, TextTable
-from apportion.rollouts import Stage, identities, owners, total_sentence
+from apportion.rollouts import Stage, Times, begins_and_ends, identities, owners, places_in, total_sentence
 from apportion.wording import partitions_in_words, shorten, some_of
 
 if TYPE_CHECKING:
@@ -69,27 +72,11 @@ def changes_in_words(stages: Sequence[Stage]) -> list[str]:
 _AS_MOST = ", as most members do (--like MEMBER chooses)"
 
 
-def page_data(observed: Observed, before: Group, stages: Sequence[Stage]) -> dict[str, Any]:
+def page_data(observed: Observed, before: Group, stages: Sequence[Stage], times: Times) -> dict[str, Any]:
     """The group as the page draws it, the rollout in the place of a history: partitions against stages.
 
     Members and partitions are those of the end; who owned what before is shown as far as they are still there.
     """
-    first = {key: _label(who) for key, who in owners(before, before.owner).items()}
-    rows: list[dict[str, Any]] = [{"generation": 0, "at": "", "cause": "now", "members": before.M, "moved": 0,
-                                   "kept": len(first), "given": 0, "needless": None, "complete": True,
-                                   "owners": first}]  # fmt: skip
-    generation, had = 0, owners(before, before.owner)
-    for stage in stages:
-        generation += stage.generations
-        has = owners(stage.plan.group, stage.plan.owner)
-        kept = sum(had.get(key) == who for key, who in has.items())
-        rows.append({
-            "generation": generation, "at": "", "cause": stage.step, "members": stage.plan.group.M,
-            "moved": sum(key in had and had[key] != who for key, who in has.items()), "kept": kept,
-            "given": sum(key not in had for key in has), "needless": None, "complete": True,
-            "owners": {key: _label(who) for key, who in has.items()},
-        })  # fmt: skip
-        had = has
     facts = {
         "state": observed.state or "",
         "protocol": observed.protocol or "",
@@ -100,14 +87,82 @@ def page_data(observed: Observed, before: Group, stages: Sequence[Stage]) -> dic
         ],
     }
     if not stages:
-        return group_data(before, [], facts=facts, history=rows)
+        return group_data(before, [], facts=facts)
     after = stages[-1].plan.group
     at = {identity: m for m, identity in enumerate(identities(after))}
     held = owners(before, before.owner)
     present = ints([at.get(held.get(after.name_of(p), ""), NOBODY) for p in range(after.P)])
-    drawn = group_data(after, [stages[-1].plan], facts=facts, history=rows)
+    shown = _most_stopped(stages, after)
+    drawn = group_data(after, [stages[-1].plan], facts=facts, history=_moments(before, stages, times, shown))
+    past = drawn["history"]
+    past |= {"planned": total_sentence(stages), "left_out": after.P - len(past["rows"])}
+    row_of = {name: i for i, name in enumerate(past["rows"])}
+    for moment, stage in zip(past["rebalances"][1:], stages, strict=True):
+        place, still = places_in(stage.plan.group, after), stage.still_s
+        moment["stopped"] = {
+            row_of[name]: round(1000 * float(still[place[p]]))
+            for p in shown
+            if place[p] != NOBODY and still[place[p]] and (name := "{}-{}".format(*after.name_of(p))) in row_of
+        }
     return {**drawn, "owner": present.tolist(), "now": summary("now", after, present, {})}
 
 
-def _label(identity: str) -> str:
-    return identity.removeprefix("instance ")
+def _most_stopped(stages: Sequence[Stage], after: Group) -> list[int]:
+    """Partitions of the group after that are drawn: those that stand still longest, ascending."""
+    total = np.zeros(after.P)
+    for stage in stages:
+        place = places_in(stage.plan.group, after)
+        total += np.where(place == NOBODY, 0.0, stage.still_s[np.maximum(place, 0)])
+    most: list[int] = np.sort(np.argsort(-total, kind="stable")[:MOST_ROWS]).tolist()
+    return most
+
+
+def _moments(before: Group, stages: Sequence[Stage], times: Times, shown: Sequence[int]) -> list[dict[str, Any]]:
+    """The present and each stage as a row of the page's history, with the owners of the partitions shown."""
+    after = stages[-1].plan.group
+    groups = [before, *(stage.plan.group for stage in stages)]
+    names = _names(groups)
+
+    def labels_of(group: Group, owner: Ints) -> tuple[list[str | None], dict[tuple[str, int], str]]:
+        """(P,) the name of who has each partition of the group after, and those of the partitions shown."""
+        place = np.append(owner, NOBODY)[places_in(group, after)].tolist()
+        who = [names.get(identity, identity) for identity in identities(group)]
+        of_all = [None if m == NOBODY else who[m] for m in place]
+        return of_all, {after.name_of(p): name for p in shown if (name := of_all[p]) is not None}
+
+    had, owned = labels_of(before, before.owner)
+    rows: list[dict[str, Any]] = [{
+        "generation": 0, "at": "", "cause": "now", "members": before.M, "moved": 0, "kept": len(had) - had.count(None),
+        "given": 0, "needless": None, "complete": True, "owners": owned, "at_ms": 0, "duration_ms": 0,
+        "still": [0, None, None, None], "movers": (),
+    }]  # fmt: skip
+    generation = 0
+    for stage, (begin, end) in zip(stages, begins_and_ends(stages, times), strict=True):
+        generation += stage.generations
+        has, owned = labels_of(stage.plan.group, stage.plan.owner)
+        still = stage.still_s[stage.still_s > 0]
+        bounds = [round(1000 * float(bound)) for bound in (still.min(), still.max())] if len(still) else [None, None]
+        rows.append({
+            "generation": generation, "at": "", "cause": stage.step, "members": stage.plan.group.M,
+            "moved": stage.moved, "kept": sum(a is not None and a == b for a, b in zip(had, has, strict=True)),
+            "given": sum(a is None and b is not None for a, b in zip(had, has, strict=True)), "needless": None,
+            "complete": True, "owners": owned, "at_ms": round(1000 * end), "duration_ms": round(1000 * (end - begin)),
+            "still": [len(still), *bounds, None],
+            "movers": [stage.plan.group.name_of(p) for p in stage.movers.tolist()],
+        })  # fmt: skip
+        had = has
+    return rows
+
+
+def _names(groups: Sequence[Group]) -> dict[str, str]:
+    """Identity to its client id, where no group has another member of that: who restarts stays who it was."""
+    names: dict[str, str] = {}
+    shared: set[str] = set()
+    for group in groups:
+        count = Counter(group.client_ids)
+        shared |= {client for client, n in count.items() if client and n > 1}
+        for who, client in zip(identities(group), group.client_ids, strict=False):
+            if client:
+                names[who] = client
+    labels = {who: client for who, client in names.items() if client not in shared}
+    return {who: who.removeprefix("instance ") for group in groups for who in identities(group)} | labels

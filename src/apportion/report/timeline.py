@@ -2,54 +2,82 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from apportion.history import cause
-from apportion.history.rebalances import Owners, Rebalance
-from apportion.history.records import Generation
+from apportion.history.measured import AllSeries
+from apportion.history.moves import moves_between_living
+from apportion.history.rebalances import Rebalance
 from apportion.history.replay_totals import Past
 from apportion.history.stood_still import standstills
+
+LANES: Final = 40
+"""Partitions that the picture draws."""
+MOST_SAMPLES: Final = 600
+"""Samples of the lag that it draws, the newest."""
 
 
 def moments(past: Past) -> dict[int, dict[str, Any]]:
     """Of each rebalance, by the offset of its record: fields of a row of the page's history.
 
     ``at_ms``; ``duration_ms``; ``kind``; ``eager``: everybody gave up everything; ``still``: how many partitions stood
-    still, and of each at least and of the median one at most how many milliseconds, None where no record tells;
-    ``movers``: topic and partition of each move between members that stay.
+    still, and of each at least and of the median one at most how many milliseconds, and when that began, None where
+    no record tells;
+    ``movers``: topic and partition of each move; ``commits``: how many came until the next record, None where commits
+    are not kept.
     """
-    generations = past.folded.generations
-    stood = standstills(generations, past.rebalances, getattr(past, "habits", ()))
+    generations, habits = past.folded.generations, getattr(past, "habits", ())
+    stood = standstills(generations, past.rebalances, habits)
     movers = moves_between_living(generations)
+    offsets, committed = sorted(movers), Counter[int]()
+    for one in habits:
+        committed[offsets[bisect_right(offsets, one.after) - 1]] += one.n
     rows = {}
     for row in past.rebalances:
         still = stood[row.source_offset]
         rows[row.source_offset] = {
             "at_ms": row.at if row.at >= 0 else None, "duration_ms": row.duration_ms, "kind": row.kind,
-            "eager": still.eager, "still": [still.partitions, still.at_least_ms, still.at_most_ms],
+            "eager": still.eager, "still": [still.partitions, still.at_least_ms, still.at_most_ms, still.silent_from],
             "movers": movers.get(row.source_offset, frozenset()),
+            "commits": committed[row.source_offset] if habits else None,
         }  # fmt: skip
     return rows
 
 
-def moves_between_living(generations: Sequence[Generation]) -> dict[int, frozenset[tuple[str, int]]]:
-    """Partitions that went from one member that stays to another, by the offset of each generation.
+def commits_in_lanes(past: Past, rows: Sequence[str]) -> list[list[int]]:
+    """Of each drawn partition and generation: its row, how many commits, and when the first and the last came.
 
-    A partition that is given up in one round and given in a later one moves in the later. ``moves_then`` of a replay
-    counts the same ones.
+    Milliseconds after the first rebalance: a page of thousands of groups has many of them.
+
+    rows
+        The page's partitions, as ``topic-0``.
     """
-    movers = {}
-    last: Owners = {}
-    for generation in generations:
-        if generation.fresh or not generation.members:
-            last = {}
-        living = {seat.identity for seat in generation.members}
-        last = {key: who for key, who in last.items() if who in living}
-        has = generation.owners()
-        movers[generation.offset] = frozenset(key for key, who in has.items() if last.get(key, who) != who)
-        last.update(has)
-    return movers
+    lanes = {name: i for i, name in enumerate(rows[:LANES])}
+    begin = past.rebalances[0].at if past.rebalances else 0
+    return [
+        [lanes[name], one.n, one.first - begin, one.last - begin]
+        for one in getattr(past, "habits", ())
+        if (name := f"{one.topic}-{one.partition}") in lanes and one.first >= 0
+    ]
+
+
+def lag_line(series: AllSeries) -> list[list[int]]:
+    """Milliseconds and the messages behind then, summed over the partitions, where log ends were sampled.
+
+    A partition counts from its first commit on; between two samples of a log its end is the earlier one's.
+    """
+    times = sorted({at for one in series.values() for at, _ in one.ends})[-MOST_SAMPLES:]
+    total: Counter[int] = Counter()
+    for one in series.values():
+        ends, commits = ([at for at, _ in side] for side in (one.ends, one.commits))
+        for at in times:
+            end, commit = bisect_right(ends, at) - 1, bisect_right(commits, at) - 1
+            if min(end, commit) >= 0:
+                total[at] += max(0, one.ends[end][1] - one.commits[commit][1])
+    return [[at, total[at]] for at in times if at in total]
 
 
 def where_they_end(rebalances: Sequence[Rebalance], moves: Mapping[int, int]) -> list[int]:

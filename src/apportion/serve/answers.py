@@ -224,7 +224,7 @@ def summary(state: GroupState) -> dict[str, Any]:
         "lag": state.total_lag,
         "heaviest": None if state.heaviest is None else round(state.heaviest, 4),
         "rebalances": len(rows),
-        "moved": sum(row.moved + row.handed for row in rows) if rows else None,
+        "moved": sum(past.moves) if rows else None,
         "needless": sum(row.needless or 0 for row in rows) if rows else None,
         "topics": topics_of(state.shown),
     }

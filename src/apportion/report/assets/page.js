@@ -199,7 +199,9 @@ function drawGroup(group) {
       ...(group.advised_members === undefined ? [] : [fact("Members needed", number(group.advised_members))])),
     ...(group.why.length ? [element("ul", { class: "odd" }, ...group.why.map((sentence) => element("li", {}, sentence)))] : []),
     group.lag_in_time ? element("p", { class: "lag-in-time" }, group.lag_in_time) : "",
-    some ? "" : element("p", {}, nothing), box);
+    some ? "" : element("p", {}, nothing),
+    some && (group.kind === "classic" || group.kind === "consumer") && group.group ? element("p", { class: "note" }, "What a rolling restart would do to it, before it happens: ", element("code", {}, `apportion what-if … --group '${group.group.replaceAll("'", "'\\''")}' --rolling -o html > rollout.html`)) : "",
+    box);
   box.append(...drawn);
   for (const f of drawn) f.refresh?.();
 }

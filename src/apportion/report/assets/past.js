@@ -45,7 +45,7 @@ function timeline(group) {
     says: () => "Partitions that went from one member that stays to another. A cooperative move counts in the round that ends it."
       + (from ? ` The last ${MOST_REBALANCES} of ${number(rebalances.length)}; the numbers have all.` : ""),
     key: () => sides().map(([name, moves, paint]) => [`${name}: ${number(sum(moves.map((n) => n ?? 0)))} in all`, paint]),
-    head: () => ["Generation", "At", "Cause", "Members", "Moved", "Kept", "Given", "Needless", "As it was", ...replays.map((r) => r.assignor)],
+    head: () => ["Generation", "At", "Cause", "Members", "Other owner", "Kept", "Given", "Needless", "Moved", ...replays.map((r) => r.assignor)],
     rows: () => rebalances.map((r, g) => [r.generation, r.at, r.cause, r.members, r.moved, r.kept, r.given, r.needless, r.moves_then ?? r.moved, ...replays.map((replay) => replay.moves[g])]),
   });
   return box;
