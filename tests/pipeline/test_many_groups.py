@@ -8,11 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.pipeline.in_process import tables_of
 from tests.pipeline.made_rows import T0, moment, records, table
 
+from apportion.demo import dump
 from apportion.history.commits import CommittedOffset, GroupCommits
 from apportion.history.lag_time import SAMPLES_MAX
+from apportion.history.stood_still import standstills
 from apportion.history.verdicts import WINDOW
+from apportion.inputs.load_history import load_histories
 from apportion.pipeline import end_samples, fold_rows, group_rows, lag_tables, newest_commits
 from apportion.pipeline.group_rows import BuildFacts
 from apportion.tables import schemas
@@ -227,3 +231,18 @@ def test_a_group_that_cannot_be_folded_says_why_and_no_other_group_is_the_worse_
     rows = fold_rows.folded_rows({**row, "epochs": [{**epoch, "body": '{"epoch": 4}'}]})
     assert rows["present"][0]["state"] == "Unreadable: ValueError: a fault"
     assert [(one["epoch"], one["at"]) for one in rows["epochs"]] == [(4, 7000)]
+
+
+def test_standstill_in_gold_is_that_of_the_reader_without_spark() -> None:
+    memory = load_histories(str(dump()))
+    stood = {
+        (name, offset): still
+        for name, group in memory.groups.items()
+        for offset, still in standstills(group.folded.generations, group.rebalances).items()
+    }
+    rows = tables_of(dump())["gold/rebalances"].to_pylist()
+    assert len(rows) == len(stood)
+    for row in rows:
+        still = stood[row["group"], row["source_offset"]]
+        assert (row["stopped"], row["stopped_ms"]) == tuple(still.columns(row["kind"]).values())
+    assert sum(row["stopped"] or 0 for row in rows) > 100

@@ -13,6 +13,7 @@ from tests.spark import traps
 
 from apportion.assignors import compared
 from apportion.history.group_history import GroupHistories
+from apportion.history.stood_still import standstills
 from apportion.inputs import dump, tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -199,9 +200,12 @@ def same_rebalances(made: Made, name: str, memory: GroupHistories) -> None:
     for row in rows:
         row.pop("group")
         row["at"] = round(row["at"].timestamp() * 1000)
+    group = memory.groups[name]
+    stood = standstills(group.folded.generations, group.rebalances)
     told = [
         {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(r).items()}
-        for r in memory.groups[name].rebalances
+        | stood[r.source_offset].columns(r.kind)
+        for r in group.rebalances
     ]
     assert rows == told
 

@@ -11,6 +11,7 @@ import pytest
 
 import apportion.demo
 from apportion.history.group_history import GroupHistories, GroupHistory
+from apportion.history.stood_still import standstills
 from apportion.inputs import dump, tables
 from apportion.tables import schemas
 
@@ -73,7 +74,12 @@ def test_epochs_have_the_same_owners_row_for_row(out: Path, memory: GroupHistori
 
 
 def told(group: GroupHistory) -> list[dict[str, Any]]:
-    return [{k: list(v) if isinstance(v, tuple) else v for k, v in asdict(row).items()} for row in group.rebalances]
+    stood = standstills(group.folded.generations, group.rebalances)
+    return [
+        {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(row).items()}
+        | stood[row.source_offset].columns(row.kind)
+        for row in group.rebalances
+    ]
 
 
 def test_groups_are_the_same(out: Path, memory: GroupHistories) -> None:

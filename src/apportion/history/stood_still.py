@@ -46,6 +46,10 @@ class Standstill:
     at_most_ms: int | None
     silent_from: int | None = None
 
+    def columns(self, kind: str) -> dict[str, int | None]:
+        """What ``gold/rebalances`` and a replay say of it; of the new protocol nothing is known."""
+        return {"stopped": self.partitions if kind == CLASSIC else None, "stopped_ms": self.at_least_ms}
+
 
 def standstills(
     generations: Sequence[Generation], rows: Sequence[Rebalance], commits: Sequence[CommitInterval] = ()

@@ -13,6 +13,7 @@ from apportion.history.fold import Folded, Present, fold
 from apportion.history.rebalances import Rebalance, rebalances
 from apportion.history.records import CLASSIC, CONSUMER, Generation
 from apportion.history.scenarios import sentence
+from apportion.history.stood_still import standstills
 from apportion.history.stored import member_row
 
 Row = Mapping[str, Any]
@@ -27,11 +28,20 @@ def folded_rows(row: Row) -> dict[str, list[Row]]:
         folded = folded_of(row)
         generations = folded.generations
         present, changes = _present(group, folded.present), rebalances(generations, _habits(row))
+        stood = standstills(generations, changes)
     except Exception as error:  # other people's bytes must never stop the job: the group says what was wrong
-        present, changes = _unreadable(row, error), []
+        present, changes, stood = _unreadable(row, error), [], {}
     return {
         "present": [present],
-        "rebalances": [{**_columns(change), "group": group, "at": change.at * 1000} for change in changes],
+        "rebalances": [
+            {
+                **_columns(change),
+                **stood[change.source_offset].columns(change.kind),
+                "group": group,
+                "at": change.at * 1000,
+            }
+            for change in changes
+        ],
         "epochs": [{**epoch, "at": epoch["at_ms"] * 1000} for epoch in epoch_rows(group, generations)],
     }
 

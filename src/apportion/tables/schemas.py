@@ -488,6 +488,8 @@ REBALANCES: Final = Table(
             column("skipped", _INT, "generations between the two that left no record: rebalances that were broken off"),
             column("handed", _INT, "of `given`: what another living member had given up the round before"),
             column("dropped", _INT, "partitions that had an owner and have none"),
+            column("stopped", _INT, "partitions that stood still in it", "not classic: records tell targets alone"),
+            column("stopped_ms", _LONG, "how long each of these stood still at least", "no record tells"),
         ]
     ),
     ("group", "source_offset"),
