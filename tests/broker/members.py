@@ -27,16 +27,15 @@ class Member:
         **more: str,
     ) -> None:
         self.client_id, self.over = client_id, threading.Event()
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap or broker.bootstrap,
-                "group.id": group,
-                "client.id": client_id,
-                "group.protocol": "consumer",
-                "group.remote.assignor": "apportion",
-                **more,
-            }
-        )
+        settings = {
+            "bootstrap.servers": bootstrap or broker.bootstrap,
+            "group.id": group,
+            "client.id": client_id,
+            "group.protocol": "consumer",
+            "group.remote.assignor": "apportion",
+            **more,
+        }
+        self.consumer = Consumer({key: value for key, value in settings.items() if value})  # "" leaves one out
         # Whatever is asked of a consumer from another thread waits for the one that polls.
         self.to_commit: list[TopicPartition] = []
         self.held: set[tuple[str, int]] = set()

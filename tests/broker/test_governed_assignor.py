@@ -7,6 +7,9 @@ import random
 import zlib
 from typing import Any
 
+import pytest
+
+from apportion.errors import ApportionError
 from apportion.wire import plan_text
 from apportion.wire.plan_text import NUMBERS_WHOLE, TOPICS_WHOLE, GovernedPlan, MemberKey
 
@@ -156,6 +159,7 @@ def test_only_who_may_govern_does(governed: Ask, tmp_path: Any) -> None:
         "unsigned": (None, signed, "apportion-governor", False),
         "forged": (b"another key that is long enough", signed, "apportion-governor", False),
         "named": (None, {"apportion.plan.carriers": "gov-1, gov-2"}, "gov-2", True),
+        "more carriers": (None, {"apportion.plan.carriers": "gov-1, gov-2"}, "gov-2-12", True),
         "unnamed": (None, {"apportion.plan.carriers": "gov-1, gov-2"}, "apportion-governor", False),
     }
     questions = [asked(tag, *rest[:3]) for tag, rest in cases.items()]
@@ -235,6 +239,12 @@ def test_a_thousand_members_and_ten_thousand_partitions_fit_one_rack_id_and_more
     assert max(map(len, several)) <= plan_text.RACK_MAX_BYTES
     [answer] = governed([{"members": with_plan(members, several), "partitions": topics}])
     assert held(answer) == apply(GovernedPlan(1, 0, keys, (), owners), members, topics)
+
+
+def test_a_group_that_no_rack_id_can_hold_is_a_sentence() -> None:
+    keys = tuple(MemberKey(str(n)) for n in range(9000))
+    with pytest.raises(ApportionError, match=r"a plan for 9000 members .* which may have 32767"):
+        plan_text.texts(GovernedPlan(1, 0, keys, (), {bytes(16): [0]}))
 
 
 def test_what_is_written_is_read_back_and_a_torn_text_is_refused() -> None:

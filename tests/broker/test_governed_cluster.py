@@ -110,7 +110,7 @@ def test_a_broker_without_the_class_is_refused_and_ends_members_where_it_is_forc
             doomed = Member(broker, group, "doomed", ["t"])
             assert until(lambda: any("assignor" in error for error in doomed.errors)), "the one word that is said"
             with pytest.raises(Unavailable, match="apportion govern --check"):
-                Carrier(cluster, group, "apportion-governor").beat()
+                Carrier(cluster, group, "apportion-governor", names_assignor=True).beat()
         broker.stop()
         settings.write_text(text)
         broker.start()

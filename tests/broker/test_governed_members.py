@@ -38,7 +38,7 @@ def count(*members: Any) -> list[int]:
     return [len(m.held) if isinstance(m, Member) else sum(map(len, owned(m).values())) for m in members]
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka", "confluent"])
 def test_a_classic_failover_group_is_converted_keeps_24_and_0_and_comes_home(
     governed_broker: Broker, cluster: Cluster, client: str, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from apportion.assignors import find
 from apportion.errors import Unavailable
 from apportion.governing.governor import Governor, without_class
 from apportion.governing.rules import GroupRule
+from apportion.governing.service import groups_of
 from apportion.inputs.cluster import connect
 from apportion.inputs.properties import Properties
 from apportion.testing.broker import Broker
@@ -97,6 +98,8 @@ def test_the_least_rights_suffice_and_without_one_of_them_it_is_said_what_is_mis
                 assert outcome != "published", missing
                 rights(broker, "bob", LEAST[missing])
                 time.sleep(0.5)
+            else:
+                assert list(groups_of(cluster, [rule])) == [GROUP], "--all-groups sees it with the same rights"
             governor.release()
     assert wanted[-1] == "published", wanted
     assert "DescribeConfigs" in wanted[0]

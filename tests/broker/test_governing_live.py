@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from tests.serve.running import serving
 
 from apportion.acting import Acting
 from apportion.assignors import find
@@ -19,6 +20,7 @@ from apportion.governing.rules import FactRule, GroupRule, read_rules
 from apportion.inputs import live
 from apportion.inputs.cluster import Cluster, connect
 from apportion.testing.broker import Broker
+from apportion.wire import plan_text
 
 from .members import Member, Running, until
 
@@ -48,6 +50,10 @@ def test_failover_by_client_ids_holds_through_deaths_of_owner_and_governor(
         for command in (["describe"], ["watch", "--once"], ["switch"]):
             told = shown(governed_broker, *command, "--group", "g")
             assert "Governed by a plan of 20" in told, command
+        with serving("--interval", "1", bootstrap=governed_broker.bootstrap) as server:
+            prefix = "apportion_group_governed_plan_"
+            assert until(lambda: (server.value(f"{prefix}timestamp_seconds", group="g") or 0) > time.time() - 300)
+            assert server.value(f"{prefix}differing_partitions", group="g") == 0
         members[10].close()
         assert until(lambda: len(members[7].held) == 24), "the next by priority"
         assert len(members[5].held) == 0
@@ -167,3 +173,25 @@ def test_rules_are_read_from_a_file_and_mistakes_are_sentences(tmp_path: Path) -
         file.write_text(text)
         with pytest.raises(BadInput, match=re.escape(says)):
             read_rules(str(file))
+
+
+def test_a_plan_beyond_one_rack_id_takes_several_carriers_and_moves_as_one(
+    governed_broker: Broker, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With rack ids that are short for the test: two topics need two carriers; then one, and the other leaves."""
+    members = [Member(governed_broker, "wide", f"w-p{p}", ["a", "b"]) for p in (9, 5)]
+    assert until(lambda: [len(m.held) for m in members] == [12, 12])
+    governor = Governor(cluster, "wide", GroupRule(re.compile("wide"), find("failover"), PRIORITIES))
+    monkeypatch.setattr(plan_text, "RACK_MAX_BYTES", 100)
+    assert governor.round().outcome == "published"
+    assert [carrier.instance_id for carrier in governor.carriers] == ["apportion-governor", "apportion-governor-2"]
+    assert until(lambda: [len(m.held) for m in members] == [24, 0])
+    [seen] = live.read(cluster, ["wide"])
+    assert len(seen.carried) == 2
+    assert governor.round().outcome == "unchanged"
+    monkeypatch.undo()
+    members[1].close()
+    assert until(lambda: governor.round().members == 1 and len(live.read(cluster, ["wide"])[0].carried) == 1)
+    assert len(members[0].held) == 24
+    governor.release()
+    members[0].close()

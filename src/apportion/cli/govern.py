@@ -24,7 +24,7 @@ DETAILS = (
     "It looks at the group, plans it, and a static member that takes nothing carries the plan in its rack id.\n"
     "While it is away nothing moves. All brokers are asked for the class first: a member that names\n"
     "an assignor which its broker lacks ends for good.\n"
-    "Rights: Describe on the cluster and its configuration, the group and its topics; Read on the group."
+    "Rights: DescribeConfigs on the cluster, Read on the group, Describe on its topics."
 )
 EXAMPLES = (
     ("have all brokers the class?", "apportion govern --bootstrap-server localhost:9092 --check"),

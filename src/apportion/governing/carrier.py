@@ -37,10 +37,15 @@ class Carrier:
 
     instance_id
         The lease: whoever holds it governs.
+    names_assignor
+        Whether it asks for the class, as it must where nobody else does, in a classic group that its joining converts.
+        Elsewhere the members' wish counts: on a broker without the class, one member that names it is enough for
+        every computation to fail, and librdkafka takes that error as fatal.
     """
 
-    def __init__(self, cluster: Cluster, group: str, instance_id: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, instance_id: str, names_assignor: bool = False) -> None:
         self.cluster, self.group, self.instance_id = cluster, group, instance_id
+        self.assignor = ASSIGNOR if names_assignor else None
         self.member_id = str(uuid4())
         self.epoch = 0
         self.interval_s = 1.0
@@ -88,7 +93,7 @@ class Carrier:
             "rack_id": self._rack or None,
             "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
             "subscribed_topic_names": list(topics),
-            "server_assignor": ASSIGNOR,
+            "server_assignor": self.assignor,
             "topic_partitions": [],
         }
 

@@ -214,7 +214,7 @@ class Governor:
         while len(self.carriers) < len(texts):
             place = len(self.carriers)
             name = self.instance_id if not place else f"{self.instance_id}-{place + 1}"
-            self.carriers.append(Carrier(self.cluster, self.group, name))
+            self.carriers.append(Carrier(self.cluster, self.group, name, self.rule.convert))
         self._topic = next(iter(raw["topics"]), self._topic)
         try:
             for carrier, text in zip(self.carriers, texts, strict=False):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from apportion.errors import UnreadableBytes
+from apportion.errors import ApportionError, UnreadableBytes
 from apportion.wire.primitives import Reader
 from apportion.wire.writer import Writer
 
@@ -100,7 +100,7 @@ def texts(plan: GovernedPlan, key: bytes | None = None) -> list[str]:
     """The plan as rack ids, one a carrier: as few as hold it, each with some of the topics whole.
 
     Raises
-        ValueError: one topic alone does not fit a rack id.
+        ApportionError: one topic alone does not fit a rack id, as with more than about 5,000 members.
     """
     salt = salt_of(plan.members)
     head = Writer().uvarint(plan.promise).raw(bytes([salt])).uvarint(len(plan.members))
@@ -122,8 +122,9 @@ def texts(plan: GovernedPlan, key: bytes | None = None) -> list[str]:
         if len(text) <= RACK_MAX_BYTES:
             packed.append(text)
         elif len(some) < 2:
-            raise ValueError(
-                f"a plan for {len(plan.members)} members is longer than {RACK_MAX_BYTES} bytes with one topic"
+            raise ApportionError(
+                f"a plan for {len(plan.members)} members with one topic has {len(text)} bytes as a rack id, which may "
+                f"have {RACK_MAX_BYTES}: a group of fewer members, or a topic of fewer partitions, can be governed"
             )
         else:
             waiting += [some[len(some) // 2 :], some[: len(some) // 2]]

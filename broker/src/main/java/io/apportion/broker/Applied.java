@@ -3,6 +3,7 @@ package io.apportion.broker;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.PriorityQueue;
@@ -39,13 +40,15 @@ final class Applied {
     private final int[] present;
     private final List<Uuid> topics = new ArrayList<>();
     private final Map<Uuid, Topic> byId = new HashMap<>();
-    private final Map<List<Integer>, PriorityQueue<long[]>> queues = new HashMap<>();
+    /** By the very array of eligible members: topics that the same members want share it. */
+    private final Map<int[], PriorityQueue<long[]>> queues = new IdentityHashMap<>();
 
     /** One wanted topic: who owns each partition, and the members that may. */
     private static final class Topic {
         final int[] owner;
-        final List<Integer> eligible = new ArrayList<>();
         final boolean[] wants;
+        int[] eligible;
+        int wanting;
         final Uuid id;
         PriorityQueue<long[]> byLoad;
 
@@ -54,6 +57,7 @@ final class Applied {
             owner = new int[partitions];
             Arrays.fill(owner, NOBODY);
             wants = new boolean[members];
+            eligible = new int[16];
         }
     }
 
@@ -84,14 +88,24 @@ final class Applied {
                 present[number] = m;
             }
             for (Uuid id : member.subscribedTopicIds()) {
-                Topic topic = byId.computeIfAbsent(id, wanted ->
-                    new Topic(wanted, Math.max(0, describer.numPartitions(wanted)), members.size()));
-                topic.eligible.add(m);
+                Topic topic = byId.get(id);
+                if (topic == null) {
+                    topic = new Topic(id, Math.max(0, describer.numPartitions(id)), members.size());
+                    byId.put(id, topic);
+                    topics.add(id);
+                }
+                if (topic.wanting == topic.eligible.length) topic.eligible = Arrays.copyOf(topic.eligible, m * 2);
+                topic.eligible[topic.wanting++] = m;
                 topic.wants[m] = true;
             }
         }
         for (int number = 0; number < present.length; number++) if (twice[number]) present[number] = NOBODY;
-        topics.addAll(byId.keySet());
+        int[] last = null;
+        for (Topic topic : byId.values()) {
+            topic.eligible = Arrays.copyOf(topic.eligible, topic.wanting);
+            if (Arrays.equals(topic.eligible, last)) topic.eligible = last;
+            last = topic.eligible;
+        }
         topics.sort((a, b) -> {
             int high = Long.compareUnsigned(a.getMostSignificantBits(), b.getMostSignificantBits());
             return high != 0 ? high : Long.compareUnsigned(a.getLeastSignificantBits(), b.getLeastSignificantBits());
@@ -117,7 +131,7 @@ final class Applied {
         int holder = most(topic, topic.owner);
         if (holder == NOBODY) holder = most(topic, previous(topic));
         if (holder == NOBODY) holder = firstOfRank(topic);
-        if (holder == NOBODY && !topic.eligible.isEmpty()) holder = leastLoaded(topic);
+        if (holder == NOBODY && topic.eligible.length > 0) holder = leastLoaded(topic);
         for (int p = 0; holder != NOBODY && p < topic.owner.length; p++) {
             if (topic.owner[p] == NOBODY) {
                 give(topic, p, holder);
@@ -168,7 +182,7 @@ final class Applied {
             if (!open(topic)) continue;
             int first = firstOfRank(topic);
             for (int p = 0; p < topic.owner.length; p++) {
-                if (topic.owner[p] != NOBODY || topic.eligible.isEmpty()) continue;
+                if (topic.owner[p] != NOBODY || topic.eligible.length == 0) continue;
                 give(topic, p, first != NOBODY ? first : leastLoaded(topic));
                 if (first != NOBODY) ranked++; else evenly++;
             }
@@ -218,7 +232,7 @@ final class Applied {
         return (int) queue.peek()[1];
     }
 
-    private PriorityQueue<long[]> queue(List<Integer> eligible) {
+    private PriorityQueue<long[]> queue(int[] eligible) {
         PriorityQueue<long[]> fresh = new PriorityQueue<>((a, b) -> Arrays.compare(a, b));
         for (int m : eligible) fresh.add(new long[] {load[m], m});
         return fresh;

@@ -32,7 +32,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>Broker properties: {@code apportion.plan.key.file}, a file whose content signs plans (HMAC-SHA256; read once, at
  * the broker's start); without it {@code apportion.plan.carriers}, instance ids that may carry plans, with commas between
- * (default {@code apportion-governor}).
+ * (default {@code apportion-governor}), each of them with {@code -2} and so on behind it too.
  */
 public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, Configurable {
     /** What members ask for with {@code group.remote.assignor}. */
@@ -42,6 +42,7 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
 
     private static final Logger LOG = LoggerFactory.getLogger(GovernedAssignor.class);
     private static final AtomicBoolean WARNED = new AtomicBoolean();
+    private static final AtomicBoolean WARM = new AtomicBoolean();
     /** Kafka makes some dozen instances of each assignor, and any of them may be asked: what is remembered is shared. */
     private static final Memory MEMORY = new Memory(Memory.MEMBERS_MAX);
 
@@ -79,6 +80,7 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
         if (allowed != null) {
             carriers = Set.copyOf(Arrays.stream(allowed.toString().split(",")).map(String::strip).toList());
         }
+        if (WARM.compareAndSet(false, true)) WarmUp.through(new GovernedAssignor());
     }
 
     @Override public GroupAssignment assign(GroupSpec group, SubscribedTopicDescriber topics) {
@@ -133,7 +135,7 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
 
     private Plan read(String rack, String instance) {
         try {
-            if (key == null && !carriers.contains(instance)) {
+            if (key == null && !mayCarry(instance)) {
                 throw new Plan.Refused("the instance id " + instance + " is not one of " + CARRIERS);
             }
             synchronized (read) {
@@ -145,6 +147,11 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
             LOG.warn("a plan is passed over: {}", refused.getMessage());
             return null;
         }
+    }
+
+    /** A plan that is longer than a rack id has more carriers: {@code NAME-2}, {@code NAME-3}, and so on. */
+    private boolean mayCarry(String instance) {
+        return instance != null && (carriers.contains(instance) || carriers.contains(instance.replaceFirst("-[0-9]+$", "")));
     }
 
     private static GroupAssignment withNothingFor(List<String> bearers, GroupAssignment assignment) {

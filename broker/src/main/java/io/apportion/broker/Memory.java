@@ -1,6 +1,5 @@
 package io.apportion.broker;
 
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -27,14 +26,20 @@ final class Memory {
 
     /** The plan that most of these members last had, the newest of equals; null where none had any. */
     synchronized Plan of(List<String> members) {
-        Map<Plan, Integer> votes = new HashMap<>();
-        Plan best = null;
+        Map<Plan, int[]> votes = new LinkedHashMap<>();
+        Plan last = null;
+        int[] count = null;
         for (String member : members) {
             Plan plan = plans.get(member);
             if (plan == null) continue;
-            int count = votes.merge(plan, 1, Integer::sum);
-            int most = best == null ? 0 : votes.get(best);
-            if (count > most || count == most && plan.number() > best.number()) best = plan;
+            if (plan != last) count = votes.computeIfAbsent(plan, fresh -> new int[1]);
+            last = plan;
+            count[0]++;
+        }
+        Plan best = null;
+        for (Plan plan : votes.keySet()) {
+            int more = best == null ? 1 : votes.get(plan)[0] - votes.get(best)[0];
+            if (more > 0 || more == 0 && plan.number() > best.number()) best = plan;
         }
         return best;
     }

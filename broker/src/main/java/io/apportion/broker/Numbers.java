@@ -3,7 +3,7 @@ package io.apportion.broker;
 import java.util.AbstractSet;
 import java.util.Arrays;
 import java.util.Iterator;
-import java.util.PrimitiveIterator;
+import java.util.NoSuchElementException;
 
 /** A set of partition numbers on one ascending array: ten thousand hash sets were half of what a plan costs to apply. */
 final class Numbers extends AbstractSet<Integer> {
@@ -22,7 +22,17 @@ final class Numbers extends AbstractSet<Integer> {
     }
 
     @Override public Iterator<Integer> iterator() {
-        PrimitiveIterator.OfInt all = Arrays.stream(ascending).iterator();
-        return all;
+        return new Iterator<>() {
+            private int at;
+
+            @Override public boolean hasNext() {
+                return at < ascending.length;
+            }
+
+            @Override public Integer next() {
+                if (at == ascending.length) throw new NoSuchElementException();
+                return ascending[at++];
+            }
+        };
     }
 }

@@ -88,8 +88,8 @@ final class PlanText {
                 size += lengths[run];
             }
             int[] owner = new int[size];
-            for (int run = 0, from = 0; run < runs; from += lengths[run++]) {
-                Arrays.fill(owner, from, from + lengths[run], numbers[run]);
+            for (int run = 0, p = 0; run < runs; run++) {
+                for (int end = p + lengths[run]; p < end; p++) owner[p] = numbers[run];
             }
             owners.put(id, owner);
         }
