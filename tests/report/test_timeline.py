@@ -124,3 +124,14 @@ def test_commits_in_lanes_are_those_that_were_counted(name: str) -> None:
         one.n for one in group.habits if f"{one.topic}-{one.partition}" in rows[:40]
     )
     assert all(first <= last for _, _, first, last in drawn)
+
+
+@pytest.mark.parametrize("name", ["ads-range", "feed-cooperative", "profiles-kip848"])
+def test_a_replay_says_what_stood_still_beside_what_moved(name: str) -> None:
+    group = GROUPS[name]
+    stood = standstills(group.folded.generations, group.rebalances)
+    told = {row["source_offset"]: row for row in group.replay("sticky")["generations"]}
+    for row in group.rebalances:
+        columns = stood[row.source_offset].columns(row.kind)
+        beside = [told[row.source_offset][f"{column}_then"] for column in ("duration_ms", *columns)]
+        assert beside == [row.duration_ms, *columns.values()]

@@ -9,16 +9,20 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from apportion.demo import dump
+from apportion.history.records import GroupRecord
 from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog
 from apportion.inputs.config import Connection
+from apportion.inputs.load_history import load_histories
 from apportion.inputs.log_tails import Tail
 from apportion.inputs.properties import Properties
 from apportion.serve.answers import Answers
@@ -102,6 +106,9 @@ FIRES = {
     "NobodyReads": {"empty"},
     "NeverCaughtUp": {"stuck", "stuck-at-one", "empty", "empty-and-quiet", "slower", "lost", "late", "early"},
 }
+
+OF_RECORDS = ("PartitionsStandStill", "RebalancesTakeLong")
+"""Alerts that need the records of rebalances, which no description has."""
 
 
 def described(name: str, case: Case, t: float) -> DescribedGroup:
@@ -203,7 +210,7 @@ def test_each_alert_about_groups_fires_for_those_that_it_is_about_and_for_no_oth
 ) -> None:
     play = played(monkeypatch, CASES, 1.7 * HOUR, 60)
     fired = play.fired(tmp_path, 60)
-    quiet = {name: set[str]() for name in ("ConsumerGroupsUnknown", "SeriesLeftOut")}
+    quiet = {name: set[str]() for name in ("ConsumerGroupsUnknown", "SeriesLeftOut", *OF_RECORDS)}
     assert fired == FIRES | quiet
 
 
@@ -258,3 +265,37 @@ def test_a_cluster_that_is_not_reached_is_told_and_one_that_is_is_not(
 def test_series_beyond_the_bound_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cases = {name: CASES[name] for name in ("moving", "stuck")}
     assert played(monkeypatch, cases, 2400, 60, most_series=20).fired(tmp_path, 60)["SeriesLeftOut"] == {""}
+
+
+RECORDED = load_histories(str(dump())).groups["ads-range"].events
+"""Generations of an eager group of 20 partitions, as a broker wrote them."""
+
+
+def a_rebalance(number: int, at_s: float, took_s: float) -> GroupRecord:
+    """One of those generations at another moment; ``took_s`` after all had joined."""
+    one = RECORDED[2 + number % 2]
+    at_ms = round(1000 * at_s)
+    record = replace(one.record, generation=number, state_time=at_ms - round(1000 * took_s))  # type: ignore[type-var, arg-type]
+    return GroupRecord(number, at_ms, record)
+
+
+def test_long_rebalances_and_standstill_are_told_of_the_group_that_has_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Every two minutes one that takes 40 s, 13 s, or none at all; each stops all partitions."""
+    took_s = {"slow": 40.0, "brisk": 13.0, "quick": 0.1}
+    cases = {name: Case(steady(0), steady(5), steady(5)) for name in (*took_s, "calm")}
+    play = Play(monkeypatch, {})
+    # The topic of records is being read.
+    play.collector._tail = SimpleNamespace(trouble="")  # type: ignore[assignment]
+    for t in range(0, int(HOUR), 60):
+        play.round(round_of(cases, float(t)))
+        for name, seconds in took_s.items():
+            if t % 120 == 0:
+                play.collector._past(name).take(a_rebalance(1 + t // 120, START + t, seconds))
+        play.scrape()
+    fired = play.fired(tmp_path, 60)
+    assert {name: fired[name] for name in OF_RECORDS} == {
+        "PartitionsStandStill": {"slow", "brisk"},
+        "RebalancesTakeLong": {"slow"},
+    }

@@ -252,7 +252,7 @@ def test_otlp_sends_what_a_receiver_reads_under_the_collectors_names() -> None:
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-    from apportion.serve.otlp import NAMES, Exporter
+    from apportion.serve.otlp import NAMES, SINCE_START, Exporter
 
     bodies: list[bytes] = []
 
@@ -277,12 +277,16 @@ def test_otlp_sends_what_a_receiver_reads_under_the_collectors_names() -> None:
 
     one: Any = Collected()
     one.snapshot = snapshot(seen(NAME, {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 7}), settings=settings)
+    past = one.snapshot.groups[NAME].past
+    past.rebalance_ms, past.standstill_ms = 1500, 4000
     Exporter(settings, one).close()
     receiver.shutdown()
     receiver.server_close()
     told = ExportMetricsServiceRequest.FromString(b"".join(bodies))
     metrics = {m.name: m for r in told.resource_metrics for s in r.scope_metrics for m in s.metrics}
-    assert set(metrics) == set(NAMES)
+    assert set(metrics) == {*NAMES, *SINCE_START}
+    sums = [metrics[name].sum for name in SINCE_START]
+    assert [(one.is_monotonic, one.data_points[0].as_double) for one in sums] == [(True, 1.5), (True, 4.0)]
     [point] = metrics["kafka.consumer_group.lag"].gauge.data_points
     labels = {a.key: a.value.string_value or a.value.int_value for a in point.attributes}
     assert (point.as_int, labels) == (3, {"kafka.cluster.alias": "c", "group": NAME, "topic": "clicks", "partition": 0})

@@ -162,7 +162,7 @@ class GroupHistory:
             needed = f"a strategy that gives partitions: {self.name!r} is no streams group"
             raise BadInput("assignor", repr(name), needed)
         steps = replay(self.name, self.folded.generations, cast("Assignor", strategy), self.all_topics)
-        return replay_to_dict(self.name, name, steps)
+        return replay_to_dict(self.name, name, steps, self.rebalances)
 
     def what_if(self, assignors: Sequence[str] | None = None) -> list[ScenarioResult]:
         """Every strategy on the history and on the present under each scenario."""

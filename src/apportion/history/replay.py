@@ -10,8 +10,10 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.assignors import Assignor
+from apportion.history.rebalances import Rebalance
 from apportion.history.records import Generation
 from apportion.history.steps import Step, TopicEntries, follow, steps, without_past
+from apportion.history.stood_still import standstills
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Answer
@@ -111,13 +113,27 @@ def happened(walk: Iterable[Step], measured: Callable[[Group, Ints], dict[str, i
     return measures
 
 
-def replay_to_dict(name: str, assignor: str, walked: Sequence[Replayed]) -> dict[str, Any]:
-    """The JSON of ``apportion replay``: every generation, and the totals."""
+def replay_to_dict(
+    name: str, assignor: str, walked: Sequence[Replayed], rows: Sequence[Rebalance] = ()
+) -> dict[str, Any]:
+    """The JSON of ``apportion replay``: every generation, and the totals.
+
+    rows
+        The group's rebalances: how long each really took and what really stood still stands beside its moves.
+    """
+    stood = standstills([step.generation for step in walked], rows)
+    still_of = {
+        row.source_offset: {
+            "duration_ms_then": row.duration_ms,
+            **{f"{column}_then": value for column, value in stood[row.source_offset].columns(row.kind).items()},
+        }
+        for row in rows
+    }
     return {
         "version": 1,
         "group": name,
         "assignor": assignor,
-        "generations": [_row(step) for step in walked],
+        "generations": [_row(step) | still_of.get(step.generation.offset, {}) for step in walked],
         "total": total(walked),
     }
 

@@ -39,6 +39,13 @@ NAMES: Final = {
     "apportion.group.topic_concentration": ("1", "Greatest share of one topic's partitions on one member"),
 }
 """Each metric with its unit and what it says."""
+SINCE_START: Final = {
+    "apportion.group.rebalance_time": ("s", "What its rebalances took, from all having joined to the assignment"),
+    "apportion.group.standstill_time": (
+        "s", "How long partitions stood still at rebalances, summed over them: a lower bound"
+    ),
+}  # fmt: skip
+"""Those that only grow, from the server's start on."""
 
 
 def check_endpoint(url: str | None) -> None:
@@ -132,6 +139,8 @@ class Exporter:
         meter = self._provider.get_meter("apportion")
         for name, (unit, says) in NAMES.items():
             meter.create_observable_gauge(name, [self._callback(name)], unit=unit, description=says)
+        for name, (unit, says) in SINCE_START.items():
+            meter.create_observable_counter(name, [self._callback(name)], unit=unit, description=says)
 
     def close(self) -> None:
         """Send what is there, and stop."""
@@ -181,6 +190,8 @@ def _of_group(name: str, state: GroupState) -> Iterator[Point]:
             "apportion.group.excess_moves": distance.moves if distance else None,
             "apportion.group.excess_squares": distance.squares if distance else None,
             "apportion.group.topic_concentration": state.concentration,
+            "apportion.group.rebalance_time": state.past.rebalance_ms / 1000,
+            "apportion.group.standstill_time": state.past.standstill_ms / 1000,
         }
         value = value_of[name]
         if value is not None:

@@ -232,7 +232,8 @@ class PastNow:
         if isinstance(assignor, BrokerSticky):
             raise BadInput("assignor", repr(name), "a strategy that gives partitions")
         strategy = assignor if isinstance(assignor, str) else cast("Assignor", assignor)
-        return replay_to_dict(self.name, name, replay(self.name, generations, strategy, self.all_topics))
+        walked = replay(self.name, generations, strategy, self.all_topics)
+        return replay_to_dict(self.name, name, walked, self.rebalances)
 
 
 def _member(name: str, fields: Mapping[str, Any]) -> GenerationMember:
