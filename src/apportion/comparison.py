@@ -137,7 +137,8 @@ def compare(
     group = group_of(group)
     if isinstance(assignors, str) or not isinstance(assignors, Iterable):
         raise BadInput("assignors", repr(assignors), "a list of names or strategies, such as ['range', 'sticky']")
-    given = [strategy_of(assignor) for assignor in assignors] or [find(name) for name in compared()]
+    every = [*compared(), *([running] if running and running in known().keys() - compared().keys() else [])]
+    given = [strategy_of(assignor) for assignor in assignors] or [find(name) for name in every]
     strategies = [one for strategy in given for one in (strategy, *_with_settings(strategy, settings))]
     _check_settings(given, settings)
     plans: list[Plan] = []
@@ -168,11 +169,14 @@ def _check_settings(strategies: Sequence[Assignor], settings: Mapping[str, str])
             raise UnknownName("setting", key, sorted(has))
 
 
-def _rank(p: Plan) -> tuple[Fraction, int, int, int, bool, bool, str]:
-    """Fairest, then nearest, stillest, least loaded with lag; of equals one that members run and that stops nobody."""
+def _rank(p: Plan, running: str | None = None) -> tuple[Fraction, int, int, int, bool, bool, bool, str]:
+    """Fairest, then nearest, stillest, least loaded with lag; of equals one that members run, that stops nobody, and
+    that the group runs now.
+    """
     m = p.measures
     measured = _load_cost(p), m["rack_misses"], m["moves"], m.get("lag_max", 0)
-    return *measured, server_side(p), not p.cooperative, p.assignor
+    changes = p.assignor not in (running, f"broker-{running}")
+    return *measured, server_side(p), not p.cooperative, changes, p.assignor
 
 
 def _load_cost(p: Plan) -> Fraction:
@@ -191,7 +195,7 @@ def advice(comparison: Comparison) -> list[str]:
     if not able and comparison.kind == NEW_PROTOCOL:
         sentences = [NONE_OF_THE_BROKERS]
     else:
-        sentences = _advise(comparison, min(able or comparison.complete, key=_rank))
+        sentences = _advise(comparison, min(able or comparison.complete, key=lambda p: _rank(p, comparison.running)))
     sentences += [f"{name} gave no plan: {why}" for name, why in comparison.failed.items()]
     partial = [p.assignor for p in comparison.plans if p not in comparison.complete]
     if partial:

@@ -40,7 +40,7 @@ def test_partitions_that_lose_their_last_replica_are_named() -> None:
 
 def test_what_a_newcomer_wants_is_said_and_can_be_chosen(tmp_path: Path) -> None:
     common = what_if(tmp_path, "--join", "2")
-    assert "join 2: join-1, join-2 want clicks, as most members do (--like MEMBER chooses)." in common.out
+    assert "join 2: join-1, join-2 want clicks, as 2 of 3 members do (--like MEMBER chooses)." in common.out
     chosen = what_if(tmp_path, "--join", "1", "--like", "z")
     assert "join 1 like z: join-1 wants orders." in chosen.out
     [step] = what_if(tmp_path, "--scale", "4", "--like", "z", "-o", "json").json["steps"]

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -101,6 +107,55 @@ _apportion; echo "${{COMPREPLY[@]}}"
 """
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=100, check=True)
     assert done.stdout == "group\n"
+
+
+SHELLS = {
+    "bash": (["bash", "--norc", "-i"], 'eval "$(apportion completion bash)"'),
+    "zsh": (["zsh", "-f", "-i"], 'autoload -U compinit; compinit -D; eval "$(apportion completion zsh)"'),
+    "fish": (["fish", "--no-config", "-i"], "apportion completion fish | source"),
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.timeout(120)
+def test_a_shell_types_groups_and_settings_on_and_no_files_among_them(shell: str, four: str) -> None:
+    """In a terminal of its own: after a setting's name its values follow, without a blank or a sign between."""
+    words, setup = SHELLS[shell]
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"no {shell} here")
+    Path(four).with_name("c-file").touch()
+    process, terminal = pty.fork()
+    if process == 0:
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        os.chdir(Path(four).parent)
+        os.execvpe(words[0], words, {**os.environ, "PATH": path, "TERM": "dumb", "PS1": "$ "})  # noqa: S606
+    try:
+        os.write(terminal, f"{setup}; echo rea''dy\n".encode())
+        _shown(terminal, "ready")
+        for typed, completed in (
+            (f"describe {Path(four).name} --group c", "--group c-odd"),
+            ("plan -A lag-aware --set sc", "--set scope="),
+            ("plan -A lag-aware --set scope=g", "--set scope=group"),
+        ):
+            os.write(terminal, f"apportion {typed}\t".encode())
+            _shown(terminal, completed)
+            os.write(terminal, b"\x15")  # the line away
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.close(terminal)
+        os.waitpid(process, 0)
+
+
+def _shown(terminal: int, text: str) -> None:
+    """Wait until the terminal shows the text, whatever it does to the cursor meanwhile; the test's limit is the end."""
+    output = ""
+    while text not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\x07\x08]", "", output):
+        assert select.select([terminal], [], [], 30)[0], f"{output[-500:]!r} shows no {text!r}"
+        output += os.read(terminal, 65_536).decode(errors="replace")
+
+
+def test_compare_completes_the_settings_of_all_strategies() -> None:
+    assert {"scope=", "order=", "preempt="} <= set(candidates(["compare", "g.json", "--set", ""]))
 
 
 # -- a broker that does not answer

@@ -178,6 +178,19 @@ def test_a_group_that_shares_by_lag_is_not_told_to_leave_it_the_minute_its_lag_i
     assert "lag-aware" in comparison.advice(comparison.compare(uneven, OURS, running="lag-aware"))[0]
 
 
+def test_a_cooperative_form_that_a_group_runs_is_compared_and_not_left_either() -> None:
+    compared = comparison.compare(EVEN, running="cooperative-lag-aware")
+    assert "cooperative-lag-aware" in [plan.assignor for plan in compared.plans]
+    assert comparison.advice(compared)[0].startswith("Advice: cooperative-lag-aware")
+    assert "cooperative-lag-aware" not in [plan.assignor for plan in comparison.compare(EVEN).plans]
+
+
+def test_of_strategies_that_give_the_same_the_one_that_the_group_runs_is_advised() -> None:
+    for running in ("uniform", "range"):
+        told = comparison.advice(comparison.compare(EVEN, kind="consumer", running=running))
+        assert told[0].startswith(f"Advice: broker-{running}")
+
+
 def test_a_group_of_the_new_protocol_is_told_of_the_brokers_strategies_alone() -> None:
     told = comparison.advice(comparison.compare(SKEWED, kind="consumer"))
     assert told[0].startswith("Advice: broker-")

@@ -24,25 +24,37 @@ _BASH: Final = """\
 _apportion() {
     local IFS=$'\\n'
     COMPREPLY=($(apportion __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
-    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then compopt -o nospace; fi
-    if [[ ${#COMPREPLY[@]} -eq 0 ]]; then COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")); fi
+    if [[ ${#COMPREPLY[@]} -eq 0 ]]; then
+        compopt -o filenames
+        COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
+    elif [[ ${#COMPREPLY[@]} -eq 1 ]]; then
+        if [[ ${COMPREPLY[0]} == *= ]]; then compopt -o nospace; fi
+        COMPREPLY=("$(printf %q "${COMPREPLY[0]}")")
+    fi
 }
-complete -o filenames -F _apportion apportion
+complete -F _apportion apportion
 """
 _ZSH: Final = """\
 _apportion() {
     local -a words_now
     words_now=(${(f)"$(apportion __complete "${(@)words[2,CURRENT]}" 2>/dev/null)"})
-    if (( ${#words_now} )); then compadd -a words_now; else _files; fi
+    if (( ! ${#words_now} )); then _files; return; fi
+    compadd -S '' -- ${(M)words_now:#*=}
+    compadd -- ${words_now:#*=}
 }
 compdef _apportion apportion
 """
 _FISH: Final = """\
 function __apportion_complete
     set -l words (commandline -opc) (commandline -ct)
-    apportion __complete $words[2..-1] 2>/dev/null
+    set -l words_now (apportion __complete $words[2..-1] 2>/dev/null)
+    if set -q words_now[1]
+        printf '%s\\n' $words_now
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c apportion -a '(__apportion_complete)'
+complete -c apportion -f -a '(__apportion_complete)'
 """
 SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
@@ -189,8 +201,10 @@ def _settings(words: Sequence[str]) -> list[str]:
     from apportion.assignors import known, settings_of
     from apportion.cli.parser import DEFAULT_ASSIGNOR
 
-    strategy = known().get(_after(words, "-A", "--assignor") or DEFAULT_ASSIGNOR)
-    settings = settings_of(strategy) if strategy is not None else {}
+    named = _after(words, "-A", "--assignor")
+    # compare plans with all strategies, and gives each the settings that it has.
+    names = list(known()) if words[0] == "compare" and named is None else [named or DEFAULT_ASSIGNOR]
+    settings = {key: kind for name in names if name in known() for key, kind in settings_of(known()[name]).items()}
     key, equals, _ = words[-1].partition("=")
     if not equals:
         return [f"{name}=" for name in settings]

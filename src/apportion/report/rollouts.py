@@ -14,7 +14,7 @@ from apportion.report import task_roles
 from apportion.report.data import MOST_ROWS, group_data, summary
 from apportion.report.text import Cell, TextTable
 from apportion.rollouts import Stage, Times, begins_and_ends, identities, owners, places_in, total_sentence
-from apportion.wording import partitions_in_words, shorten, some_of
+from apportion.wording import count, partitions_in_words, shorten, some_of
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
@@ -61,15 +61,22 @@ def changes_in_words(stages: Sequence[Stage]) -> list[str]:
             names = shorten(partitions_in_words(stage.lost_replicas), 120)
             sentences.append(f"{stage.step}: {names} lost the last replica: nobody can read there.")
         if stage.newcomers_topics:
-            alike = len(stage.plan.group.subscriptions) == 1
-            how = ", as all do" if alike else "" if " like " in stage.step else _AS_MOST
+            how = "" if " like " in stage.step else _as_others(stage)
             verb = "wants" if len(stage.joined) == 1 else "want"
             names, topics = some_of(stage.joined), some_of(stage.newcomers_topics)
             sentences.append(f"{stage.step}: {names} {verb} {topics}{how}.")
     return sentences
 
 
-_AS_MOST = ", as most members do (--like MEMBER chooses)"
+def _as_others(stage: Stage) -> str:
+    """How many of those that were there want what the newcomers want."""
+    group = stage.plan.group
+    if len(group.subscriptions) == 1:
+        return ", as all do"
+    before = [m for m, name in enumerate(group.members) if name not in stage.joined]
+    wanted = set(stage.newcomers_topics)
+    alike = sum({group.topics[t] for t in group.subscriptions[group.subscription_of[m]]} == wanted for m in before)
+    return f", as {alike:,} of {count(len(before), 'member')} {'does' if alike == 1 else 'do'} (--like MEMBER chooses)"
 
 
 def page_data(observed: Observed, before: Group, stages: Sequence[Stage], times: Times) -> dict[str, Any]:
