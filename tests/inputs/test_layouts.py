@@ -134,6 +134,7 @@ VARIANTS = {
     "as Jira's table": "\n".join(
         ["||" + "||".join(ROWS[0].split()) + "||", *("|" + "|".join(line.split()) + "|" for line in ROWS[1:])]
     ),
+    "as CSV with marks of quotation": "\n".join(",".join(f'"{word}"' for word in line.split()) for line in ROWS),
     "with columns in another order": "\n".join(" ".join([*line.split()[6:], *line.split()[:6]]) for line in ROWS),
 }  # fmt: skip
 
@@ -176,7 +177,25 @@ def test_a_header_without_rows_is_refused_as_such() -> None:
         read(ROWS[0] + "\n")
 
 
+@pytest.mark.parametrize("width", range(21, 164))
+def test_a_table_that_a_terminal_folded_is_unfolded(width: int) -> None:
+    """At any width, in the midst of numbers too: a row is never read from a part of it."""
+    same_as_plain("\n".join(line[at : at + width] for line in ROWS for at in range(0, len(line), width)))
+
+
+def test_parts_that_lost_their_blanks_are_joined_where_the_lag_adds_up() -> None:
+    """Else ``... 10 1`` and ``0 5 consumer`` are a row too, with an end of 1 and no lag."""
+    rows = [ROWS[0], ROWS[1].replace("5120 ", "5    ").replace("5150 ", "10   ").replace("30 ", "5  ")]
+    [group] = read("\n".join(line[at : at + 60].rstrip() for line in rows for at in range(0, len(line), 60)))
+    assert sizes(group) == ("orders-app", 1, 1, 5)
+
+
 # -- what is missing is named
+
+
+def test_a_tool_that_failed_below_its_table_is_named() -> None:
+    [group] = read(PLAIN + "\nError: Executing consumer group command failed due to java.util.TimeoutException\n")
+    assert list(group.left_out) == ["line 6 says that the tool failed"]
 
 
 @pytest.mark.parametrize(
@@ -454,6 +473,21 @@ def test_kafkactl_tells_offsets_and_who_holds_what() -> None:
 def test_one_client_id_on_two_hosts_is_named_evenly() -> None:
     [group] = read(KAFKACTL)
     assert list(group.raw["members"]) == ["worker@/10.0.0.7", "worker@/10.0.0.8"]
+
+
+CONFLUENT = """\
+  Cluster | Consumer Group | Lag | Log End Offset | Current Offset | Consumer | Instance | Client | Topic | Partition
+----------+----------------+-----+----------------+----------------+----------+----------+--------+-------+------------
+  lkc-1   | g              |   5 |             10 |              5 | c1-aa    |          | c1     | t     |         0
+  lkc-1   | g              |   7 |             17 |             10 | c1-aa    |          | c1     | t     |         1
+"""
+AKHQ = "Topic\tPartition\tMember\tOffset\tLag\norders\t0\tconsumer-1\t5120\t30\norders\t1\tconsumer-1\t4800\t10\n"
+
+
+def test_other_tools_names_of_columns_are_known() -> None:
+    [confluent], [akhq] = read(CONFLUENT), read(AKHQ)
+    assert (sizes(confluent), confluent.raw["members"]["c1-aa"]["owned"]) == (("g", 1, 2, 12), {"t": [0, 1]})
+    assert (sizes(akhq), akhq.raw["members"]["consumer-1"]["owned"]) == (("", 1, 2, 40), {"orders": [0, 1]})
 
 
 # -- NDJSON, and what only begins like JSON

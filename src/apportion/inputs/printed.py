@@ -7,6 +7,7 @@ column holds. No line ends a table: what is no row is passed over, unless it loo
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ ALIASES: Final = {
     "CONSUMER-OFFSET": "CURRENT-OFFSET", "NEWEST-OFFSET": "LOG-END-OFFSET", "OLDEST-OFFSET": "LOG-START-OFFSET",
     "CLIENT-HOST": "HOST", "ASSIGNED-PARTITIONS": "NUMBERS",  # kafkactl
 }  # fmt: skip
+LOOSE_ALIASES: Final = {
+    "CONSUMER-GROUP": "GROUP", "CONSUMER": "CONSUMER-ID", "MEMBER": "CONSUMER-ID", "INSTANCE": "GROUP-INSTANCE-ID",
+    "CLIENT": "CLIENT-ID", "OFFSET": "CURRENT-OFFSET",
+}  # fmt: skip
+"""Names in tables whose columns are parted by signs (Confluent's tool, AKHQ), where none has the name meant."""
 OLD: Final = {"PID": "PARTITION", "OFFSET": "CURRENT-OFFSET", "LOGSIZE": "LOG-END-OFFSET", "OWNER": "CONSUMER-ID"}
 """Names of Kafka's tool before 0.9, which come together."""
 _OLD_NAME: Final = re.compile(r"\b(?:pid|offset|logsize|owner)\b", re.IGNORECASE)
@@ -79,6 +85,7 @@ _LEFT_OUT: Final = re.compile(
     re.IGNORECASE,
 )
 """Lines by which people say that they left rows out."""
+_FAILED: Final = re.compile(r"Error: Executing consumer group command failed")
 _BARS: Final = ("|", "│", "┃")
 _NUMBER_OR_DASH: Final = re.compile(r"-|unknown|-?[0-9]+")
 _NEVER_BLANK: Final = ("TOPIC", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "OWNER", "STATE")
@@ -193,7 +200,52 @@ def lines_of(text: str) -> list[str]:
     services = [line for line in filled if _SERVICE.match(line) and line.count("|") == 1]
     if services and 2 * len(services) >= len(filled):
         lines = [_SERVICE.sub("", line, count=1) for line in lines]
+    return _unfolded(lines)
+
+
+def _unfolded(lines: list[str]) -> list[str]:
+    """The lines as they were before a terminal folded all of them at one width, blank ones where parts of others stood.
+
+    A header tells the width: its first part is as long as any line, and with the parts below it is a longer header.
+    """
+    width = max(map(len, lines), default=0)
+    if 2 * width > _MOST_HEADER:
+        return lines
+    for i, line in enumerate(lines):
+        if len(line) != width or not _of_names(line):
+            continue
+        first, best = header_of(line), None
+        for j in range(i + 2, min(i + _MOST_PARTS, len(lines)) + 1):
+            header = header_of("".join(lines[i:j]))
+            known = header is not None and not header.bar + header.cut and set(header.names) <= set(ORDER)
+            if header is not None and known and (best is None or len(header.names) > len(best.names)):
+                best = header
+        if best is not None and (first is None or first.cut or len(first.names) < len(best.names)):
+            return _joined_at(lines, width, best)
     return lines
+
+
+def _joined_at(lines: list[str], width: int, header: Header) -> list[str]:
+    """Lines of this width with those that they go on in."""
+    joined: list[str] = []
+    i = 0
+    while i < len(lines):
+        n = 1
+        while n < _MOST_PARTS and i + n < len(lines) and len(lines[i + n - 1]) == width:
+            n += 1
+        texts = ["".join(lines[i : i + k]) for k in range(n, 0, -1)]
+        rows = [(text, row_of(text, header)) for text in texts]
+        # A row that ends where the width does is followed by another one, which its last cell would swallow.
+        fits = [text for text, row in rows if row is not None and "  " not in row[header.names[-1]]]
+        text = next((text for text in texts if header_of(text) == header), fits[0] if fits else lines[i])
+        taken = 1 + texts[::-1].index(text)
+        joined += [text, *[""] * (taken - 1)]
+        i += taken
+    return joined
+
+
+_MOST_PARTS: Final = 12
+"""Parts of a folded line: at fewer than 20 letters a line nobody reads a table."""
 
 
 _SERVICE: Final = re.compile(r"^[\w.-]{1,100} +\|(?: |$)")
@@ -344,20 +396,25 @@ def header_of(line: str) -> Header | None:
 
 
 def _barred(line: str, bar: str) -> Header | None:
-    cells = [cell.strip().strip("*`") for cell in _cells(line, bar)]
+    cells = _cells(line, bar)
     if bar == "\t" and not all(cells):
         return None
-    names = [_column(cell.upper() if bar in ",;|" else cell) for cell in cells]
+    names = [_column(cell.upper()) for cell in cells]
+    names = [name if LOOSE_ALIASES.get(name, name) in names else LOOSE_ALIASES.get(name, name) for name in names]
     header = Header(tuple(names), None, bar, blanks=True)
     known = sum(name in ORDER or name == "NUMBERS" for name in names)
     return header if header.kind and known >= 3 and len(set(names)) == len(names) and all(names) else None
 
 
 def _cells(line: str, bar: str) -> list[str]:
+    """The cells between the signs, without marks of markdown or of quotation around them."""
+    text = line.strip() if bar in _BARS else line
+    if text.startswith("||"):  # Jira's headers
+        text = text.replace("||", "|")
     if bar in _BARS:
-        text = line.strip().replace("||", "|") if line.lstrip().startswith("||") else line.strip()  # Jira's headers
-        return text.removeprefix(bar).removesuffix(bar).split(bar)
-    return line.split(bar)
+        text = text.removeprefix(bar).removesuffix(bar)
+    cells = next(csv.reader([text], delimiter=bar)) if '"' in text else text.split(bar)
+    return [cell.strip().strip("*`") for cell in cells]
 
 
 def _column(word: str) -> str:
@@ -382,14 +439,17 @@ def headerless(lines: Sequence[str]) -> Header | None:
         header = Header(names)
         fits = [row for words in samples if (row := _row_of_words(" ".join(words), header)) is not None]
         counted = [row for row in fits if row["CURRENT-OFFSET"].isdecimal() and row["LOG-END-OFFSET"].isdecimal()]
-        right = all(row["LAG"] in (_difference(row), "-") for row in counted)
+        right = all(map(_adds_up, fits))
         if fits and right and (counted or "HOST" in names) and all(row["PARTITION"].isdecimal() for row in fits):
             return header
     return None
 
 
-def _difference(row: Fields) -> str:
-    return str(int(row["LOG-END-OFFSET"][:20]) - int(row["CURRENT-OFFSET"][:20]))
+def _adds_up(row: Fields) -> bool:
+    """Whether the lag is the difference of the two offsets, as far as the row tells all three."""
+    committed, end, lag = (row.get(name, "-")[:20] for name in ("CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"))
+    counted = committed.isdecimal() and end.isdecimal() and lag != "-"
+    return not counted or lag == str(int(end) - int(committed))
 
 
 class _TableRows:
@@ -436,11 +496,15 @@ class _TableRows:
             return None, 1
         if _LEFT_OUT.fullmatch(line[:_SEARCHED]):
             return Unread(number, f"line {number} ({line.strip()[:40]!a}) says that rows are missing"), 1
+        if _FAILED.search(line[:_SEARCHED]):
+            return Unread(number, f"line {number} says that the tool failed"), 1
         if header.lines > 1 or _is_cut(line, header):
-            for taken in range(2, 5):
-                joined = self._joined(i, taken, header)
-                if joined is not None:
-                    return Row(number, header, joined), taken
+            joined = [(row, taken) for taken in range(2, 5) if (row := self._joined(i, taken, header)) is not None]
+            # A line as long as the first one was cut at the same width, so that the row goes on.
+            whole = [taken for _, taken in joined if len(self.lines[i + taken - 1]) < len(line)]
+            for row, taken in joined:
+                if taken == min(whole, default=joined[0][1]):
+                    return Row(number, header, row), taken
         if _is_cut(line, header) or self._begins_like_a_row(i, header):
             raise BadInput(f"{self.name}, line {number}", ascii(line[:60]), header.needs())
         if _like_a_row(line):
@@ -458,7 +522,7 @@ class _TableRows:
         plain = Header(header.names, None, "", header.prefix, header.cut, header.lines, header.blanks)
         for glue in ("", " "):
             fields = _row_of_words(glue.join(_without_prefix(line, header) for line in part), plain)
-            if fields is not None and _belongs(fields, plain):
+            if fields is not None and _belongs(fields, plain) and _adds_up(fields):
                 return fields
         return None
 
@@ -478,7 +542,7 @@ def row_of(line: str, header: Header) -> Fields | None:
     """The row's values by column, None for a line that is no row."""
     line = _without_prefix(line, header)
     if header.bar and header.bar in line:
-        cells = [cell.strip().strip("*`") for cell in _cells(line, header.bar)]
+        cells = _cells(line, header.bar)
         fields = dict(zip(header.names, cells, strict=True)) if len(cells) == len(header.names) else None
         return fields if fields is not None and _belongs(fields, header) else None
     if header.starts is not None:
