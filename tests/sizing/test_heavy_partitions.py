@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +42,15 @@ def test_small_partitions_that_make_way_move_once() -> None:
                 load = sum(weights[p] for p in of_topic.get("t", ()))
                 assert load <= (200 if member in members else 100), (seed, member)
     assert moved / held < 0.75, "it was 0.82 where they were thrown on"
+
+
+@pytest.mark.parametrize(
+    ("case", "capacity", "by", "frontier"),
+    [("size-441053", 25, "weight", [(3, 63), (2, 85)]), ("size-383286", 10, "lag", [(5, 21), (4, 22)])],
+)
+def test_the_least_that_moves_is_found_where_one_partition_is_more_than_any_member_takes(
+    case: str, capacity: int, by: str, frontier: list[tuple[int, int]]
+) -> None:
+    """It stays where it is, and what is beside it goes: 138 for 63 and 27 for 21 where it was moved to the largest."""
+    group = json.loads((Path(__file__).parents[1] / "cli" / "cases" / f"{case}.json").read_text())
+    assert [(plan.members, plan.moved) for plan in size(group, capacity, by=by).frontier] == frontier
