@@ -66,6 +66,14 @@ def test_no_gate_passes_on_owners_that_are_not_there_or_on_lag_that_nobody_reads
     assert (breached.code, breached.json["breached"][0]["found"]) == (3, 35_000)
 
 
+def test_a_group_without_members_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("Consumer group 'payments' has no active members.\n")
+    for command in (("plan",), ("compare",), ("gate", "--now", "--max-lag", "1"), ("what-if", "--join", "1")):
+        done = run_here(command[0], str(tmp_path / "empty.txt"), *command[1:])
+        assert (done.code, done.out) == (2, "")
+        assert "empty.txt: found no member at all in group 'payments'; needed at least one" in done.err
+
+
 def test_a_log_that_is_empty_has_no_lag_though_nobody_committed() -> None:
     out = on("describe", "rpk-group-describe-26865").out
     assert "panda3: Stable, cooperative-sticky, 1 member, 1 partition, lag 0" in out

@@ -87,6 +87,11 @@ def _plannable(observed: Observed, args: argparse.Namespace, whole: bool = True)
     refuse_unnamed(observed, args)
     if whole:
         refuse_parts(observed, args)
+    if not observed.raw.get("members"):
+        source = called(args.file) if args.file else input_name(args)
+        raise BadInput(
+            source, f"no member at all in group {observed.name!r}", "at least one: nobody is there to plan for"
+        )
     if getattr(args, "subscriptions", None):
         from apportion.inputs.subscribing import subscribed
 
