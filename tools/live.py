@@ -110,7 +110,7 @@ def serving(bootstrap: str, listen: str, log: Path) -> Iterator[subprocess.Popen
     """The server, once it listens; its address is printed."""
     command = [sys.executable, "-u", "-m", "apportion", "serve", "--bootstrap-server", bootstrap, "--listen", listen]
     with log.open("wb") as out:
-        line = [*processes.HANGING, *command, "--personal", "--interval", "2"]
+        line = [*processes.HANGING, *command, "--interval", "2"]
         process = processes.start(line, log=out.fileno(), stdout=out.fileno())
     try:
         print(f"The page: {address(process, log)}", flush=True)

@@ -51,7 +51,7 @@ def own_broker() -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def server(own_broker: Broker) -> Iterator[Serving]:
     with serving(
-        "--interval", "1", "--names", "all", "--cluster-name", "test", bootstrap=own_broker.bootstrap
+        "--interval", "1", "--names", "all", "--cluster-name", "test", "--no-personal", bootstrap=own_broker.bootstrap
     ) as running:
         until(lambda: running.ask("/readyz")[0] == 200)
         yield running
@@ -118,11 +118,18 @@ def test_the_api_gives_what_a_switch_would_do_as_the_command_gives_it(own_broker
     assert told["upgradable"]
 
 
-def test_no_client_id_and_no_host_is_told_unless_asked_for(own_broker: Broker, server: Serving) -> None:
+def test_client_ids_and_hosts_are_shown_on_this_machine_and_in_labels_where_asked_for(
+    own_broker: Broker, server: Serving
+) -> None:
     everything = b"".join(server.ask(path)[2] for path in ("/metrics", "/api/v1/groups", f"/api/v1/groups/{GROUP}"))
     everything += page_events(server, GROUP, 1)
     assert b"kafka-python-3" not in everything
     assert b"/127.0.0.1" not in everything
+    with serving("--interval", "1", "--no-tail", bootstrap=own_broker.bootstrap) as here:
+        until(lambda: here.ask("/readyz")[0] == 200)
+        assert b'"host":"/127.0.0.1","client_id":"kafka-python-3' in here.ask(f"/api/v1/groups/{GROUP}")[2]
+        assert b"kafka-python-3" in page_events(here, GROUP, 1)
+        assert b"kafka-python-3" not in here.ask("/metrics")[2]
     with serving("--interval", "1", "--personal", "--no-tail", bootstrap=own_broker.bootstrap) as other:
         until(lambda: other.ask("/readyz")[0] == 200)
         labels = {"group": GROUP, "topic": TOPIC, "partition": "0"}

@@ -29,7 +29,7 @@ READY = "document.documentElement?.dataset.groupDrawn ?? null"
 def server(broker: Broker) -> Iterator[Serving]:
     many_groups.make_topics(broker, TOPICS, PARTITIONS)
     many_groups.make_groups(broker, range(FIRST, FIRST + GROUPS), TOPICS, PARTITIONS)
-    with serving("--interval", "1", "--personal", "--no-tail", bootstrap=broker.bootstrap) as running:
+    with serving("--interval", "1", "--no-tail", bootstrap=broker.bootstrap) as running:
         until(lambda: running.ask("/readyz")[0] == 200)
         yield running
 
@@ -95,6 +95,68 @@ def test_what_comes_is_drawn_and_what_a_reader_opened_stays_open(
     assert browser.js("document.querySelector('#picture-lag details').open")
     assert browser.js("document.activeElement.tagName") == "SELECT"
     assert browser.js("scrollY") == 300
+
+
+def test_lag_has_a_line_in_the_list_and_one_of_each_member_and_partition_in_the_group(
+    browser: Browser, server: Serving, broker: Broker
+) -> None:
+    live(browser, server, NAMES[1])
+    line = f"""[...document.querySelectorAll('#groups tbody tr')].find((row) => row.textContent.includes('{NAMES[1]}'))
+      .querySelector('td.line svg')"""
+    until(lambda: "," not in browser.js(f"{line}.getAttribute('aria-label')").split(":")[0])
+    least = int(browser.js(f"{line}.getAttribute('aria-label')").rsplit(" ", 1)[1])
+    produce(broker, many_groups.topic_of(FIRST + 1, TOPICS))
+    until(lambda: int(browser.js(f"{line}.getAttribute('aria-label')").rsplit(" ", 1)[1]) == least + PARTITIONS)
+    assert browser.js(f"{line}.querySelector('path').getAttribute('d')").count("L") >= 1
+    names = "[...document.querySelectorAll('#picture-lines svg svg')].map((one) => one.getAttribute('aria-label'))"
+    until(lambda: len(browser.js(names)) == 2 + PARTITIONS)
+    browser.js("document.querySelector('#picture-lines details').open = true")
+    rows = "[...document.querySelectorAll('#picture-lines tbody tr')].map((row) => row.innerText.split('\\t'))"
+    until(lambda: len(browser.js(rows)) == 2 + PARTITIONS)
+    told = browser.js(rows)
+    now = {
+        kind: sum(int(row[5].replace(",", "")) for row in told if row[0] == kind) for kind in ("member", "partition")
+    }
+    assert now["member"] == now["partition"] == least + PARTITIONS
+
+
+def test_the_view_by_topic_tells_how_old_the_oldest_message_is_and_a_host_is_found(
+    browser: Browser, server: Serving, broker: Broker
+) -> None:
+    produce(broker, many_groups.topic_of(FIRST, TOPICS))
+    live(browser, server, NAMES[0])
+    browser.js("document.getElementById('topics').open = true")
+    heads = "[...document.querySelectorAll('#topics th')].map((cell) => cell.innerText)"
+    until(lambda: "Behind" in browser.js(heads))
+    behind = "[...document.querySelectorAll('#topics tbody tr')].map((row) => row.innerText.split('\\t')[4])"
+    until(lambda: any(re.fullmatch(r"[1-9]\d* s", cell) for cell in browser.js(behind)))
+    find = """(() => { const f = document.getElementById("find"); f.value = %s; f.dispatchEvent(new Event("input"));
+      return [...document.querySelectorAll("#groups tbody a")].map((a) => a.textContent); })()"""
+    assert set(NAMES) <= set(browser.js(find % json.dumps("127.0.0.1")))
+    assert browser.js(find % json.dumps("10.77.0.1")) == []
+
+
+def test_every_groups_answer_to_whether_it_should_switch_is_one_table(browser: Browser, server: Serving) -> None:
+    live(browser, server, NAMES[0])
+    browser.js("document.getElementById('switches').open = true")
+    rows = "[...document.querySelectorAll('#switches tbody tr')].map((row) => row.innerText.split('\\t').slice(0, 3))"
+    until(lambda: len(browser.js(rows)) >= GROUPS)
+    assert [row for row in browser.js(rows) if row[0] in NAMES] == [[name, "can switch", "classic"] for name in NAMES]
+
+
+def test_an_empty_page_says_what_it_waits_for_and_draws_the_first_group_that_comes(browser: Browser) -> None:
+    says = "document.getElementById('group').textContent"
+    with serving("--interval", "1", "--no-tail", bootstrap="127.0.0.1:1") as nobody:
+        visit(browser, f"http://127.0.0.1:{nobody.port}/")
+        assert browser.js(says).startswith("This page waits for the first answer of the cluster.")
+        until(lambda: "Nothing is known since" in browser.js("document.getElementById('notes').textContent"))
+    with Broker() as empty, serving("--interval", "1", "--no-tail", bootstrap=empty.bootstrap) as running:
+        until(lambda: running.ask("/readyz")[0] == 200)
+        visit(browser, f"http://127.0.0.1:{running.port}/")
+        assert browser.js(says).startswith("The cluster answers, and has no consumer group yet.")
+        many_groups.make_topics(empty, TOPICS, PARTITIONS)
+        many_groups.make_groups(empty, range(1), TOPICS, PARTITIONS)
+        until(lambda: browser.js(READY) == many_groups.group_name(0))
 
 
 def produce(broker: Broker, topic: str) -> None:

@@ -114,7 +114,7 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
                 arrays = build(seen.raw)
                 series = over_time.of(arrays)
                 times = group_time(arrays, series, WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
-            drawn = pages.of_remembered(group, seen, times, series)
+            drawn = pages.of_remembered(group, seen, times, series, over_time.now_ms)
             if switched and concerns(group):
                 drawn |= pages.switch_data(switch(build(group.raw), facts_of(group), group, score))
             shown.append(drawn)

@@ -55,7 +55,15 @@ def add_arguments(parser: Parser) -> None:
         "--max-series", metavar="N", type=whole(1000, 50_000_000), default=500_000, help="default: 500000"
     )
     shown.add_argument("--cluster-name", metavar="NAME", help="the label cluster_name (default: the cluster's id)")
-    shown.add_argument("--personal", action="store_true", help="show client ids and hosts")
+    names = shown.add_mutually_exclusive_group()
+    names.add_argument(
+        "--personal",
+        action="store_true",
+        default=None,
+        help="show client ids and hosts, in labels of metrics too (the page and the API show them where this machine "
+        "alone can reach them)",
+    )
+    names.add_argument("--no-personal", action="store_false", dest="personal", help="show them nowhere")
     shown.add_argument(
         "--otlp-endpoint", metavar="URL", help="send the metrics by OTLP too, as in http://localhost:4318/v1/metrics"
     )
@@ -74,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as error:
         raise MissingExtra("apportion serve", "serve") from error
     from apportion.serve import metrics
-    from apportion.serve.access import check_exposure, read_access
+    from apportion.serve.access import check_exposure, is_loopback, read_access
     from apportion.serve.otlp import check_endpoint
     from apportion.serve.settings import ServerSettings
 
@@ -93,7 +101,9 @@ def run(args: argparse.Namespace) -> int:
     for note in (*notes, *(f"--insecure: without {safeguard}" for safeguard in missing)):
         tell(note)
     settings = ServerSettings(
-        interval_s=float(args.interval), tail=not args.no_tail, past=args.past, personal=args.personal,
+        interval_s=float(args.interval), tail=not args.no_tail, past=args.past,
+        personal=is_loopback(listen.host) if args.personal is None else args.personal,
+        personal_labels=bool(args.personal),
         names=args.names, most_series=args.max_series, cluster_name=args.cluster_name,
         capacity=None if args.capacity is None else float(args.capacity),
         otlp_endpoint=otlp_endpoint, catch_up_s=args.catch_up,

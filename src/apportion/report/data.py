@@ -20,6 +20,9 @@ from apportion.report.oddities import member_labels
 MOST_ROWS: Final = 240
 """Partitions that a heat map shows; movers come first, the page says how many are left out."""
 
+DRAWN: Final = frozenset({"load_min", "load_max", "load_squares", "load_cost", "moves", "kept", "lag_max", "lag_bound"})
+"""Measures of a plan that the page shows: of thousands of groups the others would be a fifth of it."""
+
 
 def group_data(
     group: Group,
@@ -60,6 +63,8 @@ def group_data(
         "seats": None,
         **{name: value for name, value in (facts or {}).items() if name != "shared"},
         "members": member_labels(group),
+        # What a reader of the list may look for besides.
+        "hosts": sorted({host.lstrip("/") for host in group.hosts or () if host}),
         "topics": list(group.topics),
         "topic_of": group.topic_of.tolist(),
         "number": group.number.tolist(),
@@ -84,7 +89,7 @@ def summary(
     known = group.racks is not None and group.racks.known
     return {
         "assignor": name,
-        "measures": dict(measures),
+        "measures": {key: value for key, value in measures.items() if name == "now" or key in DRAWN},
         "proof": dict(proof),
         "owner": owner.tolist(),
         "rack_misses": int(rack_misses(group, owner).sum()) if known else None,

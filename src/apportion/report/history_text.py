@@ -59,7 +59,7 @@ def totals(stories: Sequence[Mapping[str, Mapping[str, Any]]]) -> TextTable:
     names = sorted({name for story in stories for name in story})
     really = sum(next(iter(story.values()))["moves_then"] for story in stories if story)
     widest = max((next(iter(story.values()))["skew_max_then"] for story in stories if story), default=0)
-    rows: list[tuple[Cell, ...]] = [("(really)", len([s for s in stories if s]), really, widest)]
+    rows: list[tuple[Cell, ...]] = [("(as it was)", len([s for s in stories if s]), really, widest)]
     for name in names:
         mine = [story[name] for story in stories if name in story]
         rows.append((name, len(mine), sum(t["moves"] for t in mine), max(t["skew_max"] for t in mine)))

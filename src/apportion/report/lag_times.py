@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from apportion.arrays import NOBODY
+import numpy as np
+
+from apportion.arrays import NOBODY, UNKNOWN
 from apportion.history.lag_time import MARKER, MARKERS_MAX, SHRINKING, Age, LagTime, LagTimes
 from apportion.history.measured import GroupTime
 from apportion.history.member_speeds import ENOUGH, Speed
@@ -112,7 +114,7 @@ def page_data(labels: Sequence[str], members: LagTimes, whole: LagTime) -> dict[
         one = members.row(m)
         gone_in = "never" if one.catch_up_s is not None and math.isinf(one.catch_up_s) else _rounded(one.catch_up_s)
         rows.append([label, one.lag, age_in_words(one.age), _rounded(one.trend), one.in_words, gone_in])
-    head = ["Member", "Lag", "Oldest unread", "Grows by, messages/s", "In words", "Gone in, s"]
+    head = ["Member", "Lag", "Oldest unread message", "Trend, messages/s", "It is", "Caught up in, s"]
     table = {"title": "Lag in time", "head": head, "rows": rows}
     never = whole.catch_up_s is None or math.isinf(whole.catch_up_s)
     ends = {} if whole.catch_up_s is None else {"catch_up_s": None if never else round(whole.catch_up_s or 0, 1)}
@@ -134,6 +136,16 @@ def pace(whole: LagTime) -> dict[str, float | None]:
         "trend": None if whole.trend is None or math.isnan(whole.trend) else round(whole.trend, 1),
         "catch_up_s": None if ends is None or math.isinf(ends) else round(ends, 1),
     }
+
+
+def behind_by_topic(group: Group, times: LagTimes) -> list[int | None]:
+    """Seconds that the oldest unread message of each topic is old, by the rule of ``pace``; None unknown."""
+    with np.errstate(invalid="ignore"):
+        bound = np.where(times.at_least > 0, times.at_least, np.nan)
+    age = np.where(times.lag == 0, 0, np.where(np.isnan(times.seconds), bound, times.seconds))
+    age = np.where((times.lag == UNKNOWN) | np.isnan(age), -1, age)
+    oldest = [age[group.partitions(t)].max(initial=-1) for t in range(len(group.topics))]
+    return [None if one < 0 else round(float(one)) for one in oldest]
 
 
 def in_last_hour(at_ms: Iterable[int], now_ms: float) -> int:

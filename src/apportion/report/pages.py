@@ -14,9 +14,10 @@ from apportion.history.fold import OTHERS
 from apportion.history.records import SHARE
 from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
+from apportion.report import switching
 from apportion.report.data import group_data
 from apportion.report.describing import shown
-from apportion.report.lag_times import in_last_hour, pace, page_data
+from apportion.report.lag_times import behind_by_topic, in_last_hour, pace, page_data
 from apportion.report.oddities import member_labels
 from apportion.report.roles import roles_data
 from apportion.report.timeline import commits_in_lanes, lag_line, moments, where_they_end
@@ -45,15 +46,23 @@ def of_plans(observed: Observed, planned: Sequence[Plan]) -> dict[str, Any]:
 
 
 def of_remembered(
-    remembered: GroupHistory, observed: Observed, times: GroupTime | None = None, series: AllSeries | None = None
-) -> dict[str, Any]:
-    """One group with its history, and its lag in time where that is known: commits and log ends are in ``series``."""
+    remembered: GroupHistory, observed: Observed, times: GroupTime | None = None, series: AllSeries | None = None,
+    now_ms: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """One group with its history, and its lag in time where that is known: commits and log ends are in ``series``.
+
+    now_ms
+        When anything of the cluster was last recorded.
+    """
     group = build(observed.raw)
     drawn = of_group(group, observed, remembered)
     drawn["history"]["lag"] = lag_line(series or {})
+    if now_ms and drawn["pace"]:
+        drawn["pace"] = {"last_hour": in_last_hour((one.at for one in remembered.rebalances), now_ms)}
     if times is None:
         return drawn
     timed = page_data(member_labels(group), times.members, times.whole)
+    timed["topic_behind"] = behind_by_topic(group, times.partitions)
     return {**drawn, **timed, "pace": {**drawn["pace"], **pace(times.whole)}}
 
 
@@ -78,6 +87,7 @@ def switch_data(switch: Switch) -> dict[str, Any]:
     """What a switch to the new protocol does to a group, as one more field of its data."""
     return {
         "switch": {
+            "row": switching.page_row(switch),
             "online": switch.online.owner.tolist(),
             "fresh": switch.fresh.owner.tolist(),
             "advice": list(switch.advice),

@@ -31,10 +31,16 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     if not total["generations"]:
         return ["No generation of this group is left in the records."]
     saved = total["moves_then"] - total["moves"]
-    verdict = f"{saved:,} fewer" if saved > 0 else f"{-saved:,} more" if saved < 0 else "as many"
+    verdict = (
+        f"{saved:,} fewer than moved"
+        if saved > 0
+        else f"{-saved:,} more than moved"
+        if saved < 0
+        else "as many as moved"
+    )
     walked = count(total["generations"], "generation")
-    would = f"{name} would have moved {count(total['moves'], 'partition')} in {walked}"
-    sentences = [f"{would}; {total['moves_then']:,} moved really: {verdict}."]
+    would = f"In {walked} {name} would have moved {count(total['moves'], 'partition')}"
+    sentences = [f"{would}, {verdict} ({total['moves_then']:,})."]
     now, then = total["skew_max"], total["skew_max_then"]
     sentences.append(f"Widest difference of loads: {now:,} instead of {then:,}." if now != then else
                 f"Widest difference of loads: {now:,}, as it was.")  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from apportion.arrays import Ints
 from apportion.history.records import CONSUMER
@@ -11,6 +12,20 @@ from apportion.history.switch_measures import ALREADY, CAN, STAY, Switch
 from apportion.model.measures import loads
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count, percent
+
+ANSWERS: Final = {CAN: "can switch", STAY: "should stay", ALREADY: "is there already"}
+
+
+def page_row(switch: Switch) -> dict[str, Cell]:
+    """A group's row in the page's table of all groups: heading to cell."""
+    c, history = switch.concentration, switch.history or {}
+    return {
+        "Group": switch.group.name, "Answer": ANSWERS[switch.answer], "Protocol": switch.facts.kind or "unknown",
+        "Most of a topic on one member now": percent(c["now"]), "after an upgrade": percent(c["online"]),
+        "started anew": percent(c["fresh"]), "Moved so far": history.get("recorded"),
+        "under uniform": history.get("broker-uniform"), "under the broker's range": history.get("broker-range"),
+        "Why": switch.advice[0] if switch.advice else None,
+    }  # fmt: skip
 
 
 def group_table(switch: Switch) -> TextTable:

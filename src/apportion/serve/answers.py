@@ -20,7 +20,9 @@ from apportion.report import lag_times, page, pages
 from apportion.report.describing import ShownGroup
 from apportion.report.oddities import member_labels
 from apportion.serve.collector import Collector
+from apportion.serve.end_times import SAMPLES
 from apportion.serve.exposition import EMPTY, Rendered
+from apportion.serve.lag_lines import lines
 from apportion.serve.metrics import Renderer
 from apportion.serve.names import shown_ids
 from apportion.serve.own_metrics import OwnMetrics
@@ -38,6 +40,10 @@ MOST_TOPICS: Final = 40
 """Topics of a group that the list knows, those with most to read first: a row goes to every page at every change."""
 
 
+MOST_MEMBERS: Final = 200
+"""Members, and hosts, of a group that the list knows."""
+
+
 class Answers:
     """Everything that is answered, from the collector's newest snapshot."""
 
@@ -46,6 +52,7 @@ class Answers:
         self.rendered: Rendered = EMPTY
         self.summaries: Summaries = {}
         self._kept: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._lags: dict[str, tuple[int | None, ...]] = {}
         self.snapshot = collector.snapshot
         self._connections: Callable[[], int] = int
         self.own = OwnMetrics(lambda: self.snapshot, lambda: self.scraped, lambda: self._connections())
@@ -74,6 +81,9 @@ class Answers:
         with self._lock:
             before, self.rendered = self.rendered, rendered
             self.snapshot, self.summaries = snapshot, summaries
+            self._lags = {
+                name: (*self._lags.get(name, ())[1 - SAMPLES :], row["lag"]) for name, row in summaries.items()
+            }
         if rendered.left_out and not before.left_out:
             log.warning("%s", self._beyond())
 
@@ -113,8 +123,8 @@ class Answers:
             if self._page[0] != snapshot.number:
                 live = {"number": snapshot.number, "notes": self.notes(snapshot)}
                 text = page.render(
-                    list(self.summaries.values()), title=f"Consumer groups of {self.title}", source="live",
-                    at=pages.moment(int(snapshot.at * 1000)), live=live,
+                    self._with_lags(), title=f"Consumer groups of {self.title}", source="live",
+                    at=_as_of(snapshot), live=live,
                 )  # fmt: skip
                 self._page = snapshot.number, gzip.compress(text.encode("utf-8", "replace"), 1, mtime=0)
             return self._page[1]
@@ -127,13 +137,22 @@ class Answers:
         """
         with self._lock:
             snapshot, now = self.snapshot, self.summaries
-        had = before or {}
+        had, lags = before or {}, self._lags
         changes = {
-            "number": snapshot.number, "at": pages.moment(int(snapshot.at * 1000)), "notes": self.notes(snapshot),
-            "whole": before is None, "groups": [one for name, one in now.items() if had.get(name) != one],
+            "number": snapshot.number, "at": _as_of(snapshot), "notes": self.notes(snapshot),
+            "whole": before is None, "groups": [
+                # Of a group that the page has, what changed of it; of another all, with its lag at the last rounds.
+                {"group": name, **{field: value for field, value in one.items() if had[name].get(field) != value}}
+                if name in had else {**one, "lags": lags.get(name, ())}
+                for name, one in now.items() if had.get(name) != one
+            ],
             "gone": [name for name in had if name not in now],
         }  # fmt: skip
         return b"event: round\nid: %d\ndata: %s\n\n" % (snapshot.number, to_json(changes)), now
+
+    def _with_lags(self) -> list[dict[str, Any]]:
+        """Every group's row with its lag at the last rounds, oldest first; later ones a page counts itself."""
+        return [{**row, "lags": self._lags.get(name, ())} for name, row in self.summaries.items()]
 
     def group_event(self, name: str) -> bytes | None:
         """One group's pictures as the page's event; None for a group that nobody knows."""
@@ -161,6 +180,7 @@ class Answers:
         more = lag_times.page_data(member_labels(state.group), members, state.whole)
         if state.advised_members is not None:
             more["advised_members"] = state.advised_members
+        more |= lines(state, self.snapshot.ends)
         return {**page_data, **more, **self._switches.drawn(state)}
 
     # -- API --------------------------------------------------------------------------------------------------------
@@ -198,8 +218,14 @@ class Answers:
             "plans": plans, "best": best, **switched,
         })  # fmt: skip
 
+    def switch_json(self) -> bytes:
+        """``/api/v1/switch``: a row a group; ``waiting`` groups are not looked at yet, and the next call goes on."""
+        snapshot = self.snapshot
+        rows, waiting = self._switches.rows(state for _, state in sorted(snapshot.groups.items()))
+        return to_json({"version": 1, "at": _as_of(snapshot), "groups": rows, "waiting": waiting})
+
     def _about(self, snapshot: Snapshot) -> dict[str, Any]:
-        return {"at": pages.moment(int(snapshot.at * 1000)), "notes": self.notes(snapshot)}
+        return {"at": _as_of(snapshot), "notes": self.notes(snapshot)}
 
     def ready(self) -> tuple[bool, bytes]:
         """Whether the cluster was reached by the last round, and why not."""
@@ -226,24 +252,36 @@ def summary(state: GroupState) -> dict[str, Any]:
         "rebalances": len(rows),
         "moved": sum(past.moves) if rows else None,
         "needless": sum(row.needless or 0 for row in rows) if rows else None,
-        "topics": topics_of(state.shown),
+        "who": who_of(state.shown),
     }
 
 
-def pace_of(state: GroupState) -> dict[str, float | None]:
+def pace_of(state: GroupState) -> dict[str, Any]:
     """What of a group's row changes though nothing of the group does: its lag in time, and how long ago things were."""
     moments = (row.at for row in state.past.rebalances)
-    return {**lag_times.pace(state.whole), "last_hour": lag_times.in_last_hour(moments, state.seen * 1000)}
+    return {
+        **lag_times.pace(state.whole),
+        "topics": topics_of(state),
+        "last_hour": lag_times.in_last_hour(moments, state.seen * 1000),
+    }
 
 
-def topics_of(shown: ShownGroup) -> list[list[Any]]:
-    """Each topic of a group with the messages left in it, as far as they are known, those with most first."""
+def who_of(shown: ShownGroup) -> list[str]:
+    """What a reader may look for besides names of topics: members, and hosts where they may be shown."""
+    hosts = {host.lstrip("/") for host in shown.group.hosts or () if host}
+    return [*member_labels(shown.group)[:MOST_MEMBERS], *sorted(hosts)[:MOST_MEMBERS]]
+
+
+def topics_of(state: GroupState) -> list[list[Any]]:
+    """Each topic of a group with the messages left in it and the oldest one's age in seconds, as far as known."""
+    shown = state.shown
     group = shown.group
+    behind = lag_times.behind_by_topic(group, state.times)
     rows: list[list[Any]] = []
     for t, topic in enumerate(group.topics):
         lag = shown.lag[group.partitions(t)]
         known = lag[lag != UNKNOWN]
-        rows.append([topic, sum(known.tolist()) if len(known) else None])
+        rows.append([topic, sum(known.tolist()) if len(known) else None, behind[t]])
     return sorted(rows, key=lambda row: (-(row[1] or 0), row[0]))[:MOST_TOPICS]
 
 
@@ -255,6 +293,11 @@ def history_names(state: GroupState) -> dict[str, str]:
         for seat in generation.members
     }
     return shown_ids(members)
+
+
+def _as_of(snapshot: Snapshot) -> str:
+    """When the cluster last answered; "" where it never did."""
+    return pages.moment(int(snapshot.at * 1000)) if snapshot.at else ""
 
 
 def _moment(at: float | None) -> str | None:

@@ -27,7 +27,7 @@ HEARTBEAT_S: Final = 15.0
 WORKERS: Final = 2
 """Plans that are made at once for whoever asks; the others wait."""
 PIECE: Final = 65_536
-PATHS: Final = ("/", "/metrics", "/events", "/api/v1/groups", "/healthz", "/readyz")
+PATHS: Final = ("/", "/metrics", "/events", "/api/v1/groups", "/api/v1/switch", "/healthz", "/readyz")
 Result = TypeVar("Result")
 
 
@@ -91,6 +91,7 @@ class Server:
             Route("/events", self._events),
             Route("/api/v1/groups", self._groups),
             Route("/api/v1/groups/{group:path}", self._group),
+            Route("/api/v1/switch", self._switch),
             Route("/healthz", self._health),
             Route("/readyz", self._ready),
         ]
@@ -134,6 +135,9 @@ class Server:
         if body is None:
             return _unknown(name, list(self.answers.summaries))
         return _pieces(body, "application/json")
+
+    async def _switch(self, request: Request) -> Response:
+        return _pieces(await self._in_thread(self.answers.switch_json), "application/json")
 
     async def _events(self, request: Request) -> Response:
         if self.hub.viewers >= MOST_VIEWERS:

@@ -8,6 +8,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import replace
 from typing import Final
 
@@ -139,6 +140,9 @@ class Collector:
                 brokers=seen.brokers,
                 groups=groups,
                 topics=seen.topics,
+                ends={
+                    name: copy(table) for name, table in self._ends.items()
+                },  # its arrays are replaced, never changed
                 trouble="",
                 troubles=tuple(seen.troubles),
                 tail_trouble=tail.trouble if tail is not None else "it was not asked for (--no-tail)",

@@ -274,7 +274,7 @@ class _View:
         self.snapshot, self.fresh = snapshot, fresh
         self.topics = snapshot.topics if fresh else {}
         self.cluster = escape(settings.cluster_name or snapshot.cluster_id or "")
-        self.groups = [_Shown(one, Labels(one.group, self.cluster, settings.personal)) for one in groups]
+        self.groups = [_Shown(one, Labels(one.group, self.cluster, settings.labels_personal)) for one in groups]
         self._sums: dict[str, list[list[int | None]]] = {}
 
     def rows(self, family: Family) -> Iterable[Row]:

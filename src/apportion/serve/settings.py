@@ -20,7 +20,9 @@ class ServerSettings:
     past
         A dump or the pipeline's tables to start from; None starts with nothing.
     personal
-        Show client ids and hosts, and member ids as the broker has them.
+        Show client ids and hosts, and member ids as the broker has them, in the page and the API.
+    personal_labels
+        The same in the labels of metrics; None: as ``personal``.
     names
         Families of metrics, as ``metrics.chosen`` reads them.
     most_series
@@ -39,12 +41,18 @@ class ServerSettings:
     tail: bool = True
     past: str | None = None
     personal: bool = False
+    personal_labels: bool | None = None
     names: str = ""
     most_series: int = MOST_SERIES
     cluster_name: str | None = None
     capacity: float | None = None
     otlp_endpoint: str | None = None
     catch_up_s: float | None = None
+
+    @property
+    def labels_personal(self) -> bool:
+        """Whether labels of metrics tell who reads."""
+        return self.personal if self.personal_labels is None else self.personal_labels
 
     @property
     def stale_s(self) -> float:

@@ -16,7 +16,7 @@ from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.report.describing import ShownGroup
 from apportion.report.verdicts import OK, WARN, judge
-from apportion.serve.end_times import Commits
+from apportion.serve.end_times import Commits, EndTimes
 from apportion.serve.past import GroupPast
 from apportion.serve.tails import ReadUpTo
 
@@ -201,6 +201,8 @@ class Snapshot:
 
     number
         Rounds so far; 0 before the first.
+    ends
+        Each topic's log ends at the last rounds.
     at
         Seconds since 1970, when the log ends of the last good round were asked for.
     trouble, trouble_since
@@ -219,6 +221,7 @@ class Snapshot:
     brokers: int = 0
     groups: Mapping[str, GroupState] = field(default_factory=dict)
     topics: Mapping[str, TopicLog] = field(default_factory=dict)
+    ends: Mapping[str, EndTimes] = field(default_factory=dict)
     trouble: str = "no round has ended yet"
     trouble_since: float = 0.0
     troubles: tuple[str, ...] = ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,10 +12,12 @@ from apportion.history.switch_measures import GroupFacts, Switch
 from apportion.history.switching import switch
 from apportion.model.group import Group
 from apportion.model.plan import Plan
-from apportion.report import pages
+from apportion.report import pages, switching
 from apportion.serve.state import GroupState
 
 KINDS: Final = (None, "classic", CONSUMER)
+ROWS_S: Final = 1.5
+"""For how long one request works on the table of all groups."""
 KEPT: Final = 64
 """Groups whose answer is kept, the last asked for."""
 
@@ -45,6 +48,7 @@ class Switches:
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[tuple[Any, ...], Switch | None, dict[str, Any]]] = {}
+        self._rows: dict[str, tuple[tuple[Any, ...], Mapping[str, Any] | None]] = {}
 
     def answer(self, state: GroupState) -> Switch | None:
         """``switch_of`` one group."""
@@ -54,9 +58,31 @@ class Switches:
         """The page's data of one group's switch; empty where there is none."""
         return self._current(state)[1]
 
-    def _current(self, state: GroupState) -> tuple[Switch | None, dict[str, Any]]:
+    def rows(self, states: Iterable[GroupState]) -> tuple[list[Mapping[str, Any]], int]:
+        """The page's table of all groups, and how many groups are still to be looked at: ask again.
+
+        A call takes a second or two; what was worked out is kept while the group stays as it is.
+        """
+        until, rows, waiting = time.monotonic() + ROWS_S, [], 0
+        for state in states:
+            key, kept = self._key(state), self._rows.get(state.name)
+            if kept is None or kept[0] != key:
+                if time.monotonic() > until:
+                    waiting += 1
+                    continue
+                seen = switch_of(state)
+                kept = self._rows[state.name] = key, None if seen is None else switching.page_row(seen)
+            if kept[1] is not None:
+                rows.append(kept[1])
+        return rows, waiting
+
+    @staticmethod
+    def _key(state: GroupState) -> tuple[Any, ...]:
         protocol, described = state.shown.seen.protocol, state.key and state.key[0]
-        key = (described, state.past, state.past.version, state.gone, state.assigned_data, protocol)
+        return described, state.past, state.past.version, state.gone, state.assigned_data, protocol
+
+    def _current(self, state: GroupState) -> tuple[Switch | None, dict[str, Any]]:
+        key = self._key(state)
         kept = self._kept.pop(state.name, None)
         if kept is None or kept[0] != key:
             seen = switch_of(state)

@@ -5,6 +5,12 @@ const $ = (id) => document.getElementById(id);
 const grouped = new Intl.NumberFormat("en-US");
 const number = (n) => n === null || n === undefined ? "–" : grouped.format(n);
 const count = (n, thing, things = thing + "s") => `${number(n)} ${n === 1 ? thing : things}`;
+// Rows, which large pages carry as columns: an object of lists, one of which may be such columns itself.
+function rowsOf(table) {
+  if (Array.isArray(table)) return table;
+  const columns = Object.entries(table).map(([name, column]) => [name, rowsOf(column)]);
+  return (columns[0]?.[1] ?? []).map((_, i) => Object.fromEntries(columns.map(([name, column]) => [name, column[i]])));
+}
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const clamp = (n, least, most) => Math.max(least, Math.min(most, n));
 // What tells one name from the next mostly stands at its end. By letters: half of an emoji is none.
@@ -18,8 +24,20 @@ const visible = (text) => text.replace(/[\p{C}\p{Z}]/gu, (letter) => {
   const code = letter.codePointAt(0), [mark, places] = code < 256 ? ["x", 2] : code < 65536 ? ["u", 4] : ["U", 8];
   return letter === " " || letter === "\n" ? letter : "\\" + mark + code.toString(16).padStart(places, "0");
 });
-const LETTER = 7.1; // pixels that a letter of a picture takes on average
-const places = (text) => Math.ceil(text.length * LETTER);
+// Pixels that a text of a picture takes, and as much of it as so many pixels hold: its first and its last letters.
+const ruler = document.createElement("canvas").getContext("2d");
+ruler.font = "12px system-ui, sans-serif";
+const widths = new Map();
+function places(text) {
+  let wide = widths.get(text);
+  if (wide === undefined) { wide = Math.ceil(ruler.measureText(visible(text)).width) + 1; widths.set(text, wide); }
+  return wide;
+}
+function fit(text, room) {
+  let most = [...text].length;
+  while (most > 3 && places(short(text, most)) > room) most -= Math.max(1, Math.ceil((places(short(text, most)) - room) / 14));
+  return short(text, Math.max(3, most));
+}
 
 // Round whole numbers from 0 up to the most, five at the most.
 function ticks(most) {
@@ -58,24 +76,40 @@ const canvas = (width, height, label) => svg("svg", { width, height, viewBox: `0
 const hint = (node, text) => { node.append(svg("title", {}, text)); return node; };
 const words = (x, y, text, look = {}) => svg("text", { x, y, ...look }, text);
 
-// A box whose content goes on to the right fades out there, until one is at its end.
+// A line of values in time, from zero up; a gap is where one is unknown. The scale is its own unless another is given.
+function sparkline(values, label, width = 72, height = 18, most = Math.max(1, ...values.map((n) => n ?? 0))) {
+  const picture = canvas(width, height, label), X = (i) => 1 + (values.length < 2 ? 1 : i / (values.length - 1)) * (width - 4), Y = (n) => height - 2 - n / most * (height - 4);
+  const d = values.map((n, i) => n === null ? "" : `${i && values[i - 1] !== null ? "L" : "M"}${X(i).toFixed(1)} ${Y(n).toFixed(1)}`).join("");
+  picture.append(svg("path", { d, fill: "none", stroke: "var(--accent)", "stroke-width": 1.5 }));
+  const last = values.at(-1);
+  if (last !== null && last !== undefined) picture.append(svg("circle", { cx: X(values.length - 1).toFixed(1), cy: Y(last).toFixed(1), r: 2, fill: "var(--accent)" }));
+  return picture;
+}
+const fromTo = (values) => { const known = values.filter((n) => n !== null); return known.length ? `from ${number(known[0])} to ${number(known.at(-1))}, at most ${number(Math.max(...known))}` : "unknown"; };
+
+// A box whose content goes on to the right says so, and goes there, until one is at its end.
 const edges = new ResizeObserver((entries) => entries.forEach(({ target }) => edge(target.matches(".scroll") ? target : target.parentElement)));
 function edge(box) { box?.toggleAttribute("data-more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2); }
 function goesOn(box) {
+  const more = element("button", { type: "button", class: "more", title: "Show the columns that are hidden to the right" }, "More columns →");
+  more.addEventListener("click", () => box.scrollBy({ left: box.clientWidth * .7, behavior: "smooth" }));
+  box.append(more);
   edges.observe(box); edges.observe(box.firstElementChild);
   box.addEventListener("scroll", () => edge(box), { passive: true });
   return box;
 }
 
 // Cells are texts, numbers, or {text, best}: the best of a column wears a star.
+const narrow = () => innerWidth < 640;
 function table(head, rows, caption) {
   const bare = (cell) => cell !== null && typeof cell === "object" ? cell.text : cell;
   const numeric = head.map((_, i) => rows.every((row) => typeof bare(row[i]) === "number" || bare(row[i]) === "–" || bare(row[i]) === null));
-  const shown = (value) => typeof value === "number" ? number(value) : String(value ?? "–");
+  // On a narrow screen the first column, which stays, would cover the others: names are cut in the middle.
+  const shown = (value, i) => typeof value === "number" ? number(value) : i || !narrow() ? String(value ?? "–") : short(String(value ?? "–"), 18);
   const cell = (value, i, tag) => {
     const looks = [numeric[i] ? "n" : "", value?.best ? "best" : "", String(bare(value) ?? "").length > 40 ? "long" : ""].join(" ").trim();
     const star = value?.best ? element("span", { title: "best of this column" }, " *") : null;
-    return element(tag, { class: looks || null, scope: tag === "th" ? "col" : null }, shown(bare(value)), star);
+    return element(tag, { class: looks || null, scope: tag === "th" ? "col" : null, title: !i && narrow() ? String(bare(value) ?? "") : null }, shown(bare(value), i), star);
   };
   const line = (cells, tag) => element("tr", {}, ...cells.map((value, i) => cell(value, i, tag)));
   return goesOn(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },

@@ -2,7 +2,7 @@
 function lagByTopic(group) {
   const lag = group.topics.map(() => 0);
   group.topic_of.forEach((t, p) => { lag[t] += group.lag[p]; });
-  return group.topics.map((topic, t) => [topic, group.lag_known ? lag[t] : null]);
+  return group.topics.map((topic, t) => [topic, group.lag_known ? lag[t] : null, group.topic_behind?.[t] ?? null]);
 }
 
 // A row of the list, of a group in full as of one that is only listed.
@@ -17,9 +17,43 @@ function rowMade(group) {
   return {
     group: group.group, kind: group.kind ?? "", state: group.state, protocol: group.protocol, verdict: group.verdict, why: group.why,
     members: group.members.length, partitions: group.number.length, lag: lagOf(group), heaviest: heaviest(group),
-    topics: lagByTopic(group), who: group.members, ...group.pace,
+    topics: lagByTopic(group), who: [...group.members, ...(group.hosts ?? [])], ...group.pace,
     rebalances: past.length, moved: movesOf(group), needless: needlessOf(group),
   };
+}
+
+// Lag at the last rounds: a line a member and a line a partition, each side in one scale.
+function lagLines(group) {
+  const { at, members, partitions } = group.lines;
+  const sides = () => [["Members", members], ["Partitions", partitions]].filter(([, rows]) => rows.length);
+  const least = (values) => { const known = values.filter((n) => n !== null); return known.length ? Math.min(...known) : null; };
+  function draw(width) {
+    const shown = sides(), across = width < 700 ? 1 : shown.length, column = (width - (across - 1) * 28) / across, step = 24;
+    const tops = across > 1 ? [0, 0] : [0, 22 + (shown[0]?.[1].length ?? 0) * step + 14];
+    const tall = Math.max(...shown.map(([, rows], s) => tops[s] + 22 + rows.length * step));
+    const picture = canvas(width, tall + 4, "Lag at the last rounds, a line a member and a line a partition; the table below has the numbers");
+    shown.forEach(([title, rows], s) => {
+      const x0 = across > 1 ? s * (column + 28) : 0, most = Math.max(1, ...rows.flatMap(([, values]) => values.map((n) => n ?? 0)));
+      const now = Math.max(...rows.map(([, values]) => places(number(values.at(-1))))) + 6, name = clamp(Math.max(...rows.map(([label]) => places(label))) + 8, 60, column * .42);
+      picture.append(words(x0, tops[s] + 12, title, { class: "soft" }));
+      rows.forEach(([label, values], i) => {
+        const y = tops[s] + 20 + i * step, wide = Math.max(40, column - name - now);
+        picture.append(hint(words(x0, y + 15, fit(label, name - 6)), label));
+        const line = sparkline(values, `${label}: ${fromTo(values)}`, wide, step - 2, most);
+        line.setAttribute("x", x0 + name); line.setAttribute("y", y);
+        picture.append(line, words(x0 + column, y + 15, number(values.at(-1)), { "text-anchor": "end" }));
+      });
+    });
+    return picture;
+  }
+  const seconds = Math.round((at.at(-1) - at[0]) / 1000);
+  return figure({
+    id: "lines", title: "Lag over the last rounds", wide: true, draw,
+    says: () => `How the lag of each member and each partition went in the last ${lasting(seconds)}, ${count(at.length, "look")} in all. All lines of a column have one scale, which begins at zero.`
+      + (members.length === 40 || partitions.length === 40 ? " Only the 40 with most to read are drawn." : ""),
+    head: () => ["What", "Name", "Lag at first", "Least", "Most", "Now"],
+    rows: () => sides().flatMap(([title, rows]) => rows.map(([label, values]) => [title === "Members" ? "member" : "partition", label, values[0], least(values), Math.max(...values.map((n) => n ?? 0)), values.at(-1)])),
+  });
 }
 
 // What a reader opened, chose and scrolled stays when a picture is drawn anew.

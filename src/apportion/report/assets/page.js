@@ -14,24 +14,21 @@ const heaviest = (group) => {
   return total && group.members.length ? Math.max(0, ...perMember(group, group.owner, (p) => group.lag[p])) / total : null;
 };
 const share = (value) => Math.round(value * 100) + " %";
-// Label, what it means, the row's field, and how a value is written where that is not as a number or a text is.
-const COLUMNS = [
-  ["Group", "", "group"], ["Verdict", "ERR: messages wait that nobody reads. WARN: a figure is far off for a group of this size. OK: neither.", "verdict"],
-  ["Lag", "messages still to read", "lag"],
-  ["Behind", "how old the oldest unread message is", "behind_s", (value) => lasting(value)],
-  ["Trend", "messages a second by which the lag grows", "trend", (value) => (value > 0 ? "+" : "") + number(value) + "/s"],
-  ["Caught up", "when all is read, at this pace", "catch_up_s", (value) => value === Infinity ? "never" : value < 1 ? "now" : "in " + lasting(value)],
-  ["Protocol", "classic, consumer (of KIP-848), share or streams; simple is a group that only commits", "kind"],
-  ["State", "as Kafka names it", "state"], ["Strategy", "that the group runs", "protocol"],
-  ["Members", "", "members"], ["Partitions", "", "partitions"],
-  ["Heaviest", "the share of the lag that one member carries", "heaviest", share],
-  ["Last hour", "rebalances in the hour before the newest that is known", "last_hour"],
-  ["Rebalances", "that are remembered", "rebalances"],
-  ["Moved", "partitions that went from one member that stays to another, over the whole history", "moved"],
-  ["Needless", "moves beyond the fewest that the fairest sharing needed", "needless"],
+// What the page's list has besides the columns that it shares with the command line: [field, label, what it means].
+const MORE = [
+  ["rebalances", "Rebalances", "all that are remembered"],
+  ["moved", "Moved", "partitions that went from one member to another that stayed, in all these rebalances"],
+  ["needless", "Needless", "moves that the fairest sharing did not need"],
 ];
+// How a value is written where that is not as a number or a text is.
+const WRITTEN = {
+  behind_s: (value) => lasting(value),
+  trend: (value) => (value > 0 ? "+" : "") + number(value) + "/s",
+  catch_up_s: (value) => value === Infinity ? "never" : value < 1 ? "now" : "in " + lasting(value),
+  heaviest: share,
+};
 const TEXTS = new Set(["group", "verdict", "kind", "state", "protocol"]);
-const RARE = new Set(["behind_s", "trend", "catch_up_s", "last_hour"]); // left out of a page where no group has one
+const RARE = new Set(["behind_s", "trend", "catch_up_s", "heaviest", "last_hour", "rebalances", "moved", "needless"]); // left out of a page where no group has one
 const RANK = { OK: 0, "": 1, WARN: 2, ERR: 3 };
 const MOOD = { OK: "ok", WARN: "warn", ERR: "bad" };
 const MOST_GROUPS = 200;
@@ -42,29 +39,42 @@ const valueOf = (row, name) => name === "catch_up_s" && row.catch_up_s === null 
 
 // A row for each topic and group that reads it, the one that is furthest behind first.
 function byTopic(entries, wanted) {
-  const rows = entries.flatMap(({ group, row }) => (row.topics ?? []).map(([topic, lag]) => [topic, group.group || "(no name)", row.verdict || "–", lag]));
+  const rows = entries.flatMap(({ group, row }) => (row.topics ?? []).map(([topic, lag, behind]) => [topic, group.group || "(no name)", row.verdict || "–", lag, behind ?? null]));
   const words = (row) => (row[0] + " " + row[1]).toLowerCase();
-  return rows.filter((row) => words(row).includes(wanted)).sort((a, b) => (b[3] ?? -1) - (a[3] ?? -1) || (a[0] < b[0] ? -1 : 1));
+  return rows.filter((row) => words(row).includes(wanted)).sort((a, b) => (b[4] ?? -1) - (a[4] ?? -1) || (b[3] ?? -1) - (a[3] ?? -1) || (a[0] < b[0] ? -1 : 1));
 }
 
 function cluster(data) {
-  const columns = COLUMNS.filter(([, , name]) => data.live || !RARE.has(name) || data.groups.some((group) => valueOf(rowFor(group), name) !== null));
-  const at = Object.fromEntries(columns.map(([, , name], i) => [name, i]));
+  const columns = [...data.list.columns, ...MORE].filter(([name]) => data.live || !RARE.has(name) || data.groups.some((group) => valueOf(rowFor(group), name) !== null));
+  const at = Object.fromEntries(columns.map(([name], i) => [name, i]));
+  const lags = new Map(); // of a live page: each group's lag at the last rounds, oldest first
   const entryOf = (group, i) => {
-    const row = rowFor(group), values = columns.map(([, , name]) => valueOf(row, name));
+    const row = rowFor(group), values = columns.map(([name]) => valueOf(row, name));
     const known = [row.group, row.kind, row.state, row.protocol, row.verdict, ...(row.topics ?? []).map(([topic]) => topic), ...(row.who ?? [])];
     return { group, i, values, row, text: known.join(" ").toLowerCase(), line: null };
   };
+  const remember = (groups) => {
+    for (const group of data.live ? groups : []) {
+      lags.set(group.group, group.lags ?? [...(lags.get(group.group) ?? []), group.lag ?? null].slice(-60));
+      delete group.lags;
+    }
+  };
+  remember(data.groups);
   let shown = data.groups.map(entryOf), current = null;
   let order = { column: at.verdict, down: true }, all = false, only = null;
 
+  const line = (name) => { const values = lags.get(name) ?? []; return sparkline(values, `lag in ${count(values.length, "round")}: ${fromTo(values)}`); };
+  let round = 0;
   function lineOf(entry) {
+    if (entry.line && data.live && entry.round !== round) entry.line.cells[at.lag].firstChild.replaceWith(line(entry.group.group));
+    entry.round = round;
     if (entry.line) return entry.line;
     const cells = entry.values.map((value, c) => {
-      const [, , name, written] = columns[c];
-      if (name === "group") return element("th", { class: "name", scope: "row" }, element("a", { href: "#group=" + encodeURIComponent(entry.group.group) }, value || "(no name)"));
+      const [name] = columns[c], written = WRITTEN[name];
+      if (name === "group") return element("th", { class: "name", scope: "row" }, element("a", { href: "#group=" + encodeURIComponent(entry.group.group), title: value }, short(value, narrow() ? 18 : 44) || "(no name)"));
       if (name === "verdict") return element("td", { class: "verdict " + (MOOD[value] ?? ""), title: entry.group.why.join(" ") || null }, value || "–");
       if (TEXTS.has(name)) return element("td", {}, value || "–");
+      if (name === "lag" && data.live) return element("td", { class: "n line" }, line(entry.group.group), number(value));
       return element("td", { class: "n" }, value !== null && written ? written(value) : number(value));
     });
     entry.line = element("tr", {}, ...cells);
@@ -80,8 +90,8 @@ function cluster(data) {
   function draw() {
     const wanted = $("find").value.trim().toLowerCase(), c = order.column, sign = order.down ? -1 : 1;
     const weight = (v) => c === at.verdict ? RANK[v] ?? 1 : v;
-    // Of equal verdicts those first that are longest behind, then those with most to read.
-    const graver = (a, b) => c !== at.verdict ? 0 : (b.row.behind_s ?? -1) - (a.row.behind_s ?? -1) || (b.row.lag ?? -1) - (a.row.lag ?? -1);
+    // The order that everything begins with, as the command line has it: of equal verdicts the longest behind, and so on.
+    const graver = (a, b) => c !== at.verdict ? 0 : data.list.trouble.slice(1).reduce((d, name) => d || (b.row[name] ?? -1) - (a.row[name] ?? -1), 0);
     const found = shown.filter((entry) => entry.text.includes(wanted));
     const matches = found.filter((entry) => only === null || entry.row.verdict === only).sort((a, b) => {
       const x = weight(a.values[c]), y = weight(b.values[c]);
@@ -105,11 +115,12 @@ function cluster(data) {
   function topics() {
     while ($("topics").children.length > 1) $("topics").lastChild.remove();
     if (!$("topics").open) return;
-    const rows = byTopic(shown, $("find").value.trim().toLowerCase());
-    $("topics").append(table(["Topic", "Group that reads it", "Verdict", "Lag"], rows.slice(0, 5 * MOST_GROUPS), "Topics and the groups that read them"));
-    if (rows.length > 5 * MOST_GROUPS) $("topics").append(element("p", {}, `The first ${number(5 * MOST_GROUPS)} of ${number(rows.length)} rows; Find narrows them.`));
+    const rows = byTopic(shown, $("find").value.trim().toLowerCase()), timed = rows.some((row) => row[4] !== null);
+    const written = rows.slice(0, 5 * MOST_GROUPS).map(([topic, group, verdict, lag, behind]) => [topic, group, verdict, lag, ...(timed ? [behind === null ? "–" : behind < 90 ? Math.round(behind) + " s" : lasting(behind)] : [])]);
+    $("topics").append(table(["Topic", "Group that reads it", "Verdict", "Lag", ...(timed ? ["Behind"] : [])], written, "Topics and the groups that read them"));
+    if (rows.length > 5 * MOST_GROUPS) $("topics").append(element("p", {}, `These are the first ${number(5 * MOST_GROUPS)} of ${number(rows.length)} rows. Type into Find to see others.`));
   }
-  columns.forEach(([label, says, name], i) => {
+  columns.forEach(([name, label, says], i) => {
     const button = element("button", { type: "button", title: says || null }, label, element("span", { "aria-hidden": "true" }));
     button.addEventListener("click", () => {
       order = { column: i, down: order.column === i ? !order.down : !TEXTS.has(name) || name === "verdict" };
@@ -125,6 +136,7 @@ function cluster(data) {
   const mark = (name) => { current = name; for (const entry of shown) if (entry.line) { if (entry.group.group === name) entry.line.setAttribute("aria-current", "true"); else entry.line.removeAttribute("aria-current"); } };
   // Rows that stayed as they were are kept, with the reader's focus on them.
   const update = (groups) => {
+    remember(groups); round += 1;
     const known = new Map(shown.map((entry) => [entry.group.group, entry])), active = document.activeElement, held = $("groups").contains(active) ? active.getAttribute("href") : null;
     shown = groups.map((group, i) => { const was = known.get(group.group); if (was?.group === group) { was.i = i; return was; } return entryOf(group, i); });
     draw();
@@ -133,11 +145,35 @@ function cluster(data) {
   return { mark, update };
 }
 
+// Every group's answer to one question; a live server works it out when somebody asks, some groups at a time.
+function switches(data) {
+  const box = $("switches"), answer = element("div", { role: "status" });
+  const show = (rows, says) => answer.replaceChildren(says ? element("p", {}, says) : "",
+    rows.length ? table(Object.keys(rows[0]), rows.map((row) => Object.values(row)), "Should each group switch to the broker's protocol?") : "");
+  box.append(answer);
+  if (!data.live) {
+    const rows = data.groups.filter((group) => group.switch).map((group) => group.switch.row);
+    box.hidden = rows.length < 2;
+    show(rows, "");
+    return;
+  }
+  box.addEventListener("toggle", async () => {
+    let waiting = 1;
+    while (box.open && waiting) {
+      try {
+        const { groups, waiting: left } = await (await fetch("api/v1/switch")).json();
+        waiting = left;
+        show(groups, waiting ? `${count(waiting, "group")} still to be worked out …` : groups.length ? "" : "No group of consumers has members just now, so there is nothing to switch.");
+      } catch { show([], "The server does not answer. Close this and open it again to ask once more."); return; }
+    }
+  });
+}
+
 // The whole cluster in a line, and its history under every strategy.
 function overview(groups) {
   const listed = groups.map(rowFor), lags = listed.map((g) => g.lag).filter((n) => n !== null), past = listed.filter((g) => g.rebalances);
-  const facts = [["Lag", lags.length ? sum(lags) : null], ["Rebalances", past.length ? sum(past.map((g) => g.rebalances)) : null],
-    ["Moved", past.length ? sum(past.map((g) => g.moved)) : null], ["of these needless", past.length ? sum(past.map((g) => g.needless)) : null]];
+  const facts = [["Messages to read", lags.length ? sum(lags) : null], ["Rebalances", past.length ? sum(past.map((g) => g.rebalances)) : null],
+    ["Partitions moved", past.length ? sum(past.map((g) => g.moved)) : null], ["of them needlessly", past.length ? sum(past.map((g) => g.needless)) : null]];
   $("facts").replaceChildren(...facts.filter(([, n]) => n !== null).map(([label, n]) => element("li", {}, label + " ", element("b", {}, number(n)))));
   const replayed = groups.filter((g) => g.replays?.length);
   if (replayed.length < 2) return;
@@ -147,13 +183,14 @@ function overview(groups) {
     return [name, mine.length, sum(mine.map((r) => sum(r.moves))), Math.max(...mine.map((r) => r.skew_max ?? 0))];
   });
   rows.unshift(["as it was", replayed.length, sum(replayed.map((g) => movesOf(g) ?? 0)), Math.max(...replayed.map((g) => g.replays[0].skew_max_then ?? 0))]);
-  const uneven = (row) => row[3] > rows[0][3];
+  const apart = rows[0][3], uneven = (row) => row[3] > apart;
+  rows.sort((a, b) => uneven(a) - uneven(b)); // those that are not to be compared stand last
   const box = figure({
     id: "totals", title: "Every group's history under each strategy", wide: true,
-    says: () => "Partitions that would have moved in all, and the largest difference between the most and the least loaded member."
-      + (rows.some(uneven) ? " A pale bar shares the work less evenly than it was shared, so that its few moves are no gain." : ""),
-    draw: (width) => rowsOfBars(width, rows.map(([name, , n, skew]) => [name, n, width < 460 ? `${number(n)} (${number(skew)} apart)` : `${number(n)} moved, at most ${number(skew)} apart`]),
-      "Partitions moved over the whole history, as it was and under each strategy", (i) => uneven(rows[i]) ? "var(--empty)" : i ? colour(0) : "var(--then)"),
+    says: () => "How many partitions each strategy would have moved in all these histories, and how far apart the fullest and the emptiest member were at worst."
+      + (rows.some(uneven) ? " The hollow bars are not to be compared: these strategies share the work less evenly than the groups did, so moving less is no gain." : ""),
+    draw: (width) => rowsOfBars(width, rows.map(([name, , n, skew]) => [name, n, width < 460 ? `${number(n)} (${number(skew)} apart)` : `${number(n)} moved, members at most ${number(skew)} apart`]),
+      "Partitions moved over the whole history, as it was and under each strategy", (i) => i ? colour(0) : "var(--then)", (i) => uneven(rows[i])),
     head: () => ["Strategy", "Groups", "Moved", "Most less fewest partitions, at worst"], rows: () => rows,
   });
   $("overview").append(element("div", { class: "figures" }, box));
@@ -174,6 +211,7 @@ function inTime(seconds) {
 }
 
 function drawGroup(group) {
+  group.plans = rowsOf(group.plans);
   const fact = (label, value, look = null) => element("li", { class: look }, label + " ", element("b", {}, value));
   const box = element("div", { class: "figures" }), figures = [], past = group.history.rebalances;
   const some = group.members.length && group.number.length, planned = some && group.plans.length;
@@ -181,6 +219,7 @@ function drawGroup(group) {
   if (group.roles) figures.push(inTable("roles", group.roles));
   if (some && group.switch) figures.push(...switchFigures(group));
   if (some) figures.push(lagBars(group), capacities(group));
+  if (group.lines) figures.push(lagLines(group));
   if (group.times) figures.push(inTable("times", group.times));
   if (group.seats) figures.push(inTable("seats", group.seats));
   if (planned) figures.push(tradeOff(group), crossRack(group));
@@ -208,6 +247,7 @@ function drawGroup(group) {
 
 (async () => {
   const data = JSON.parse(await unpacked($("data"))), started = performance.now();
+  for (const group of data.groups) if (group.history) { group.replays = rowsOf(group.replays); group.history.rebalances = rowsOf(group.history.rebalances); group.now.owner ??= group.owner; }
   $("title").textContent = visible(data.title);
   $("source").textContent = [visible(data.source), data.at && `page made ${data.at.slice(0, 16).replace("T", " ")} UTC`].filter(Boolean).join(" · ");
   $("theme").addEventListener("click", () => {
@@ -230,13 +270,20 @@ function drawGroup(group) {
     if (name !== null) $("name").focus();
   };
   const single = () => { if (data.groups.length < 2) document.documentElement.dataset.single = ""; else delete document.documentElement.dataset.single; };
+  const waits = () => {
+    $("group").textContent = !data.live ? "There are no consumer groups: nobody has joined one or committed yet, or whoever asked may not see them."
+      : !data.at ? "This page waits for the first answer of the cluster. It comes by itself; above stands why, if it takes long."
+      : "The cluster answers, and has no consumer group yet. This page waits for one: it shows a group as soon as somebody joins or commits. If there are groups already, this server's user may not see them (ACL Describe).";
+  };
   const onRound = (round) => {
+    data.at = round.at;
     const byName = new Map(round.whole ? [] : data.groups.map((group) => [group.group, group]));
-    for (const group of round.groups) byName.set(group.group, group);
+    for (const group of round.groups) byName.set(group.group, { ...byName.get(group.group), ...group });
     for (const name of round.gone) byName.delete(name);
     data.groups = [...byName.values()].sort((a, b) => (a.group < b.group ? -1 : 1));
     list.update(data.groups); overview(data.groups); notes(round.notes); single();
     status(`live, as of ${clock(round.at) || "no round yet"}`);
+    if (!data.groups.length) { waits(); current = null; return; }
     if (current === null || (asked() !== null && asked() !== current)) choose(); // the group that a link names may come later
   };
   const onGroup = (group) => {
@@ -246,10 +293,10 @@ function drawGroup(group) {
     document.documentElement.dataset.groupDrawn = group.group;
   };
   const follow = live ? listen(live, onRound, onGroup, () => status("The server does not answer; this page shows its last answer.")) : () => {};
-  overview(data.groups);
+  overview(data.groups); switches(data);
   addEventListener("hashchange", choose);
   if (live) { notes(data.live.notes); status(data.at ? `live, as of ${clock(data.at)}` : "live, waiting for the first round"); }
-  if (data.groups.length) choose(); else $("group").textContent = data.live ? "Waiting for a consumer group: nobody has joined one or committed yet, or this server may not see them. The page looks again at every round." : "No consumer groups: nobody has joined one or committed yet, or whoever asked may not see them.";
+  if (data.groups.length) choose(); else waits();
   if (live && current === null) follow(null);
   single();
   document.documentElement.dataset.drawnMs = (performance.now() - started).toFixed(0);

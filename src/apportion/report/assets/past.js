@@ -42,8 +42,8 @@ function timeline(group) {
   const pick = (which) => selection("Overlay", [[-1, "none"], ...replays.map((replay, i) => [i, replay.assignor])], chosen[which], (i) => { chosen[which] = i; box.refresh(); });
   const box = figure({
     id: "timeline", title: "Rebalances", wide: true, draw, tools: replays.length ? [pick(0), pick(1)] : [],
-    says: () => "Partitions that went from one member that stays to another. A cooperative move counts in the round that ends it."
-      + (from ? ` The last ${MOST_REBALANCES} of ${number(rebalances.length)}; the numbers have all.` : ""),
+    says: () => "How many partitions each rebalance moved from one member to another that stayed. A cooperative move takes two rounds and counts in the second."
+      + (from ? ` Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)}; the numbers below have all of them.` : ""),
     key: () => sides().map(([name, moves, paint]) => [`${name}: ${number(sum(moves.map((n) => n ?? 0)))} in all`, paint]),
     head: () => ["Generation", "At", "Cause", "Members", "Other owner", "Kept", "Given", "Needless", "Moved", ...replays.map((r) => r.assignor)],
     rows: () => rebalances.map((r, g) => [r.generation, r.at, r.cause, r.members, r.moved, r.kept, r.given, r.needless, r.moves_then ?? r.moved, ...replays.map((replay) => replay.moves[g])]),
@@ -72,7 +72,7 @@ function heatMap(group) {
     shown.forEach((rebalance, i) => picture.append(words(left + i * cell + cell / 2, 14, String(rebalance.generation ?? "?"), { "text-anchor": "middle", class: "soft small" })));
     rows.forEach((row, r) => {
       const y = top + r * tall;
-      if (tall >= 12 || r % 2 === 0) picture.append(hint(words(left - 8, y + tall * .72, short(row, Math.floor((left - 8) / LETTER)), { "text-anchor": "end", class: tall < 12 ? "tiny" : null }), row));
+      if (tall >= 12 || r % 2 === 0) picture.append(hint(words(left - 8, y + tall * .72, fit(row, left - 8), { "text-anchor": "end", class: tall < 12 ? "tiny" : null }), row));
       for (const { m, before, first, last } of stays(owners[r], from)) {
         const moved = (moving[first] ? moving[first].has(r) : isMove(before, m)) && first >= from, x = left + (Math.max(first, from) - from) * cell, end = left + (last + 1 - from) * cell;
         const when = first === last ? `generation ${rebalances[first].generation}` : `generations ${rebalances[first].generation} to ${rebalances[last].generation}`;
@@ -88,9 +88,9 @@ function heatMap(group) {
   const shownLabels = labels.slice(0, 30);
   return figure({
     id: "owners", title: "Owners over the generations", wide: true, draw,
-    says: () => "A row is a partition, a column a generation, a colour and its letter a member; a strong edge marks a move."
-      + (left_out ? ` ${count(left_out, "partition")} that moved least ${left_out === 1 ? "is" : "are"} left out.` : "")
-      + (from ? ` The last ${MOST_REBALANCES} of ${number(rebalances.length)} generations; the numbers have all.` : ""),
+    says: () => "Each row is a partition and each column a generation. Colour and letter tell the member, and a dark edge marks a move."
+      + (left_out ? ` ${count(left_out, "partition")} that moved least ${left_out === 1 ? "is" : "are"} not drawn.` : "")
+      + (from ? ` Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)} generations; the numbers below have all of them.` : ""),
     key: () => [...shownLabels.map((label, m) => [label, colour(m), letter(m)]), ["nobody", colour(NOBODY)],
       ...(labels.length > shownLabels.length ? [[`${number(labels.length - shownLabels.length)} more`, "none"]] : [])],
     head: () => ["Partition", ...rebalances.map((r) => "gen " + r.generation)], rows: () => rows.map((row, r) => [row, ...owners[r].map((m) => m === NOBODY ? "–" : labels[m])]),
@@ -123,7 +123,7 @@ function handOver(group) {
     const tops = sides.map((side, s) => {
       let y = 22; const at = new Map();
       for (const m of side) {
-        const n = sum(links.filter((link) => link[s] === m).map((link) => link[2])), text = short(name(m), Math.floor((label - 40) / LETTER));
+        const n = sum(links.filter((link) => link[s] === m).map((link) => link[2])), text = fit(name(m), label - 40);
         at.set(m, y);
         picture.append(svg("rect", { x: s ? width - label - 10 : label, y, width: 10, height: Math.max(n * unit, 1), fill: m === NOBODY ? "var(--soft)" : colour(m) }));
         picture.append(hint(words(s ? width - label + 6 : label - 6, y + Math.max(n * unit, 8) / 2 + 4, s ? `${number(n)}  ${text}` : `${text}  ${number(n)}`, { "text-anchor": s ? "start" : "end" }), name(m)));
@@ -141,8 +141,8 @@ function handOver(group) {
   }
   const box = figure({
     id: "handover", title: "One rebalance", draw,
-    says: () => "From old owner to new owner. A faint band stayed, a strong one went to another member; its colour is the new owner's."
-      + (flows(group, g).cut ? ` Only the ${MOST_SIDES} largest of what moved are drawn.` : "") + (left_out ? " Of the partitions that the picture of owners shows." : ""),
+    says: () => "Who had the partitions before, and who has them after. A faint band stayed where it was; a strong one moved, and has the colour of its new owner."
+      + (flows(group, g).cut ? ` Only the ${MOST_SIDES} largest moves are drawn.` : "") + (left_out ? " It counts the partitions that the picture of owners shows." : ""),
     tools: [selection("Rebalance", rebalances.slice(1).map((r, i) => [i + 1, `generation ${r.generation}: ${r.cause}`]), g, (i) => { g = i; box.refresh(); })],
     head: () => ["From", "To", "Partitions"], rows: () => flows(group, g).all.map(([a, b, n]) => [name(a), name(b), n]),
   });

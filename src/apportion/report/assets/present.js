@@ -29,7 +29,7 @@ function strategies(group) {
   return element("figure", { class: "wide", id: "picture-strategies", "aria-labelledby": "title-strategies" },
     element("figcaption", {}, element("h3", { id: "title-strategies" }, "What each strategy would do now"),
       ...group.advice.map((sentence) => element("p", { class: "advice" }, sentence)),
-      element("p", {}, `* is the best of a column${lag ? "; no plan gets the heaviest member below the lag bound" : ""}. “Optimal” is proved: no plan is better on that goal without being worse on an earlier one.`)),
+      element("p", {}, `A star marks the best of a column.${lag ? " No plan can bring the heaviest member below the lag bound." : ""} “Optimal” means proved: a plan that is better on that goal must be worse on one before it.`)),
     table(columns.map(([name]) => name), rows, "Strategies"));
 }
 
@@ -58,7 +58,7 @@ function lagBars(group) {
     }
     const mine = sides().map(([, plan]) => { const held = group.members.map(() => []); plan.owner.forEach((m, p) => { if (m !== NOBODY) held[m].push(p); }); return held; });
     members.forEach((m, i) => {
-      const y0 = top + i * step + (above ? 16 : 0), name = short(group.members[m], Math.floor((above ? width : label - 8) / LETTER));
+      const y0 = top + i * step + (above ? 16 : 0), name = fit(group.members[m], above ? width : label - 8);
       picture.append(hint(above ? words(0, y0 - 4, name) : words(label - 8, y0 + sides().length * (bar + 3) / 2 + 2, name, { "text-anchor": "end" }), group.members[m]));
       sides().forEach(([side, plan], s) => {
         const y = y0 + s * (bar + 3), parts = mine[s][m].sort((a, b) => weight(b) - weight(a)), total = sum(parts.map(weight));
@@ -76,10 +76,10 @@ function lagBars(group) {
     });
     return picture;
   }
-  const meaning = lag ? "Messages still to read; each piece of a bar is a partition." : "Partitions held (no lag is known, or none is left).";
+  const meaning = lag ? "What each member still has to read. Each piece of a bar is a partition." : "How many partitions each member holds. No lag is known, or none is left.";
   const box = figure({
     id: "lag", title: lag ? "Lag per member" : "Partitions per member", draw,
-    says: () => meaning + (many ? ` The ${MOST_MEMBERS} heaviest of ${number(group.members.length)} members.` : ""),
+    says: () => meaning + (many ? ` Of ${number(group.members.length)} members the ${MOST_MEMBERS} with most are drawn.` : ""),
     key: () => [["now", colour(0)], ...(chosen >= 0 ? [[`as planned by ${group.plans[chosen].assignor}`, colour(1)]] : [])],
     tools: group.plans.length ? [selection("Planned by", group.plans.map((plan, i) => [i, plan.assignor]), chosen, (i) => { chosen = i; box.refresh(); })] : [],
     head: () => ["Member", "now", ...group.plans.map((plan) => plan.assignor)],
@@ -156,22 +156,24 @@ function tradeOff(group) {
   }
   return figure({
     id: "tradeoff", title: "Moves against imbalance", draw,
-    says: () => "Further left: fewer moves; further down: better balance. No strategy is better on both than the filled points on the dashed line; the ringed point is the present."
-      + (points.some((p) => !p.now && !p.judged) ? " Strategies that leave partitions without an owner are shown and not judged." : ""),
+    says: () => "Further left means fewer moves, further down a better balance. No strategy beats those on the dashed line on both. The ring is the group as it is now."
+      + (points.some((p) => !p.now && !p.judged) ? " Strategies that leave partitions without an owner are shown, but they are not on the line." : ""),
     head: () => ["Strategy", "Moved", "Imbalance", "Sum of squared loads", "On the line"],
     rows: () => points.map((p) => [p.name, p.x, p.y, p.squares, best.includes(p) ? "yes" : "no"]),
   });
 }
 
 // Bars to the right, one a row: [label, amount, what stands behind the bar].
-function rowsOfBars(width, rows, label, paint) {
+// A bar that is hollow stands for something else than the others, so that its length is not to be compared.
+function rowsOfBars(width, rows, label, paint, hollow = () => false) {
   const names = clamp(Math.max(...rows.map(([name]) => places(name))) + 10, 60, width * .42), behind = Math.max(...rows.map(([, , text]) => places(text))) + 10;
   const most = Math.max(...rows.map(([, amount]) => amount)), scale = most ? Math.max(20, width - names - behind) / most : 0;
   const picture = canvas(width, rows.length * 24 + 4, label);
   rows.forEach(([name, amount, text], i) => {
     const y = 4 + i * 24;
-    picture.append(hint(words(names - 8, y + 13, short(name, Math.floor((names - 8) / LETTER)), { "text-anchor": "end" }), name));
-    picture.append(svg("rect", { x: names, y, width: Math.max(1, amount * scale), height: 16, fill: paint(i) }));
+    picture.append(hint(words(names - 8, y + 13, fit(name, names - 8), { "text-anchor": "end" }), name));
+    const look = hollow(i) ? { fill: "none", stroke: "var(--then)", "stroke-dasharray": "3 3" } : { fill: paint(i) };
+    picture.append(svg("rect", { x: names, y, width: Math.max(1, amount * scale), height: 16, ...look }));
     picture.append(words(names + amount * scale + 6, y + 13, text, { class: "soft" }));
   });
   return picture;
@@ -185,8 +187,8 @@ function capacities(group) {
   const members = () => group.members.map((_, m) => m).sort((a, b) => each(chosen, b) - each(chosen, a) || a - b).slice(0, MOST_MEMBERS);
   const box = figure({
     id: "capacities", title: "Load for each unit of capacity",
-    says: () => `Partitions held over the member's capacity, ${chosen ? "as planned by " + plans[chosen].assignor : "now"}; equal bars are balanced.`
-      + (group.members.length > MOST_MEMBERS ? ` The ${MOST_MEMBERS} highest of ${number(group.members.length)} members.` : ""),
+    says: () => `Partitions for each unit of a member's capacity, ${chosen ? "as " + plans[chosen].assignor + " would plan it" : "as it is now"}. The group is balanced where all bars are equal.`
+      + (group.members.length > MOST_MEMBERS ? ` Of ${number(group.members.length)} members the ${MOST_MEMBERS} highest are drawn.` : ""),
     draw: (width) => rowsOfBars(width, members().map((m) => [group.members[m], each(chosen, m), `${number(each(chosen, m))} (${number(held[chosen][m])} / ${number(group.capacity[m])})`]),
       "Partitions over capacity of each member", () => chosen ? colour(1) : colour(0)),
     tools: plans.length > 1 ? [selection("Loads of", plans.map((plan, i) => [i, plan.assignor]), chosen, (i) => { chosen = i; box.refresh(); })] : [],
@@ -201,7 +203,7 @@ function crossRack(group) {
   const share = (plan) => plan.assigned ? plan.rack_misses / plan.assigned : 0;
   const rows = plans.map((plan) => [plan.assignor, share(plan), `${Math.round(share(plan) * 100)} % (${number(plan.rack_misses)})`]);
   return figure({
-    id: "racks", title: "Cross-rack share", says: () => "Partitions read from another rack, because no replica is in their owner's: clouds charge for traffic between zones.",
+    id: "racks", title: "Read from another rack", says: () => "Partitions whose owner has no replica in its own rack, and reads across. Clouds charge for traffic between zones.",
     draw: (width) => rowsOfBars(width, rows, "Share of partitions whose owner has no replica in its own rack", (i) => plans[i] === group.now ? colour(0) : colour(5)),
     head: () => ["Strategy", "Cross-rack partitions", "Partitions"], rows: () => plans.map((plan) => [plan.assignor, plan.rack_misses, plan.assigned]),
   });

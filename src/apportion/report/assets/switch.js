@@ -23,7 +23,7 @@ function switchShares(group) {
     const picture = canvas(width, Math.max(1, shown.length) * step, "Share of each topic on each member: now, after an online upgrade, and in a group that starts anew");
     shown.forEach((t, i) => {
       const y0 = i * step + 14;
-      picture.append(hint(words(0, y0, short(group.topics[t], Math.floor(width / LETTER)), {}), `${group.topics[t]}: ${count(sizes[t], "partition")}`));
+      picture.append(hint(words(0, y0, fit(group.topics[t], width), {}), `${group.topics[t]}: ${count(sizes[t], "partition")}`));
       SIDES.forEach(([side], s) => {
         const y = y0 + 6 + s * (bar + 3);
         let x = left;
@@ -41,8 +41,8 @@ function switchShares(group) {
   }
   return figure({
     id: "switch-shares", title: "Who would have how much of each topic", draw,
-    says: () => "Each piece is a member, with its greatest share beside the bar. The broker's uniform evens out what members hold in all and ignores topics."
-      + (topics.length > shown.length ? ` The ${MOST_TOPICS} most lopsided of ${number(topics.length)} topics.` : ""),
+    says: () => "Each piece is a member, and beside each bar stands the greatest share that one member has. The broker's uniform assignor evens out what members hold in all, whatever the topic."
+      + (topics.length > shown.length ? ` Of ${number(topics.length)} topics the ${MOST_TOPICS} most lopsided are drawn.` : ""),
     key: () => group.members.slice(0, 12).map((label, m) => [label, colour(m), letter(m)]),
     head: () => ["Topic", "Partitions", ...SIDES.map(([side]) => `most on one member, ${side}`)],
     rows: () => topics.map((t) => [group.topics[t], sizes[t], ...shares.map((of) => percent(of[t][0]?.[1] ?? 0, t))]),
@@ -53,8 +53,8 @@ function switchMoves(group) {
   const past = group.switch.history, bars = [["as it was", past.recorded], ["uniform", past["broker-uniform"]], ["range (broker)", past["broker-range"]], ["sticky", past.sticky]];
   return figure({
     id: "switch-moves", title: "Moves in its history under the broker's assignors",
-    says: () => `Partitions that went, or would have gone, from one member that stays to another in ${count(past.generations, "recorded generation")}.`
-      + (past.stopped ? ` Besides, eager members gave up ${count(past.stopped, "partition")} only to get them again.` : ""),
+    says: () => `How many partitions moved in ${count(past.generations, "recorded generation")}, and how many each assignor would have moved.`
+      + (past.stopped ? ` Besides, members gave up ${count(past.stopped, "partition")} only to get the same back, as eager ones do.` : ""),
     draw: (width) => rowsOfBars(width, bars.map(([name, n]) => [name, n, `${number(n)} moved`]), "Partitions moved in the recorded history: as it was, and under each assignor", (i) => i ? colour(0) : "var(--then)"),
     head: () => ["Assignor", "Moved"], rows: () => bars,
   });

@@ -98,7 +98,7 @@ function inTimeline(group) {
     };
     lanes.forEach((p, i) => {
       const y = top + i * tall;
-      if (tall > 9 || i % 2 === 0) picture.append(hint(words(left - 8, y + tall * .75, short(rows[p], Math.floor((left - 8) / LETTER)), { "text-anchor": "end", class: "tiny" }), rows[p]));
+      if (tall > 9 || i % 2 === 0) picture.append(hint(words(left - 8, y + tall * .75, fit(rows[p], left - 8), { "text-anchor": "end", class: "tiny" }), rows[p]));
       // Runs of one owner that nothing stopped.
       let g = 0;
       while (g < rebalances.length) {
