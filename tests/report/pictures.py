@@ -26,6 +26,12 @@ SHOTS: Final = (
     ("page-timeline", "feed-cooperative", "#picture-timeline", "#picture-timeline"),
     ("page-owners", "feed-cooperative", "#picture-owners", "#picture-owners"),
 )
+PHONE: Final = (
+    # file, width, dark: the page's beginning
+    ("page-phone", 390, False),
+    ("page-phone-dark", 390, True),
+    ("page-tablet", 800, False),
+)
 AROUND: Final = """(async () => { document.documentElement.style.scrollBehavior = "auto"; scrollTo(0, 0);
   document.activeElement.blur();
   await new Promise((done) => setTimeout(done, 200));
@@ -39,7 +45,7 @@ def draw(folder: Path) -> None:
     """Each picture as a PNG."""
     with TemporaryDirectory() as scratch:
         page = Path(scratch) / "page.html"
-        command = [sys.executable, "-m", "apportion", "report", str(dump()), "-o", str(page)]
+        command = [sys.executable, "-m", "apportion", "report", str(dump()), "--switch", "-o", str(page)]
         subprocess.run([*command, "--title", "The recorded cluster"], check=True)
         browser = Browser(Path(scratch) / "profile")
         try:
@@ -47,10 +53,20 @@ def draw(folder: Path) -> None:
                 browser.open(page, WIDTH, f"#group={group}")
                 left, top, right, bottom = browser.js(AROUND % (first, last))
                 clip = {"x": left, "y": top, "width": right - left, "height": bottom - top, "scale": 1}
-                shot = browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-                (folder / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+                keep(browser, clip, folder / f"{name}.png")
+            for name, width, dark in PHONE:
+                feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+                browser.call("Emulation.setEmulatedMedia", features=[feature])
+                browser.open(page, width)
+                keep(browser, {"x": 0, "y": 0, "width": width, "height": 1100, "scale": 1}, folder / f"{name}.png")
         finally:
             browser.close()
+
+
+def keep(browser: Browser, clip: dict[str, float], path: Path) -> None:
+    """A part of the page as a file."""
+    shot = browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+    path.write_bytes(base64.b64decode(shot["data"]))
 
 
 if __name__ == "__main__":

@@ -182,14 +182,65 @@ def test_a_group_is_found_by_its_topic_and_by_its_member_and_seen_beside_the_oth
     assert {row[0]: int(row[3].replace(",", "")) for row in rows} == lag_of
 
 
-def test_a_table_that_goes_on_fades_at_its_edge_until_its_end_is_seen(browser: Browser, tmp_path: Path) -> None:
+def test_a_table_that_goes_on_says_so_and_goes_there_until_its_end_is_seen(browser: Browser, tmp_path: Path) -> None:
     path = written(tmp_path, [page_data("g"), page_data("h")])
     more = "new Promise((done) => setTimeout(done, 200)).then(() => %s.hasAttribute('data-more'))"
     box = "document.getElementById('groups').parentElement"
     browser.open(path, 390)
     assert browser.js(more % box) is True
+    button = f"{box}.querySelector('.more')"
+    assert browser.js(f"{button}.innerText") == "More columns →"
+    inside = f"(() => {{ const a = {button}.getBoundingClientRect(), b = {box}.getBoundingClientRect();"
+    assert browser.js(f"{inside} return a.left >= b.left && a.right <= b.right + 1 && a.bottom <= b.bottom + 1; }})()")
+    browser.js(f"{button}.click(); new Promise((done) => setTimeout(done, 900))")
+    assert browser.js(f"{box}.scrollLeft") > 100
     browser.js(f"{box}.scrollLeft = {box}.scrollWidth")
     assert browser.js(more % box) is False
+    assert browser.js(f"getComputedStyle({button}).display") == "none"
+
+
+def test_a_host_is_found_and_a_long_name_is_cut_in_its_middle_and_whole_in_its_hint(
+    browser: Browser, tmp_path: Path
+) -> None:
+    long = "orders-of-the-whole-company-and-its-daughters-eu-central-1-blue"
+    groups = [{**page_data("one"), "hosts": ["10.1.2.3"]}, page_data(long)]
+    browser.open(written(tmp_path, groups), 1280)
+    browser.js("(() => { const f = document.getElementById('find'); f.value = '10.1.2'; "
+               "f.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    assert listed(browser) == ["one"]
+    browser.open(written(tmp_path, groups), 390)
+    cell = "[...document.querySelectorAll('#groups tbody a')].map((a) => [a.textContent, a.title])"
+    [shown] = [text for text, title in browser.js(cell) if title == long]
+    assert (shown[:4], shown[-4:], "…" in shown, len(shown) < 20) == ("orde", "blue", True, True)
+    lines = "Math.round(document.querySelector('#groups tbody th').clientHeight / 25)"
+    assert browser.js(lines) <= 2, "a name does not break at its hyphens"
+
+
+def test_a_bar_that_is_short_because_work_is_left_to_few_is_hollow_and_stands_last(
+    browser: Browser, tmp_path: Path
+) -> None:
+    replays = [{"assignor": name, "moves": [moves], "skew_max": skew, "skew_max_then": 2}
+               for name, moves, skew in (("failover", 0, 20), ("sticky", 3, 1))]  # fmt: skip
+    groups = [{**page_data(name), "replays": replays} for name in ("g", "h")]
+    browser.open(written(tmp_path, groups), 1280)
+    bars = "[...document.querySelectorAll('#picture-totals rect')].map((bar) => bar.getAttribute('fill'))"
+    fills = browser.js(bars)
+    assert [fill == "none" for fill in fills] == [False, False, True]
+    names = browser.js("[...document.querySelectorAll('#picture-totals svg text')].map((text) => text.textContent)")
+    assert names[-2] == "failoverfailover" or names[-2].startswith("failover")
+
+
+def test_a_page_of_thousands_carries_columns_and_draws_what_rows_draw(browser: Browser, tmp_path: Path) -> None:
+    groups = different_groups(3)
+    path = written(tmp_path, groups)
+    browser.open(path, 1280)
+    first = browser.js("document.getElementById('group').innerHTML")
+    assert first.count("<figure") > 4
+    columns = [page.in_columns(group) for group in groups]
+    path.write_text(page.render(columns, title="t", source="s", at="2026-01-01T00:00:00Z"), encoding="utf-8")
+    browser.open(path, 1280)
+    assert browser.js("document.getElementById('group').innerHTML") == first
+    assert browser.complaints() == []
 
 
 def test_every_control_and_picture_has_a_name(browser: Browser, tmp_path: Path) -> None:

@@ -152,9 +152,9 @@ function switches(data) {
     rows.length ? table(Object.keys(rows[0]), rows.map((row) => Object.values(row)), "Should each group switch to the broker's protocol?") : "");
   box.append(answer);
   if (!data.live) {
-    const rows = data.groups.filter((group) => group.switch).map((group) => group.switch.row);
+    const rows = data.groups.filter((group) => group.switch?.row).map((group) => group.switch.row);
     box.hidden = rows.length < 2;
-    show(rows, "");
+    if (!box.hidden) show(rows, "");
     return;
   }
   box.addEventListener("toggle", async () => {

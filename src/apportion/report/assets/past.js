@@ -66,7 +66,7 @@ function heatMap(group) {
   const { rows, owners, labels, rebalances, left_out, movers } = group.history, moving = movers.map((rows) => rows && new Set(rows)), from = Math.max(0, rebalances.length - MOST_REBALANCES);
   function draw(width) {
     const shown = rebalances.slice(from), left = clamp(Math.max(...rows.map(places), places("generation")) + 10, 60, Math.max(90, width * .3));
-    const cell = clamp((width - left - 4) / shown.length, 20, 76), tall = rows.length > 80 ? 10 : 18, top = 22;
+    const cell = clamp((width - left - 4) / shown.length, 20, 150), tall = rows.length > 80 ? 10 : 18, top = 22;
     const picture = canvas(Math.max(width, left + shown.length * cell + 4), top + rows.length * tall + 4, "Owner of each partition over the generations; a strong edge marks a move; the table below has the names");
     picture.append(words(left - 8, 14, "generation", { "text-anchor": "end", class: "soft small" }));
     shown.forEach((rebalance, i) => picture.append(words(left + i * cell + cell / 2, 14, String(rebalance.generation ?? "?"), { "text-anchor": "middle", class: "soft small" })));

@@ -46,7 +46,7 @@ function lagBars(group) {
 
   function draw(width) {
     const above = width < 460, longest = Math.max(...members.map((m) => places(group.members[m])));
-    const label = above ? 0 : clamp(longest + 8, 60, width * .36), left = label + 32, bar = 13;
+    const label = above ? 0 : clamp(longest + 8, 60, width * .36), left = label + 32, bar = members.length > 8 ? 13 : 20;
     const step = (above ? 18 : 0) + sides().length * (bar + 3) + 11;
     const most = Math.max(1, bound() ?? 0, ...sides().map(([, plan]) => heaviest(plan)));
     const scale = (width - left - places(number(most)) - 12) / most, top = bound() ? 22 : 4;
@@ -70,8 +70,8 @@ function lagBars(group) {
         };
         for (const p of large) piece(weight(p), `${group.topics[group.topic_of[p]]}-${group.number[p]}: ${number(group.lag[p])} messages, ${s ? plan.assignor : side}`, {});
         if (rest) piece(rest, `${count(parts.length - large.length, "more partition")}`, { "fill-opacity": .55 });
-        picture.append(words(left - 5, y + bar - 3, side, { "text-anchor": "end", class: "soft small" }));
-        picture.append(words(x + 5, y + bar - 2, number(total), { class: "halo" }));
+        picture.append(words(left - 5, y + bar / 2 + 4, side, { "text-anchor": "end", class: "soft small" }));
+        picture.append(words(x + 5, y + bar / 2 + 4, number(total), { class: "halo" }));
       });
     });
     return picture;

@@ -30,7 +30,7 @@ function switchShares(group) {
         for (const [m, n] of shares[s][t]) {
           const wide = n / sizes[t] * room;
           picture.append(hint(svg("rect", { x, y, width: Math.max(wide - .8, .6), height: bar, fill: colour(m) }), `${group.members[m]}: ${number(n)} of ${number(sizes[t])}, ${side}`));
-          if (wide > places(letter(m)) + 4) picture.append(words(x + 4, y + bar - 3, letter(m), { fill: inkOn(m), class: "small" }));
+          if (wide > places(letter(m)) + 4) picture.append(words(x + 4, y + bar - 3, letter(m), { class: "small", style: `fill:${inkOn(m)}` }));
           x += wide;
         }
         picture.append(words(left - 6, y + bar - 3, side, { "text-anchor": "end", class: "soft small" }));
