@@ -137,7 +137,7 @@ function inTimeline(group) {
         picture.append(hint(svg("rect", { x: x - wide, y: 72 - h, width: wide, height: h, fill: "var(--bad)" }), says));
         picture.append(hint(words(x + 3, 72 - h / 2 + 3, number(n), { class: "tiny" }), says));
       }
-      const after = inSight[i + 1], room = Math.max(places("a member"), (after ? X(after.at_ms) : width) - Math.max(x, free) - 6), text = short(planned ? r.cause.replace(/^rolling [^:]*: /, "") : r.cause || "?", Math.max(6, Math.floor(room / LETTER)));
+      const after = inSight[i + 1], room = Math.max(places("a member"), (after ? X(after.at_ms) : width) - Math.max(x, free) - 6), text = fit(planned ? r.cause.replace(/^rolling [^:]*: /, "") : r.cause || "?", room);
       const at = clamp(x - 2, left, width - places(text));
       if (at >= free) { picture.append(hint(words(at, 34, text, { class: "small" }), says)); free = at + places(text) + 6; }
     });
