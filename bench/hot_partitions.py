@@ -1,18 +1,19 @@
 """A group with hot partitions and slow members on a real broker, under four strategies: python -m bench.hot_partitions
 
 40 partitions, of which 5 are five times as busy as the others; 8 members, of which 2 read half as fast. All together
-could read a quarter more than comes in. Each group finds a minute of messages waiting, and reads for ``--seconds``. One
+could read a quarter more than comes in. Each group finds 15 s of messages waiting, and reads for ``--seconds``. One
 group after the other on one broker: kafka-python's own cooperative-sticky, Java's CooperativeStickyAssignor,
 ``lag-aware`` with a feed, and ``cooperative-lag-aware`` acting with learned speeds. Told of each: when no member was
 more than five seconds behind for the first time, how old the oldest unread message was at most and at the end, the
 heaviest member's lag at the end, and rebalances after the group was complete.
 
-    --seconds N      of each group (240)
+    --seconds N      of each group (115: four groups take nine minutes)
     --rate N         messages a second that come into a partition that is not hot (4)
     --only WORD      groups with that word in their names; may come again
     --members N      how many, each as fast as of eight (8); given again, each group is run with one number after the
                      other until none of its members is more than five seconds behind
     --picture FILE   draw the age of the oldest unread message over time, as SVG
+    --to PAGE        put the table into this page too, group by group
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from bench.acting import HIGH, LEFT, WIDE
+from bench.page_table import put_table
 
 PARTITIONS: Final = 40
 HOT: Final = (3, 11, 17, 26, 38)
 MEMBERS, SLOW = 8, (2, 5)
-BACKLOG_S: Final = 60
+BACKLOG_S: Final = 15
 ROOM: Final = 1.25
 """What all members together can read, beside what comes in."""
 BEHIND_S: Final = 5.0
@@ -233,9 +235,9 @@ def run(name: str, made: Any, bootstrap: str, topic: str, rates: Rates, seconds:
     result = Result(name, size)
     with ExitStack() as stack:
         members = [made(bootstrap, group, topic, rates.speed(m), stack) for m in range(size)]
+        stack.callback(close_all, members)
         for member in members:
             member.start()
-            stack.callback(member.close)
         writer = Writer(bootstrap, topic, rates)
         stack.callback(writer.close)
         settled(members)
@@ -248,10 +250,21 @@ def run(name: str, made: Any, bootstrap: str, topic: str, rates: Rates, seconds:
     return result
 
 
+def close_all(members: list[Any]) -> None:
+    """At once, so that nobody waits for the rebalance of another's good-bye."""
+    threads = [threading.Thread(target=member.close) for member in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def settled(members: list[Any], patience_s: float = 120) -> None:
-    """Wait until each partition has one owner."""
+    """Wait until each partition has one owner, and each member some."""
     until = time.monotonic() + patience_s
-    while sorted(p for member in members for p in member.owned) != list(range(PARTITIONS)):
+    while sorted(p for member in members for p in member.owned) != list(range(PARTITIONS)) or not all(
+        member.owned for member in members
+    ):
         if time.monotonic() > until:
             raise TimeoutError(f"not settled: {[member.owned for member in members]}")
         time.sleep(0.2)
@@ -276,12 +289,12 @@ def look(
 COLOURS: Final = ("#a0aec0", "#f6ad55", "#38a169", "#2b6cb0")
 
 
-def picture(results: list[Result]) -> str:
+def picture(results: list[Result], colours: Sequence[str] = COLOURS) -> str:
     """SVG: the age of the oldest unread message over time, a line for each strategy."""
     top, long = max(max(r.age_s) for r in results), max(r.at[-1] for r in results)
     high = HIGH * 2
     parts: list[str] = []
-    for n, (result, colour) in enumerate(zip(results, COLOURS, strict=False)):
+    for n, (result, colour) in enumerate(zip(results, colours, strict=False)):
         places = (
             f"{LEFT + WIDE * at / long:.1f} {30 + high - high * age / top:.1f}"
             for at, age in zip(result.at, result.age_s, strict=True)
@@ -292,8 +305,10 @@ def picture(results: list[Result]) -> str:
         parts.append(
             f'<text x="{LEFT - 4}" y="{34 + high - high * share}" text-anchor="end">{top * share:.0f} s</text>'
         )
+    step, unit, name = (60, 1, "s") if long < 600 else (600, 60, "min")
     ticks = [
-        f'<text x="{LEFT + WIDE * s / long:.0f}" y="{46 + high}">{s} s</text>' for s in range(0, int(long) + 1, 60)
+        f'<text x="{LEFT + WIDE * s / long:.0f}" y="{46 + high}">{s // unit} {name}</text>'
+        for s in range(0, int(long) + 1, step)
     ]
     box = f'viewBox="0 0 {LEFT + WIDE + 40} {high + 56}"'
     title = "<title>Age of the oldest unread message, in seconds, over time</title>"
@@ -306,11 +321,12 @@ def main() -> None:
     from apportion.testing.broker import Broker
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=240)
+    parser.add_argument("--seconds", type=int, default=115)
     parser.add_argument("--rate", type=float, default=4.0)
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--members", type=int, action="append")
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--to", type=Path)
     args = parser.parse_args()
     results: list[Result] = []
     print(HEAD)
@@ -323,6 +339,9 @@ def main() -> None:
                 broker.create_topic(topic, PARTITIONS)
                 results.append(run(name, made, broker.bootstrap, topic, Rates(args.rate), args.seconds, size))
                 print(results[-1].row(), flush=True)
+                if args.to:
+                    command = "hot_partitions --members" if args.members else "hot_partitions"
+                    put_table(args.to, command, [HEAD, *(result.row() for result in results)])
                 if results[-1].caught_up_s is not None:
                     break
     if args.picture:

@@ -1,17 +1,18 @@
-"""A rolling deploy of twelve members on a real broker, under ten ways to assign: python -m bench.rolling_deploy
+"""A rolling deploy of twelve members on a real broker, under eleven ways to assign: python -m bench.rolling_deploy
 
 120 partitions, four messages a second into each. One member after the other leaves in good order, is away for a second,
-and comes back; the next one goes a second after the group has settled. All clients send a heartbeat each second and
-commit every five seconds, when partitions are revoked and when they leave; the rest are their defaults. Told of each:
+and comes back; the next one goes once the group has settled for half a second. All clients send a heartbeat each second
+and commit every five seconds, when partitions are revoked and when they leave; the rest are their defaults. Told of
+each:
 
-- seconds that partitions stood still (a message waited for more than half a second): the sum, and the longest of one;
+- seconds that partitions stood still (a message waited for more than 0.25 s): the sum, and the longest of one;
 - partitions that another member read than before, messages read twice, rebalances;
 - the same as ``what-if --rolling`` says beforehand, from the group as it stood, with a heartbeat as the time of a
   rebalance.
 
     --only WORD      ways with that word in their names; may come again
     --members N, --partitions N
-    --to FILE        write the table there too, way by way
+    --to PAGE        put the table into this page too, way by way
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-AWAY_S, CALM_S, STILL_S, HEARTBEAT_MS, COMMIT_MS, PER_S = 1.0, 1.0, 0.5, 1000, 5000, 4
+from bench.page_table import put_table
+
+AWAY_S, CALM_S, STILL_S, HEARTBEAT_MS, COMMIT_MS, PER_S = 1.0, 0.5, 0.25, 1000, 5000, 4
+QUIET_S: Final = 5.0
+"""Before each deploy: what stands still meanwhile is the machine's doing."""
 Read = tuple[float, int, int, int, int]
 """At which moment who read which partition, from which offset to which."""
 
@@ -123,24 +128,47 @@ class AioKafkaPod(Pod):
 
 
 class ConfluentPod(Pod):
-    """confluent-kafka; under KIP-848 here, so it knows no generation."""
+    """confluent-kafka under KIP-848, where the broker knows the generation."""
 
-    def run(self) -> None:
-        """Poll until it is over."""
+    def open(self) -> Any:
+        """The consumer, which has subscribed."""
         from confluent_kafka import Consumer
 
         consumer = Consumer(self.settings["client"])
         consumer.subscribe([self.settings["topic"]])
+        return consumer
+
+    def look(self, consumer: Any) -> None:
+        """What it has now."""
+        self.owned = sorted(part.partition for part in consumer.assignment())
+
+    def run(self) -> None:
+        """Poll until it is over."""
+        consumer = self.open()
         while not self.over.is_set():
             offsets: dict[int, list[int]] = {}
             for message in consumer.consume(500, 0.1):
-                partition, offset = message.partition(), message.offset()
-                if message.error() is None and partition is not None and offset is not None:
-                    offsets.setdefault(partition, []).append(offset)
-            for held, those in offsets.items():
-                self.batch(held, those[0], those[-1])
-            self.owned = sorted(part.partition for part in consumer.assignment())
+                if message.error() is None:
+                    offsets.setdefault(message.partition(), []).append(message.offset())
+            for partition, those in offsets.items():
+                self.batch(partition, those[0], those[-1])
+            self.look(consumer)
         consumer.close()
+
+
+class GroupConsumerPod(ConfluentPod):
+    """Our strategy beside confluent-kafka."""
+
+    def open(self) -> Any:
+        """The consumer."""
+        from apportion.clients.confluent import GroupConsumer
+
+        return GroupConsumer(self.settings["client"], [self.settings["topic"]], "cooperative-sticky")
+
+    def look(self, consumer: Any) -> None:
+        """What it has now, and since which generation."""
+        self.owned = sorted(p for ids in consumer.assignment().values() for p in ids)
+        self.generation = consumer._member._coordinator._generation.generation_id
 
 
 class JavaPod:
@@ -239,8 +267,17 @@ def broker_uniform(slot: int, reads: list[Read], bootstrap: str, group: str) -> 
     return ConfluentPod(slot, reads, {"topic": group, "client": client})
 
 
+def group_consumer(slot: int, reads: list[Read], bootstrap: str, group: str) -> Any:
+    """``GroupConsumer`` with a cooperative strategy of ours."""
+    client = {
+        "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": COMMIT_MS, "heartbeat.interval.ms": HEARTBEAT_MS, "session.timeout.ms": 10_000,
+    }  # fmt: skip
+    return GroupConsumerPod(slot, reads, {"topic": group, "client": client})
+
+
 def ways() -> list[Way]:
-    """All, the clients' own first."""
+    """All, the clients' own first, but those last that a run cut short can miss most easily."""
     import aiokafka.coordinator.assignors.roundrobin as aio_round
     import aiokafka.coordinator.assignors.sticky.sticky_assignor as aio_sticky
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -255,19 +292,21 @@ def ways() -> list[Way]:
     def own(kind: Any) -> Callable[[], list[Any]]:
         return lambda: [kind]
 
-    sticky, theirs, cooperative = "sticky", "cooperative-sticky", ours("cooperative-sticky")
+    sticky, theirs = "sticky", "cooperative-sticky"
+    static = kafka_python(ours(theirs), static=True)
     aio_roundrobin, aio_own_sticky = aio_round.RoundRobinPartitionAssignor, aio_sticky.StickyPartitionAssignor
     return [
-        Way("kafka-python, its range (default)", kafka_python(own(RangePartitionAssignor)), "eager", "range"),
         Way(f"kafka-python, its {theirs}", kafka_python(own(CooperativeStickyAssignor)), "cooperative", theirs),
-        Way("aiokafka, its roundrobin (default)", aio_kafka(own(aio_roundrobin)), "eager", "roundrobin"),
         Way("aiokafka, its sticky", aio_kafka(own(aio_own_sticky)), "eager", sticky),
         Way("Java, CooperativeStickyAssignor", java, "cooperative", theirs),
         Way("confluent-kafka, KIP-848, the broker's uniform", broker_uniform, "consumer", "broker-uniform"),
         Way("ours in aiokafka: sticky", aio_kafka(lambda: [in_aio_kafka.assignor(sticky)]), "eager", sticky),
         Way("ours in kafka-python: sticky", kafka_python(ours(sticky)), "eager", sticky),
-        Way(f"ours in kafka-python: {theirs}", kafka_python(cooperative), "cooperative", theirs),
-        Way(f"ours, {theirs}, static ids", kafka_python(cooperative, static=True), "cooperative", theirs, static=True),
+        Way(f"ours in kafka-python: {theirs}", kafka_python(ours(theirs)), "cooperative", theirs),
+        Way(f"ours in GroupConsumer: {theirs}", group_consumer, "cooperative", theirs),
+        Way(f"ours in kafka-python: {theirs}, static ids", static, "cooperative", theirs, static=True),
+        Way("kafka-python, its range (default)", kafka_python(own(RangePartitionAssignor)), "eager", "range"),
+        Way("aiokafka, its roundrobin (default)", aio_kafka(own(aio_roundrobin)), "eager", "roundrobin"),
     ]  # fmt: skip
 
 
@@ -318,7 +357,7 @@ def foretell(way: Way, pods: list[Any], group: str, partitions: int) -> Figures:
 
 
 def judge(reads: list[Read], written: list[list[float]], began: float, ended: float) -> Figures:
-    """From what was read: a partition stands still while a message of it waits, if for more than half a second."""
+    """From what was read: a partition stands still while a message of it waits, if for more than ``STILL_S``."""
     still, moved, twice = [0.0], 0, 0
     by_partition: dict[int, list[Read]] = {}
     for read in sorted(reads):
@@ -351,7 +390,7 @@ def settle(pods: list[Any], partitions: int, patience_s: float = 60) -> None:
 
 def generation_of(bootstrap: str, group: str, pods: list[Any]) -> int:
     """The group's generation; of a KIP-848 group its epoch, which the broker tells."""
-    if not isinstance(pods[0], ConfluentPod):
+    if type(pods[0]) is not ConfluentPod:
         return max(int(pod.generation) for pod in pods)
     from apportion.inputs import live
     from apportion.inputs.config import connection
@@ -371,9 +410,9 @@ def deploy(way: Way, bootstrap: str, group: str, size: int, partitions: int) -> 
         settle(pods, partitions)
         writer.start()
         stack.callback(writer.close)
-        time.sleep(3)
+        time.sleep(2)
         foretold, quiet = foretell(way, pods, group, partitions), time.time()
-        time.sleep(10)
+        time.sleep(QUIET_S)
         first, began = generation_of(bootstrap, group, pods), time.time()
         for slot in range(size):
             pods[slot].stop()
@@ -382,7 +421,7 @@ def deploy(way: Way, bootstrap: str, group: str, size: int, partitions: int) -> 
             pods[slot].start()
             settle(pods, partitions)
         rebalances, ended = generation_of(bootstrap, group, pods) - first, time.time()
-        time.sleep(2)
+        time.sleep(1)
     seen = judge(reads, writer.written, began, ended)
     seen.rebalances, seen.took_s = rebalances, ended - began
     seen.base_s = judge(reads, writer.written, quiet, began).still_s
@@ -405,15 +444,19 @@ def lines(args: argparse.Namespace) -> Iterator[str]:
     # Of the new protocol the broker sets the heartbeat.
     settings = {"group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS)}
     yield HEAD
-    for n, way in enumerate(ways()):
-        if args.only and not any(word in way.name for word in args.only):
-            continue
-        with Broker(properties=settings) as broker:
+    with Broker(properties=settings) as broker:
+        for n, way in enumerate(ways()):
+            if args.only and not any(word in way.name for word in args.only):
+                continue
             broker.create_topic(f"deploy-{n}", args.partitions)
-            seen, foretold = deploy(way, broker.bootstrap, f"deploy-{n}", args.members, args.partitions)
-        yield row(way, seen, foretold)
-        if seen.base_s:
-            yield f"<!-- {way.name}: in ten quiet seconds before, {seen.base_s:.1f} partition-seconds stood still -->"
+            try:
+                seen, foretold = deploy(way, broker.bootstrap, f"deploy-{n}", args.members, args.partitions)
+            except TimeoutError as late:
+                yield f"{way.name}: {late}"
+                continue
+            yield row(way, seen, foretold)
+            if seen.base_s:
+                yield f"{way.name}: {seen.base_s:.1f} partition-seconds stood still in {QUIET_S:.0f} s before"
 
 
 def main() -> None:
@@ -427,9 +470,9 @@ def main() -> None:
     table = []
     for line in lines(args):
         print(line, flush=True)
-        table.append(line)
+        table += line.splitlines() if line.startswith("|") else []
         if args.to:
-            args.to.write_text("\n".join(table) + "\n", encoding="utf-8")
+            put_table(args.to, "rolling_deploy", table)
 
 
 if __name__ == "__main__":

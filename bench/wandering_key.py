@@ -10,6 +10,7 @@ that the leader said, and how often it said why it did not act.
     --wander S       seconds until the hot key is another one (480)
     --acting TEXT    the rule's numbers (gain=0.2,hold=30,rest=300)
     --to FILE        the report, written anew each minute (standard output at the end)
+    --picture FILE   draw the age of the oldest unread message of both over time, as SVG
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.hot_partitions import ours, own_cooperative
+from bench.hot_partitions import COLOURS, Result, ours, own_cooperative, picture
 
 PARTITIONS, MEMBERS = 24, 4
 COLD, HOT, SPEED = 2.0, 20.0, 27.0
@@ -145,6 +146,14 @@ def report(courses: list[Course], told: Told, wander_s: float, every_s: float) -
     return "\n".join(lines) + "\n"
 
 
+def drawn(ages: Mapping[str, list[float]], every_s: float) -> str:
+    """SVG of the ages, the group that acts in the colour that it has in the bench of hot partitions."""
+    results = [
+        Result(name, MEMBERS, [(n + 1) * every_s for n in range(len(age_s))], age_s) for name, age_s in ages.items()
+    ]
+    return picture(results, (COLOURS[-1], COLOURS[0]))
+
+
 def main() -> None:
     """Two groups on one topic for as long as it takes."""
     from apportion.acting import Acting
@@ -156,6 +165,7 @@ def main() -> None:
     parser.add_argument("--wander", type=float, default=480)
     parser.add_argument("--acting", default="gain=0.2,hold=30,rest=300")
     parser.add_argument("--to", type=Path)
+    parser.add_argument("--picture", type=Path)
     args = parser.parse_args()
     acting = Acting.of_text(args.acting)
     acts = ours("cooperative-lag-aware", auto_offset_reset="earliest", max_skew=8, capacity="learned", acting=acting)
@@ -189,6 +199,8 @@ def main() -> None:
                 if args.to:
                     args.to.write_text(report(courses, told, args.wander, every_s), encoding="utf-8")
         print(report(courses, told, args.wander, every_s))
+        if args.picture:
+            args.picture.write_text(drawn({c.name: c.age_s for c in courses}, every_s), encoding="utf-8")
 
 
 def settled(members: list[Any], patience_s: float = 120) -> None:

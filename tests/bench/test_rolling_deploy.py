@@ -13,7 +13,7 @@ WRITTEN = [[100.0 + n / 4 for n in range(40)]]
 
 def test_a_partition_stands_still_while_a_message_waits_for_it_and_not_while_none_is_there() -> None:
     """Member 0 reads until 102.0; member 1 goes on at 104.0 with what was written at 102.25, and reads two twice."""
-    reads = [(100.1 + n / 4, 0, 0, n, n) for n in range(8)] + [(104.0, 1, 0, 7, 15), (104.3, 1, 0, 16, 16)]
+    reads = [(100.1 + n / 4, 0, 0, n, n) for n in range(8)] + [(104.0, 1, 0, 7, 15), (104.2, 1, 0, 16, 16)]
     figures = judge(reads, WRITTEN, 100.0, 110.0)
     assert (figures.moved, figures.twice) == (1, 1)
     assert figures.still_s == figures.longest_s == pytest.approx(104.0 - 101.85)

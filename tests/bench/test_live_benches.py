@@ -1,0 +1,49 @@
+"""The benches of live groups end to end, as small as they go: that they run and count, not how fast anything is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from apportion.testing.broker import Broker
+from bench import hot_partitions, member_death, rolling_deploy
+from bench.page_table import put_table
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("name", ["kafka-python: cooperative-sticky", "GroupConsumer", "KIP-848", "aiokafka: sticky"])
+def test_a_deploy_of_three_members_moves_what_was_foretold(name: str) -> None:
+    way = next(way for way in rolling_deploy.ways() if name in way.name)
+    with Broker() as broker:
+        broker.create_topic("t", 6)
+        seen, foretold = rolling_deploy.deploy(way, broker.bootstrap, "t", 3, 6)
+    assert seen.moved == foretold.moved == 12
+    assert seen.rebalances >= 6
+
+
+def test_a_group_with_a_feed_is_looked_at() -> None:
+    groups = hot_partitions.groups()
+    name = next(name for name in groups if "acting" in name)
+    with Broker() as broker:
+        broker.create_topic("t", hot_partitions.PARTITIONS)
+        result = hot_partitions.run(name, groups[name], broker.bootstrap, "t", hot_partitions.Rates(1.0), 5, 8)
+    assert len(result.at) >= 2
+    assert max(result.lag) > 0
+
+
+@pytest.mark.parametrize("standbys", [0, 1])
+def test_tasks_of_a_process_that_died_work_again(standbys: int, tmp_path: Path) -> None:
+    row = member_death.run("words at_least_once", standbys, 1, tmp_path)
+    assert row.startswith(f"| TaskRunner | {standbys} | 1 MB |")
+
+
+def test_a_table_is_put_where_the_page_asks_for_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("a\n\n<!-- table of python -m bench.x -->\n| old |\n\nb\n")
+    for _ in range(2):
+        put_table(page, "x", ["| new |", "|---|"])
+        assert page.read_text() == "a\n\n<!-- table of python -m bench.x -->\n| new |\n|---|\n\nb\n"
+    with pytest.raises(SystemExit, match=r"no line '<!-- table of python -m bench.y"):
+        put_table(page, "y", [])
