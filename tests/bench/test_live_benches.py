@@ -41,9 +41,9 @@ def test_tasks_of_a_process_that_died_work_again(standbys: int, tmp_path: Path) 
 
 def test_a_table_is_put_where_the_page_asks_for_it(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("a\n\n<!-- table of python -m bench.x -->\n| old |\n\nb\n")
+    page.write_text("a\n\nTable of `python -m bench.x`:\n\nNot yet.\n\nb\n")
     for _ in range(2):
         put_table(page, "x", ["| new |", "|---|"])
-        assert page.read_text() == "a\n\n<!-- table of python -m bench.x -->\n| new |\n|---|\n\nb\n"
-    with pytest.raises(SystemExit, match=r"no line '<!-- table of python -m bench.y"):
+        assert page.read_text() == "a\n\nTable of `python -m bench.x`:\n\n| new |\n|---|\n\nb\n"
+    with pytest.raises(SystemExit, match=r"no line 'Table of `python -m bench.y"):
         put_table(page, "y", [])
