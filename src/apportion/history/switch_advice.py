@@ -48,6 +48,10 @@ def loses(switch: Switch) -> list[str]:
     return lost
 
 
+IF_CLIENTS: Final = "if its clients have the new protocol"
+"""No broker tells which client a member runs, and client ids seldom do."""
+
+
 def traps(switch: Switch) -> list[str]:
     """What catches people who switch a group like this."""
     if switch.facts.kind == CONSUMER:
@@ -117,11 +121,15 @@ def _verdict(switch: Switch) -> str:
     if "co-location" in switch.loses:
         return "Stay, or have members ask for range (group.remote.assignor=range): uniform separates equal numbers."
     if switch.loses:
-        return f"It can switch if it can do without {', '.join(switch.loses)}, which the broker ignores."
+        return f"It can switch, {IF_CLIENTS}, if it can do without {', '.join(switch.loses)}, which the broker ignores."
     if switch.blockers is None:
-        return "It can switch, as far as this input tells: whether assignments carry user data is not known."
+        return (
+            f"It can switch, {IF_CLIENTS}, as far as this input tells: whether assignments carry user data is not "
+            "known."
+        )
     return (
-        "It can switch: the broker refuses nothing that its strategy sends, and the strategy guarantees nothing more."
+        f"It can switch, {IF_CLIENTS}: the broker refuses nothing that its strategy sends, and the strategy guarantees "
+        "nothing more."
     )
 
 

@@ -26,7 +26,7 @@ ASSIGNED_DATA: Final = frozenset({"stream", "apportion-streams"})
 
 
 CLASSIC_CLIENTS: Final = ("kafka-python", "aiokafka")
-"""Client libraries without the new protocol; a client id that nobody chose begins with the name."""
+"""Client libraries without the new protocol; a client id that nobody chose begins with the name, others may have it."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Switch:
 def classic_clients(group: Group) -> dict[str, int]:
     """Members by client library, of those that have no new protocol; a client id of the user's own tells nothing."""
     ids = [client or member for client, member in zip(group.client_ids or [None] * group.M, group.members, strict=True)]
-    counts = {name: sum(one.startswith(f"{name}-") or one == name for one in ids) for name in CLASSIC_CLIENTS}
+    counts = {name: sum(f"-{name}-" in f"-{one}-" for one in ids) for name in CLASSIC_CLIENTS}
     return {name: n for name, n in counts.items() if n}
 
 
