@@ -173,7 +173,8 @@ def _check_options(args: argparse.Namespace) -> None:
     """Refuse what would be passed over without a word."""
     if args.time and args.output in ("json", "html"):
         raise Usage("apportion describe", f"-o {args.output} has no place for --time: take table, wide, csv or ndjson")
-    if args.window is not None and not args.time and (_views_asked(args) or args.output == "html"):
+    listed = len(args.groups) != 1 and not _views_asked(args) and args.output != "html"
+    if args.window is not None and not args.time and not listed:
         raise Usage("apportion describe", "--window says over which time --time and the list of groups measure")
 
 
