@@ -1,10 +1,11 @@
-"""Draws the pictures of the documentation anew from the recorded cluster: ``python -m tests.report.pictures``."""
+"""Draws the documentation's pictures anew from the recorded cluster: ``python -m tests.report.pictures [NAME]...``."""
 
 from __future__ import annotations
 
 import base64
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -23,6 +24,8 @@ SHOTS: Final = (
     ("page-present", "feed-cooperative", "#picture-lag", "#picture-tradeoff"),
     ("page-racks", "near-racks", "#picture-racks", "#picture-handover"),
     ("page-time", "feed-cooperative", "#picture-time", "#picture-time"),
+    ("page-storm", "fraud-storm", "#picture-time", "#picture-time"),
+    ("page-rollout", "", "#picture-time", "#picture-time"),
     ("page-timeline", "feed-cooperative", "#picture-timeline", "#picture-timeline"),
     ("page-owners", "feed-cooperative", "#picture-owners", "#picture-owners"),
 )
@@ -41,23 +44,36 @@ AROUND: Final = """(async () => { document.documentElement.style.scrollBehavior 
           Math.max(a.bottom, b.bottom) + scrollY + 4]; })()"""
 
 
-def draw(folder: Path) -> None:
-    """Each picture as a PNG."""
+def pages(folder: Path) -> tuple[Path, Path]:
+    """The recorded cluster's page, and that of a rolling restart of one of its groups."""
+    cluster, rollout = folder / "page.html", folder / "rollout.html"
+    command = [sys.executable, "-m", "apportion"]
+    title = ["--title", "The recorded cluster"]
+    subprocess.run([*command, "report", str(dump()), "--switch", "-o", str(cluster), *title], check=True)
+    rolling = ["what-if", str(dump()), "--group", "feed-cooperative", "--rolling", "-o", "html"]
+    rollout.write_bytes(subprocess.run([*command, *rolling], check=True, stdout=subprocess.PIPE).stdout)
+    return cluster, rollout
+
+
+def draw(folder: Path, names: Sequence[str] = ()) -> None:
+    """Each picture as a PNG, or those of these names."""
     with TemporaryDirectory() as scratch:
-        page = Path(scratch) / "page.html"
-        command = [sys.executable, "-m", "apportion", "report", str(dump()), "--switch", "-o", str(page)]
-        subprocess.run([*command, "--title", "The recorded cluster"], check=True)
+        cluster, rollout = pages(Path(scratch))
         browser = Browser(Path(scratch) / "profile")
         try:
             for name, group, first, last in SHOTS:
-                browser.open(page, WIDTH, f"#group={group}")
+                if names and name not in names:
+                    continue
+                browser.open(cluster if group else rollout, WIDTH, f"#group={group}" if group else "")
                 left, top, right, bottom = browser.js(AROUND % (first, last))
                 clip = {"x": left, "y": top, "width": right - left, "height": bottom - top, "scale": 1}
                 keep(browser, clip, folder / f"{name}.png")
             for name, width, dark in PHONE:
+                if names and name not in names:
+                    continue
                 feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
                 browser.call("Emulation.setEmulatedMedia", features=[feature])
-                browser.open(page, width)
+                browser.open(cluster, width)
                 keep(browser, {"x": 0, "y": 0, "width": width, "height": 1100, "scale": 1}, folder / f"{name}.png")
         finally:
             browser.close()
@@ -70,4 +86,4 @@ def keep(browser: Browser, clip: dict[str, float], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw(FOLDER)
+    draw(FOLDER, sys.argv[1:])

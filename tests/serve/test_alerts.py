@@ -158,7 +158,10 @@ class Play:
         self.now = seen.at
         groups = self.collector._groups(seen)
         number = self.collector.snapshot.number + 1
-        self.collector._publish(Snapshot(number, seen.at, "c", 1, groups, seen.topics, trouble="", trouble_since=0.0))
+        ends = dict(self.collector._ends)
+        self.collector._publish(
+            Snapshot(number, seen.at, "c", 1, groups, seen.topics, ends, trouble="", trouble_since=0.0)
+        )
 
     def scrape(self) -> None:
         text = b"".join(self.answers.scraped.pieces()) + self.answers.own.text()
@@ -260,6 +263,15 @@ def test_a_cluster_that_is_not_reached_is_told_and_one_that_is_is_not(
             play.collector._failed("nobody answers")
         play.scrape()
     assert play.fired(tmp_path, 60)["ConsumerGroupsUnknown"] == {""}
+
+
+def test_a_groups_picture_has_the_lag_of_the_newest_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = played(monkeypatch, {"slower": CASES["slower"]}, 70 * 10, 10)
+    state = play.collector.snapshot.groups["slower"]
+    lag = play.answers.drawn(state)["history"]["lag"]
+    assert len(lag) == 60
+    assert lag[-1] == [1000 * (START + 700), state.total_lag] == [1000 * (START + 700), 10_000 + 50 * 700]
+    assert [at for at, _ in lag] == sorted(at for at, _ in lag)
 
 
 def test_series_beyond_the_bound_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

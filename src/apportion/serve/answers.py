@@ -22,7 +22,7 @@ from apportion.report.oddities import member_labels
 from apportion.serve.collector import Collector
 from apportion.serve.end_times import SAMPLES
 from apportion.serve.exposition import EMPTY, Rendered
-from apportion.serve.lag_lines import lines
+from apportion.serve.lag_lines import lines, whole_line
 from apportion.serve.metrics import Renderer
 from apportion.serve.names import shown_ids
 from apportion.serve.own_metrics import OwnMetrics
@@ -176,6 +176,7 @@ class Answers:
         """A group as the report's page draws it."""
         names = None if self.settings.personal else history_names(state)
         page_data = pages.of_group(state.group, state.observed, state.past.frozen(), names)
+        page_data["history"]["lag"] = whole_line(state, self.snapshot.ends)
         members = of_readers(state.times, state.group.owner, state.group.M)
         more = lag_times.page_data(member_labels(state.group), members, state.whole)
         if state.advised_members is not None:

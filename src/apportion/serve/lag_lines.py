@@ -33,6 +33,15 @@ def lag_then(state: GroupState, ends: Mapping[str, EndTimes]) -> tuple[Floats, L
     return at, lag
 
 
+def whole_line(state: GroupState, ends: Mapping[str, EndTimes]) -> list[list[int]]:
+    """Milliseconds and the messages behind then, over all partitions whose lag was known."""
+    at, lag = lag_then(state, ends)
+    known = lag != UNKNOWN
+    seen = known.any(axis=1)
+    total = np.where(known, lag, 0).sum(axis=1)
+    return [list(pair) for pair in zip(at[seen].round().astype(np.int64).tolist(), total[seen].tolist(), strict=True)]
+
+
 def lines(state: GroupState, ends: Mapping[str, EndTimes]) -> dict[str, Any]:
     """The page's data: moments, and a line a member and a partition, most lag first; nothing before a second round."""
     at, lag = lag_then(state, ends)

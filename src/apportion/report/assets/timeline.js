@@ -11,7 +11,7 @@ function stoodFor([, least, most]) {
 }
 // A quiet stretch is shortened to twelve times the longest standstill: two places tell how far along the picture a
 // moment is, and how long a stretch between two rebalances was cut.
-function shortened(rebalances, started) {
+function shortened(rebalances, started, until) {
   const longest = Math.max(100, ...rebalances.map((r) => Math.max(r.duration_ms ?? 0, r.still?.[1] ?? 0))), most = 12 * longest;
   const times = [started(rebalances[0])], along = [0], cuts = [];
   const to = (t, wide) => { along.push(along.at(-1) + wide); times.push(t); };
@@ -20,6 +20,7 @@ function shortened(rebalances, started) {
     if (quiet > most) { cuts.push([times.at(-1), started(r)]); to(started(r), most); } else if (quiet > 0) to(started(r), quiet);
     if (r.at_ms > times.at(-1)) to(r.at_ms, r.at_ms - times.at(-1));
   });
+  if (until - times.at(-1) > most) { cuts.push([times.at(-1), until]); to(until, most); } else if (until > times.at(-1)) to(until, until - times.at(-1));
   return { cuts, whole: along.at(-1), at(t) {
     let low = 0, high = times.length - 1;
     if (t <= times[0]) return t - times[0];
@@ -32,8 +33,8 @@ function shortened(rebalances, started) {
 function inTimeline(group) {
   const { rebalances, rows, owners, labels, planned, commits = [], lag = [] } = group.history;
   if (!rows.length || rebalances.length < 2 || rebalances.some((r, g) => r.at_ms === null || r.at_ms === undefined || g && r.at_ms < rebalances[g - 1].at_ms)) return null;
-  const started = (r) => r.at_ms - (r.duration_ms ?? 0), short_ = shortened(rebalances, started);
-  const true_ = { cuts: [], whole: rebalances.at(-1).at_ms - started(rebalances[0]), at: (t) => t - started(rebalances[0]) };
+  const started = (r) => r.at_ms - (r.duration_ms ?? 0), until = Math.max(rebalances.at(-1).at_ms, lag.at(-1)?.[0] ?? 0), short_ = shortened(rebalances, started, until);
+  const true_ = { cuts: [], whole: until - started(rebalances[0]), at: (t) => t - started(rebalances[0]) };
   let scale = short_.cuts.length ? short_ : true_;
   const span = () => Math.max(1000, scale.whole) * 1.06;
   // What moved or stood still most tells most; the others are in the numbers.
@@ -105,7 +106,7 @@ function inTimeline(group) {
         let last = g;
         while (last + 1 < rebalances.length && owners[p][last + 1] === owners[p][g] && stillSince(p, last + 1) === null) last += 1;
         const m = owners[p][g], next = rebalances[last + 1], since = next ? stillSince(p, last + 1) : null;
-        const begin = rebalances[g].at_ms, over = next ? since === null ? next.at_ms : Math.max(begin, since) : rebalances.at(-1).at_ms + span();
+        const begin = rebalances[g].at_ms, over = next ? since === null ? next.at_ms : Math.max(begin, since) : until + span();
         // Before its first owner and after its last nobody wanted it, for all that records tell: that is no standstill.
         const still = m === NOBODY && owners[p].slice(0, g).some((o) => o !== NOBODY) && owners[p].slice(last + 1).some((o) => o !== NOBODY);
         const who = still ? "nobody, it stands still" : m === NOBODY ? "nobody" : labels[m];
@@ -131,7 +132,7 @@ function inTimeline(group) {
       const x = X(r.at_ms), s = X(started(r)), [n, least, longest, silent] = r.still ?? [0, null, null, null], says = saysOf(r);
       picture.append(svg("line", { x1: x, x2: x, y1: 42, y2: under, stroke: "var(--ink)", "stroke-width": r.eager ? 1.4 : .7, "stroke-dasharray": r.eager ? "none" : "2 3", "stroke-opacity": .7 }));
       if (n) {
-        const h = Math.max(3, n / most * 18), since = r.at_ms - Math.max(r.duration_ms ?? 0, least ?? 0), wide = Math.max(3, x - Math.max(left, X(since)));
+        const h = Math.max(3, n / most * 18), since = r.at_ms - (planned ? longest : Math.max(r.duration_ms ?? 0, least ?? 0)), wide = Math.max(3, x - Math.max(left, X(since)));
         // No record tells where between two commits it stood still.
         if (silent) box(silent, silent + longest, 72 - h, h, "var(--bad)", says, .25);
         picture.append(hint(svg("rect", { x: x - wide, y: 72 - h, width: wide, height: h, fill: "var(--bad)" }), says));
