@@ -3,8 +3,7 @@
     python -m bench.alike [groups]      300 by default, drawn from the mix of ``bench.pipeline``
 
 CPU milliseconds of one process. ``by itself``: ``what_if``, as for a group alone. ``first``: as Spark's workers do it,
-by columns, structures met for the first time among them. ``again``: the same groups a third time, each structure known:
-of one that came alone nothing is kept before it comes again.
+by columns, structures met for the first time among them. ``again``: the same groups once more, each structure known.
 Then groups of so many partitions without their like.
 """
 
@@ -48,7 +47,7 @@ def drawn(count: int) -> Drawn:
     """So many groups of the mix, the same each time."""
     ranks = sorted(random.Random(3).sample(range(SMALL_FROM, MIX.groups), count))  # noqa: S311 - the same each time
     sizes = tuple(MIX.held()[rank] for rank in ranks)
-    return Drawn(sum(sizes), count, sum(sizes), sizes)
+    return Drawn(sum(sizes), count, sum(sizes), sizes=sizes)
 
 
 def per_group(groups: list[GroupHistory]) -> float:
@@ -100,7 +99,7 @@ def main() -> None:
         ("by itself", per_group(groups[:100])),
         ("first", by_columns(rows, plans)),
         ("again", again()),
-        *((f"alone, {n} partitions", by_columns(in_columns(read(Drawn(n, 1, n, (n,)))), plans)) for n in ALONE),
+        *((f"alone, {n} partitions", by_columns(in_columns(read(Drawn(n, 1, n, sizes=(n,)))), plans)) for n in ALONE),
     ):
         print(f"{what:32} {ms:6.2f} ms a group")
 

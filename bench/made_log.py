@@ -1,7 +1,7 @@
 """A made-up ``__consumer_offsets`` with the skew of real clusters, as a dump or in a real broker's log.
 
 One group has a twentieth of all partitions; the others' sizes fall off as 1/rank. Each group went through three
-generations and then commits; the commits are dealt over all partitions in a fixed disorder.
+generations, or some times as many, and then commits; the commits are dealt over all partitions in a fixed disorder.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ Pair = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True)
 class Size:
-    """How much there is."""
+    """How much there is; each group went through ``turns`` generations."""
 
     commits: int
     groups: int
     partitions: int
+    turns: int = 3
 
     def __floordiv__(self, parts: int) -> Size:
         """A part of it."""
-        return Size(self.commits // parts, self.groups // parts, self.partitions // parts)
+        return Size(self.commits // parts, self.groups // parts, self.partitions // parts, self.turns)
 
     @property
     def records(self) -> int:
         """Commits and generations."""
-        return self.commits + 3 * self.groups
+        return self.commits + self.turns * self.groups
 
     def held(self) -> list[int]:
         """Partitions of each group: one with a twentieth of all, the rest as 1/rank, each at least one."""
@@ -56,14 +57,14 @@ class Size:
     def pairs(self) -> Iterator[tuple[int, Pair]]:
         """(group, record) in the order of the log."""
         held = self.held()
-        return chain(_generations(held), _commits(held, self.commits))
+        return chain(_generations(held, self.turns), _commits(held, self.commits))
 
 
-def _generations(held: list[int]) -> Iterator[tuple[int, Pair]]:
-    """Three generations of each group: two members, then three, then two again."""
+def _generations(held: list[int], turns: int) -> Iterator[tuple[int, Pair]]:
+    """The generations of each group: two members, then three, then two again, and so on."""
     for number, count in enumerate(held):
-        for turn, members in enumerate((2, 3, 2)):
-            yield number, generation(number, count, turn + 1, min(members + count // 500, 200))
+        for turn in range(turns):
+            yield number, generation(number, count, turn + 1, min(2 + turn % 2 + count // 500, 200))
 
 
 def generation(number: int, count: int, turn: int, members: int) -> Pair:
@@ -123,7 +124,7 @@ def write_round(folder: Path, size: Size, turn: int = 1, every: int = 100) -> No
     for number, count in enumerate(size.held()):
         anew = number % every == every // 2
         if anew:
-            pairs.append((number, generation(number, count, 3 + turn, 2 + turn)))
+            pairs.append((number, generation(number, count, size.turns + turn, 2 + turn)))
         for p in range(count if anew else 1):
             key = write.commit_key(group(number), f"topic-{number}", p)
             value = write.commit_value(

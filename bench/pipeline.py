@@ -3,6 +3,7 @@
     python -m bench.pipeline [commits] [groups] [partitions]      1,000,000 20,000 1,000,000 by default
     python -m bench.pipeline --once 100000 2000 100000            without the run at half the size
     python -m bench.pipeline --no-capture ...                     without a broker: the dump is just written
+    python -m bench.pipeline ... 150000 3000 150000 30            with so many generations of each group, 3 by default
 
 A real broker is loaded with the log, captured through Spark's connector, and every table is made; first at half the
 size, then at the whole, so that the ratio shows what twice the input costs. CPU seconds are those of Spark's JVM, its
@@ -136,7 +137,7 @@ def page(half: dict[str, Cost] | None, whole: dict[str, Cost], size: Size, load_
     machine = f"{session.cores()} cores{_cpu()}, {_memory_gb():.0f} GB, load {load_before:.1f} before"
     when = datetime.now(UTC).strftime("%Y-%m-%d")
     what = (
-        f"{size.commits:,} commits (v4) and {3 * size.groups:,} generations of {size.groups:,} groups with "
+        f"{size.commits:,} commits (v4) and {size.turns * size.groups:,} generations of {size.groups:,} groups with "
         f"{size.partitions:,} partitions in all, one of them with {size.held()[0]:,}"
     )
     lines = [
@@ -211,7 +212,7 @@ def main() -> None:
     compile_package()
     once, captures = "--once" in sys.argv, "--no-capture" not in sys.argv
     given = [int(word) for word in sys.argv[1:] if word.isdigit()]
-    size = Size(*given, *(1_000_000, 20_000, 1_000_000)[len(given) :])
+    size = Size(*given, *(1_000_000, 20_000, 1_000_000, 3)[len(given) :])
     load_before = os.getloadavg()[0]
     captures = captures and bool(session.connector_jars())
     half = None if once else measured(size // 2, QUIET_TURNS, captures)

@@ -42,5 +42,5 @@ def test_what_is_planned_of_a_silent_group_does_not_change_with_later_samples() 
 
     until = [("t", 0, (1000, 0, 10)), ("t", 0, (2000, 0, 20)), ("t", 1, (2000, 0, 5))]
     first = lags(EndSamples.ordered(until))
-    assert first[0] == (20 - 4) + (5 - 4)
+    assert first[:2] == [None, (20 - 4) + (5 - 4)]  # of a replay, whose offsets nobody knows, and of the present
     assert lags(EndSamples.ordered([*until, ("t", 0, (3000, 0, 300)), ("t", 1, (3000, 0, 50))])) == first

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from apportion.history.commits import topic_names
+from apportion.history.scenarios import REPLAY
 from apportion.inputs import dump_files
 from apportion.pipeline import decode, end_samples, group_rows, newest_commits
 from apportion.pipeline.columns import TASK, of_groups
@@ -28,10 +29,9 @@ class Kept:
 
     groups: Tables = field(default_factory=dict)
     topics: Tables = field(default_factory=dict)
-    commits: pa.Table | None = None
+    silver: Tables = field(default_factory=dict)
     pairs: pa.Table | None = None
     read: dict[int, int] = field(default_factory=dict)
-    missing: dict[int, int] = field(default_factory=dict)
     ends_at: int | None = None
     whatif: pa.Table | None = None
     history: Tables = field(default_factory=dict)
@@ -72,7 +72,10 @@ def built(
     before = Kept() if before is None else before
     silver = decode.decoded(records)
     runs = decode.joined_runs(silver["runs"])
-    gaps = decode.gaps(runs, before.read)
+    new_gaps = decode.gaps(runs, before.read)
+    whole_silver = {name: pa.concat_tables([before.silver[name], silver[name]]) if before.silver else silver[name]
+                    for name in ("commits", *group_rows.RECORDS)}  # fmt: skip
+    whole_silver["gaps"] = pa.concat_tables([before.silver["gaps"], new_gaps]) if before.silver else new_gaps
     pairs = silver["commits"].select(["topic_id", "topic"]).drop_null()
     pairs = pairs if before.pairs is None else pa.concat_tables([before.pairs, pairs])
     names = topic_names(
@@ -81,7 +84,7 @@ def built(
     )
     newest = pc.max(ends["at"].cast(pa.int64())).as_py()
     ends_at = max((at for at in (newest, before.ends_at) if at is not None), default=None)
-    build = BuildFacts(max(0, (ends_at or 0) // 1000), allowed_lag, gaps, before.missing, names, 1)
+    build = BuildFacts(max(0, (ends_at or 0) // 1000), allowed_lag, whole_silver["gaps"], names, 1)
     readers = pa.table({"topic": pa.concat_arrays([ends["topic"].combine_chunks(), topics["topic"].combine_chunks()])})
     readers = readers.append_column("bucket", pa.array([0] * readers.num_rows, pa.int32()))
     if before.topics:
@@ -89,41 +92,44 @@ def built(
         more = pa.table([known, pa.array([0] * len(known), pa.int32())], schema=end_samples.READERS)
         readers = pa.concat_tables([readers, more])
     logs = end_samples.logs_of({"ends": ends, "topics": topics, **{
-        name: rows for name, rows in before.topics.items() if name == "known_ends"
+        name: rows for name, rows in before.topics.items() if name in ("known_ends", "shapes")
     }, "readers": readers}, before.ends_at)  # fmt: skip
-    commits = silver["commits"].select(newest_commits.COLUMNS)
+    folded = pa.concat_tables([silver[name].select(["group"]) for name in group_rows.RECORDS])
+    if before.groups:
+        wanted = before.groups["wanted"]
+        wanted = wanted.filter(pc.is_in(wanted["topic"], logs["reshaped"]["topic"].combine_chunks()))
+        folded = pa.concat_tables([folded, wanted.select(["group"])])
+    groups = folded["group"].combine_chunks()
     tables = {
-        "commits": commits, **{name: group_rows.compact(name, silver[name]) for name in group_rows.RECORDS},
-        **{name: logs[name].drop_columns([TASK]) for name in ("logs", "samples")}, **before.groups,
+        "commits": silver["commits"].select(newest_commits.COLUMNS),
+        **{name: group_rows.compact(name, of_groups(whole_silver[name], groups)) for name in group_rows.RECORDS},
+        "logs": logs["logs"].drop_columns([TASK]), **before.groups,
     }  # fmt: skip
-    if before.commits is not None:
-        tables["history"] = before.commits
+    if before.silver:
+        tables["history"] = before.silver["commits"].select(newest_commits.COLUMNS)
     made = group_rows.group_rows(tables, build)
     asked = made["asked"].drop_columns([TASK])
     rows = list(whatif(asked, list(assignors))) if asked.num_rows else []
     planned = pa.Table.from_batches(rows, schema=arrow_schema(schemas.WHATIF))
-    missing = dict(before.missing)
-    for number, count in zip(gaps["source_partition"].to_pylist(), gaps["missing"].to_pylist(), strict=True):
-        missing[number] = missing.get(number, 0) + count
     whole = {name: rows for name, rows in made.items() if name in TABLES}
-    recorded = pa.concat_tables([silver[name].select(["group"]) for name in group_rows.RECORDS])[
-        "group"
-    ].combine_chunks()
     for name in ("gold/rebalances", "gold/epochs"):
         if name in before.history:
-            whole[name] = pa.concat_tables([of_groups(before.history[name], recorded, others=True), whole[name]])
-    whole["gold/whatif"] = planned if before.whatif is None else pa.concat_tables(
-        [of_groups(before.whatif, asked["group"].combine_chunks(), others=True), planned]
-    )  # fmt: skip
+            whole[name] = pa.concat_tables([of_groups(before.history[name], groups, others=True), whole[name]])
+    if before.whatif is None:
+        whole["gold/whatif"] = planned
+    else:
+        replay = pc.equal(before.whatif["scenario"], REPLAY)
+        sides = ((replay, groups), (pc.invert(replay), asked["group"].combine_chunks()))
+        stay = [of_groups(before.whatif.filter(which), anew, others=True) for which, anew in sides]
+        whole["gold/whatif"] = pa.concat_tables([*stay, planned])
     kept = Kept(
-        {name: made[name] for name in KEPT}, {name: logs[name] for name in ("known_ends",)},
-        commits if before.commits is None else pa.concat_tables([before.commits, commits]), pairs,
-        decode.last_offsets(runs, before.read), missing, ends_at, whole["gold/whatif"],
+        {name: made[name] for name in KEPT}, {name: logs[name] for name in ("known_ends", "shapes")}, whole_silver,
+        pairs, decode.last_offsets(runs, before.read), ends_at, whole["gold/whatif"],
         {name: whole[name] for name in ("gold/rebalances", "gold/epochs")},
     )  # fmt: skip
     of_records = {f"silver/{name}": silver[name] for name in (*decode.DECODED, "counts")}
     of_logs = {name: logs[name] for name in ("silver/ends", "silver/topics")}
-    return {**of_records, "silver/gaps": gaps, **of_logs, **whole}, kept, asked.num_rows
+    return {**of_records, "silver/gaps": new_gaps, **of_logs, **whole}, kept, len(asked["group"].unique())
 
 
 def tables_of(dump: Path, assignors: Iterable[str] = ("range", "lag-aware")) -> Tables:

@@ -69,3 +69,18 @@ def test_some_records_at_a_time_give_the_rows_of_all_at_once(generated: bool, se
     whole, _, every = in_process.built(records, pa.concat_tables(ends), topics)
     same(tables, whole)
     assert 0 <= planned < every
+
+
+def test_topics_that_grow_or_move_have_the_histories_of_their_readers_made_anew() -> None:
+    """Without any new record, every topic gets a partition more, and racks."""
+    records, (ends, topics) = in_process.records_of(RECORDED), in_process.logs_in(RECORDED)
+    _, kept, _ = in_process.built(records, ends, topics)
+    first = topics.filter(pc.equal(topics["partition"], 0))
+    at = topics.schema.get_field_index("partition")
+    later = pa.concat_tables([topics, first.set_column(at, "partition", pa.array([12] * first.num_rows, pa.int32()))])
+    racks = pa.array([["x"], ["y"]] * later.num_rows, topics.schema.field("racks").type)[: later.num_rows]
+    later = later.set_column(later.schema.get_field_index("racks"), "racks", racks).combine_chunks()
+    tables, _, planned = in_process.built(records.slice(0, 0), ends.slice(0, 0), later, kept)
+    whole, _, _ = in_process.built(records, ends, later)
+    same(tables, whole)
+    assert planned > 0

@@ -13,7 +13,7 @@ from tests.pipeline.made_rows import T0, moment, records, table
 
 from apportion.demo import dump
 from apportion.history.commits import CommittedOffset, GroupCommits
-from apportion.history.lag_time import SAMPLES_MAX
+from apportion.history.lag_time import NEAR
 from apportion.history.stood_still import standstills
 from apportion.history.verdicts import WINDOW
 from apportion.inputs.load_history import load_histories
@@ -34,8 +34,7 @@ def asked_of(commits: pa.Table, since_ms: int) -> dict[str, pa.Table]:
     """What log ends are asked with of groups that only commit."""
     places = newest_commits.places(commits, since_ms)
     present = group_rows._present(group_rows._SCHEMAS["present"].empty_table(), places)
-    wanted = pa.table({"group": pa.array([], pa.string()), "topic": pa.array([], pa.string())})
-    named = group_rows.named_topics(wanted, group_rows.NAMES.empty_table(), present, places)
+    named = group_rows.named_topics(group_rows.WANTED.empty_table(), places)
     return {"places": places, "present": present, "named": named}
 
 
@@ -118,7 +117,7 @@ def test_logs_have_their_newest_ends_and_every_sample() -> None:
     rng = random.Random(3)
     ends, expected = [], {}
     for topic, p in (("a", 0), ("a", 1), ("ü", -1), ("z", 2**31 - 1)):
-        count = rng.choice([1, 2, SAMPLES_MAX + 7])
+        count = rng.choice([1, 2, 1_007])
         moments = sorted(rng.sample(range(10_000_000), count))
         samples = [(T0 + at, rng.choice([0, 5, 2**63 - 1])) for at in moments]
         expected[topic, p] = samples
@@ -134,20 +133,39 @@ def test_logs_have_their_newest_ends_and_every_sample() -> None:
     ]
     whole, kinds = table(ends, schemas.ENDS, None), table(topics, schemas.TOPICS, None)
     known = end_samples.described(whole, kinds).to_pylist()
-    few = end_samples.newest_samples(
-        pa.concat_tables([end_samples.newest_samples(whole.slice(0, 900)), whole.slice(900)])
-    )
-    assert few.num_rows == sum(min(len(samples), SAMPLES_MAX) for samples in expected.values()) < whole.num_rows
-    assert end_samples.described(few, kinds).to_pylist() == known
     places = sorted({*expected, ("never sampled", 4)}, key=lambda place: (place[0].encode(), place[1]))
     assert [(row["topic"], row["partition"]) for row in known] == places
     for row in known:
         samples = expected.get((row["topic"], row["partition"]), [])
-        assert list(zip(row["sample_at"], row["sample_end"], strict=True)) == samples[-SAMPLES_MAX:]
+        assert list(zip(row["sample_at"], row["sample_end"], strict=True)) == samples
         assert row["end"] == (samples[-1][1] if samples else None)
         assert row["earlier_ms"] == (samples[-2][0] if len(samples) > 1 else None)
         is_described = (row["topic"], row["partition"]) == ("a", 1)
         assert (row["topic_id"], row["racks"]) == (("A" * 22, ["r"]) if is_described else (None, None))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_samples_are_the_fewer_the_older_and_thinned_again_and_again_they_are_those_thinned_once(seed: int) -> None:
+    """Two logs, sampled at even and uneven moments; the plain rule stays the last of each span."""
+    rng = random.Random(seed)
+    rows, at = [], T0
+    for _ in range(4_000):
+        at += rng.choice([500, 1_000, 60_000, 1 if seed % 2 else 60_000])
+        rows += [("t", p, at) for p in range(2) if rng.random() < 0.7]
+    whole = table([
+        {"topic": t, "partition": p, "begin": 0, "end": at, "last_stable": at, "at": moment(at)} for t, p, at in rows
+    ], schemas.ENDS, None)  # fmt: skip
+    once, kept, first = end_samples.thinned_samples(whole), whole.slice(0, 0), 0
+    for behind in [*sorted(rng.randrange(len(rows)) for _ in range(7)), len(rows)]:
+        kept = end_samples.thinned_samples(pa.concat_tables([kept, whole.slice(first, behind - first)]))
+        assert kept.num_rows < 2 * 130
+        first = behind
+    assert kept.to_pylist() == once.to_pylist()
+    for p in range(2):
+        moments = [at for _, partition, at in rows if partition == p]
+        span = [max((moments[-1] - at) // NEAR, 1).bit_length() - 1 for at in moments]
+        stays = [a for (a, b), s in zip(pairwise(moments), span[:-1], strict=True) if a >> s != b >> s]
+        assert [row["end"] for row in once.to_pylist() if row["partition"] == p] == [*stays, moments[-1]]
 
 
 def test_a_task_judges_the_same_in_pieces_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,23 +191,20 @@ def test_a_task_judges_the_same_in_pieces_as_at_once(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("seed", range(6))
 def test_holes_before_a_record_are_all_offsets_missing_up_to_it(seed: int) -> None:
-    """In any order of the gaps, and with what was missing before them; the reference adds up gap by gap."""
+    """In any order of the gaps; the reference adds up gap by gap."""
     rng = random.Random(seed)
     gaps = [(p, n * 10 + 4, 1 + rng.randrange(3)) for p in range(4) for n in range(9) if rng.random() < 0.6]
     if seed % 2:
         rng.shuffle(gaps)
-    missing = {p: rng.randrange(9) for p in range(3)}
     rows = [{"source_partition": rng.randrange(5), "source_offset": rng.randrange(100)} for _ in range(40)]
     told = pa.Table.from_pylist(
         [dict(zip(("source_partition", "before_offset", "missing"), gap, strict=True)) for gap in gaps],
         pa.schema([("source_partition", pa.int32()), ("before_offset", pa.int64()), ("missing", pa.int64())]),
     )
-    build = BuildFacts(0, 0, told, missing, {}, 1)
+    build = BuildFacts(0, 0, told, {}, 1)
     found = group_rows._with_holes(pa.Table.from_pylist(rows), build)["holes"].to_pylist()
     assert found == [
-        missing.get(row["source_partition"], 0)
-        + sum(n for p, at, n in gaps if p == row["source_partition"] and at <= row["source_offset"])
-        for row in rows
+        sum(n for p, at, n in gaps if p == row["source_partition"] and at <= row["source_offset"]) for row in rows
     ]
 
 

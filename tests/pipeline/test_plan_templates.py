@@ -15,7 +15,7 @@ from apportion.assignors import known
 from apportion.history import shared_plans
 from apportion.history.answer_block import COLUMNS
 from apportion.history.scenarios import Outcome, what_if
-from apportion.pipeline import plan_templates, whatif
+from apportion.pipeline import whatif
 from apportion.pipeline.whatif import Plans, _question
 from bench.whatif_rows import batch, row
 
@@ -59,19 +59,6 @@ def test_groups_of_many_structures_in_one_batch_get_the_rows_that_each_gets_by_i
         by_itself = alone(one)
         assert first.get(one["group"], []) == by_itself, one["group"]
         assert again.get(one["group"], []) == by_itself, one["group"]
-
-
-def test_rows_that_are_expected_are_those_that_are_asked_for_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In any order, also more than once, and beside rows that nobody expected."""
-    monkeypatch.setattr(plan_templates, "ROWS_AT_ONCE", 3)
-    rows = batch([row(*question(seed, f"g{seed}", "p", lag_seed=seed)) for seed in range(12)])
-    plain = rows.drop_columns(["topics", "commits"]).to_pylist(maps_as_pydicts="strict")
-    asked = plan_templates.Batch(rows)
-    asked.expect([(at, at) for at in range(0, 12, 2)])
-    for at in (4, 2, 5, 4, 0, 10, 8, 6, 11, 10):
-        assert asked.row(at) == plain[at], at
-    assert not asked._made
-    assert not asked._runs
 
 
 def test_a_worker_gives_each_group_its_rows_also_of_a_slice_and_of_groups_that_are_gone() -> None:
@@ -136,16 +123,6 @@ def test_groups_too_large_to_be_alike_get_the_rows_that_they_get_by_themselves(m
     for one in large:
         assert answers.get(one["group"], []) == alone(one, few), one["group"]
     assert all(plans._shared._kept[key].size <= 3 for key in plans._shared._kept)
-
-
-def test_of_a_group_that_comes_alone_nothing_is_kept_until_its_like_comes() -> None:
-    """Half of all partitions are in groups without their like, whose plans nobody asks for again."""
-    seed = next(s for s in range(50) if question(s)[2] and len(question(s)[1]) > 1)
-    plans, few = Plans(["sticky", "lag-aware"]), ["sticky", "lag-aware"]
-    for turn, kept in enumerate((0, 1, 1)):
-        one = row(*question(seed, f"g{turn}", f"p{turn}", lag_seed=turn))
-        assert rows_of(plans, [one]) == {one["group"]: alone(one, few)}
-        assert (len(plans._patterns), len(plans._shared._kept)) == (kept, kept), turn
 
 
 @pytest.mark.parametrize("replicas", [2, 12])

@@ -96,7 +96,8 @@ def test_each_round_does_what_is_new_and_gives_the_rows_of_all(spark: Any, tmp_p
     assert second.new_records > 0
     assert second.touched_groups is not None
     assert second.planned_groups is not None
-    assert 0 < second.touched_groups <= second.planned_groups
+    assert second.touched_groups > 0
+    assert second.planned_groups > 0
     same(out, growing.folder)
 
     growing.describe(1_000_000)
@@ -179,14 +180,14 @@ def test_a_table_that_is_spoilt_is_made_anew_when_asked_to(spark: Any, tmp_path:
     ("name", "value"),
     [
         ("version", None), ("settings", 3), ("dump", ["d"]), ("records", "9"), ("records", True), ("ends_at", "now"),
-        ("read", 5), ("read", ["0"]), ("read", {"x": 3}), ("read", {"0": "3"}), ("missing", {"0": 1.5}),
+        ("read", 5), ("read", ["0"]), ("read", {"x": 3}), ("read", {"0": "3"}),
         ("files", []), ("files", {"records": 5}), ("files", {"records": {"f": 1}}), ("names", {"id": 7}),
         ("buckets", None), ("appended", {"silver/ends": "1"}), ("nothing", 1),
     ],
 )  # fmt: skip
 def test_a_state_that_no_build_writes_is_none(name: str, value: Any) -> None:
     state = build.BuildState(
-        build.version(), {"allowed_lag": 0}, "{}", {"records": {"f": "6 3"}}, {"0": 5}, {"0": 1}, 6, 7, {"id": None}, 2
+        build.version(), {"allowed_lag": 0}, "{}", {"records": {"f": "6 3"}}, {"0": 5}, 6, 7, {"id": None}, 2
     )
     assert build.BuildState.from_text(state.to_text()) == state
     changed = json.dumps({**json.loads(state.to_text()), name: value})

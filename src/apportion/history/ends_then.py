@@ -2,7 +2,7 @@
 
 Log ends move all the time, of idle groups too. A what-if by the newest ones would be another one at every sample; by
 those of then it stays until the group says something again. A lag is never too small by it: ends are sampled after the
-records that they belong to. ``spark.planned_ends`` is the same rule in SQL.
+records that they belong to. ``pipeline.end_samples`` has the same rule on columns.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from apportion.arrays import Bools, Ints, Longs
+from apportion.history.lag_time import thinned
 from apportion.history.steps import TopicEntries
 
 SILENT: Final = -(2**63)
@@ -37,7 +38,7 @@ def last_heard(groups: int, *records: tuple[Ints, Longs, Bools]) -> Longs:
 
 @dataclass(frozen=True)
 class EndSamples:
-    """Every sample of the log ends, of each (topic, partition) in the order of time."""
+    """Samples of the log ends, of each (topic, partition) in the order of time; the older the fewer."""
 
     of: Mapping[tuple[str, int], list[Sample]] = field(default_factory=dict)
 
@@ -49,7 +50,11 @@ class EndSamples:
             of.setdefault((topic, partition), []).append(sample)
         for samples in of.values():
             samples.sort(key=lambda sample: sample[0])
-        return cls(of)
+        moments = np.array([sample[0] for samples in of.values() for sample in samples], dtype=np.int64)
+        stays = iter(
+            thinned(np.repeat(np.arange(len(of)), [len(samples) for samples in of.values()]), moments).tolist()
+        )
+        return cls({where: [sample for sample in samples if next(stays)] for where, samples in of.items()})
 
     def then(self, topics: TopicEntries, heard_ms: int) -> TopicEntries:
         """The topics' entries with the offsets sampled first at this moment or after it, else with the newest."""

@@ -182,7 +182,7 @@ class GroupHistory:
             self.name,
             generations,
             raw if present.readable and present.type not in OTHERS else None,
-            {**then, **raw["topics"]},
+            {**then, **raw["topics"]} if self.folded.present is not None else {},
             assignors,
         )
 

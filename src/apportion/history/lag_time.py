@@ -38,7 +38,9 @@ CAUGHT_UP_S: Final = 15.0
 LAG_MAX: Final = 2.0**63 - 1024
 """The largest lag of several partitions that is told: no float above it is a number of 64 bits."""
 SAMPLES_MAX: Final = 1_000
-"""Samples of one partition that are looked at, the newest."""
+"""Commits of one partition that are looked at, the newest."""
+NEAR: Final = 4
+"""Samples of log ends stay that are about this part of their age apart: some hundred of a year's, taken each minute."""
 MARKERS_MAX: Final = 2
 """A lag of so many old messages may be markers of transactions alone."""
 CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING, NOT_KNOWN, MARKER = (
@@ -49,6 +51,28 @@ IN_WORDS: Final = (NOT_KNOWN, CAUGHT_UP, MARKER, KEEPING_UP, GROWING, STANDING, 
 
 Pairs = Sequence[tuple[int, int]]
 """(milliseconds, offset) by ascending time: a log's end, or a committed offset, at that moment."""
+
+
+def thinned(log: Longs, at_ms: Longs) -> Bools:
+    """(N,) which samples of log ends stay: the older the fewer, by the age that each has at its log's newest one.
+
+    log, at_ms
+        (N,) of each sample, sorted by these.
+
+    Time is cut into spans of powers of two, each no wider than a quarter of the age of what is in it, and the last
+    moment of each stays. Older spans are made of younger ones: what is thinned and added to and thinned again is what
+    all samples thinned once are.
+    """
+    if not len(log):
+        return np.zeros(0, dtype=np.bool_)
+    ends_log = np.append(log[1:] != log[:-1], True)
+    ends_moment = ends_log | np.append(at_ms[1:] != at_ms[:-1], True)
+    last = np.flatnonzero(ends_moment)
+    at, ends_log = np.maximum(at_ms[last], -(2**60)), ends_log[last]
+    newest = at[ends_log][np.cumsum(ends_log) - ends_log]
+    span = np.frexp(np.maximum((newest - at) // NEAR, 1).astype(np.float64))[1] - 1
+    stays = ends_log | np.append((at[1:] >> span[:-1]) != (at[:-1] >> span[:-1]), True)
+    return np.repeat(stays, np.diff(last, prepend=-1))
 
 
 @dataclass(frozen=True)

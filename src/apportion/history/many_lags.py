@@ -57,7 +57,7 @@ class ManyLags:
         moves = np.count_nonzero((past != NOBODY) & (owner != NOBODY) & (owner != past), axis=1)
         heaviest = held.max(axis=1)
         values = {
-            "moves": moves + self.row.earlier_moves,
+            "moves": moves,
             "load_min": load.min(axis=1),
             "load_max": load.max(axis=1),
             "rack_misses": _misses(group, owner),

@@ -42,8 +42,10 @@ class ScenarioResult:
         Partitions that go from one member that stays to another.
     load_min, load_max, rack_misses, lag_max
         At the end; lag in messages of the heaviest member.
-    moves_then, load_min_then, load_max_then, rack_misses_then, lag_max_then
+    moves_then, load_min_then, load_max_then, rack_misses_then
         The same as it really was (replay alone), by the same measures.
+    lag_max_then
+        Lag of the member that is the heaviest as the group stands (``as-is`` alone).
     proof
         Which goals are proved optimal, with commas, in the strategy's order.
     error
@@ -73,8 +75,6 @@ class Outcome:
 
     group, owner
         The last group that was planned, and (P,) its owners; None where there is no answer.
-    earlier_moves
-        Those of ``answer.moves`` that were made before the last generation of a replay.
     walk, then
         What a replay went through.
     """
@@ -82,7 +82,6 @@ class Outcome:
     answer: ScenarioResult
     group: Group | None = None
     owner: Ints | None = None
-    earlier_moves: int = 0
     walk: Sequence[Step] = ()
     then: Sequence[dict[str, int]] = ()
 
@@ -130,7 +129,7 @@ def _replays(
     name: str, generations: Sequence[Generation], topics: TopicEntries | None, assignors: Sequence[str]
 ) -> Iterator[Outcome]:
     try:
-        walk = steps(name, generations, topics)
+        walk = steps(name, generations, topics, offsets=False)
         for step in walk:
             _work_out(step.group)
         then = happened(walk, brief_measure)
@@ -175,7 +174,7 @@ def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str
         **_state(measures, racks),
         **{f"{name}_then": value for name, value in _state(then[-1], racks).items()},
     )
-    return Outcome(answer, group, given.owner, earlier_moves, walk, then)
+    return Outcome(answer, group, given.owner, walk, then)
 
 
 def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str], blind: frozenset[str]) -> Iterator[Outcome]:
@@ -243,8 +242,13 @@ def _knows_racks(group: Group) -> bool:
 def _under_lag(as_is: Outcome, group: Group) -> Outcome:
     """The plan of a strategy that sees no lag, where only lags are others."""
     assert as_is.owner is not None  # noqa: S101 - the caller looked
-    lag = max(lag_held(group, as_is.owner).tolist(), default=0) if group.shows_lag else None
-    return Outcome(replace(as_is.answer, scenario=LAG, lag_max=lag), group, as_is.owner)
+    lag = _heaviest(group, as_is.owner)
+    return Outcome(replace(as_is.answer, scenario=LAG, lag_max=lag, lag_max_then=None), group, as_is.owner)
+
+
+def _heaviest(group: Group, owner: Ints) -> int | None:
+    """Lag of the heaviest member; None where lag is unknown."""
+    return max(lag_held(group, owner).tolist(), default=0) if group.shows_lag else None
 
 
 @cache
@@ -274,6 +278,7 @@ def planned(group: Group, assignor: str, scenario: str) -> Outcome:
         moves=measures["moves"],
         **_state(measures, _knows_racks(group)),
         proof=proof or None,
+        lag_max_then=_heaviest(group, group.owner) if scenario == AS_IS else None,
     )
     return Outcome(answer, group, given.owner)
 

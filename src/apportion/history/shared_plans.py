@@ -106,15 +106,10 @@ class SharedPlans:
         return self.planned(name, generations, present, topics)[0]
 
     def planned(
-        self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries,
-        shared: bool = True,
-    ) -> tuple[Columns, Structure | None, Template | None]:  # fmt: skip
-        """The columns of ``answers``, and the group's structure with its plans where one is kept.
-
-        shared
-            Whether to look for the structure, and keep its plans, for others of it.
-        """
-        few = shared and sum(map(len, topics.values())) <= LARGEST
+        self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
+    ) -> tuple[Columns, Structure | None, Template | None]:
+        """The columns of ``answers``, and the group's structure with its plans where one is kept."""
+        few = sum(map(len, topics.values())) <= LARGEST
         alike = structure(generations, present, topics) if few else None
         template = self._kept.get(alike.key) if alike is not None else None
         if template is not None and alike is not None:
@@ -202,8 +197,8 @@ class Template:
             if same not in places:
                 places[same] = _places(group, alike, extended)
             order = places[same]
-            if order is not None and row.walk:
-                really.append((at, order, row.walk[-1].group.owner))
+            if order is not None and row.answer.scenario == AS_IS:
+                really.append((at, order, group.owner))
             if order is None:
                 alone.add(name)
             elif name == BY_NAME:
@@ -276,13 +271,12 @@ class _Laying:
             values, best = many.values(self._lag(places), [next(turns) for _ in range(many.topics)])
             everyone = np.arange(block.groups)
             block.put(everyone, at, values)
-            if row.answer.scenario != REPLAY:
-                block.put(everyone, at, {"proof": TOPIC_BALANCE})
-                block.put(everyone[best], at, {"proof": BOTH})
+            block.put(everyone, at, {"proof": TOPIC_BALANCE})
+            block.put(everyone[best], at, {"proof": BOTH})
         self._by_name(block)
         if len(template.really.rows):
             block.changed("lag_max_then")[:, template.really.rows] = template.really.of(self.extended)
-        for g, at in self._refused:  # what really happened stands beside a plan alone
+        for g, at in self._refused:  # what stands now is told beside a plan alone
             block.put(np.array([g]), at, {"lag_max_then": None})
         return block, sorted({*self.left, *self._alone(block)})
 
@@ -388,14 +382,9 @@ def _planned(row: Outcome, lag: Longs) -> ScenarioResult:
     """A row of a strategy that reads lags, planned anew for these (P,)."""
     assert row.group is not None  # noqa: S101 - rows without one have no lags
     try:
-        anew = planned(with_lag(row.group, lag), row.answer.assignor, row.answer.scenario).answer
+        return planned(with_lag(row.group, lag), row.answer.assignor, row.answer.scenario).answer
     except Exception as error:
         return _refused(row, error)
-    if row.answer.scenario != REPLAY:
-        return anew
-    moves = row.earlier_moves + (anew.moves or 0)
-    then = {name: getattr(row.answer, name) for name in COLUMNS if name.endswith("_then")}
-    return replace(anew, generations=row.answer.generations, moves=moves, proof=None, **then)
 
 
 def _refused(row: Outcome, error: Exception) -> ScenarioResult:
@@ -408,11 +397,7 @@ def _renamed(row: Outcome, members: Mapping[str, str], topics: Mapping[str, str]
     assert row.group is not None  # noqa: S101 - rows without one were left out
     if row.answer.scenario != REPLAY:
         return planned(_with_names(row.group, members, topics, lag), row.answer.assignor, row.answer.scenario)
-    last = len(row.walk) - 1
-    walk = [
-        replace(step, group=_with_names(step.group, members, topics, lag if at == last else None))
-        for at, step in enumerate(row.walk)
-    ]
+    walk = [replace(step, group=_with_names(step.group, members, topics, None)) for step in row.walk]
     return replayed(walk, row.then, row.answer.assignor)
 
 

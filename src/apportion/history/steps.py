@@ -55,6 +55,7 @@ def steps(
     generations: Iterable[Generation],
     topics: TopicEntries | None = None,
     ids: Mapping[str, str] | None = None,
+    offsets: bool = True,
 ) -> list[Step]:
     """The generations that a strategy can be asked about: members who are consumers, and no static replacements.
 
@@ -63,6 +64,8 @@ def steps(
         for the last generation alone, static members that came back in it or not: those of earlier times are not known.
     ids
         Topic to its id, which counts for what the broker gives.
+    offsets
+        False: not of the last generation either, whose offsets are those of today.
     """
     ordered = list(generations)
     described: Described = {}
@@ -76,7 +79,7 @@ def steps(
         if generation.fresh or not generation.members:
             follows = False
         if generation.members and generation.readable and not _repeats(ordered, i):
-            one = step(name, generation, counts[i], topics, i == last, ids, described)
+            one = step(name, generation, counts[i], topics, offsets and i == last, ids, described)
             walk.append(replace(one, follows=follows))
             follows = True
     return walk

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
+import numpy as np
+
 from apportion.history.commits import TopicPartition
-from apportion.history.lag_time import SAMPLES_MAX, Series
+from apportion.history.lag_time import SAMPLES_MAX, Series, thinned
 from apportion.inputs import sniff
 from apportion.inputs.config import Connection
 from apportion.model.group import Group
@@ -18,6 +21,7 @@ Samples = dict[TopicPartition, dict[int, int]]
 """Partition to offsets by time (ms)."""
 _Sample = tuple[TopicPartition, int, int]
 """A partition, a time (ms), an offset."""
+_Fewer = Callable[[Mapping[int, int]], list[tuple[int, int]]]
 
 
 class FolderSeries:
@@ -34,7 +38,8 @@ class FolderSeries:
     def __init__(self, path: str, groups: Mapping[str, Collection[str]], window_s: float) -> None:
         self._source, self._path, self._groups = _source(path), path, frozenset(groups)
         self.now_ms = 0
-        self._ends = _ordered(_sampled(self._ends_of({topic for topics in groups.values() for topic in topics})))
+        ends = _sampled(self._ends_of({topic for topics in groups.values() for topic in topics}), _thinned)
+        self._ends = _ordered(ends, _thinned)
         self.known = any(len(samples) > 1 for samples in self._ends.values())
         self._since_ms = round(self.now_ms - window_s * 1000)
 
@@ -55,14 +60,14 @@ class FolderSeries:
             if at < self._since_ms:
                 before[group, where] = max(before.get((group, where), (at, offset)), (at, offset))
             else:
-                _add(commits[group], where, at, offset)
+                _add(commits[group], where, at, offset, _newest)
         for (group, where), (at, offset) in before.items():
             commits[group].setdefault(where, {})[at] = offset
         return commits
 
     def of(self, group: Group) -> AllSeries:
         """(topic, partition) to what is known over time, of those partitions of a group of which something is."""
-        commits = _ordered(self._commits.get(group.name, {}))
+        commits = _ordered(self._commits.get(group.name, {}), _newest)
         places = [group.name_of(p) for p in range(group.P)]
         return {
             where: Series(self._ends.get(where, ()), commits.get(where, ()))
@@ -112,26 +117,38 @@ def of_cluster(
 
 
 def _joined(commits: Iterable[_Sample], ends: Iterable[_Sample]) -> AllSeries:
-    """The newest samples of each, by time; of one moment the furthest offset."""
-    by_side = [_ordered(_sampled(rows)) for rows in (ends, commits)]
+    """Samples of each, by time; of one moment the furthest offset."""
+    by_side = [_ordered(_sampled(rows, fewer), fewer) for rows, fewer in ((ends, _thinned), (commits, _newest))]
     places = set(by_side[0]) | set(by_side[1])
     return {where: Series(by_side[0].get(where, ()), by_side[1].get(where, ())) for where in places}
 
 
-def _sampled(rows: Iterable[_Sample]) -> Samples:
+def _sampled(rows: Iterable[_Sample], fewer: _Fewer) -> Samples:
     side: Samples = {}
     for where, at, offset in rows:
-        _add(side, where, at, offset)
+        _add(side, where, at, offset, fewer)
     return side
 
 
-def _add(side: Samples, where: TopicPartition, at: int, offset: int) -> None:
-    """One more sample of a partition, of which the newest alone are kept."""
+def _add(side: Samples, where: TopicPartition, at: int, offset: int, fewer: _Fewer) -> None:
+    """One more sample of a partition, of which few are kept."""
     samples = side.setdefault(where, {})
     samples[at] = max(samples.get(at, offset), offset)
     if len(samples) > 2 * SAMPLES_MAX:
-        side[where] = dict(sorted(samples.items())[-SAMPLES_MAX:])
+        side[where] = dict(fewer(samples))
 
 
-def _ordered(side: Samples) -> dict[TopicPartition, list[tuple[int, int]]]:
-    return {where: sorted(samples.items())[-SAMPLES_MAX:] for where, samples in side.items()}
+def _ordered(side: Samples, fewer: _Fewer) -> dict[TopicPartition, list[tuple[int, int]]]:
+    return {where: fewer(samples) for where, samples in side.items()}
+
+
+def _newest(samples: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Commits by time, the newest alone."""
+    return sorted(samples.items())[-SAMPLES_MAX:]
+
+
+def _thinned(samples: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Log ends by time, the older the fewer."""
+    ordered = sorted(samples.items())
+    at = np.array([at for at, _ in ordered], dtype=np.int64)
+    return list(compress(ordered, thinned(np.zeros_like(at), at)))

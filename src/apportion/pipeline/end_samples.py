@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from apportion.arrays import Bools, Ints, Longs
-from apportion.history.lag_time import SAMPLES_MAX
+from apportion.history.lag_time import thinned
 from apportion.pipeline.columns import (
     TASK,
     in_order,
     listed,
     longs,
-    millis,
     numbered,
     piece_of,
     ranked,
@@ -31,11 +30,12 @@ from apportion.pipeline.columns import (
     unnumbered,
     with_fields,
 )
+from apportion.pipeline.digests import row_digests
 from apportion.tables import schemas
 
 ENDS: Final = schemas.arrow_schema(schemas.ENDS)
 TOPICS: Final = schemas.arrow_schema(schemas.TOPICS)
-SAMPLE: Final = pa.schema([ENDS.field(name) for name in ("topic", "partition", "begin", "end", "at")])
+SHAPES: Final = pa.schema([("topic", pa.string()), ("digest", pa.uint64())])
 READERS: Final = pa.schema([("topic", pa.string()), ("bucket", pa.int32())])
 
 
@@ -43,26 +43,28 @@ def logs_of(tables: Mapping[str, pa.Table], ends_at_us: int | None) -> dict[str,
     """The logs of some topics, for the buckets of groups that read them.
 
     tables
-        ``ends``, samples, and ``topics``: new ones; ``known_ends``, ``known_topics``: what this kept before;
-        ``readers``: (topic, bucket). One that is not there has no rows.
+        ``ends``, samples, and ``topics``: new ones; ``known_ends``, ``known_topics`` and ``shapes``: what this kept
+        before; ``readers``: (topic, bucket). One that is not there has no rows.
     ends_at_us
         The newest sample that was known before; None: none is known.
     Returns
-        ``logs`` as ``described`` gives them, and ``samples`` of partitions with several, both with the bucket as
-        ``TASK``; ``known_ends`` and ``known_topics``; rows for ``silver/ends`` and ``silver/topics``.
+        ``logs`` as ``described`` gives them, with the bucket as ``TASK``; ``known_ends``, ``known_topics`` and
+        ``shapes``; rows for ``silver/ends`` and ``silver/topics``; ``reshaped``, (topic): those with other partitions
+        or racks than before.
     """
     new = _each_once(tables.get("ends", ENDS.empty_table()))
     if ends_at_us is not None:
         new = new.filter(pc.fill_null(pc.greater(new["at"].cast(pa.int64()), ends_at_us), False))
     known = pa.concat_tables([tables.get("known_ends", ENDS.empty_table()), new]).combine_chunks()
-    known = newest_samples(known) if new.num_rows else known
+    known = thinned_samples(known) if new.num_rows else known
     topics = tables.get("topics", tables.get("known_topics", TOPICS.empty_table())).combine_chunks()
     logs = described(known, topics)
-    several = _of_several(known)
+    shapes = _shapes(logs)
     readers = tables.get("readers", READERS.empty_table()).group_by(READERS.names).aggregate([]).combine_chunks()
     return {
-        "logs": _for_readers(logs, readers), "samples": _for_readers(several, readers),
+        "logs": _for_readers(logs, readers),
         "known_ends": known, "known_topics": topics, "silver/ends": new,
+        "shapes": shapes, "reshaped": _others(shapes, tables.get("shapes", SHAPES.empty_table())),
         "silver/topics": tables.get("topics", TOPICS.empty_table()),
     }  # fmt: skip
 
@@ -71,11 +73,20 @@ def _each_once(ends: pa.Table) -> pa.Table:
     return ends.group_by(ENDS.names, use_threads=False).aggregate([]).select(ENDS.names).combine_chunks()
 
 
-def _of_several(ends: pa.Table) -> pa.Table:
-    """Samples of partitions that were sampled at several moments."""
-    (topic,), _ = ranked(ends["topic"])
-    _, of, count = np.unique(numbered(topic, longs(ends["partition"])), return_inverse=True, return_counts=True)
-    return ends.select(SAMPLE.names).filter(pa.array(count[of] > 1) if len(of) else pa.array([], pa.bool_()))
+def _shapes(logs: pa.Table) -> pa.Table:
+    """(topic, digest) of the partitions and racks of each topic, which histories are planned with."""
+    digests = row_digests(logs.select(["partition", "racks"]))
+    (topic,), names = ranked(logs["topic"])
+    sums = np.zeros(len(names), dtype=np.uint64)
+    np.add.at(sums, topic, digests)
+    return pa.table([names, pa.array(sums)], schema=SHAPES)
+
+
+def _others(shapes: pa.Table, before: pa.Table) -> pa.Table:
+    """(topic): topics of which another shape, or none, was known, and those that are gone."""
+    same = shapes.join(before.combine_chunks(), SHAPES.names, join_type="inner")["topic"].combine_chunks()
+    topics = pa.chunked_array([*shapes["topic"].chunks, *before["topic"].chunks], pa.string()).unique()
+    return pa.table({"topic": topics.filter(pc.invert(pc.is_in(topics, value_set=same)))})
 
 
 def _for_readers(rows: pa.Table, readers: pa.Table) -> pa.Table:
@@ -96,10 +107,11 @@ def described(ends: pa.Table, topics: pa.Table) -> pa.Table:
 
     Of several samples of one microsecond the newest is the one with the greatest begin, then end, then last stable.
 
-    (topic, partition, topic_id, racks, begin, end, last_stable, sampled_at, sample_at, sample_end, earlier_ms)
+    (topic, partition, topic_id, racks, begin, end, last_stable, sampled_at, sample_at, sample_begin, sample_end,
+    earlier_ms)
 
-    sample_at, sample_end
-        Lists: milliseconds, ascending, and the log's end then; of one moment the furthest, and the newest of them all.
+    sample_at, sample_begin, sample_end
+        Lists: milliseconds, ascending, and where the log began and ended then; of one moment the furthest.
     earlier_ms
         When the last sample but one was taken; null where there is none.
     """
@@ -120,17 +132,15 @@ def described(ends: pa.Table, topics: pa.Table) -> pa.Table:
     return pa.table(columns | _sampled(ends, order, log_of_end, every))
 
 
-def newest_samples(ends: pa.Table) -> pa.Table:
-    """Of each partition the newest samples, ``SAMPLES_MAX`` at most, each moment and end once."""
+def thinned_samples(ends: pa.Table) -> pa.Table:
+    """Samples of each partition, each moment and end once, the older the fewer (``lag_time.thinned``)."""
     (topic,), _ = ranked(ends["topic"])
     log, end = numbered(topic, longs(ends["partition"])), longs(ends["end"])
     at = np.where(there(ends["at"]), longs(ends["at"].cast(pa.int64())), -(2**63))
     order = in_order(log, at // 1000, end, at, *_among_equal(ends))
     log, at, end = log[order], at[order] // 1000, end[order]
     last = starts_of(log, at, end)[1:] - 1
-    of_log = starts_of(log[last])
-    left = np.repeat(of_log[1:], np.diff(of_log)) - np.arange(len(last))
-    return ends.take(pa.array(order[last[left <= SAMPLES_MAX]])).combine_chunks()
+    return ends.take(pa.array(order[last[thinned(log[last], at[last])]])).combine_chunks()
 
 
 def _last(row: Ints, by: Longs, count: int, known: Any) -> pa.Array:
@@ -170,58 +180,60 @@ def _sampled(ends: pa.Table, order: Ints, log: Longs, every: Longs) -> dict[str,
     row, at, end = np.repeat(np.arange(len(every)), np.diff(start)), at_us // 1000, longs(ends["end"])[order]
     by_end = in_order(row, at, end)
     distinct = by_end[starts_of(row[by_end], at[by_end], end[by_end])[:-1]]
-    row, at, end = row[distinct], at[distinct], end[distinct]
+    row, at, order = row[distinct], at[distinct], order[distinct]
     counts = np.bincount(row, minlength=len(every))
     behind = np.cumsum(counts)
     several = counts > 1
     earlier = np.zeros(len(every), dtype=np.int64)
     earlier[several] = at[behind[several] - 2]
-    newest_ones = behind[row] - np.arange(len(row)) <= SAMPLES_MAX
-    row, at, end = row[newest_ones], at[newest_ones], end[newest_ones]
     last = starts_of(row, at)[1:] - 1
     counts = np.bincount(row[last], minlength=len(every))
-    lists = {"sample_at": listed(counts, pa.array(at[last])), "sample_end": listed(counts, pa.array(end[last]))}
+    lists = {"sample_at": listed(counts, pa.array(at[last]))}
+    for name in ("begin", "end"):
+        lists[f"sample_{name}"] = listed(counts, pa.array(longs(ends[name])[order[last]]))
     return {**columns, **lists, "earlier_ms": pa.array(earlier, mask=~several)}
 
 
 # -- then ------------------------------------------------------------------------------------------------------------
 
 
-def topics_then(topics: pa.ChunkedArray | pa.Array, heard_ms: Longs, ends: pa.Table) -> pa.Array:
+def topics_then(topics: pa.ChunkedArray | pa.Array, heard_ms: Longs, logs: pa.Table) -> pa.Array:
     """Topics as in ``gold/group_state``, with the log ends sampled first at a moment or after it, else with the newest.
 
     topics
         (groups,) lists of structs.
     heard_ms
         (groups,) the moments: when each group left its newest record.
-    ends
-        Rows of ``silver/ends``, all of these topics, in any order. Samples without a time do not count.
+    logs
+        As ``described`` gives them, of all these topics.
     """
     lists = piece_of(topics)
     named = lists.flatten()
     held = pc.struct_field(named, "partitions")
     places = held.flatten()
     entry = longs(pc.list_parent_indices(held))
-    samples = ends.filter(ends["at"].is_valid())
-    (of_entry, of_sample), _ = ranked(pc.struct_field(named, "topic"), samples["topic"])
+    (of_entry, of_log), _ = ranked(pc.struct_field(named, "topic"), logs["topic"])
     log = numbered(of_entry[entry], longs(pc.struct_field(places, "partition")))
     heard = heard_ms[longs(pc.list_parent_indices(lists))[entry]]
-    row, is_sampled = _first_after(log, heard, numbered(of_sample, longs(samples["partition"])), samples)
+    lists_at = piece_of(logs["sample_at"])
+    counts = longs(pc.list_value_length(lists_at))
+    of = np.repeat(numbered(of_log, longs(logs["partition"])), counts)
+    row, is_sampled = _first_after(log, heard, of, longs(lists_at.flatten()))
     sample, known = pa.array(row, pa.int64(), mask=~is_sampled), pa.array(is_sampled, pa.bool_())
     then = {}
     for name in ("begin", "end"):
-        then[name] = pc.if_else(known, piece_of(samples[name]).take(sample), pc.struct_field(places, name))
+        offsets = piece_of(logs[f"sample_{name}"]).flatten()
+        then[name] = pc.if_else(known, offsets.take(sample), pc.struct_field(places, name))
     whole = _relisted(held, with_fields(places, then))
     return _relisted(lists, with_fields(named, {"partitions": whole})).cast(lists.type)
 
 
-def _first_after(log: Longs, heard: Longs, of: Longs, samples: pa.Table) -> tuple[Ints, Bools]:
+def _first_after(log: Longs, heard: Longs, of: Longs, at: Longs) -> tuple[Ints, Bools]:
     """(Q,) the row of the first sample of each log at its moment or after it, else of its last; whether it has any."""
     if not len(of):
         return np.zeros(len(log), dtype=np.int64), np.zeros(len(log), dtype=np.bool_)
-    offsets = [key(samples[name]).astype(np.int64) for name in ("begin", "end") for key in (there, longs)]
-    order = in_order(of, longs(samples["at"].cast(pa.int64())), *offsets)
-    of, at = of[order], millis(samples["at"])[order]
+    order = in_order(of, at)
+    of, at = of[order], at[order]
     start = starts_of(of)
     logs = of[start[:-1]]
     which = np.minimum(np.searchsorted(logs, log), len(logs) - 1)

@@ -1,8 +1,8 @@
 """A group's rows of all tables from what it left and its topics' logs: of all groups, or of those with something new.
 
-A task has some groups whole: their new records, and what a build before kept of the older ones. What history says is
-made anew for groups with new records of their own; what commits and log ends say, for all, from what stood before and
-what is new.
+A task has some groups whole: their new commits, what stood before, and all records of the groups that are folded: those
+with new records of their own, or whose topics have other partitions or racks. What history says is made anew for these;
+what commits and log ends say, for all, from what stood before and what is new.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from apportion.arrays import Bools, Ints, Longs
 from apportion.history.ends_then import SILENT, last_heard
+from apportion.history.fold import OTHERS
 from apportion.history.lag_time import WINDOW_S
 from apportion.model.to_names import collector_paused
 from apportion.pipeline import fold_rows, newest_commits
@@ -43,7 +44,7 @@ from apportion.pipeline.columns import (
     with_fields,
 )
 from apportion.pipeline.digests import row_digests
-from apportion.pipeline.end_samples import SAMPLE, described, topics_then
+from apportion.pipeline.end_samples import ENDS, TOPICS, described, topics_then
 from apportion.pipeline.lag_tables import lag_tables
 from apportion.tables import schemas
 from apportion.tables.schemas import EPOCHS, GENERATIONS, GROUP_STATE, arrow_schema
@@ -99,6 +100,8 @@ RECORDS: Final[dict[str, pa.Schema]] = {
 }  # fmt: skip
 """Columns of generations and epochs, with ``holes``: offsets missing before a record in its partition."""
 NAMES: Final = pa.schema([("group", pa.string()), ("topic_id", pa.string()), ("topic", pa.string())])
+WANTED: Final = pa.schema([("group", pa.string()), ("topic", pa.string())])
+HEARD: Final = pa.schema([("group", pa.string()), ("heard_ms", pa.int64())])
 DIGESTS: Final = pa.schema([("group", pa.string()), ("digest", pa.uint64())])
 _STATE: Final = arrow_schema(GROUP_STATE)
 _SCHEMAS: Final = {
@@ -107,7 +110,7 @@ _SCHEMAS: Final = {
     "epochs": arrow_schema(schemas.GOLD_EPOCHS),
 }
 """Of what folding gives."""
-KEPT: Final = ("places", "past_generations", "past_epochs", "names", "present", "digests")
+KEPT: Final = ("places", "wanted", "heard", "present", "digests")
 """What is kept of groups for the next build, by the names under which it comes back."""
 
 
@@ -119,8 +122,8 @@ class BuildFacts:
         When any log end was sampled last; 0 where none was.
     allowed_lag
         Messages that count as none.
-    gaps, missing
-        New rows of ``silver/gaps``, and how many offsets were missing in each partition before them.
+    gaps
+        All rows of ``silver/gaps``; none are looked at where no group is folded.
     names
         Topic id to name.
     planners
@@ -130,7 +133,6 @@ class BuildFacts:
     now_ms: int
     allowed_lag: int
     gaps: pa.Table
-    missing: Mapping[int, int]
     names: Mapping[str, str]
     planners: int
 
@@ -157,53 +159,62 @@ def compact(kind: str, records: pa.Table) -> pa.Table:
     return pa.table([*arrays, records["source_partition"]], names=[*names, "source_partition"])
 
 
+def read_by_compact(kind: str) -> list[str]:
+    """The columns of ``silver/generations`` or ``silver/epochs`` that ``compact`` takes."""
+    times = {millis_name: name for name, millis_name in _TIMES.items()}
+    return [*(times.get(name, name) for name in RECORDS[kind].names if name != "holes"), "source_partition"]
+
+
 def group_rows(tables: Mapping[str, pa.Table], build: BuildFacts) -> dict[str, pa.Table]:
     """All rows of some groups.
 
     tables
-        ``commits``, ``generations`` and ``epochs``: new rows, as ``newest_commits.COLUMNS`` and ``compact`` have them;
-        ``history``: older commits of the groups with new generations or epochs; ``KEPT``: what this kept before;
-        ``logs`` and ``samples`` of the groups' topics. One that is not there has no rows.
+        ``commits``: new rows, as ``newest_commits.COLUMNS`` has them; ``generations`` and ``epochs``: all rows of the
+        groups that are folded, as ``compact`` gives them; ``history``: older commits of these; ``KEPT``: what this kept
+        before; ``logs`` of the groups' topics. One that is not there has no rows.
     Returns
-        Rows of tables of gold by their names (of ``gold/rebalances`` and ``gold/epochs`` those of groups with new
-        generations or epochs alone); ``KEPT``; ``asked``, what is to be planned, with its task as ``TASK``;
-        ``readers``, (topic); ``astray``, with a row where a new commit does not come after older ones of its place.
+        Rows of tables of gold by their names (of ``gold/rebalances`` and ``gold/epochs`` those of groups that are
+        folded alone); ``KEPT``; ``asked``, what is to be planned, with its task as ``TASK``; ``readers``, (topic);
+        ``astray``, with a row where a new commit does not come after older ones of its place.
     """
     commits = newest_commits.sorted_commits(_of(tables, "commits", _COMMITS))
     before = _of(tables, "places", newest_commits.SCHEMA)
     places = newest_commits.places(commits, build.since_ms, before)
-    new = {name: _with_holes(tables[name], build).select(RECORDS[name].names) for name in RECORDS if name in tables}
     records = {
-        name: pa.concat_tables([_of(tables, f"past_{name}", RECORDS[name]), *([new[name]] if name in new else [])])
-        for name in RECORDS
+        name: _with_holes(tables[name], build).select(schema.names) if name in tables else schema.empty_table()
+        for name, schema in RECORDS.items()
     }
-    recorded = pa.chunked_array([rows["group"] for rows in new.values()], pa.string()).unique()
-    mine = {name: of_groups(rows, recorded) for name, rows in records.items()}
-    names = _together(_of(tables, "names", NAMES), _names_of(mine["epochs"], build.names), recorded)
-    history = newest_commits.sorted_commits(
-        of_groups(pa.concat_tables([_of(tables, "history", _COMMITS), commits]), recorded)
-    )
-    folding = GroupsFolding(mine, of_groups(names, recorded), history)
+    folded = ranked(*[rows["group"] for rows in records.values()])[1]
+    names = _names_of(records["epochs"], build.names)
+    history = of_groups(pa.concat_tables([_of(tables, "history", _COMMITS), commits]), folded)
+    folding = GroupsFolding(records, names, newest_commits.sorted_commits(history))
     folding.run()
-    living = _together(_of(tables, "present", _SCHEMAS["present"]), _living(folding.table("present")), recorded)
+    anew = _living(folding.table("present"))
+    living = _together(_of(tables, "present", _SCHEMAS["present"]), anew, folded)
+    wanted = pa.concat_tables([topics_of(records["generations"]), names.select(_PAIR), topics_of(anew)])
+    wanted = _together(_of(tables, "wanted", WANTED), wanted.group_by(_PAIR).aggregate([]), folded)
+    heard = _together(_of(tables, "heard", HEARD), _heard(folded, records), folded)
     present = _present(living, places)
-    named = named_topics(topics_of(records["generations"]), names, present, places)
-    asked = {"places": places, "present": present, "named": named}
+    named = named_topics(wanted, places)
+    logs = tables["logs"].combine_chunks() if "logs" in tables else described(ENDS.empty_table(), TOPICS.empty_table())
     judged = lag_tables(
-        {**asked, **({"logs": tables["logs"]} if "logs" in tables else {})}, build.now_ms, build.allowed_lag
+        {"places": places, "present": present, "named": named, "logs": logs}, build.now_ms, build.allowed_lag
     )
-    groups = ranked(*[rows["group"] for rows in (*records.values(), places)])[1]
-    whole = _planned_from(groups, records, names, judged["group_state"])
-    whole = _as_then(whole, _heard_ms(groups, records, places), _of(tables, "samples", SAMPLE))
-    digests = row_digests(whole)
-    is_new = _differ(groups, digests, _of(tables, "digests", DIGESTS))
+    state = judged["group_state"]
+    standing = state.filter(_can_be_asked(state)).combine_chunks()
+    groups = piece_of(standing["group"])
+    standing = _as_then(standing, _heard_ms(groups, heard, places), logs)
+    digests = row_digests(standing)
+    is_asked = _differ(groups, digests, _of(tables, "digests", DIGESTS)) | np.asarray(pc.is_in(groups, folded))
+    asked = [_asked_of_past(folded, records, names, _topics_of_past(state, anew, wanted))]
+    asked.append(_asked_of_present(standing.filter(pa.array(is_asked)), asked[0].schema))
     return {
         "gold/commits": newest_commits.newest(places), "gold/groups": _groups_of(present),
         "gold/rebalances": _by_day(folding.table("rebalances")), "gold/epochs": _by_day(folding.table("epochs")),
         **{f"gold/{name}": rows for name, rows in judged.items()},
-        "places": places, **{f"past_{name}": rows for name, rows in records.items()}, "names": names,
-        "present": living, "digests": pa.table([groups, pa.array(digests)], schema=DIGESTS),
-        "asked": _dealt(whole.filter(pa.array(is_new)), build.planners),
+        "places": places, "wanted": wanted, "heard": heard, "present": living,
+        "digests": pa.table([groups, pa.array(digests)], schema=DIGESTS),
+        "asked": _dealt(pa.concat_tables(asked).combine_chunks(), build.planners),
         "readers": pa.table({"topic": named["topic"].unique()}),
         "astray": pa.table({"astray": pa.array([True] * newest_commits.are_astray(commits, before), pa.bool_())}),
     }  # fmt: skip
@@ -225,7 +236,7 @@ def _together(before: pa.Table, now: pa.Table, groups: pa.Array) -> pa.Table:
 
 
 def _with_holes(records: pa.Table, build: BuildFacts) -> pa.Table:
-    """New records of groups, each with ``holes``: how many offsets are missing before it in its partition."""
+    """Records of groups, each with ``holes``: how many offsets are missing before it in its partition."""
     partition, offset = (longs(records[name]) for name in _SOURCE)
     of, before, missing = (longs(build.gaps[name]) for name in ("source_partition", "before_offset", "missing"))
     order = in_order(of, before)
@@ -236,7 +247,7 @@ def _with_holes(records: pa.Table, build: BuildFacts) -> pa.Table:
         first, behind = np.searchsorted(of, [number, number + 1])
         rows = np.flatnonzero(partition == number)
         last = first + np.searchsorted(before[first:behind], offset[rows], "right")
-        holes[rows] = build.missing.get(number, 0) + total[last] - total[first]
+        holes[rows] = total[last] - total[first]
     return with_columns(records, holes=pa.array(holes)).combine_chunks()
 
 
@@ -276,16 +287,13 @@ def _by_day(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.argsort(day_codes(rows["at"]), kind="stable")))
 
 
-def named_topics(wanted: pa.Table, names: pa.Table, present: pa.Table, places: pa.Table) -> pa.Table:
-    """(group, topic): what a group's members want, ever wanted, what its epochs name, or that it has commits on.
+def named_topics(wanted: pa.Table, places: pa.Table) -> pa.Table:
+    """(group, topic): what a group's members want or ever wanted, what its epochs name, or that it has commits on.
 
     wanted
-        What they ever wanted, as ``topics_of`` tells it of their generations.
-    names
-        (group, topic_id, topic) of the ids that the groups' epochs speak of.
+        All of these but the last.
     """
-    committed = places.select(_PAIR).filter(places["standing"])
-    pieces = [wanted, names.select(_PAIR), topics_of(present), committed]
+    pieces = [wanted, places.select(_PAIR).filter(places["standing"])]
     # Pairs as numbers: most of them are a group's commits, one for each partition of a topic.
     of_group, groups = ranked(*[piece["group"] for piece in pieces])
     of_topic, topics = ranked(*[piece["topic"] for piece in pieces])
@@ -335,10 +343,11 @@ def _groups_of(present: pa.Table) -> pa.Table:
 # -- what plans are made from ----------------------------------------------------------------------------------------
 
 
-def _planned_from(groups: pa.Array, records: Mapping[str, pa.Table], names: pa.Table, state: pa.Table) -> pa.Table:
-    """What-if's input, a row a group: its records, its names of topics, and its row of ``gold/group_state``.
+def _asked_of_past(groups: pa.Array, records: Mapping[str, pa.Table], names: pa.Table, topics: pa.Table) -> pa.Table:
+    """What-if's input, a row a group: its records, its names of topics, and its topics without offsets.
 
-    Null where a group is gone: what another strategy would have done with its history can still be asked.
+    topics
+        (group, topics); without a row of a group that is gone, whose history alone counts.
     """
     columns: dict[str, Any] = {"group": groups}
     for kind, rows in records.items():
@@ -350,9 +359,41 @@ def _planned_from(groups: pa.Array, records: Mapping[str, pa.Table], names: pa.T
     offsets = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
     columns["names"] = pa.MapArray.from_arrays(offsets, *[piece_of(ordered[name]) for name in ("topic_id", "topic")])
     columns["generations"] = _without_owned(columns["generations"])
-    row_of = piece_of(pc.index_in(groups, piece_of(state["group"])))
-    beside = {name: piece_of(state[name]).take(row_of) for name in state.column_names[1:]}
-    return pa.table({**columns, **beside})
+    columns |= {field.name: pa.nulls(len(groups), field.type) for field in _STATE if field.name != "group"}
+    columns["topics"] = piece_of(topics["topics"]).take(pc.index_in(groups, piece_of(topics["group"])))
+    return pa.table(columns)
+
+
+def _asked_of_present(state: pa.Table, schema: pa.Schema) -> pa.Table:
+    """What-if's input, a row of ``gold/group_state`` each; without a past."""
+    return pa.table(
+        [state[one.name] if one.name in state.column_names else pa.nulls(state.num_rows, one.type) for one in schema],
+        schema=schema,
+    )
+
+
+def _can_be_asked(state: pa.Table) -> pa.Array:
+    """Rows of groups about whose present a strategy can be asked."""
+    others = pc.is_in(state["type"], pa.array(sorted(OTHERS), pa.string()))
+    members = pc.greater(pc.list_value_length(state["members"]), 0)
+    return pc.fill_null(pc.and_(pc.and_(state["readable"], pc.invert(others)), members), False)
+
+
+def _topics_of_past(state: pa.Table, living: pa.Table, wanted: pa.Table) -> pa.Table:
+    """(group, topics) of groups that are there by their own records: topics that they ever wanted, without offsets."""
+    rows = of_groups(state.select(["group", "topics"]), piece_of(living["group"]))
+    lists = piece_of(rows["topics"])
+    whose = piece_of(rows["group"]).take(pc.list_parent_indices(lists))
+    topics = lists.flatten()
+    pairs = pa.table([whose, pc.struct_field(topics, "topic"), pa.array(np.arange(len(topics)))], names=[*_PAIR, "at"])
+    at = np.sort(longs(pairs.join(wanted, _PAIR, join_type="left semi")["at"]))
+    entries = pc.struct_field(topics, "partitions")
+    without = listed(
+        longs(pc.list_value_length(entries)), with_fields(entries.flatten(), dict.fromkeys(("begin", "end")))
+    )
+    counts = np.bincount(longs(pc.list_parent_indices(lists))[at], minlength=rows.num_rows)
+    whole = listed(counts, with_fields(topics, {"partitions": without}).take(pa.array(at)))
+    return pa.table({"group": rows["group"], "topics": whole.cast(_STATE.field("topics").type)})
 
 
 def _by_group(rows: pa.Table, groups: pa.Array) -> tuple[pa.Table, Ints]:
@@ -370,35 +411,33 @@ def _without_owned(generations: pa.ListArray) -> pa.ListArray:
     return pa.ListArray.from_arrays(generations.offsets, with_fields(generations.values, {"members": lists}))
 
 
-def _heard_ms(groups: pa.Array, records: Mapping[str, pa.Table], places: pa.Table) -> Longs:
-    """(groups,) when each left its newest record, by ``history.ends_then``."""
+def _heard(groups: pa.Array, records: Mapping[str, pa.Table]) -> pa.Table:
+    """(group, heard_ms): when each left its newest record of its own."""
     counted = []
     for rows in records.values():
         group = longs(pc.index_in(piece_of(rows["group"]), groups))
         counted.append((group, longs(rows["at_ms"]), there(rows["at_ms"])))
+    return pa.table([groups, pa.array(last_heard(len(groups), *counted))], schema=HEARD)
+
+
+def _heard_ms(groups: pa.Array, heard: pa.Table, places: pa.Table) -> Longs:
+    """(groups,) when each left its newest record, by ``history.ends_then``."""
+    own = longs(pc.index_in(groups, piece_of(heard["group"])))  # who can be asked has records of its own
     time = places["commit_time"]
-    stands = there(time) & np.asarray(places["standing"], dtype=np.bool_)
-    group = longs(pc.index_in(piece_of(places["group"]), groups))
-    return last_heard(len(groups), *counted, (group, millis(time), stands))
+    group = pc.index_in(piece_of(places["group"]), groups)
+    stands = there(time) & np.asarray(places["standing"], dtype=np.bool_) & there(group)
+    return np.maximum(longs(heard["heard_ms"])[own], last_heard(len(groups), (longs(group), millis(time), stands)))
 
 
-def _as_then(rows: pa.Table, heard_ms: Longs, samples: pa.Table) -> pa.Table:
+def _as_then(rows: pa.Table, heard_ms: Longs, logs: pa.Table) -> pa.Table:
     """What-if's input with the log ends that plans are made with: those sampled first after a group's newest record."""
-    if not samples.num_rows:
-        return rows
-    older = _are_older(
-        rows, heard_ms, described(_with_last_stable(samples), schemas.arrow_schema(schemas.TOPICS).empty_table())
-    )
+    older = _are_older(rows, heard_ms, logs)
     if not older.any():
         return rows
-    then = topics_then(rows["topics"].filter(pa.array(older)), heard_ms[older], samples)
+    then = topics_then(rows["topics"].filter(pa.array(older)), heard_ms[older], logs)
     row = np.where(older, len(older) + np.cumsum(older) - 1, np.arange(len(older)))
     whole = pa.concat_arrays([piece_of(rows["topics"]), then]).take(pa.array(row))
     return rows.set_column(rows.schema.get_field_index("topics"), "topics", whole)
-
-
-def _with_last_stable(samples: pa.Table) -> pa.Table:
-    return samples.append_column("last_stable", samples["end"])
 
 
 def _are_older(rows: pa.Table, heard_ms: Longs, logs: pa.Table) -> Bools:

@@ -35,7 +35,6 @@ from apportion.pipeline.columns import (
     united,
     unnumbered,
 )
-from apportion.pipeline.end_samples import ENDS, TOPICS, described
 from apportion.tables import schemas
 
 SAMPLES_AT_ONCE: Final = 4_000_000
@@ -103,7 +102,7 @@ class LagRows:
     def of(cls, tables: Mapping[str, pa.Table]) -> LagRows:
         """From the tables of a task."""
         places, present, named = tables["places"], tables["present"], tables["named"]
-        logs = tables["logs"] if "logs" in tables else described(ENDS.empty_table(), TOPICS.empty_table())
+        logs = tables["logs"]
         row, wants = member_topics(present["members"])
         (g_place, g_present, g_named), groups = ranked(places["group"], present["group"], named["group"])
         (t_place, t_log, t_wants, t_named), topics = ranked(

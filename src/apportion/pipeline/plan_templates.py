@@ -27,9 +27,6 @@ from apportion.model.topic_columns import TopicColumns
 
 _ENTRY: Final = np.dtype([("partition", "<i4"), ("racks", "<i4"), ("known", "u1")])
 """What a key has of a partition: its id, how many racks it is in, and which ends of its log are known."""
-ROWS_AT_ONCE: Final = 32
-PARTITIONS_AT_ONCE: Final = 2_000
-"""Rows with so many partitions together are made Python's at once: one by itself takes as long as some."""
 
 
 @dataclass(frozen=True)
@@ -197,8 +194,6 @@ class Batch:
         self._commit_partition = fields.numbers("partition")[0].astype(np.int32)
         self.committed, known = fields.numbers("committed")
         self._strange_commits = _counts(~known | (self.committed < 0))
-        self._runs: dict[int, list[int]] = {}
-        self._made: dict[int, dict[str, Any]] = {}
 
     def _topics(self, topics: Lists) -> None:
         self._topics_at, fields = topics.at, Structs(topics.values)
@@ -217,26 +212,11 @@ class Batch:
         self._entry["partition"], self._entry["racks"] = self._partition, np.diff(self._racks_at)
         self._entry["known"] = self._begins + 2 * self._ends
 
-    def expect(self, rows: Iterable[tuple[int, int]]) -> None:
-        """These rows will be asked for, in this order; each stands with its partitions beside."""
-        run, size = list[int](), 0
-        for row, partitions in rows:
-            if run and (len(run) == ROWS_AT_ONCE or size + partitions > PARTITIONS_AT_ONCE):
-                run, size = [], 0
-            run.append(row)
-            size += partitions
-            self._runs[row] = run
-
     def row(self, row: int) -> dict[str, Any]:
-        """A row as Python's, but for partitions and commits; with it are made those that are expected next."""
-        if row not in self._made:
-            run = self._runs.get(row, [row])
-            names = [name for name in self.rows.schema.names if name not in ("topics", "commits")]
-            made = self.rows.select(names).take(pa.array(run)).to_pylist(maps_as_pydicts="strict")
-            self._made.update(zip(run, made, strict=True))
-            for other in run:
-                self._runs.pop(other, None)
-        return self._made.pop(row)
+        """A row as Python's, but for partitions and commits."""
+        names = [name for name in self.rows.schema.names if name not in ("topics", "commits")]
+        made: list[dict[str, Any]] = self.rows.select(names).slice(row, 1).to_pylist(maps_as_pydicts="strict")
+        return made[0]
 
     def stands(self, row: int) -> bool:
         """Whether a strategy can be asked about the group's present."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from apportion.history.answer_block import COLUMNS, NOTHING, TEXTS, AnswerBlock,
 from apportion.history.fold import OTHERS, fold
 from apportion.history.present import group_json
 from apportion.history.records import Generation
-from apportion.history.scenarios import Outcome, outcomes, sentence
+from apportion.history.scenarios import AS_IS, REPLAY, Outcome, outcomes, sentence
 from apportion.history.shared_plans import KEPT_PARTITIONS, LARGEST, GroupsAlike, SharedPlans, Template, lay_on
 from apportion.history.steps import TopicEntries
 from apportion.history.stored import group_json_of, present_of
@@ -45,7 +45,7 @@ def whatif(groups: pa.Table, assignors: Sequence[str]) -> Iterator[pa.RecordBatc
     """``gold/whatif``: rows for each group, strategy and scenario.
 
     groups
-        Rows of ``group_rows``' ``asked``.
+        Rows of ``group_rows``' ``asked``: each of a group's past, or of its present.
     assignors
         Names of strategies: named by whoever asks, since a worker elsewhere may have others installed.
     """
@@ -65,7 +65,6 @@ class Plans:
         self._shared = SharedPlans(assignors)
         self._patterns: OrderedDict[Any, Pattern | None] = OrderedDict()
         self._partitions = 0
-        self._met: set[int] = set()
 
     def rows(self, groups: pa.RecordBatch) -> Iterator[dict[str, pa.Array]]:
         """``gold/whatif`` of some groups, by columns."""
@@ -82,8 +81,6 @@ class Plans:
                 alone.append((at, likeness))
             else:
                 alike.setdefault(likeness.key, []).append((at, likeness))
-        firsts = [some[0] for key, some in alike.items() if key not in self._patterns]
-        batch.expect([(at, likeness.size) for at, likeness in firsts])
         known: list[tuple[Pattern, list[tuple[int, Likeness]]]] = []
         one_by_one: list[tuple[str, Columns]] = []
         for key, some in alike.items():
@@ -92,10 +89,7 @@ class Plans:
                 self._patterns.move_to_end(key)
             else:
                 (at, likeness), *rest = some
-                if rest or self._met_before(key):
-                    columns, pattern = self._first(batch, at, likeness)
-                else:  # half of all partitions are in groups without their like: nothing is kept of them
-                    columns, pattern = self._answers(partial(_question_at, batch, at, likeness), alike=False)[0], None
+                columns, pattern = self._first(batch, at, likeness)
                 one_by_one.append((batch.groups[at], columns))
             if pattern is None:
                 alone.extend(rest)
@@ -107,22 +101,14 @@ class Plans:
         if known:
             yield _of_blocks([[batch.groups[at] for at, _ in some] for _, some in known], laid)
         for at, likeness in alone:
-            columns = self._answers(partial(_question_at, batch, at, likeness))[0]
+            columns = self._answers(batch, at, likeness)[0]
             one_by_one.append((batch.groups[at], columns))
         if one_by_one:
             yield _of_groups(one_by_one)
 
-    def _met_before(self, key: Any) -> bool:
-        """Whether a group of the key, or of one that shares its hash code, came alone before; it has come now."""
-        if len(self._met) >= KEPT_PARTITIONS:
-            self._met.clear()
-        code, count = hash(key), len(self._met)
-        self._met.add(code)
-        return len(self._met) == count
-
     def _first(self, batch: Batch, at: int, likeness: Likeness) -> tuple[Columns, Pattern | None]:
         """The rows of the first group of a key, and what is to be known of the others."""
-        columns, alike, template = self._answers(partial(_question_at, batch, at, likeness))
+        columns, alike, template = self._answers(batch, at, likeness)
         pattern = None
         if alike is not None and template is not None:
             pattern = Pattern(batch, likeness, alike, template, committed=batch.stands(at))
@@ -147,17 +133,18 @@ class Plans:
         yield from outcomes(*_question_at(batch, at, likeness), assignors)
 
     def _answers(
-        self, ask: Callable[[], Question], alike: bool = True
+        self, batch: Batch, at: int, likeness: Likeness | None
     ) -> tuple[Columns, Structure | None, Template | None]:
-        """One group's rows by itself; its structure and the plans of that, where it has one and they are to be kept."""
+        """One group's rows by itself; its structure and the plans of that, where it has one."""
         try:
-            name, history, present, topics = ask()
-            columns, structure, template = self._shared.planned(name, history, present, topics, alike)
+            name, history, present, topics = _question_at(batch, at, likeness)
+            columns, structure, template = self._shared.planned(name, history, present, topics)
             results = task_results(history) if TASKS in self._shared.assignors else []
             whole = {column: [*columns[column], *(getattr(result, column) for result in results)] for column in COLUMNS}
             return whole, structure, None if results else template
         except Exception as error:  # one group must not stop the others
-            failed = {"assignor": "", "scenario": "", "generations": 0, "error": sentence(error)}
+            scenario = AS_IS if batch.stands(at) else REPLAY
+            failed = {"assignor": "", "scenario": scenario, "generations": 0, "error": sentence(error)}
             return {column: [failed.get(column)] for column in COLUMNS}, None, None
 
 
@@ -182,7 +169,7 @@ def _question(row: Mapping[str, Any]) -> Question:
 
 def _with_past(row: Mapping[str, Any], present: Mapping[str, Any] | None, topics: TopicEntries) -> Question:
     name = row["group"]
-    history = fold(rows.events(name, row["generations"], row["epochs"]), row["names"] or {}).generations
+    history = fold(rows.events(name, row["generations"] or (), row["epochs"] or ()), row["names"] or {}).generations
     return name, history, present, {**topics, **(present["topics"] if present else {})}
 
 

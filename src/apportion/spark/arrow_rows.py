@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 Batches = Iterable[pa.RecordBatch]
 Tables = Mapping[str, pa.Table]
 """Kind to its rows."""
-Deliver = Callable[[str, pa.Table], Iterator[pa.RecordBatch]]
-"""Hands over rows of a table, in a task; see ``stores.TableStore.deliver``."""
 
 ROW: Final = "kind string, bucket int, payload binary"
 ARROW: Final = pa.schema([("kind", pa.string()), ("bucket", pa.int32()), ("payload", pa.binary())])

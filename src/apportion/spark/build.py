@@ -6,9 +6,9 @@ Spark reads, shuffles, retries and spills; the work in tasks is ``apportion.pipe
 driver plans jobs and commits. What a table follows stands beside its columns (``tables.schemas``); ``_write`` obeys.
 
 A build keeps in ``build.json`` which files of the dump it read and how far in each partition of ``__consumer_offsets``,
-and in ``apportion_state`` what the next one goes on from: of each place its newest commits, of each group its records,
-of each topic its samples. Where anything is not as the last build left it everything is made anew: the rows are the
-same either way, and only time is at stake.
+and in ``apportion_state`` what the next one goes on from: of each place its newest commits, of each group its present,
+of each topic its samples. Of groups with new records of their own the older ones are read from silver. Where anything
+is not as the last build left it everything is made anew: the rows are the same either way, and only time is at stake.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pyspark.sql import functions as sql
 from apportion import __version__
 from apportion.errors import BadInput
 from apportion.history.commits import topic_names
+from apportion.history.scenarios import REPLAY
 from apportion.pipeline import decode, end_samples, group_rows, newest_commits
 from apportion.pipeline.columns import bucket_of
 from apportion.pipeline.group_rows import LARGE_TASKS, BuildFacts
@@ -48,6 +49,7 @@ from apportion.spark.arrow_rows import (
     packed,
     part_of_task,
     united,
+    unpacked,
 )
 from apportion.spark.stores import STATE, Delivery, TableStore
 from apportion.tables.schemas import TABLES, fingerprint
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
 
 BUILD: Final = "build.json"
 """The text that a build keeps for the next one."""
-RULES: Final = 5
+RULES: Final = 6
 """Raised whenever a table gets other rows from the same records: then everything is made anew."""
 RECORDS_A_BUCKET: Final = 75_000
 PLANNERS: Final = 16 + LARGE_TASKS
@@ -68,9 +70,7 @@ FEW_RECORDS: Final = 20_000
 """So many are one bucket, and planned by one task: a job is a second's work, whatever it does."""
 APPENDED_MAX: Final = 20
 """Added to so many times, a table is written anew, for many small files are slow to read."""
-_RECORDS: Final = tuple(f"silver/{name}" for name in decode.DECODED)
 _OF_GROUPS: Final = ("commits", "generations", "epochs")
-_OF_TOPICS: Final = ("known_ends", "known_topics", "readers")
 
 Progress = Callable[[str], None]
 
@@ -86,8 +86,8 @@ class BuildState:
 
     files
         Of each table of the dump its files, as ``sources.Dump`` has them.
-    read, missing
-        Partition of ``__consumer_offsets`` to the last offset that was decoded, and how many are missing up to there.
+    read
+        Partition of ``__consumer_offsets`` to the last offset that was decoded.
     records
         How many there were.
     ends_at
@@ -105,7 +105,6 @@ class BuildState:
     dump: str
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     read: Mapping[str, int] = field(default_factory=dict)
-    missing: Mapping[str, int] = field(default_factory=dict)
     records: int = 0
     ends_at: int | None = None
     names: Mapping[str, str | None] = field(default_factory=dict)
@@ -132,16 +131,15 @@ class BuildState:
     def _is_well_formed(self) -> bool:
         """Whether each field holds what a build writes there."""
         numbers = (self.records, self.buckets, self.builds, *([] if self.ends_at is None else [self.ends_at]))
-        mappings = (self.settings, self.files, self.read, self.missing, self.names, self.appended)
+        mappings = (self.settings, self.files, self.read, self.names, self.appended)
         if not all(isinstance(mapping, dict) for mapping in mappings):
             return False
         if not (isinstance(self.dump, str) and isinstance(self.version, str)):
             return False
-        by_partition = {**self.read, **self.missing}
-        numbers = (*numbers, *self.read.values(), *self.missing.values(), *self.appended.values())
+        numbers = (*numbers, *self.read.values(), *self.appended.values())
         return (
             all(isinstance(number, int) and not isinstance(number, bool) for number in numbers)
-            and all(number.isascii() and number.isdecimal() for number in by_partition)
+            and all(number.isascii() and number.isdecimal() for number in self.read)
             and all(
                 isinstance(files, dict) and all(isinstance(v, str) for v in files.values())
                 for files in self.files.values()
@@ -244,6 +242,8 @@ class _Build:
         self.spark = dump.spark
         self.rows: dict[str, int] = {}
         """How many were delivered of each table."""
+        self.frames: dict[str, dict[int, DataFrame]] = {}
+        """Of each table the frames that they are in."""
         files = dump.files or {}
         self.files = {
             name: None if before is None else [f for f in some if before.files.get(name, {}).get(f) != some[f]]
@@ -264,23 +264,26 @@ class _Build:
         if decode.stand_twice(runs):
             self.store.begin_again()
             self.rows.clear()
+            self.frames.clear()
             decoded, facts = self._decoded(once=True)
             runs = _runs(facts)
         new = int(pc.sum(pc.subtract(pc.add(runs["last"], 1), runs["first"])).as_py() or 0)
         told = self._told(facts, runs, state)
         self.progress("gathering log ends")
         logs = self._logs(decoded, facts, state, told)
-        self._note(runs, told, new, self._collected(logs))
+        of_logs = self._collected(logs)
+        self._note(runs, told, new, of_logs)
         self.progress("making rows of groups")
-        groups, carried, recorded = self._groups(decoded, facts, logs, state, told)
-        summary = self._summary(groups, carried)
-        self.progress(f"{count(summary['planned'], 'group')} to plan")
-        plans = self._plans(groups, summary) if summary["planned"] else []
-        self._write(decoded, logs, [groups, *carried], plans, recorded, bool(summary["planned"]))
-        written = () if self.before is None else tuple(self.written)
-        touched = None if self.before is None else summary["touched"]
-        planned = None if self.before is None else summary["planned"]
-        return Rows(self.after.records, why, new, touched, planned, written)
+        folded = None if state is None else self._folded(facts, of_logs, state)
+        groups = self._groups(decoded, folded, logs, state, told)
+        touched, planned = self._summary(groups)
+        self.progress(f"{count(planned, 'group')} to plan")
+        if planned:
+            self._plans(groups, folded)
+        self._write(folded is None or bool(folded), bool(planned))
+        if self.before is None:
+            return Rows(self.after.records, why, new)
+        return Rows(self.after.records, why, new, touched, planned, tuple(self.written))
 
     # -- records
 
@@ -318,19 +321,16 @@ class _Build:
         if "written" in facts:
             for name, rows in zip(*(facts["written"][column].to_pylist() for column in ("name", "rows")), strict=True):
                 self.rows[name] = self.rows.get(name, 0) + rows
+                self.frames.setdefault(name, {})[id(frame)] = frame
         return facts
 
     def _note(self, runs: pa.Table, told: _Told, new: int, of_logs: Mapping[str, pa.Table]) -> None:
         """What the next build must know."""
-        missing = dict(told.missing)
-        for number, gap in zip(*(told.gaps[name].to_pylist() for name in ("source_partition", "missing")), strict=True):
-            missing[number] = missing.get(number, 0) + gap
         sampled = [*of_logs["newest"]["at"].to_pylist()] if "newest" in of_logs else []
         self.after = replace(
             self.after,
             files={name: dict(files) for name, files in (self.dump.files or {}).items()},
             read={str(number): offset for number, offset in decode.last_offsets(runs, self._read).items()},
-            missing={str(number): total for number, total in sorted(missing.items())},
             records=new + (0 if self.before is None else self.before.records),
             ends_at=max([*sampled, *([] if told.known_at is None else [told.known_at])], default=None),
             names=dict(sorted(told.names.items())), buckets=self.buckets,
@@ -343,14 +343,7 @@ class _Build:
         ends_whole = before is None or self._ends_are_others(before)
         ends = self._ends(None if ends_whole else [*(self.files["ends"] or ()), *(self.files["samples"] or ())])
         known = None if ends_whole or before is None else before.ends_at
-        gaps = decode.gaps(runs, self._read)
-        missing = {} if before is None else {int(number): total for number, total in before.missing.items()}
-        pairs = _pairs(facts, state)
-        counts = facts.get("counts", decode.arrow_schema("silver/counts").empty_table())
-        if before is not None and counts.num_rows:
-            old = self._published("silver/counts")
-            counts = pa.concat_tables([counts, old.toArrow().cast(counts.schema)])
-        return _Told(ends, ends_whole, known, gaps, missing, pairs, self._names(facts, pairs), decode.added_up(counts))
+        return _Told(ends, ends_whole, known, decode.gaps(runs, self._read), self._names(facts, state))
 
     def _published(self, name: str) -> DataFrame:
         rows = self.store.read(name)
@@ -377,7 +370,7 @@ class _Build:
         )
         return not late.isEmpty()
 
-    def _names(self, facts: Mapping[str, pa.Table], pairs: pa.Table) -> dict[str, str | None]:
+    def _names(self, facts: Mapping[str, pa.Table], state: DataFrame | None) -> dict[str, str | None]:
         """Each topic id that epochs speak of, and its name.
 
         Raises
@@ -388,6 +381,8 @@ class _Build:
         if not spoken:
             return {}
         topics = self.dump.read("topics").where("topic_id is not null").select("topic_id", "topic").distinct()
+        kept = {} if state is None else collected(of_kinds(state, "pairs").withColumn("bucket", sql.lit(DRIVER)))
+        pairs = _pairs(facts, kept)
         named = topic_names(
             zip(*(pairs[name].to_pylist() for name in ("topic_id", "topic")), strict=True),
             [(row["topic_id"], row["topic"]) for row in topics.collect()],
@@ -406,7 +401,7 @@ class _Build:
         buckets = self.buckets
         deal = partial(dealt_by, by="topic", buckets=buckets)
         frames = [of_kinds(decoded, "readers"), cells(told.ends, partial(deal, "ends"))]
-        kept = ["readers"] if told.ends_whole else ["readers", "known_ends"]
+        kept = ["readers", "shapes", "pairs", "counts", *([] if told.ends_whole else ["known_ends"])]
         files = self.dump.files or {}
         if self.before is None or files.get("topics") != self.before.files.get("topics"):
             frames.append(cells(self.dump.read("topics"), partial(deal, "topics")))
@@ -417,10 +412,10 @@ class _Build:
         if state is not None:
             frames.append(of_kinds(state, *kept))
         self.ends_whole = told.ends_whole
-        beside = {"silver/gaps": told.gaps, "silver/counts": told.counts}
+        beside = {"gaps": told.gaps, **{name: facts[name] for name in ("counts", "pairs") if name in facts}}
         run = partial(
             _log_rows, delivery=self.store.deliver(f"l{self._stage}"), buckets=buckets, known=told.known_at,
-            readers=_named_readers(facts, told.names, buckets), beside=beside, pairs=told.pairs,
+            readers=_named_readers(facts, told.names, buckets), beside=beside,
         )  # fmt: skip
         first = self.spark.createDataFrame([("begin", 0, b"")], ROW)  # a task that has what is the driver's
         frames.append(first)
@@ -428,75 +423,80 @@ class _Build:
 
     # -- groups
 
+    def _folded(self, facts: Mapping[str, pa.Table], of_logs: Mapping[str, pa.Table], state: DataFrame) -> list[str]:
+        """Groups whose history is made anew: with new records of their own, or whose topics have another shape."""
+        folded = set(facts["recorded"]["group"].to_pylist() if "recorded" in facts else ())
+        if "reshaped" in of_logs:
+            run = partial(_wanting, topics=frozenset(of_logs["reshaped"]["topic"].to_pylist()))
+            folded |= {row["group"] for row in of_kinds(state, "wanted").mapInArrow(run, "group string").collect()}
+        return sorted(folded)
+
     def _groups(
-        self, decoded: DataFrame, facts: Mapping[str, pa.Table], logs: DataFrame, state: DataFrame | None, told: _Told
-    ) -> tuple[DataFrame, list[DataFrame], bool]:
-        """Rows of groups; those of groups without new records that stay in their tables; whether some have new ones."""
-        recorded = facts["recorded"].group_by("group").aggregate([]) if "recorded" in facts else None
-        frames = [of_kinds(decoded, *_OF_GROUPS), of_kinds(logs, "logs", "samples")]
+        self, decoded: DataFrame, folded: list[str] | None, logs: DataFrame, state: DataFrame | None, told: _Told
+    ) -> DataFrame:
+        """Rows of groups, and those of groups that are not folded that stay in their tables."""
+        frames = [of_kinds(decoded, *_OF_GROUPS), of_kinds(logs, "logs")]
         carried: list[DataFrame] = []
+        gaps = told.gaps
         if state is not None:
             frames.append(of_kinds(state, *group_rows.KEPT))
-            if recorded is not None:
-                names = sql.broadcast(
-                    self.spark.createDataFrame([(group,) for group in recorded["group"].to_pylist()], "group string")
-                )
-                history = self._published("silver/commits").join(names, "group", "left_semi")
-                history = history.select(*newest_commits.COLUMNS)
-                frames.append(cells(history, partial(dealt_by, "history", by="group", buckets=self.buckets)))
-                carried = [self._carried(name, names) for name in ("gold/rebalances", "gold/epochs")]
+        if folded:
+            names = sql.broadcast(self.spark.createDataFrame([(group,) for group in folded], "group string"))
+            for name in _OF_GROUPS:
+                rows = self._published(f"silver/{name}").join(names, "group", "left_semi")
+                columns = newest_commits.COLUMNS if name == "commits" else group_rows.read_by_compact(name)
+                frames.append(cells(rows.select(*columns), partial(_past, kind=name, buckets=self.buckets)))
+            carried = [
+                self._carried(name, self._published(name).join(names, "group", "left_anti"))
+                for name in ("gold/rebalances", "gold/epochs")
+            ]
+            gaps = pa.concat_tables([self._published("silver/gaps").toArrow().cast(gaps.schema), gaps])
         known = {topic_id: name for topic_id, name in told.names.items() if name is not None}
         now_ms = max(0, (self.after.ends_at or 0) // 1000)
-        rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], told.gaps, told.missing, known, self._planners)
-        delivery = self.store.deliver(f"g{self._stage}")
-        run = partial(_group_rows, build=rules, buckets=self.buckets, delivery=delivery)
-        return session.keep(met(united(frames), self.buckets, run)), carried, recorded is not None
+        rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], gaps, known, self._planners)
+        run = partial(_group_rows, build=rules, buckets=self.buckets, delivery=self.store.deliver(f"g{self._stage}"))
+        return session.keep(united([met(united(frames), self.buckets, run), *carried]))
 
-    def _carried(self, name: str, without: DataFrame | None) -> DataFrame:
-        """The published rows of a table, but for those of some groups, once more."""
-        rows = self._published(name)
-        rows = rows if without is None else rows.join(without, "group", "left_anti")
+    def _carried(self, name: str, rows: DataFrame) -> DataFrame:
+        """Published rows of a table once more."""
         columns = [sql.col(f"`{column.name}`") for column in TABLES[name].columns.columns]
         run = partial(_carry, delivery=self.store.deliver(f"c{self._stage}"), name=name)
-        return session.keep(rows.select(*columns).mapInArrow(run, ROW))
+        return rows.select(*columns).mapInArrow(run, ROW)
 
-    def _summary(self, groups: DataFrame, carried: Sequence[DataFrame]) -> dict[str, int]:
-        """How many groups have new records, are to be planned, and are known."""
+    def _summary(self, groups: DataFrame) -> tuple[int, int]:
+        """How many groups have new records, and how many are to be planned."""
         facts = self._collected(groups)
-        for frame in carried:
-            self._collected(frame)
         if "astray" in facts and self.before is not None:
             raise _Anew("a group's commits are not in the order of their offsets")
-        return (
-            {name: int(pc.sum(facts["groups"][name]).as_py() or 0) for name in ("touched", "planned", "groups")}
-            if "groups" in facts
-            else dict.fromkeys(("touched", "planned", "groups"), 0)
-        )
+        if "groups" not in facts:
+            return 0, 0
+        touched, planned = (int(pc.sum(facts["groups"][name]).as_py() or 0) for name in ("touched", "planned"))
+        return touched, planned
 
     # -- plans
 
-    def _plans(self, groups: DataFrame, summary: Mapping[str, int]) -> list[DataFrame]:
+    def _plans(self, groups: DataFrame, folded: list[str] | None) -> None:
         """Rows of ``gold/whatif``: of groups that are planned, and of the others."""
         asked = of_kinds(groups, "asked")
         run = partial(_plan, assignors=self.after.settings["assignors"], delivery=self.store.deliver(f"p{self._stage}"))
-        frames = [session.keep(met(asked, self._planners, run))]
-        if self.before is not None and summary["planned"] < summary["groups"]:
-            names = asked.mapInArrow(_names_of, "group string")
-            frames.append(self._carried("gold/whatif", names))
-        for frame in frames:
-            self._collected(frame)
-        return frames
+        frames = [met(asked, self._planners, run)]
+        if folded is not None:
+            # Of the past and of the present each: rows of a group stay unless it is asked for them again.
+            names = asked.mapInArrow(_names_of, "group string").distinct()
+            pasts = self.spark.createDataFrame([(group,) for group in folded], "group string")
+            rows, replay = self._published("gold/whatif"), sql.col("scenario") == REPLAY
+            frames += [
+                self._carried("gold/whatif", rows.where(which).join(sql.broadcast(anew), "group", "left_anti"))
+                for which, anew in ((replay, pasts), (~replay, names))
+            ]
+        self._collected(session.keep(united(frames)))
 
     # -- tables
 
-    def _write(
-        self, decoded: DataFrame, logs: DataFrame, groups: list[DataFrame], plans: list[DataFrame], recorded: bool,
-        planned: bool,
-    ) -> None:  # fmt: skip
+    def _write(self, folded: bool, planned: bool) -> None:
         """Every table that changes, in one commit each, by what it follows."""
         self.written: list[str] = []
         appended: dict[str, int] = {}
-        frames = [decoded, logs, *groups, *plans]
         for name, table in TABLES.items():
             times = 0 if self.before is None else self.before.appended.get(name, 0)
             rows = self.rows.get(name, 0)
@@ -509,21 +509,22 @@ class _Build:
             elif table.follows == "records":
                 whole, changes = False, bool(rows)
             elif table.follows == "generations":
-                whole, changes = True, recorded
+                whole, changes = True, folded
             else:
                 whole, changes = True, name != "gold/whatif" or planned
-            mine = frames
             if changes and not whole and times >= APPENDED_MAX:
-                stays = self._carried(name, None)
-                self._collected(stays)
-                whole, mine, rows = True, [*frames, stays], self.rows.get(name, 0)
+                self._collected(session.keep(self._carried(name, self._published(name))))
+                whole = True
             if changes:
                 self.progress(f"{'making' if whole else 'adding to'} {name}")
-                self.store.write(name, mine, rows, whole)
+                self._complete(name, whole)
                 self.written.append(name)
             appended[name] = 0 if whole and changes else times + (1 if changes else 0)
-        self.store.write(STATE, frames, self.rows.get(STATE, 0), True)
+        self._complete(STATE, True)
         self.after = replace(self.after, appended=appended)
+
+    def _complete(self, name: str, whole: bool) -> None:
+        self.store.write(name, list(self.frames.get(name, {}).values()), self.rows.get(name, 0), whole)
 
 
 @dataclass(frozen=True)
@@ -534,22 +535,17 @@ class _Told:
         Samples of log ends, and whether these are all there are.
     known_at
         The newest sample (microseconds) that was known before; None: none.
-    gaps, missing
-        As ``BuildFacts`` has them.
-    pairs, names
-        (topic_id, topic) of commits; topic ids that epochs speak of, and their names.
-    counts
-        ``silver/counts``, where it changes.
+    gaps
+        New rows of ``silver/gaps``.
+    names
+        Topic ids that epochs speak of, and their names.
     """
 
     ends: DataFrame
     ends_whole: bool
     known_at: int | None
     gaps: pa.Table
-    missing: Mapping[int, int]
-    pairs: pa.Table
     names: Mapping[str, str | None]
-    counts: pa.Table
 
 
 def _runs(facts: Mapping[str, pa.Table]) -> pa.Table:
@@ -559,13 +555,10 @@ def _runs(facts: Mapping[str, pa.Table]) -> pa.Table:
 _PAIRS: Final = pa.schema([("topic_id", pa.string()), ("topic", pa.string())])
 
 
-def _pairs(facts: Mapping[str, pa.Table], state: DataFrame | None) -> pa.Table:
+def _pairs(*facts: Mapping[str, pa.Table]) -> pa.Table:
     """(topic_id, topic) of all commits, each once."""
-    known = [_PAIRS.empty_table(), *([facts["pairs"]] if "pairs" in facts else [])]
-    if state is not None:
-        kept = collected(of_kinds(state, "pairs"))
-        known += [kept["pairs"]] if "pairs" in kept else []
-    return pa.concat_tables(known).group_by(_PAIRS.names).aggregate([]).combine_chunks()
+    known = pa.concat_tables([_PAIRS.empty_table(), *(some["pairs"] for some in facts if "pairs" in some)])
+    return known.group_by(_PAIRS.names).aggregate([]).combine_chunks()
 
 
 def _named_readers(facts: Mapping[str, pa.Table], names: Mapping[str, str | None], buckets: int) -> pa.Table:
@@ -639,25 +632,26 @@ def _readers(topics: pa.ChunkedArray, bucket: pa.Array, buckets: int) -> Iterato
 
 
 def _log_rows(
-    bucket: int, tables: Tables, delivery: Delivery, buckets: int, known: int | None, readers: pa.Table,
-    beside: Tables, pairs: pa.Table,
+    bucket: int, tables: Tables, delivery: Delivery, buckets: int, known: int | None, readers: pa.Table, beside: Tables,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The logs of a bucket of topics, for those that read them."""
     part = f"{bucket:05d}"
     mine = readers.filter(pc.equal(bucket_of(readers["topic"], buckets), bucket))
     whole = pa.concat_tables([tables.get("readers", end_samples.READERS.empty_table()), mine])
     made = end_samples.logs_of({**tables, "readers": whole}, known)
-    for name in ("logs", "samples"):
-        yield from dealt(name, made[name])
+    yield from dealt("logs", made["logs"])
     for name in ("silver/ends", "silver/topics"):
         yield from delivery(name, made[name], part)
     if "ends" in tables and (at := pc.max(tables["ends"]["at"].cast(pa.int64())).as_py()) is not None:
         yield from packed("newest", DRIVER, pa.table({"at": [at]}))
-    kept = [batch for name in ("known_ends", "known_topics") for batch in packed(name, bucket, made[name])]
+    yield from packed("reshaped", DRIVER, made["reshaped"])
+    kept = [batch for name in ("known_ends", "known_topics", "shapes") for batch in packed(name, bucket, made[name])]
     if bucket == 0:
-        for name, rows in beside.items():
-            yield from delivery(name, rows, part)
-        kept += packed("pairs", DRIVER, pairs)
+        yield from delivery("silver/gaps", beside["gaps"], part)
+        counts = decode.added_up(pa.concat_tables([some["counts"] for some in (tables, beside) if "counts" in some]))
+        if "counts" in beside:
+            yield from delivery("silver/counts", counts, part)
+        kept += [*packed("counts", bucket, counts), *packed("pairs", bucket, _pairs(tables, beside))]
     yield from _kept(delivery, kept, f"l{part}")
 
 
@@ -683,8 +677,8 @@ def _group_rows(
     yield from packed("astray", DRIVER, made["astray"])
     new = [tables[name]["group"] for name in _OF_GROUPS if name in tables]
     touched = len(pa.chunked_array(new, pa.string()).unique()) if new else 0
-    counts = {"touched": [touched], "planned": [made["asked"].num_rows], "groups": [made["digests"].num_rows]}
-    yield from packed("groups", DRIVER, pa.table(counts))
+    planned = len(made["asked"]["group"].unique())
+    yield from packed("groups", DRIVER, pa.table({"touched": [touched], "planned": [planned]}))
 
 
 def _plan(task: int, tables: Tables, assignors: Sequence[str], delivery: Delivery) -> Iterator[pa.RecordBatch]:
@@ -700,7 +694,18 @@ def _carry(batches: Batches, delivery: Delivery, name: str) -> Iterator[pa.Recor
 
 
 def _names_of(batches: Batches) -> Iterator[pa.RecordBatch]:
-    from apportion.spark.arrow_rows import unpacked
-
     for _, _, rows in unpacked(batches):
         yield pa.RecordBatch.from_arrays([rows["group"].combine_chunks()], names=["group"])
+
+
+def _wanting(batches: Batches, topics: frozenset[str]) -> Iterator[pa.RecordBatch]:
+    """Groups that want, or ever wanted, one of some topics."""
+    for _, _, rows in unpacked(batches):
+        groups = rows.filter(pc.is_in(rows["topic"], pa.array(sorted(topics), pa.string())))["group"].unique()
+        yield pa.RecordBatch.from_arrays([groups], names=["group"])
+
+
+def _past(rows: pa.Table, kind: str, buckets: int) -> Iterator[pa.RecordBatch]:
+    """Older commits, or records of groups, as ``group_rows`` takes them."""
+    rows = rows if kind == "commits" else group_rows.compact(kind, rows)
+    yield from dealt_by("history" if kind == "commits" else kind, rows, "group", buckets)

@@ -34,14 +34,19 @@ def write_table(folder: Path, table: Table, rows: pa.Table, part: str) -> None:
         write_rows(folder / f"{first}-{part}.parquet", piece)
 
 
-def write_rows(file: Path, rows: pa.Table) -> None:
-    """Rows as a file."""
+def write_rows(file: Path, rows: pa.Table, bundles: bool = False) -> None:
+    """Rows as a file.
+
+    bundles
+        Each row holds many of a kind: it is a row group, which who wants another kind passes over.
+    """
     import pyarrow.parquet as pq  # only here: executors of a cluster, which may lack what it needs, import this file
 
     # Another attempt of the same task may be at work: each has a draft of its own, and all hold the same rows.
     draft = file.with_name(f".{file.name}.{uuid4().hex}")
     try:
-        pq.write_table(rows, draft, row_group_size=ROWS_A_GROUP, store_schema=False)
+        at_once = 1 if bundles else ROWS_A_GROUP
+        pq.write_table(rows, draft, row_group_size=at_once, use_dictionary=not bundles, store_schema=False)
         sync(draft)
         os.replace(draft, file)
     finally:

@@ -180,7 +180,7 @@ def _written(folder: str, stage: str, name: str, rows: pa.Table, part: str) -> I
         place = Path(folder, name)
         if name == STATE:
             place.mkdir(parents=True, exist_ok=True)
-            write_rows(place / f"{part}{stage}.parquet", rows)
+            write_rows(place / f"{part}{stage}.parquet", rows, bundles=True)
         else:
             write_table(place, TABLES[name], rows, f"{part}{stage}")
         yield from packed("written", DRIVER, pa.table({"name": [name], "rows": [rows.num_rows]}))

@@ -535,7 +535,7 @@ WHATIF: Final = Table(
                 "lag_max",
                 _LONG,
                 "lag of the most loaded member, by the log ends sampled first after the group's newest record",
-                "lag unknown",
+                "a replay, or lag unknown",
             ),
             column("error", _STRING, "why there is no answer", "there is one"),
             column(
@@ -563,8 +563,8 @@ WHATIF: Final = Table(
             column(
                 "lag_max_then",
                 _LONG,
-                "lag of the member that really was the most loaded",
-                "not a replay, error, or lag unknown",
+                "lag of the most loaded member as the group stands, by the same log ends",
+                "not as-is, error, or lag unknown",
             ),
         ]
     ),
