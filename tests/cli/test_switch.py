@@ -45,6 +45,17 @@ def test_a_group_of_many_topics_is_warned_of_whole_topics_on_one_member() -> Non
     assert found.together["fresh"] == 0
 
 
+def test_of_a_governed_group_it_is_said_that_the_plan_decides_and_not_uniform() -> None:
+    """A failover of 24 and 0: uniform would move half of it, and does not."""
+    held = {"m0": {"t": list(range(24))}, "m1": {}}
+    members = {name: {"topics": ["t"], "owned": owned, "generation": 1} for name, owned in held.items()}
+    raw = {"group": "g", "topics": {"t": 24}, "members": members}
+    said = looked(raw, kind="consumer", strategy="apportion").advice
+    assert "a governor's plan decides" in said[0]
+    assert "Without a plan its next target moves 12 partitions." in said
+    assert "Its next target moves 12 partitions." in looked(raw, kind="consumer", strategy="uniform").advice
+
+
 def test_what_no_longer_meets_and_what_is_read_across_racks_is_counted() -> None:
     """Range lines three numbers of two topics up; evening out four and two partitions parts one of them."""
     held = {"a": [0, 1], "b": [2]}

@@ -11,6 +11,7 @@ from apportion.history.records import CONSUMER
 from apportion.history.switch_measures import Switch
 from apportion.model.present import topic_shares
 from apportion.strategy.traits import traits_of
+from apportion.wire.plan_text import ASSIGNOR
 from apportion.wording import count, percent
 
 SESSION_MS: Final = 45_000
@@ -103,6 +104,11 @@ def advice(switch: Switch) -> list[str]:
 
 def _verdict(switch: Switch) -> str:
     strategy = switch.facts.strategy
+    if _by_plan(switch):
+        return (
+            "It uses the new protocol already, and a governor's plan decides: online is what uniform would assign to "
+            "its members now if there were no plan."
+        )
     if switch.facts.kind == CONSUMER:
         return "It uses the new protocol already: online is what the broker would assign to its members now."
     if switch.classic_clients:
@@ -131,6 +137,11 @@ def _verdict(switch: Switch) -> str:
         f"It can switch, {IF_CLIENTS}: the broker refuses nothing that its strategy sends, and the strategy guarantees "
         "nothing more."
     )
+
+
+def _by_plan(switch: Switch) -> bool:
+    """Whether the class that follows a governor's plan assigns the group, and no assignor of Kafka's."""
+    return switch.facts.kind == CONSUMER and switch.facts.strategy == ASSIGNOR
 
 
 def _other_clients(switch: Switch) -> str:
@@ -186,7 +197,9 @@ def _loads(switch: Switch) -> list[str]:
         f"An online upgrade with the same members moves {moved}; the consumer that starts it is one member more."
     ]
     if switch.facts.kind == CONSUMER:
-        sentences = [f"Its next target moves {moved}."]
+        sentences = [
+            f"Without a plan its next target moves {moved}." if _by_plan(switch) else f"Its next target moves {moved}."
+        ]
     if "lag_max" in now and "lag_max" in online and online["lag_max"] > 1.1 * now["lag_max"]:
         sentences.append(
             f"The member most behind would have {count(online['lag_max'], 'message')} to read instead of "
