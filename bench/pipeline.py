@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from apportion.errors import Unavailable
 from apportion.spark import job, session, sources
+from apportion.spark.build import Built
 from apportion.spark.location import locate
 from bench.decode import counted
 from bench.made_log import OFFSETS_PARTITIONS, Size, load, write_dump, write_ends, write_round
@@ -56,7 +57,7 @@ def measured(size: Size, turns: int, captures: bool = True) -> dict[str, Cost]:
     return meter.costs
 
 
-def _built(size: Size, dump: Path, out: Path, spark: SparkSession, meter: Meter) -> job.Built:
+def _built(size: Size, dump: Path, out: Path, spark: SparkSession, meter: Meter) -> Built:
     """A full build, and the incremental ones after it."""
 
     def progress(line: str) -> None:

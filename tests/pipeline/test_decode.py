@@ -36,7 +36,7 @@ def plain_commits_of(batch: pa.RecordBatch) -> pa.Table:
     ]
     commits = [(n, record) for n, record in found if isinstance(record, Commit)]
     rows = np.array([n for n, _ in commits], np.int64)
-    return by_place([decode._with_source("silver/commits", [decode._commit(one) for _, one in commits], batch, rows)])
+    return by_place([decode._with_source("silver/commits", [decode._line(one)[1] for _, one in commits], batch, rows)])
 
 
 def by_place(batches: list[pa.RecordBatch]) -> pa.Table:
@@ -58,10 +58,7 @@ def test_the_fast_decoder_gives_the_plain_ones_rows_in_its_order() -> None:
         assert commits_of(piece).equals(plain_commits_of(piece))
 
 
-@pytest.mark.parametrize("views", [True, False])
-def test_texts_of_every_length_come_out_whole(monkeypatch: pytest.MonkeyPatch, views: bool) -> None:
-    """Short ones lie inside Arrow's views, long ones do not; an older Arrow has no such views at all."""
-    monkeypatch.setattr(decode, "_casts_views", lambda: views)
+def test_texts_of_every_length_come_out_whole() -> None:
     pairs: list[made.Pair] = []
     for size in range(40):
         key = write.commit_key("gruppe"[:size] + "ü" * max(0, size - 6), "t" * (39 - size), size)

@@ -20,6 +20,7 @@ import pytest
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import lock, packages, session, settings
 from apportion.spark.location import form_of, locate
+from apportion.spark.shelves import FolderShelf
 
 
 def test_a_place_is_a_folder_a_uri_or_a_catalogs_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,11 +156,11 @@ print(len(known()))
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> lock.FolderShelf:
-    return lock.FolderShelf(tmp_path / "locks")
+def shelf(tmp_path: Path) -> FolderShelf:
+    return FolderShelf(tmp_path / "locks")
 
 
-def test_a_second_build_is_kept_out_until_the_first_has_ended(shelf: lock.FolderShelf) -> None:
+def test_a_second_build_is_kept_out_until_the_first_has_ended(shelf: FolderShelf) -> None:
     """It is told who has the place; afterwards only the newest lock is left, and the next one knows of no death."""
     with lock.held(shelf, "here") as mine:
         with pytest.raises(Unavailable, match=f"another build is writing to here .process {os.getpid()}"):
@@ -178,7 +179,7 @@ def owned_by_a_dead_process(change: Callable[[lock.Owner], lock.Owner] = lambda 
     return json.dumps(asdict(change(dead)))
 
 
-def test_the_lock_of_a_process_that_is_gone_is_taken_over_by_exactly_one(shelf: lock.FolderShelf) -> None:
+def test_the_lock_of_a_process_that_is_gone_is_taken_over_by_exactly_one(shelf: FolderShelf) -> None:
     """Twelve that saw the same dead owner at the same time: one has the place, the others are kept out."""
     for turn in range(20):
         number = max([int(name[:9]) for name in shelf.names()], default=0) + 1
@@ -203,7 +204,7 @@ def test_the_lock_of_a_process_that_is_gone_is_taken_over_by_exactly_one(shelf: 
 DEAD = asdict(replace(lock.this_process(), pid=2**22 + 7, started="1"))
 
 
-def test_an_owner_on_another_machine_is_dead_when_its_beat_stays_away(shelf: lock.FolderShelf) -> None:
+def test_an_owner_on_another_machine_is_dead_when_its_beat_stays_away(shelf: FolderShelf) -> None:
     """By the clock of who waits; one that beats is alive, however long its build takes."""
     away = replace(lock.this_process(), machine="another", host="far")
     shelf.create("000000001", json.dumps(asdict(away)))
@@ -229,7 +230,7 @@ def test_an_owner_on_another_machine_is_dead_when_its_beat_stays_away(shelf: loc
 
 @pytest.mark.parametrize("boot", [None, "5B1C"])
 def test_where_no_proc_is_a_living_owner_is_not_taken_for_dead(
-    shelf: lock.FolderShelf, monkeypatch: pytest.MonkeyPatch, boot: str | None
+    shelf: FolderShelf, monkeypatch: pytest.MonkeyPatch, boot: str | None
 ) -> None:
     """As on two Macs of one name: a number that no process has here says nothing of another boot's.
 
@@ -266,7 +267,7 @@ def test_where_no_proc_is_a_living_owner_is_not_taken_for_dead(
         lock._machine.cache_clear()
 
 
-def test_one_that_was_taken_for_dead_and_wakes_up_commits_nothing(shelf: lock.FolderShelf) -> None:
+def test_one_that_was_taken_for_dead_and_wakes_up_commits_nothing(shelf: FolderShelf) -> None:
     """Nor does its beat bring its old lock back to life."""
     with lock.held(shelf, "here") as sleeper:
         shelf.create("000000002", json.dumps(DEAD))
@@ -277,16 +278,14 @@ def test_one_that_was_taken_for_dead_and_wakes_up_commits_nothing(shelf: lock.Fo
         assert sorted(shelf.names()) == ["000000002"]
 
 
-def test_a_lock_that_was_cut_short_is_nobodys_only_after_a_silence(shelf: lock.FolderShelf) -> None:
+def test_a_lock_that_was_cut_short_is_nobodys_only_after_a_silence(shelf: FolderShelf) -> None:
     """Where a store shows an object before it is whole, its owner may be about to write it."""
     shelf.create("000000001", '{"host": ')
     mine = lock._acquire(shelf, "here", 0.2, lambda line: None)
     assert mine.after_death
 
 
-def test_a_lock_that_a_full_disk_cuts_short_leaves_nothing(
-    shelf: lock.FolderShelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_a_full_disk_cuts_short_leaves_nothing(shelf: FolderShelf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither one that is made nor one that is written anew; who has it keeps it."""
     assert shelf.create("000000001", "whole")
 

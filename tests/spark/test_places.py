@@ -20,7 +20,7 @@ from tests.spark.stores import reach, store
 from tests.support.s3 import S3Server
 
 from apportion.errors import BadInput, Unavailable
-from apportion.spark import build, job, lake, lock, packages, schemas
+from apportion.spark import build, job, lake, lock, packages, schemas, stores
 from apportion.spark.folder import check_form
 from apportion.spark.location import form_of, locate
 from apportion.tables.schemas import TABLES
@@ -148,7 +148,7 @@ def _check_lock(spark: Any, dump: str, out: str, settings: dict[str, Any]) -> No
     """A second build is refused by the name of who is at work, in every kind of place."""
     location = locate(out)
     form = form_of(location, settings.get("form"))
-    with job._alone(spark, location, form, job.silent), pytest.raises(Unavailable, match="another build is writing"):
+    with stores.alone(spark, location, form, job.silent), pytest.raises(Unavailable, match="another build is writing"):
         job.build(dump, out, spark=spark, **settings)
 
 

@@ -1,4 +1,4 @@
-"""Texts and names by the column: Arrow's string views, ids of sixteen bytes, and numbers of names, at every edge."""
+"""Texts and names by the column: texts side by side, ids of sixteen bytes, and numbers of names, at every edge."""
 
 from __future__ import annotations
 
@@ -10,37 +10,12 @@ from tests.support.records import commit_key, commit_value
 
 from apportion.errors import UnreadableBytes
 from apportion.wire.columns import Buffer, number_names
-from apportion.wire.commits import decode_commits, packed, sixteens, text_views
+from apportion.wire.commits import decode_commits, packed, sixteens
 from apportion.wire.primitives import MAX_STRING, Reader
 
 from .test_commits import column
 
 OCTETS = np.frombuffer(bytes(range(1, 64)), np.uint8)
-
-
-def test_a_view_holds_a_short_text_itself_and_of_a_long_one_its_beginning_and_place() -> None:
-    """The layout of "Variable-size Binary View" in Arrow's columnar format."""
-    places = [
-        (at, size) for size in (0, 1, 3, 4, 5, 11, 12, 13, 20, 63) for at in {0, 1, 40, 63 - size} if at + size <= 63
-    ]
-    at, size = (np.array(each) for each in zip(*places, strict=True))
-    views = text_views(OCTETS, at, size)
-    assert views is not None
-    assert views.shape == (len(places), 4)
-    for view, (a, n) in zip(views, places, strict=True):
-        text = OCTETS[a : a + n].tobytes()
-        raw = view.tobytes()
-        assert int.from_bytes(raw[:4], "little") == n
-        if n <= 12:
-            assert raw[4:] == text.ljust(12, b"\0")
-        else:
-            assert (raw[4:8], raw[8:12], int.from_bytes(raw[12:], "little")) == (text[:4], bytes(4), a)
-
-
-def test_there_are_no_views_over_less_than_one_of_them() -> None:
-    nowhere = np.zeros(1, dtype=np.int64)
-    assert text_views(OCTETS[:11], nowhere, nowhere) is None
-    assert text_views(OCTETS[:12], nowhere, nowhere) is not None
 
 
 def test_texts_one_after_the_other_with_offsets() -> None:

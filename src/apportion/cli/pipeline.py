@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -173,7 +174,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(args: argparse.Namespace, states: list[TableStatus]) -> None:
+def _show(args: argparse.Namespace, states: Sequence[TableStatus]) -> None:
     from apportion.report.text import TextTable
 
     names = ("name", "rows", "files", "size_bytes", "newest", "written")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import Any, Final
 
@@ -24,7 +25,6 @@ from apportion.wire.commits import (
     decode_commits,
     packed,
     sixteens,
-    text_views,
     topic_id_texts,
 )
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Member, Other, Record, decode
@@ -126,23 +126,8 @@ def _text(
     mask = None if valid is None or valid.all() else pa.array(valid).buffers()[1]
     if not size.any():
         return pa.StringArray.from_buffers(at.size, pa.py_buffer(bytes(4 * at.size + 4)), pa.py_buffer(b""), mask)
-    views = text_views(source.octets, at, size) if _casts_views() else None
-    if views is not None:
-        # Arrow copies texts out of views at half the price of gathering them byte by byte here.
-        buffers = [mask, pa.py_buffer(views), pa.py_buffer(source.octets)]
-        return pa.Array.from_buffers(pa.string_view(), at.size, buffers).cast(pa.string())
     offsets, octets = packed(source.octets, at, size)
     return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(octets), mask)
-
-
-@cache
-def _casts_views() -> bool:
-    """Whether this pyarrow makes texts of views; older ones do not."""
-    try:
-        pa.array([], pa.string_view()).cast(pa.string())
-    except pa.ArrowNotImplementedError:
-        return False
-    return True
 
 
 def _topic_ids(values: BytesColumn, at: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Array:
@@ -158,72 +143,20 @@ def _topic_ids(values: BytesColumn, at: np.ndarray[Any, Any], valid: np.ndarray[
     return pa.StringArray.from_buffers(len(letters), ends, pa.py_buffer(letters)).take(ids.indices)
 
 
-def _commit(commit: Commit) -> dict[str, Any]:
-    return {
-        "group": commit.group,
-        "topic": commit.topic,
-        "partition": commit.partition,
-        "committed": commit.committed,
-        "leader_epoch": commit.leader_epoch,
-        "metadata": commit.metadata,
-        "commit_time": micros(commit.commit_time),
-        "expire_time": micros(commit.expire_time),
-        "topic_id": commit.topic_id,
-        "tombstone": commit.tombstone,
-        "value_version": commit.value_version,
-        "key_type": commit.key_type,
-    }
-
-
 # -- generations, epochs and others ------------------------------------------------------------------------------------
 
 
-def _generation(generation: GroupGeneration) -> dict[str, Any]:
-    return {
-        "group": generation.group,
-        "generation": generation.generation,
-        "protocol_type": generation.protocol_type,
-        "protocol": generation.protocol,
-        "leader": generation.leader,
-        "tombstone": generation.tombstone,
-        "members": [_member(member) for member in generation.members],
-        "state_time": micros(generation.state_time),
-        "value_version": generation.value_version,
-    }
+def _row(record: Commit | GroupGeneration | EpochRecord | Member, **others: Any) -> dict[str, Any]:
+    """The fields of a record by name, which are the columns' names too, and those that a table has in another form."""
+    return {field.name: getattr(record, field.name) for field in fields(record)} | others
 
 
 def _member(member: Member) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "host": member.host,
-        "rack": member.rack,
-        "topics": list(member.topics),
-        "owned": _held(member.owned),
-        "owned_generation": member.owned_generation,
-        "assigned": _held(member.assigned),
-        "user_data": member.user_data,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "session_timeout_ms": member.session_timeout_ms,
-        "unreadable": member.unreadable,
-    }
+    return _row(member, owned=_held(member.owned), assigned=_held(member.assigned))
 
 
 def _held(held: Held) -> list[dict[str, Any]]:
     return [{"topic": topic, "partitions": list(ids)} for topic, ids in held]
-
-
-def _epoch(record: EpochRecord) -> dict[str, Any]:
-    return {
-        "group": record.group,
-        "key_type": record.key_type,
-        "member_id": record.member_id,
-        "epoch": record.epoch,
-        "tombstone": record.tombstone,
-        "body": record.body_json,
-        "value_version": record.value_version,
-    }
 
 
 def every_row(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -283,8 +216,12 @@ class _Others:
 
 def _line(record: Commit | GroupGeneration | EpochRecord) -> tuple[str, dict[str, Any]]:
     if isinstance(record, Commit):
-        return "commits", _commit(record)
-    return ("generations", _generation(record)) if isinstance(record, GroupGeneration) else ("epochs", _epoch(record))
+        times = {"commit_time": micros(record.commit_time), "expire_time": micros(record.expire_time)}
+        return "commits", _row(record, **times)
+    if isinstance(record, GroupGeneration):
+        members = [_member(member) for member in record.members]
+        return "generations", _row(record, members=members, state_time=micros(record.state_time))
+    return "epochs", _row(record, body=record.body_json)
 
 
 # -- rejects and counts ----------------------------------------------------------------------------------------------

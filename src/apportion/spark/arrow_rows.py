@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 Batches = Iterable[pa.RecordBatch]
 Tables = Mapping[str, pa.Table]
 """Kind to its rows."""
+Delivery = Callable[[str, pa.Table, str], Iterator[pa.RecordBatch]]
+"""How a task hands over rows of a table, as the place of the tables wants it: from the table's name, rows of it and a
+name of this part of them, which no other part of the stage has, to rows of ``ROW``: one ``written`` for the driver with
+how many there are, and what ``TableStore.write`` needs."""
+
+STATE: Final = "apportion_state"
+"""The table, of rows of ``ROW``, of what a build keeps for the next one."""
 
 ROW: Final = "kind string, bucket int, payload binary"
 ARROW: Final = pa.schema([("kind", pa.string()), ("bucket", pa.int32()), ("payload", pa.binary())])
@@ -111,7 +118,7 @@ def met(frame: DataFrame, buckets: int, make: Callable[[int, Tables], Iterator[p
         for kind, bucket, rows in unpacked(batches):
             pieces.setdefault(bucket, {}).setdefault(kind, []).append(rows)
         for bucket in sorted(pieces):
-            tables = {kind: pa.concat_tables(some) for kind, some in pieces.pop(bucket).items()}
+            tables = {kind: pa.concat_tables(parts) for kind, parts in pieces.pop(bucket).items()}
             yield from make(bucket, tables)
 
     return frame.repartitionById(buckets, "bucket").mapInArrow(run, ROW)
@@ -145,7 +152,7 @@ def collected(frame: DataFrame) -> dict[str, pa.Table]:
     tables: dict[str, list[pa.Table]] = {}
     for row in frame.where(sql.col("bucket") == DRIVER).collect():
         tables.setdefault(row["kind"], []).append(pa.ipc.open_stream(pa.py_buffer(bytes(row["payload"]))).read_all())
-    return {kind: pa.concat_tables(some) for kind, some in tables.items()}
+    return {kind: pa.concat_tables(parts) for kind, parts in tables.items()}
 
 
 def part_of_task() -> int:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -64,63 +64,6 @@ class Origin:
     cluster_id: str | None
     partitions: int
     source: str
-
-
-class Bronze(Protocol):
-    """A dump while a capture writes to it, and nobody else."""
-
-    location: Location
-
-    def origin(self) -> Origin | None:
-        """Whose records these are; None where no capture has begun."""
-
-    def begin(self, origin: Origin) -> None:
-        """Say whose records these will be."""
-
-    def holds_records(self) -> bool:
-        """Whether there are any."""
-
-    def has_checkpoint(self) -> bool:
-        """Whether a batch was ever begun."""
-
-    def position(self) -> dict[int, int]:
-        """Partition -> next offset, as of the last batch that was finished; empty before the first."""
-
-    def take(self, stream: DataFrame) -> None:
-        """Keep what was there when the stream began."""
-
-    def count_from(self, start: dict[int, int]) -> int:
-        """Records at these offsets or behind them, which are those that ``take`` brought."""
-
-    def sample(self, ends: pa.Table, topics: pa.Table) -> None:
-        """Keep a sample of the log ends, and the topics as they are now."""
-
-
-@contextmanager
-def opened(
-    spark: SparkSession, location: Location, form: str, progress: Callable[[str], None] = lambda line: None
-) -> Iterator[Bronze]:
-    """A place for one capture, which is alone with it."""
-    if location.kind == "folder" and form == "parquet":
-        with folders.staged(location.folder, progress) as (staging, _):
-            yield FolderBronze(location, staging)
-        return
-    tables, _ = lake.bronze(location, "records", form)
-    checkpoint = _checkpoint(spark, location)
-    lake.make_schema(spark, location)
-    with lock.held(lake.shelf_of(spark, location, form, LOCKS), str(location), progress=progress) as mine:
-        yield LakeBronze(spark, location, tables, checkpoint, mine)
-        mine.finished = True
-
-
-def _checkpoint(spark: SparkSession, location: Location) -> str:
-    if location.kind != "catalog":
-        return location.path("checkpoint")
-    root = spark.conf.get(_CHECKPOINTS, None)
-    if not root:
-        needed = f"a folder for its checkpoint: {_CHECKPOINTS}=URI in APPORTION_SPARK_CONF"
-        raise BadInput(str(location), "a catalog, which has no place for files", needed)
-    return f"{root.rstrip('/')}/{location.root}"
 
 
 # -- plain files -----------------------------------------------------------------------------------------------------
@@ -293,10 +236,10 @@ class LakeBronze:
     """Tables below a URI or in a catalog: records by Structured Streaming, with its checkpoint beside them."""
 
     def __init__(
-        self, spark: SparkSession, location: Location, tables: lake.Tables, checkpoint: str, mine: lock.Held
+        self, spark: SparkSession, location: Location, tables: lake.Tables, checkpoint: str, held: lock.Held
     ) -> None:
         self.location, self._spark, self._tables = location, spark, tables
-        self._checkpoint, self._lock = checkpoint, mine
+        self._checkpoint, self._lock = checkpoint, held
         self._records, self._ends, self._topics = (
             lake.bronze(location, name)[1] for name in ("records", "ends", "topics")
         )
@@ -349,8 +292,8 @@ class LakeBronze:
         if not self.has_checkpoint() and not is_connect(self._spark):  # as in a folder
             HadoopShelf(self._spark, self._checkpoint).clear()
         half_done = set(self._batches("offsets")) - set(self._batches("commits"))
-        there = lake.is_there(self._spark, self._tables, self._records)
-        self._before = None if half_done else self._count() if there else 0
+        exists = lake.is_there(self._spark, self._tables, self._records)
+        self._before = None if half_done else self._count() if exists else 0
         rows = stream.select(*schema_of(schemas.RECORDS).names).repartition(_FILES)
         writer = rows.writeStream.outputMode("append").option("checkpointLocation", self._checkpoint)
         _finish(self._tables.stream(writer.trigger(availableNow=True), self._records))
@@ -378,3 +321,33 @@ class LakeBronze:
             self._tables.append(self._ends, sampled)
         else:
             self._tables.overwrite(self._ends, sampled)
+
+
+Bronze = FolderBronze | LakeBronze
+
+
+@contextmanager
+def opened(
+    spark: SparkSession, location: Location, form: str, progress: Callable[[str], None] = lambda line: None
+) -> Iterator[Bronze]:
+    """A place for one capture, which is alone with it."""
+    if location.kind == "folder" and form == "parquet":
+        with folders.staged(location.folder, progress) as (staging, _):
+            yield FolderBronze(location, staging)
+        return
+    tables, _ = lake.bronze(location, "records", form)
+    checkpoint = _checkpoint(spark, location)
+    lake.make_schema(spark, location)
+    with lock.held(lake.shelf_of(spark, location, form, LOCKS), str(location), progress=progress) as held:
+        yield LakeBronze(spark, location, tables, checkpoint, held)
+        held.finished = True
+
+
+def _checkpoint(spark: SparkSession, location: Location) -> str:
+    if location.kind != "catalog":
+        return location.path("checkpoint")
+    root = spark.conf.get(_CHECKPOINTS, None)
+    if not root:
+        needed = f"a folder for its checkpoint: {_CHECKPOINTS}=URI in APPORTION_SPARK_CONF"
+        raise BadInput(str(location), "a catalog, which has no place for files", needed)
+    return f"{root.rstrip('/')}/{location.root}"

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -37,7 +38,9 @@ from apportion.spark.arrow_rows import (
     ARROW,
     DRIVER,
     ROW,
+    STATE,
     Batches,
+    Delivery,
     Tables,
     cells,
     collected,
@@ -51,7 +54,7 @@ from apportion.spark.arrow_rows import (
     united,
     unpacked,
 )
-from apportion.spark.stores import STATE, Delivery, TableStore
+from apportion.spark.stores import TableStore
 from apportion.tables.schemas import TABLES, fingerprint
 from apportion.wording import count
 
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from apportion.spark.sources import Dump
+    from apportion.spark.statuses import TableStatus
 
 BUILD: Final = "build.json"
 """The text that a build keeps for the next one."""
@@ -113,47 +117,44 @@ class BuildState:
     appended: Mapping[str, int] = field(default_factory=dict)
 
     def to_text(self) -> str:
-        """As JSON."""
-        return json.dumps(asdict(self)) + "\n"
+        """As JSON, with a digest of it."""
+        fields = asdict(self)
+        return json.dumps({"version": self.version, "digest": _digest(fields), "state": fields}) + "\n"
 
     @classmethod
     def from_text(cls, text: str | None) -> BuildState | None:
         """What ``to_text`` wrote, here or in another version; None for anything else, as what somebody changed."""
         try:
-            fields = json.loads(text or "null")
-            if isinstance(fields, dict) and fields.get("version") != version() and isinstance(fields["version"], str):
-                return cls(fields["version"], {}, "")
-            state = cls(**fields)
+            kept = json.loads(text or "null")
+            if isinstance(kept["version"], str) and kept["version"] != version():
+                return cls(kept["version"], {}, "")
+            return cls(**kept["state"]) if kept["digest"] == _digest(kept["state"]) else None
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
-        return state if state._is_well_formed() else None
 
-    def _is_well_formed(self) -> bool:
-        """Whether each field holds what a build writes there."""
-        numbers = (self.records, self.buckets, self.builds, *([] if self.ends_at is None else [self.ends_at]))
-        mappings = (self.settings, self.files, self.read, self.names, self.appended)
-        if not all(isinstance(mapping, dict) for mapping in mappings):
-            return False
-        if not (isinstance(self.dump, str) and isinstance(self.version, str)):
-            return False
-        numbers = (*numbers, *self.read.values(), *self.appended.values())
-        return (
-            all(isinstance(number, int) and not isinstance(number, bool) for number in numbers)
-            and all(number.isascii() and number.isdecimal() for number in self.read)
-            and all(
-                isinstance(files, dict) and all(isinstance(v, str) for v in files.values())
-                for files in self.files.values()
-            )
-            and all(name is None or isinstance(name, str) for name in self.names.values())
-        )
+
+def _digest(fields: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
-class Rows:
-    """What a build came to; see ``job.Built``."""
+class Built:
+    """What a build made.
+
+    records, rows, tables
+        Records of the dump; rows of each table and how fresh each is, told by ``job``.
+    whole
+        Why every table was made anew; "" where only what is new was done.
+    new_records, touched_groups, planned_groups
+        Records that were decoded, groups that left some of them, groups whose what-if was made; None: all of them.
+    written
+        Tables that were written, of a build that was not whole.
+    """
 
     records: int
-    whole: str
+    rows: Mapping[str, int] = field(default_factory=dict)
+    tables: Sequence[TableStatus] = ()
+    whole: str = ""
     new_records: int = 0
     touched_groups: int | None = None
     planned_groups: int | None = None
@@ -166,7 +167,7 @@ class _Anew(Exception):
 
 def build(
     store: TableStore, dump: Dump, asked: BuildState, full: bool, before_publish: Callable[[], None], progress: Progress
-) -> Rows:
+) -> Built:
     """Every table, or what is new of each, and what the next build must know; published.
 
     asked
@@ -180,7 +181,7 @@ def build(
     if not why and before is not None:
         if dump.files == before.files:
             progress(count(0, "new record"))
-            return Rows(before.records, "", 0, 0, 0)
+            return Built(before.records, touched_groups=0, planned_groups=0)
         try:
             return _made(_Build(store, dump, asked, before, progress), "", before_publish)
         except _Anew as reason:
@@ -191,7 +192,7 @@ def build(
     return _made(_Build(store, dump, asked, None, progress), why, before_publish)
 
 
-def _made(build: _Build, why: str, before_publish: Callable[[], None]) -> Rows:
+def _made(build: _Build, why: str, before_publish: Callable[[], None]) -> Built:
     rows = build.run(why)
     build.store.keep(BUILD, build.after.to_text())
     before_publish()
@@ -252,7 +253,7 @@ class _Build:
         """Of each table of the dump the new files; None: all of them."""
         self._stage = f"+{self.after.builds}"
 
-    def run(self, why: str) -> Rows:
+    def run(self, why: str) -> Built:
         """All jobs, and all tables in the order in which they depend on each other."""
         self.buckets = _buckets(self.dump.count()) if self.before is None else self.before.buckets
         state = None if self.before is None else self.store.read(STATE)
@@ -281,9 +282,10 @@ class _Build:
         if planned:
             self._plans(groups, folded)
         self._write(folded is None or bool(folded), bool(planned))
+        built = Built(self.after.records, whole=why, new_records=new)
         if self.before is None:
-            return Rows(self.after.records, why, new)
-        return Rows(self.after.records, why, new, touched, planned, tuple(self.written))
+            return built
+        return replace(built, touched_groups=touched, planned_groups=planned, written=tuple(self.written))
 
     # -- records
 

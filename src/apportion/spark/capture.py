@@ -69,19 +69,19 @@ def capture_once(
     Raises
         Unavailable: the broker, or the right to read; BadInput: the place holds something else.
     """
-    with bronze.opened(spark, location, form, progress) as kept, cluster.connect(bootstrap, properties) as there:
-        before = _offsets_ends(there, bootstrap)
-        origin = Origin(bronze.VERSION, there.cluster_id(), len(before), source)
-        _settle_origin(kept, origin)
-        old = kept.position()
-        lost = _lost(location, before, old)
-        progress(f"reading __consumer_offsets of {bootstrap}: {count(_waiting(before, old), 'offset')} to go")
-        kept.take(_stream(spark, bootstrap, properties, origin, rows_a_batch))
-        new = kept.position()
-        _must_have_read(before, new, kept)
-        records, missing = _judge(kept, before, old, new)
+    with bronze.opened(spark, location, form, progress) as dump, cluster.connect(bootstrap, properties) as client:
+        ends = _offsets_ends(client, bootstrap)
+        origin = Origin(bronze.VERSION, client.cluster_id(), len(ends), source)
+        _settle_origin(dump, origin)
+        start = dump.position()
+        lost = _lost(location, ends, start)
+        progress(f"reading __consumer_offsets of {bootstrap}: {count(_waiting(ends, start), 'offset')} to go")
+        dump.take(_stream(spark, bootstrap, properties, origin, rows_a_batch))
+        read_to = dump.position()
+        _must_have_read(ends, read_to, dump)
+        records, missing = _judge(dump, ends, start, read_to)
         progress(f"{count(records, 'record')} read; sampling log ends")
-        _sample(there, kept)
+        _sample(client, dump)
     if lost or missing:
         progress(_hidden(missing, lost))
     return Captured(records, missing, lost)
@@ -120,25 +120,25 @@ def must_live(spark: SparkSession, error: Exception) -> None:
 # -- before ----------------------------------------------------------------------------------------------------------
 
 
-def _offsets_ends(there: cluster.Cluster, bootstrap: str) -> list[cluster.LogEnds]:
-    partitions = there.partitions([cluster.OFFSETS])
+def _offsets_ends(client: cluster.Cluster, bootstrap: str) -> list[cluster.LogEnds]:
+    partitions = client.partitions([cluster.OFFSETS])
     if not partitions:
         why = "no group has ever committed there, or this user may not see the topic (ACL Describe)"
         raise Unavailable(f"{bootstrap} shows no __consumer_offsets: {why}")
-    if headless := [one.partition for one in partitions if not one.led]:
+    if headless := [partition.partition for partition in partitions if not partition.led]:
         raise Unavailable(f"{bootstrap}: partitions {headless} of __consumer_offsets have no leader just now")
-    return there.ends(partitions)
+    return client.ends(partitions)
 
 
-def _settle_origin(kept: Bronze, origin: Origin) -> None:
+def _settle_origin(dump: Bronze, origin: Origin) -> None:
     """Write whose records these will be, or refuse a place that holds something else."""
-    recorded = kept.origin()
+    recorded = dump.origin()
     if recorded is None:
-        if kept.holds_records() or kept.has_checkpoint():
+        if dump.holds_records() or dump.has_checkpoint():
             raise BadInput(
-                str(kept.location), "records, but no capture.json", "an empty place, or one that a capture made"
+                str(dump.location), "records, but no capture.json", "an empty place, or one that a capture made"
             )
-        kept.begin(origin)
+        dump.begin(origin)
         return
     hint = "; capture into a new place, the old one stays readable"
     for name, was, now in (
@@ -147,23 +147,23 @@ def _settle_origin(kept: Bronze, origin: Origin) -> None:
         ("source", recorded.source, origin.source),
     ):
         if was != now:
-            raise BadInput(f"{kept.location}: {name}", f"{was} when the capture began", f"{now}, as it is now{hint}")
-    if kept.holds_records() and not kept.has_checkpoint():
-        raise BadInput(f"{kept.location}: checkpoint", "nothing", "the checkpoint of the records that are there")
+            raise BadInput(f"{dump.location}: {name}", f"{was} when the capture began", f"{now}, as it is now{hint}")
+    if dump.holds_records() and not dump.has_checkpoint():
+        raise BadInput(f"{dump.location}: checkpoint", "nothing", "the checkpoint of the records that are there")
 
 
-def _lost(location: Location | Path, ends: list[cluster.LogEnds], old: dict[int, int]) -> int:
+def _lost(location: Location | Path, ends: list[cluster.LogEnds], start: dict[int, int]) -> int:
     """Offsets deleted before they were read; refuses a topic that is shorter than what was read of it."""
     for end in ends:
-        if old.get(end.partition, 0) > end.end:
-            captured = f"offset {old[end.partition]} of partition {end.partition} was captured"
+        if start.get(end.partition, 0) > end.end:
+            captured = f"offset {start[end.partition]} of partition {end.partition} was captured"
             needed = f"a log that goes so far; it ends at {end.end}, so the topic was made anew: take a new folder"
             raise BadInput(f"{location}: __consumer_offsets", captured, needed)
-    return sum(max(0, end.begin - old[end.partition]) for end in ends if end.partition in old)
+    return sum(max(0, end.begin - start[end.partition]) for end in ends if end.partition in start)
 
 
-def _waiting(ends: list[cluster.LogEnds], old: dict[int, int]) -> int:
-    return sum(max(0, end.last_stable - max(end.begin, old.get(end.partition, 0))) for end in ends)
+def _waiting(ends: list[cluster.LogEnds], start: dict[int, int]) -> int:
+    return sum(max(0, end.last_stable - max(end.begin, start.get(end.partition, 0))) for end in ends)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -197,26 +197,28 @@ def _stream(
 # -- after -----------------------------------------------------------------------------------------------------------
 
 
-def _must_have_read(before: list[cluster.LogEnds], new: dict[int, int], kept: Bronze) -> None:
+def _must_have_read(ends: list[cluster.LogEnds], read_to: dict[int, int], dump: Bronze) -> None:
     """A source that sees less than the broker has must not pass for an empty topic."""
-    short = [end for end in before if end.last_stable > max(end.begin, new.get(end.partition, 0))]
+    short = [end for end in ends if end.last_stable > max(end.begin, read_to.get(end.partition, 0))]
     if short:
-        one = short[0]
-        why = f"partition {one.partition} of __consumer_offsets ends at {one.last_stable}"
+        first = short[0]
+        why = f"partition {first.partition} of __consumer_offsets ends at {first.last_stable}"
         raise Unavailable(
-            f"{why}, but the source read it to {new.get(one.partition, 0)}: nothing is lost, run it again"
+            f"{why}, but the source read it to {read_to.get(first.partition, 0)}: nothing is lost, run it again"
         )
-    there = sum(end.last_stable - end.begin for end in before)
-    if there and not kept.holds_records():
+    offsets = sum(end.last_stable - end.begin for end in ends)
+    if offsets and not dump.holds_records():
         why = "the source read no record of them; may this user read the topic?"
-        raise Unavailable(f"__consumer_offsets holds {there} offsets, but {why}")
+        raise Unavailable(f"__consumer_offsets holds {offsets} offsets, but {why}")
 
 
-def _judge(kept: Bronze, before: list[cluster.LogEnds], old: dict[int, int], new: dict[int, int]) -> tuple[int, int]:
+def _judge(
+    dump: Bronze, ends: list[cluster.LogEnds], start: dict[int, int], read_to: dict[int, int]
+) -> tuple[int, int]:
     """Records of this capture, and offsets in its range that have none."""
-    start = {end.partition: max(end.begin, old.get(end.partition, 0)) for end in before}
-    records = kept.count_from(start)
-    passed = sum(max(0, offset - start.get(number, 0)) for number, offset in new.items())
+    begin = {end.partition: max(end.begin, start.get(end.partition, 0)) for end in ends}
+    records = dump.count_from(begin)
+    passed = sum(max(0, offset - begin.get(number, 0)) for number, offset in read_to.items())
     return records, passed - records
 
 
@@ -229,15 +231,20 @@ def _hidden(missing: int, lost: int) -> str:
     return "; ".join(sentences) + ": what happened there is not known, and gold marks it as not complete"
 
 
-def _sample(there: cluster.Cluster, kept: Bronze) -> None:
+def _sample(client: cluster.Cluster, dump: Bronze) -> None:
     """Topics and log ends as they are now."""
-    partitions = there.partitions()
-    ends = [asdict(end) for end in there.ends(partitions)]
+    partitions = client.partitions()
+    ends = [asdict(end) for end in client.ends(partitions)]
     topics = [
-        {"topic": one.topic, "topic_id": one.topic_id, "partition": one.partition, "racks": list(one.racks)}
-        for one in partitions
+        {
+            "topic": partition.topic,
+            "topic_id": partition.topic_id,
+            "partition": partition.partition,
+            "racks": list(partition.racks),
+        }
+        for partition in partitions
     ]
-    kept.sample(
+    dump.sample(
         pa.Table.from_pylist(ends, schema=schemas.arrow_schema(schemas.ENDS)),
         pa.Table.from_pylist(topics, schema=schemas.arrow_schema(schemas.TOPICS)),
     )

@@ -22,11 +22,11 @@ import pyarrow as pa
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import lock
-from apportion.spark.arrow_rows import ARROW, DRIVER, packed
+from apportion.spark.arrow_rows import ARROW, DRIVER, STATE, Delivery, packed
 from apportion.spark.files import SHOWN, link, sync, write_empty, write_rows, write_table
 from apportion.spark.schemas import spark_schema
 from apportion.spark.session import AS_IT_STANDS, is_connect
-from apportion.spark.stores import STATE, Delivery
+from apportion.spark.shelves import FolderShelf
 from apportion.tables.schemas import TABLES, arrow_schema
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def staged(root: Path, progress: Callable[[str], None] = lambda line: None) -> I
     except (FileExistsError, NotADirectoryError) as error:
         raise BadInput(str(root), "a file", "a folder for the tables") from error
     try:
-        with lock.held(lock.FolderShelf(root / LOCKS), str(root), progress=progress) as mine:
+        with lock.held(FolderShelf(root / LOCKS), str(root), progress=progress) as held:
             recover(root)
             # A name of its own: workers of a build that was killed a moment ago may still be writing to theirs.
             staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=root))
             staging.chmod(0o755)
             try:
-                yield staging, mine
-                mine.finished = True
+                yield staging, held
+                held.finished = True
             finally:
                 if not (staging / _JOURNAL).exists():
                     shutil.rmtree(staging, ignore_errors=True)
@@ -70,11 +70,11 @@ def staged(root: Path, progress: Callable[[str], None] = lambda line: None) -> I
 
 def check_form(root: Path, form: str) -> None:
     """Refuse to write one form of tables over the other: who reads all files of a folder would see both."""
-    there = any(root.glob("*/*/_delta_log"))
-    if form == "delta" and not there and any(root.glob("silver/*/*.parquet")):
+    holds_delta = any(root.glob("*/*/_delta_log"))
+    if form == "delta" and not holds_delta and any(root.glob("silver/*/*.parquet")):
         needed = "a folder without tables, or one of Delta tables; or --format parquet"
         raise BadInput(str(root), "plain Parquet tables", needed)
-    if there and form != "delta":
+    if holds_delta and form != "delta":
         raise BadInput(str(root), "Delta tables", "--format delta, or another folder")
 
 
@@ -107,10 +107,10 @@ def recover(root: Path) -> None:
 
 
 class FolderStore:
-    """Tables as folders of Parquet files below ``root``; see ``stores.TableStore``."""
+    """Tables as folders of Parquet files below ``root``."""
 
-    def __init__(self, root: Path, staging: Path, mine: lock.Held, spark: SparkSession) -> None:
-        self.root, self._staging, self._lock, self._spark = root, staging, mine, spark
+    def __init__(self, root: Path, staging: Path, held: lock.Held, spark: SparkSession) -> None:
+        self.root, self._staging, self._lock, self._spark = root, staging, held, spark
         self._written: list[str] = []
 
     def names(self) -> set[str]:
@@ -143,7 +143,15 @@ class FolderStore:
         return partial(_written, str(self._staging / "new"), stage)
 
     def write(self, name: str, frames: Sequence[DataFrame], rows: int, whole: bool) -> None:
-        """Complete what tasks wrote: by links to the files that are there, or by one that shows the columns."""
+        """Complete what tasks wrote: by links to the files that are there, or by one that shows the columns.
+
+        frames
+            Rows of ``arrow_rows.ROW``, among them those that ``deliver`` gave.
+        rows
+            How many were delivered.
+        whole
+            They are all rows of the table; else they are added to those that are there.
+        """
         stage = self._staging / "new" / name
         if whole and not rows:
             write_empty(stage / _EMPTY, ARROW if name == STATE else arrow_schema(TABLES[name]))

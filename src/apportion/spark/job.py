@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from apportion.inputs.properties import Properties
+    from apportion.spark.build import Built
     from apportion.spark.capture import Captured
     from apportion.spark.location import Location
     from apportion.spark.statuses import TableStatus
-    from apportion.spark.stores import TableStore
 
 Progress = Callable[[str], None]
 """Takes one line for a person."""
@@ -29,30 +29,6 @@ Progress = Callable[[str], None]
 
 def silent(line: str) -> None:
     """Progress for nobody."""
-
-
-@dataclass(frozen=True)
-class Built:
-    """What a build made.
-
-    records, rows, tables
-        Records of the dump, rows of each table, and how fresh each is.
-    whole
-        Why every table was made anew; "" where only what is new was done.
-    new_records, touched_groups, planned_groups
-        Records that were decoded, groups that left some of them, groups whose what-if was made; None: all of them.
-    written
-        Tables that were written, of a build that was not whole.
-    """
-
-    records: int
-    rows: dict[str, int]
-    tables: list[TableStatus]
-    whole: str = ""
-    new_records: int = 0
-    touched_groups: int | None = None
-    planned_groups: int | None = None
-    written: tuple[str, ...] = ()
 
 
 def capture(
@@ -86,33 +62,47 @@ def capture(
         another number of partitions, or to another version.
     """
     _needs_libraries()
+    from apportion.spark import capture as capturing
+    from apportion.spark.location import locate
+
+    place = locate(directory)
+    with _capturing(bootstrap, place, place, form, command_config, source, spark, progress, rows_a_batch) as (on, once):
+        if not service:
+            return once()
+        for captured in capturing.capture_on(once, on, interval_s, progress):
+            progress(f"{count(captured.records, 'record')}; next in {interval_s:.0f} s")
+    raise AssertionError("a service ends by being interrupted")
+
+
+@contextmanager
+def _capturing(
+    bootstrap: str, origin: Location, target: Location, form: str | None,
+    command_config: Path | str | Properties | None, source: str, spark: SparkSession | None, progress: Progress,
+    rows_a_batch: int = 1_000_000,
+) -> Iterator[tuple[SparkSession, Callable[[], Captured]]]:  # fmt: skip
+    """A session for a capture into ``origin``, and tables in ``target`` made from it; what captures once."""
     from apportion.inputs.cluster import connect
     from apportion.inputs.properties import Properties, read_properties
     from apportion.spark import capture as capturing
     from apportion.spark import errors, session
-    from apportion.spark.location import form_of, locate
+    from apportion.spark.location import form_of
 
-    location = locate(directory)
-    chosen = form_of(location, form)
+    dump_form = form_of(origin, form if origin.kind == target.kind else None)
+    jars = session.jars_for(origin, target, form_of(target, form))
     properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
-    with errors.plainly(location.root):
-        source = capturing.chosen_source(source, location)
+    with errors.plainly(origin.root):
+        source = capturing.chosen_source(source, origin)
         with connect(bootstrap, properties):  # a wrong address shows before Spark takes its seconds
             progress("starting Spark")
-        wanted = session.wanted(location, location, chosen)
-        with session.session(spark, kafka=source == "connector", **wanted) as running:
+    with session.session(spark, quick=target is origin, kafka=source == "connector", **jars) as running:
 
-            def once() -> Captured:
-                with errors.plainly(location.root):
-                    return capturing.capture_once(
-                        running, bootstrap, location, properties, source, progress, rows_a_batch, chosen
-                    )
+        def once() -> Captured:
+            with errors.plainly(origin.root):
+                return capturing.capture_once(
+                    running, bootstrap, origin, properties, source, progress, rows_a_batch, dump_form
+                )
 
-            if not service:
-                return once()
-            for captured in capturing.capture_on(once, running, interval_s, progress):
-                progress(f"{count(captured.records, 'record')}; next in {interval_s:.0f} s")
-    raise AssertionError("a service ends by being interrupted")
+        yield running, once
 
 
 def run(
@@ -136,28 +126,12 @@ def run(
     """
     _needs_libraries()
     from apportion.errors import Unavailable
-    from apportion.inputs.cluster import connect
-    from apportion.inputs.properties import Properties, read_properties
     from apportion.spark import capture as capturing
-    from apportion.spark import errors, session
-    from apportion.spark.location import form_of, locate
+    from apportion.spark.location import locate
 
     origin, target = locate(dump), locate(out)
-    chosen = form_of(target, form)
     settings = _settings(form, assignors, allowed_lag=allowed_lag, personal_days=None, personal="drop")
-    properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
-    with errors.plainly(origin.root):
-        source = capturing.chosen_source(source, origin)
-        with connect(bootstrap, properties):
-            progress("starting Spark")
-    needs = session.wanted(origin, target, chosen)
-    with session.session(spark, quick=False, kafka=source == "connector", **needs) as running:
-
-        def once() -> Captured:
-            kept = form_of(origin, form if origin.kind == target.kind else None)
-            with errors.plainly(origin.root):
-                return capturing.capture_once(running, bootstrap, origin, properties, source, progress, form=kept)
-
+    with _capturing(bootstrap, origin, target, form, command_config, source, spark, progress) as (running, once):
         for captured in capturing.capture_on(once, running, interval_s, progress):
             began = time.monotonic()
             try:
@@ -166,13 +140,13 @@ def run(
                 capturing.must_live(running, error)
                 progress(f"{error}; trying again in {interval_s:.0f} s")
                 continue
-            progress(_told(captured, built, time.monotonic() - began))
+            progress(_round(captured, built, time.monotonic() - began))
             yield built
             if spark is None:
                 running.catalog.clearCache()
 
 
-def _told(captured: Captured, built: Built, seconds: float) -> str:
+def _round(captured: Captured, built: Built, seconds: float) -> str:
     """What a round came to, in a sentence."""
     records = count(captured.records, "record")
     if built.whole:
@@ -232,8 +206,8 @@ def _settings(form: str | None, assignors: Sequence[str] | None, **rules: Any) -
 
     personal.check(rules["personal_days"], rules["personal"])
 
-    chosen = {} if assignors is None else {"assignors": [find(name).name for name in assignors]}
-    return {**rules, **({} if form is None else {"form": form}), **chosen}
+    named = {} if assignors is None else {"assignors": [find(name).name for name in assignors]}
+    return {**rules, **({} if form is None else {"form": form}), **named}
 
 
 def _build_at(
@@ -244,7 +218,7 @@ def _build_at(
     from apportion.assignors import compared
     from apportion.inputs import tables
     from apportion.spark import build as building
-    from apportion.spark import errors, session, sources, statuses
+    from apportion.spark import errors, session, sources, statuses, stores
     from apportion.spark.location import form_of
 
     form = form_of(location, settings.get("form"))
@@ -255,49 +229,18 @@ def _build_at(
     rules = {name: value for name, value in settings.items() if name != "form"}
     rules["assignors"] = sorted(compared()) if rules.get("assignors") is None else rules["assignors"]
     source = _source(location, origin, settings)
-    running_on = session.session(spark, **session.wanted(origin, location, form))
-    with errors.plainly(location.root, errors.MAKE_ANEW), running_on as running, _systems_memory():
-        with _alone(running, location, form, progress) as store:
+    running_on = session.session(spark, **session.jars_for(origin, location, form))
+    with errors.plainly(location.root, errors.MAKE_ANEW), running_on as running:
+        with stores.alone(running, location, form, progress) as store:
             tables.check_version_of(str(location), store.text(tables.SOURCE))
             with errors.plainly(origin.root):  # what is wrong there is not the tables'
                 dump = sources.open_dump(running, origin)
             asked = building.BuildState(building.version(), rules, source)
             with session.ours(running, "making tables"):
-                rows = building.build(store, dump, asked, full, lambda: store.keep(tables.SOURCE, source), progress)
+                built = building.build(store, dump, asked, full, lambda: store.keep(tables.SOURCE, source), progress)
         lake = location.kind != "folder" or form != "parquet"
         states = statuses.of_lake(running, location) if lake else statuses.of_folder(location.folder)
-    return Built(
-        rows.records, {state.name: state.rows for state in states}, states, rows.whole, rows.new_records,
-        rows.touched_groups, rows.planned_groups, rows.written,
-    )  # fmt: skip
-
-
-@contextmanager
-def _alone(spark: SparkSession, location: Location, form: str, progress: Progress) -> Iterator[TableStore]:
-    """The store of a place, for who is alone with it."""
-    from apportion.spark import folder, lake, session
-
-    if location.kind == "folder" and form == "parquet":
-        with folder.staged(location.folder, progress) as (staging, mine):
-            if session.is_remote(spark):
-                folder.check_shared(staging, spark)
-            yield folder.FolderStore(location.folder, staging, mine, spark)
-        return
-    with lake.alone(spark, location, form, progress) as store:
-        yield store
-
-
-@contextmanager
-def _systems_memory() -> Iterator[None]:
-    """Arrow's columns are in memory of the C library during the block, as NumPy's are."""
-    import pyarrow as pa
-
-    before = pa.default_memory_pool()
-    pa.set_memory_pool(pa.system_memory_pool())
-    try:
-        yield
-    finally:
-        pa.set_memory_pool(before)
+    return replace(built, rows={state.name: state.rows for state in states}, tables=states)
 
 
 def _check(origin: Location, location: Location, form: str) -> None:
@@ -333,9 +276,9 @@ def rebuild(
     if location.kind == "folder" and not any(location.folder.glob("*/*/_delta_log")):
         last, settings = _remembered(location, None)
         return build(last if dump is None else dump, out, **settings, full=True, spark=spark, progress=progress)
-    chosen = form_of(location, form or ("delta" if location.kind == "folder" else None))
-    with session.session(spark, **session.wanted(location, location, chosen)) as running:
-        text = lake.Manifest.read(running, lake.tables_of(location, chosen)).texts.get("source.json")
+    form_there = form_of(location, form or ("delta" if location.kind == "folder" else None))
+    with session.session(spark, **session.jars_for(location, location, form_there)) as running:
+        text = lake.Manifest.read(running, lake.tables_of(location, form_there)).texts.get("source.json")
         last, settings = _remembered(location, text)
         return build(last if dump is None else dump, out, **settings, full=True, spark=running, progress=progress)
 
@@ -354,8 +297,8 @@ def status(where: Path | str, *, spark: SparkSession | None = None) -> list[Tabl
     if location.kind != "folder" or session.holds_delta(location):
         from apportion.spark import errors
 
-        chosen = session.wanted(location, location, "delta")
-        with errors.plainly(str(where)), session.session(spark, **chosen) as running:
+        jars = session.jars_for(location, location, "delta")
+        with errors.plainly(str(where)), session.session(spark, **jars) as running:
             return statuses.of_lake(running, location)
     return statuses.of_folder(location.folder)
 

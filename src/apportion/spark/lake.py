@@ -16,18 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from apportion.errors import Unavailable
 from apportion.pipeline.columns import in_table_order
 from apportion.spark import lock
-from apportion.spark.arrow_rows import DELIVERED, DRIVER, of_kinds, opened, packed, united
+from apportion.spark.arrow_rows import DELIVERED, DRIVER, STATE, Delivery, of_kinds, opened, packed, united
 from apportion.spark.location import Location, check_catalog, form_of
 from apportion.spark.schemas import spark_schema
-from apportion.spark.shelves import CatalogShelf, HadoopShelf
-from apportion.spark.stores import STATE, Delivery
+from apportion.spark.shelves import CatalogShelf, FolderShelf, HadoopShelf, Shelf
 from apportion.tables.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -42,25 +41,6 @@ _MISSING: Final = (
     "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "is not a Delta table",
 )  # fmt: skip
 _ROWS: Final = "kind string, name string, version bigint, text string"
-
-
-class Tables(Protocol):
-    """Tables by name, each with versions if the place has them."""
-
-    def quoted(self, name: str) -> str:
-        """The table as SQL is told it."""
-
-    def read(self, spark: SparkSession, name: str, version: int | None) -> DataFrame:
-        """Its rows in a version, or the newest."""
-
-    def overwrite(self, name: str, rows: DataFrame) -> None:
-        """Replace it whole in one commit, or make it."""
-
-    def append(self, name: str, rows: DataFrame) -> None:
-        """Add rows in one commit."""
-
-    def stream(self, writer: DataStreamWriter, name: str) -> StreamingQuery:
-        """Start a stream that appends to it."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +122,10 @@ class CatalogTables:
         return (writer.format(self.using) if self.using else writer).toTable(self.quoted(name))
 
 
+Tables = DeltaTables | CatalogTables
+"""Tables by name, each with versions if the place has them."""
+
+
 @dataclass
 class Manifest:
     """What belongs together: the version of each table (None: it has none), and the texts kept beside them."""
@@ -168,7 +152,7 @@ class Manifest:
         rows: list[tuple[Any, ...]] = [
             ("table", table, version, None) for table, version in sorted(self.versions.items())
         ]
-        rows += [("text", kept, None, text) for kept, text in sorted(self.texts.items())]
+        rows += [("text", text_name, None, text) for text_name, text in sorted(self.texts.items())]
         tables.overwrite(name, spark.createDataFrame(rows, _ROWS).coalesce(1))
 
 
@@ -221,14 +205,14 @@ def alone(
         Unavailable: another build is at work there.
     """
     make_schema(spark, location)
-    with lock.held(shelf_of(spark, location, form), str(location), progress=progress) as mine:
-        store = LakeStore(spark, tables_of(location, form), mine)
-        if mine.after_death:
+    with lock.held(shelf_of(spark, location, form), str(location), progress=progress) as held:
+        store = LakeStore(spark, tables_of(location, form), held)
+        if held.after_death:
             progress(f"the build before died: putting {location} back to the last whole one")
             store.put_back()
         store.forget_unchanged()
         yield store
-        mine.finished = not store.written
+        held.finished = not store.written
 
 
 def make_schema(spark: SparkSession, location: Location) -> None:
@@ -238,24 +222,24 @@ def make_schema(spark: SparkSession, location: Location) -> None:
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {_quoted(location.root)}")
 
 
-def shelf_of(spark: SparkSession, location: Location, form: str, locks: str = LOCKS) -> lock.Shelf:
+def shelf_of(spark: SparkSession, location: Location, form: str, locks: str = LOCKS) -> Shelf:
     """Where the locks of a place are."""
     if location.kind == "folder":
-        return lock.FolderShelf(location.folder / locks)
+        return FolderShelf(location.folder / locks)
     if location.kind == "catalog":
         return CatalogShelf(spark, location.root, locks, form)
     return HadoopShelf(spark, location.path(locks))
 
 
 class LakeStore:
-    """Tables committed one by one, and a manifest of the versions that belong together; see ``stores.TableStore``."""
+    """Tables committed one by one, and a manifest of the versions that belong together."""
 
-    def __init__(self, spark: SparkSession, tables: Tables, mine: lock.Held) -> None:
-        self._spark, self.tables, self._lock = spark, tables, mine
+    def __init__(self, spark: SparkSession, tables: Tables, held: lock.Held) -> None:
+        self._spark, self.tables, self._lock = spark, tables, held
         self.last = Manifest.read(spark, tables)
         self.written: list[str] = []
         """Tables that were committed and not published."""
-        self._kept: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     def names(self) -> set[str]:
         """Those of the last whole build that are there."""
@@ -273,14 +257,14 @@ class LakeStore:
 
     def keep(self, name: str, text: str) -> None:
         """Keep a text, from ``publish`` on."""
-        self._kept[name] = text
+        self._texts[name] = text
 
     def deliver(self, stage: str) -> Delivery:
         """Hand rows on, for Spark to write."""
         return _handed_on
 
     def write(self, name: str, frames: Sequence[DataFrame], rows: int, whole: bool) -> None:
-        """One commit."""
+        """One commit; arguments as of ``FolderStore.write``."""
         self._lock.check()
         self.written.append(name)  # also where it fails half way
         schema = spark_schema(name)
@@ -299,9 +283,9 @@ class LakeStore:
     def publish(self) -> None:
         """Say which versions belong together now: the one commit that our own readers go by."""
         self._lock.check()
-        now = Manifest({**self.last.versions, **self._newest(self.written)}, {**self.last.texts, **self._kept})
-        now.write(self._spark, self.tables)
-        self.last, self.written, self._kept = now, [], {}
+        manifest = Manifest({**self.last.versions, **self._newest(self.written)}, {**self.last.texts, **self._texts})
+        manifest.write(self._spark, self.tables)
+        self.last, self.written, self._texts = manifest, [], {}
 
     def put_back(self) -> None:
         """Undo what a dead build committed: each table to its version in the manifest."""

@@ -41,10 +41,10 @@ def copy(
         BadInput: there is neither.
     """
     location = locate(where)
-    chosen = session.wanted(location, location, "delta")
+    jars = session.jars_for(location, location, "delta")
     if spark is None:
         starting()
-    with errors.plainly(where), session.session(spark, **chosen) as running:
+    with errors.plainly(where), session.session(spark, **jars) as running:
         tables = lake.tables_in(location)
         manifest = lake.Manifest.read(running, tables)
         if "silver/commits" in manifest.versions:

@@ -25,33 +25,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from apportion.errors import Unavailable
 
+if TYPE_CHECKING:
+    from apportion.spark.shelves import Shelf
+
 BEAT_S: Final = 10.0
 SILENCE_S: Final = 60.0
 _RELEASED: Final = "released"
-
-
-class Shelf(Protocol):
-    """A few small texts in a place that all builds of it see."""
-
-    def names(self) -> list[str]:
-        """All that are there."""
-
-    def create(self, name: str, text: str) -> bool:
-        """Make it, unless it is there: then False. Of many at once exactly one makes it."""
-
-    def read(self, name: str) -> str | None:
-        """None where it is not there."""
-
-    def overwrite(self, name: str, text: str) -> None:
-        """Write it anew; only the one that made it does."""
-
-    def delete(self, name: str) -> None:
-        """Take it away, if it is there."""
 
 
 @dataclass(frozen=True)
@@ -262,48 +246,3 @@ def _started(pid: int) -> str | None:
     except OSError:
         return None
     return None if fields[0] in "ZX" else fields[19]
-
-
-class FolderShelf:
-    """Texts as files of a local folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def names(self) -> list[str]:
-        """All that are there."""
-        with suppress(FileNotFoundError):
-            return [file.name for file in self.folder.iterdir() if not file.name.startswith(".")]
-        return []
-
-    def create(self, name: str, text: str) -> bool:
-        """The file appears with its text, or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / f".{name}.{os.getpid()}.{threading.get_ident()}"
-        try:
-            draft.write_text(text)
-            os.link(draft, self.folder / name)
-        except FileExistsError:
-            return False
-        finally:
-            draft.unlink(missing_ok=True)
-        return True
-
-    def read(self, name: str) -> str | None:
-        """None where it is not there."""
-        with suppress(FileNotFoundError):
-            return (self.folder / name).read_text()
-        return None
-
-    def overwrite(self, name: str, text: str) -> None:
-        """In one step."""
-        draft = self.folder / f".{name}.{os.getpid()}.draft"
-        try:
-            draft.write_text(text)
-            os.replace(draft, self.folder / name)
-        finally:
-            draft.unlink(missing_ok=True)
-
-    def delete(self, name: str) -> None:
-        """Take it away, if it is there."""
-        (self.folder / name).unlink(missing_ok=True)

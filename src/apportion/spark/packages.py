@@ -108,12 +108,12 @@ def settings(sets: Iterable[JarSet]) -> dict[str, str]:
     jars: list[str] = []
     coordinates: list[str] = []
     for jar_set in sets:
-        if here := local_jars(jar_set):
-            jars += map(str, here)
+        if jars_here := local_jars(jar_set):
+            jars += map(str, jars_here)
         else:
             coordinates += map(_filled, jar_set.packages)
-    chosen = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(coordinates)}
-    return {name: value for name, value in chosen.items() if value}
+    by_name = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(coordinates)}
+    return {name: value for name, value in by_name.items() if value}
 
 
 def _filled(coordinate: str) -> str:

@@ -91,12 +91,12 @@ class OffsetsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = cluster.read_committed(
             self.bootstrap, self.settings, cluster.OFFSETS, span.partition, span.start, span.end
         )
-        for some in rows:
-            yield _batch(span.partition, some)
+        for batch in rows:
+            yield _batch(span.partition, batch)
 
     def _ends(self) -> list[cluster.LogEnds]:
-        with cluster.connect(self.bootstrap, Properties(self.settings)) as there:
-            return there.ends(there.partitions([cluster.OFFSETS]))
+        with cluster.connect(self.bootstrap, Properties(self.settings)) as client:
+            return client.ends(client.partitions([cluster.OFFSETS]))
 
     def _stable(self) -> Position:
         return {str(end.partition): end.last_stable for end in self._ends()}

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from apportion.spark.stores import STATE
+from apportion.spark.arrow_rows import STATE
 from apportion.tables.schemas import TABLES, Column, Kind, Many, Struct, Table
 
 _PLAIN: Final[dict[str, DataType]] = {

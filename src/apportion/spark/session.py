@@ -85,9 +85,11 @@ def session(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def wanted(origin: Location, location: Location, form: str) -> dict[str, bool]:
+def jars_for(origin: Location, location: Location, form: str) -> dict[str, bool]:
     """Which jars a session needs that reads from one place and writes to another: arguments of ``session``."""
-    delta = form not in ("parquet",) or any(one.kind != "folder" or holds_delta(one) for one in (origin, location))
+    delta = form not in ("parquet",) or any(
+        place.kind != "folder" or holds_delta(place) for place in (origin, location)
+    )
     return {"delta": delta, "s3": origin.on_s3 or location.on_s3}
 
 
@@ -194,13 +196,13 @@ def start(
     java()
     from pyspark.sql import SparkSession
 
-    sets = [one for one, wanted in ((KAFKA, kafka), (DELTA, delta), (S3A, s3)) if wanted]
-    chosen = settings.settings(scratch, cores(), quick, sets)
+    jar_sets = [jars for jars, needed in ((KAFKA, kafka), (DELTA, delta), (S3A, s3)) if needed]
+    all_settings = settings.settings(scratch, cores(), quick, jar_sets)
     # Executors run the Python that the driver's environment names, whatever the settings say of it.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYSPARK_PYTHON"] = chosen.get("spark.pyspark.python") or sys.executable
+    os.environ["PYSPARK_PYTHON"] = all_settings.get("spark.pyspark.python") or sys.executable
     builder = SparkSession.builder.appName("apportion")
-    for name, value in chosen.items():
+    for name, value in all_settings.items():
         builder = builder.config(name, value)
     log = scratch / "spark.log"
     try:
@@ -209,9 +211,9 @@ def start(
     except Exception as error:
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         raise Unavailable(f"Spark did not start: {_reason(lines, error)}") from error
-    if not settings.is_local(chosen["spark.master"]):
+    if not settings.is_local(all_settings["spark.master"]):
         carry_package(spark)
-        if "spark.sql.shuffle.partitions" not in chosen:
+        if "spark.sql.shuffle.partitions" not in all_settings:
             pieces = max(2, TASKS_A_CORE * spark.sparkContext.defaultParallelism)
             spark.conf.set("spark.sql.shuffle.partitions", str(pieces))
     spark.sparkContext.setLogLevel("ERROR")
@@ -417,11 +419,11 @@ def _py4j_quiet() -> Iterator[None]:
 def _stderr_into(log: Path) -> Iterator[None]:
     """What the JVM started in this block writes to standard error goes to a file."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    standard_error = os.dup(2)
     with log.open("wb") as file:
         os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(standard_error, 2)
+        os.close(standard_error)

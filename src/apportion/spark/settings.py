@@ -62,15 +62,15 @@ def settings(scratch: Path, cores: int, quick: bool, sets: Sequence[JarSet]) -> 
         BadInput: ``APPORTION_SPARK_CONF`` holds something else than settings.
     """
     users = from_environment()
-    chosen = {"spark.master": master(cores), **TABLE_SETTINGS, **_everywhere(scratch, quick)}
-    here = is_local(chosen["spark.master"])
-    chosen |= _on_this_machine(scratch, cores) if here else {"spark.pyspark.python": _executors_python()}
-    chosen |= packages.settings(sets)
+    all_settings = {"spark.master": master(cores), **TABLE_SETTINGS, **_everywhere(scratch, quick)}
+    local = is_local(all_settings["spark.master"])
+    all_settings |= _on_this_machine(scratch, cores) if local else {"spark.pyspark.python": _executors_python()}
+    all_settings |= packages.settings(sets)
     if DELTA in sets:
-        chosen |= {**_DELTA_AT_START, **DELTA_SETTINGS}
+        all_settings |= {**_DELTA_AT_START, **DELTA_SETTINGS}
     if S3A in sets:
-        chosen |= _s3(os.environ)
-    return chosen | users
+        all_settings |= _s3(os.environ)
+    return all_settings | users
 
 
 def master(cores: int = 1) -> str:

@@ -1,8 +1,14 @@
-"""Small texts that are made only if absent, where tables are: below a URI by Spark's driver for it, or in a catalog."""
+"""Small texts that are made only if absent, where tables are: in a folder, below a URI by Spark's driver, in a catalog.
+
+All have the same methods. Of many that ``create`` a name at once exactly one makes it; only that one may overwrite it.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.errors import Unavailable
@@ -13,6 +19,51 @@ if TYPE_CHECKING:
 
 _CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
 _PROPERTY: Final = "apportion.lock"
+
+
+class FolderShelf:
+    """Texts as files of a local folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def names(self) -> list[str]:
+        """All that are there."""
+        with suppress(FileNotFoundError):
+            return [file.name for file in self.folder.iterdir() if not file.name.startswith(".")]
+        return []
+
+    def create(self, name: str, text: str) -> bool:
+        """The file appears with its text, or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f".{name}.{os.getpid()}.{threading.get_ident()}"
+        try:
+            draft.write_text(text)
+            os.link(draft, self.folder / name)
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
+
+    def read(self, name: str) -> str | None:
+        """None where it is not there."""
+        with suppress(FileNotFoundError):
+            return (self.folder / name).read_text()
+        return None
+
+    def overwrite(self, name: str, text: str) -> None:
+        """In one step."""
+        draft = self.folder / f".{name}.{os.getpid()}.draft"
+        try:
+            draft.write_text(text)
+            os.replace(draft, self.folder / name)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def delete(self, name: str) -> None:
+        """Take it away, if it is there."""
+        (self.folder / name).unlink(missing_ok=True)
 
 
 class HadoopShelf:
@@ -50,10 +101,10 @@ class HadoopShelf:
             self._fill(out, text)
         except Exception:
             # Also what a second try says of the first one, which came through though its answer was lost.
-            there = self.read(name)
-            if there is None:
+            found = self.read(name)
+            if found is None:
                 raise
-            return there == text
+            return found == text
         return True
 
     def read(self, name: str) -> str | None:
@@ -117,10 +168,10 @@ class CatalogShelf:
                 f"TBLPROPERTIES ('{_PROPERTY}' = '{text.encode().hex()}')"
             )
         except Exception:
-            there = self.read(name)
-            if there is None:
+            found = self.read(name)
+            if found is None:
                 raise
-            return there == text
+            return found == text
         return True
 
     def read(self, name: str) -> str | None:
@@ -146,6 +197,9 @@ class CatalogShelf:
     def _table(self, name: str) -> str:
         # A name has one point at most, and none of the underlines that stand for it.
         return f"{self._schema}.`{self._prefix}_{name.replace('.', '__')}`"
+
+
+Shelf = FolderShelf | HadoopShelf | CatalogShelf
 
 
 def _is(error: Exception, name: str) -> bool:

@@ -65,8 +65,10 @@ class Dump:
         columns, table = _COLUMNS[name], _TABLES[name]
         if name in self._forms:
             forms = self._forms[name]
-            chosen = forms if files is None else {file: form for file, form in forms.items() if str(file) in files}
-            return _table(self.spark, chosen, columns, table)
+            wanted_forms = (
+                forms if files is None else {file: form for file, form in forms.items() if str(file) in files}
+            )
+            return _table(self.spark, wanted_forms, columns, table)
         frame = self._frames[name]
         if frame is None or (files is not None and not files):
             return _table(self.spark, {}, columns, table)
@@ -120,8 +122,8 @@ def _of_files(spark: SparkSession, location: Location, files: DumpFiles) -> Dump
     newest = list(files.samples)[-1:]
     forms["ends"] = {file: form for file, form in files.ends.items() if not newest or not cmp(file, newest[0], False)}
     known = {
-        name: {str(file): f"{(stat := file.stat()).st_size} {stat.st_mtime_ns}" for file in sorted(some)}
-        for name, some in forms.items()
+        name: {str(file): f"{(stat := file.stat()).st_size} {stat.st_mtime_ns}" for file in sorted(paths)}
+        for name, paths in forms.items()
     }
     known["topics"] = {str(file): blake2b(file.read_bytes()).hexdigest() for file in sorted(files.topics)}
     return Dump(spark, location, known, forms)
@@ -159,20 +161,20 @@ def _columns_of(frame: DataFrame, location: Location, name: str, columns: Iterab
     """Exactly these columns, of the table's types."""
     from pyspark.sql.types import LongType
 
-    fields, there = schema_of(table), {field.name: field.dataType for field in frame.schema}
-    chosen = []
+    fields, types = schema_of(table), {field.name: field.dataType for field in frame.schema}
+    selected = []
     for column in columns:
         wanted = fields[column].dataType
-        if column not in there:
+        if column not in types:
             raise BadInput(f"{location}: {name}, column {column}", "no such column", f"one of {wanted.simpleString()}")
-        if column in ("timestamp", "at") and isinstance(there[column], LongType):  # nanoseconds, see _stored
-            chosen.append(_stored(column, "timestamp[ns]").cast(wanted).alias(column))
+        if column in ("timestamp", "at") and isinstance(types[column], LongType):  # nanoseconds, see _stored
+            selected.append(_stored(column, "timestamp[ns]").cast(wanted).alias(column))
             continue
-        if there[column].simpleString() != wanted.simpleString() and not _widens(there[column], wanted):
-            actual = f"type {there[column].simpleString()}"
+        if types[column].simpleString() != wanted.simpleString() and not _widens(types[column], wanted):
+            actual = f"type {types[column].simpleString()}"
             raise BadInput(f"{location}: {name}, column {column}", actual, wanted.simpleString())
-        chosen.append(sql.col(f"`{column}`").cast(wanted).alias(column))
-    return frame.select(*chosen)
+        selected.append(sql.col(f"`{column}`").cast(wanted).alias(column))
+    return frame.select(*selected)
 
 
 def _widens(actual: DataType, wanted: DataType) -> bool:

@@ -1,58 +1,41 @@
-"""Where tables go. A store knows how rows are kept and published, and nothing of how they are made."""
+"""The place that a build writes to: plain files of a folder, or Delta or a catalog; each knows how rows are published.
+
+Both have the same methods. ``names``, ``read`` and ``text`` give what the last whole build left, for what one before
+left half done is put right first. Tasks hand rows over as ``deliver`` says; ``write`` completes a table of them in one
+commit; ``keep`` puts a small text beside the tables; ``begin_again`` forgets what was not published; ``publish`` lets
+everybody see all of it, and comes last.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from apportion.spark import folder, lake, session
+from apportion.spark.folder import FolderStore
+from apportion.spark.lake import LakeStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import SparkSession
 
-STATE: Final = "apportion_state"
-"""The table, of rows of ``arrow_rows.ROW``, of what a build keeps for the next one."""
+    from apportion.spark.location import Location
 
-Delivery = Callable[[str, pa.Table, str], Iterator[pa.RecordBatch]]
-"""From the name of a table, rows of it and a name of this part of them, which no other part of the stage has, to rows
-of ``arrow_rows.ROW``: one ``written`` for the driver with how many there are, and what ``TableStore.write`` needs."""
+TableStore = FolderStore | LakeStore
 
 
-class TableStore(Protocol):
-    """Tables of a place, for one build, which is alone with it.
+@contextmanager
+def alone(spark: SparkSession, location: Location, form: str, progress: Callable[[str], None]) -> Iterator[TableStore]:
+    """The tables of a place, for one build, which is alone with them.
 
-    What a build before left half done was put right by then: ``read`` and ``text`` give what the last whole build left.
-    Tasks deliver rows; ``write`` completes a table of them, in one commit; ``publish`` comes last.
+    Raises
+        Unavailable: another build is at work there. BadInput: a folder of this machine that a cluster does not see.
     """
-
-    def names(self) -> set[str]:
-        """The tables that the last whole build left and that are there."""
-
-    def read(self, name: str) -> DataFrame | None:
-        """The rows that the last whole build left of a table; None where there is no such table."""
-
-    def text(self, name: str) -> str | None:
-        """A small text that the last whole build kept beside its tables; None where it kept none."""
-
-    def keep(self, name: str, text: str) -> None:
-        """Keep a small text (some MB at most) beside the tables, from ``publish`` on; others that were kept stay."""
-
-    def deliver(self, stage: str) -> Delivery:
-        """How the tasks of a stage hand over rows of tables."""
-
-    def write(self, name: str, frames: Sequence[DataFrame], rows: int, whole: bool) -> None:
-        """Complete a table.
-
-        frames
-            Rows of ``arrow_rows.ROW``, among them those that ``deliver`` gave.
-        rows
-            How many were delivered.
-        whole
-            They are all rows of the table; else they are added to those that are there.
-        """
-
-    def begin_again(self) -> None:
-        """Forget what was delivered and written since the last ``publish``."""
-
-    def publish(self) -> None:
-        """Let everybody see all that was written and kept since the last time."""
+    if location.kind != "folder" or form != "parquet":
+        with lake.alone(spark, location, form, progress) as store:
+            yield store
+        return
+    with folder.staged(location.folder, progress) as (staging, held):
+        if session.is_remote(spark):
+            folder.check_shared(staging, spark)
+        yield FolderStore(location.folder, staging, held, spark)

@@ -233,27 +233,6 @@ def packed(octets: Octets, at: Ints, size: Ints) -> tuple[NDArray[np.int32], Oct
     return offsets, octets[where]
 
 
-def text_views(octets: Octets, at: Ints, size: Ints) -> NDArray[np.int32] | None:
-    """(n, 4) the slices as Arrow's string views: the size and the first bytes; for long ones buffer 0 and the place.
-
-    None where the data is 2 GiB or more, or too short to read a view's 12 bytes at once.
-    """
-    if not 12 <= octets.size <= np.iinfo(np.int32).max:
-        return None
-    views = np.zeros((at.size, 4), np.int32)
-    views[:, 0] = size
-    long = np.flatnonzero(size > 12)
-    views[long, 1] = np.ndarray((octets.size - 3,), np.int32, octets.data, strides=(1,))[at[long]]
-    views[long, 3] = at[long]
-    short = np.flatnonzero((size > 0) & (size <= 12))
-    if short.size:
-        places = np.arange(12)
-        where = np.minimum(at[short, None] + places, octets.size - 1)
-        inside = np.where(places < size[short, None], octets[where], 0).astype(np.uint8)
-        views[short, 1:] = inside.view(np.int32)
-    return views
-
-
 def sixteens(octets: Octets, at: Ints) -> Octets:
     """(16 n,) the 16 bytes at each place, one after the other; every place must have them."""
     halves = np.empty((at.size, 2), np.int64)
