@@ -121,7 +121,7 @@ def test_what_somebody_did_to_a_builds_files_makes_everything_anew(spark: Any, t
     job.build(growing.folder, out, spark=spark, **SETTINGS)
     growing.grow(1.0)
     state = json.loads((out / build.BUILD).read_text())
-    (out / build.BUILD).write_text(json.dumps({**state, "read": {"0": "far"}}))
+    (out / build.BUILD).write_text(json.dumps({**state, "state": {**state["state"], "read": {"0": 7}}}))
     lines: list[str] = []
     built = job.build(growing.folder, out, spark=spark, progress=lines.append, **SETTINGS)
     assert built.whole == "build.json is not as a build leaves it"
