@@ -126,8 +126,8 @@ class BuildState:
         """What ``to_text`` wrote, here or in another version; None for anything else, as what somebody changed."""
         try:
             kept = json.loads(text or "null")
-            if isinstance(kept["version"], str) and kept["version"] != version():
-                return cls(kept["version"], {}, "")
+            if kept["version"] != version():
+                return cls(kept["version"], {}, "") if isinstance(kept["version"], str) else None
             return cls(**kept["state"]) if kept["digest"] == _digest(kept["state"]) else None
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
