@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
 from apportion import __version__
@@ -33,7 +35,6 @@ from apportion.pipeline.columns import bucket_of
 from apportion.pipeline.group_rows import LARGE_TASKS, BuildFacts
 from apportion.pipeline.personal import DAY_US, Personal
 from apportion.pipeline.whatif import whatif
-from apportion.spark import session
 from apportion.spark.arrow_rows import (
     ARROW,
     DRIVER,
@@ -193,11 +194,14 @@ def build(
 
 
 def _made(build: _Build, why: str, before_publish: Callable[[], None]) -> Built:
-    rows = build.run(why)
-    build.store.keep(BUILD, build.after.to_text())
-    before_publish()
-    build.store.publish()
-    return rows
+    try:
+        built = build.run(why)
+        build.store.keep(BUILD, build.after.to_text())
+        before_publish()
+        build.store.publish()
+    finally:
+        build.let_go()
+    return built
 
 
 def _why_anew(store: TableStore, dump: Dump, asked: BuildState, before: BuildState | None, kept: str | None) -> str:
@@ -252,6 +256,7 @@ class _Build:
         } or dict.fromkeys(("records", "ends", "samples", "topics"))
         """Of each table of the dump the new files; None: all of them."""
         self._stage = f"+{self.after.builds}"
+        self._kept: list[DataFrame] = []
 
     def run(self, why: str) -> Built:
         """All jobs, and all tables in the order in which they depend on each other."""
@@ -287,6 +292,17 @@ class _Build:
             return built
         return replace(built, touched_groups=touched, planned_groups=planned, written=tuple(self.written))
 
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        """Computed once, on disk, until the build ends."""
+        self._kept.append(frame.persist(StorageLevel.DISK_ONLY))
+        return self._kept[-1]
+
+    def let_go(self) -> None:
+        """Forget what was computed; a session may be another's, and goes on."""
+        with suppress(Exception):  # a JVM that died has nothing to forget
+            for frame in self._kept:
+                frame.unpersist()
+
     # -- records
 
     @property
@@ -308,7 +324,7 @@ class _Build:
             records = _each_once(records)
         delivery, personal = self.store.deliver(f"d{self._stage}"), self._personal(records)
         run = partial(_decode, delivery=delivery, buckets=self.buckets, personal=personal)
-        frame = session.keep(records.select(*decode.COLUMNS).mapInArrow(run, ROW))
+        frame = self._keep(records.select(*decode.COLUMNS).mapInArrow(run, ROW))
         return frame, self._collected(frame)
 
     def _personal(self, records: DataFrame) -> Personal | None:
@@ -421,7 +437,7 @@ class _Build:
         )  # fmt: skip
         first = self.spark.createDataFrame([("begin", 0, b"")], ROW)  # a task that has what is the driver's
         frames.append(first)
-        return session.keep(met(united(frames), buckets, run))
+        return self._keep(met(united(frames), buckets, run))
 
     # -- groups
 
@@ -457,7 +473,7 @@ class _Build:
         now_ms = max(0, (self.after.ends_at or 0) // 1000)
         rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], gaps, known, self._planners)
         run = partial(_group_rows, build=rules, buckets=self.buckets, delivery=self.store.deliver(f"g{self._stage}"))
-        return session.keep(united([met(united(frames), self.buckets, run), *carried]))
+        return self._keep(united([met(united(frames), self.buckets, run), *carried]))
 
     def _carried(self, name: str, rows: DataFrame) -> DataFrame:
         """Published rows of a table once more."""
@@ -491,7 +507,7 @@ class _Build:
                 self._carried("gold/whatif", rows.where(which).join(sql.broadcast(anew), "group", "left_anti"))
                 for which, anew in ((replay, pasts), (~replay, names))
             ]
-        self._collected(session.keep(united(frames)))
+        self._collected(self._keep(united(frames)))
 
     # -- tables
 
@@ -515,7 +531,7 @@ class _Build:
             else:
                 whole, changes = True, name != "gold/whatif" or planned
             if changes and not whole and times >= APPENDED_MAX:
-                self._collected(session.keep(self._carried(name, self._published(name))))
+                self._collected(self._keep(self._carried(name, self._published(name))))
                 whole = True
             if changes:
                 self.progress(f"{'making' if whole else 'adding to'} {name}")

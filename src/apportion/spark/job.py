@@ -142,8 +142,6 @@ def run(
                 continue
             progress(_round(captured, built, time.monotonic() - began))
             yield built
-            if spark is None:
-                running.catalog.clearCache()
 
 
 def _round(captured: Captured, built: Built, seconds: float) -> str:

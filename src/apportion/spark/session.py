@@ -19,7 +19,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +33,7 @@ from apportion.spark.scratch import scratch_folder
 from apportion.spark.settings import DELTA_SETTINGS, OLD_FETCHING, TABLE_SETTINGS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from apportion.spark.location import Location
 
@@ -105,38 +105,33 @@ def _borrowed(spark: SparkSession) -> Iterator[None]:
     Of blocks of one session that overlap the last one to end puts the settings back.
     """
     name = _name_of(spark)
-    kept: list[DataFrame] = []
     with _BORROWING:
-        loan = _LOANS.setdefault(name, _Loan())
-        if not loan.kept:
-            loan.before = settle(spark)
-        loan.kept.append(kept)
+        if name not in _LOANS:
+            _LOANS[name] = _Loan(settle(spark))
+        _LOANS[name].blocks += 1
     try:
         yield
     finally:
-        with suppress(Exception):  # a session that ended has nothing to be put back
-            for frame in kept:
-                frame.unpersist()
         with _BORROWING:
-            loan.kept = [one for one in loan.kept if one is not kept]
-            if not loan.kept:
-                del _LOANS[name]
-                with suppress(Exception):
-                    _put_back(spark, loan.before)
+            _LOANS[name].blocks -= 1
+            if not _LOANS[name].blocks:
+                before = _LOANS.pop(name).before
+                with suppress(Exception):  # a session that ended has nothing to be put back
+                    _put_back(spark, before)
 
 
 @dataclass
 class _Loan:
     """A session of somebody else's while it is used here.
 
-    kept
-        Of each block the frames that it keeps, the newest block last.
     before
         Settings that were changed, and what they were; None: not set.
+    blocks
+        How many blocks use it.
     """
 
-    kept: list[list[DataFrame]] = field(default_factory=list)
-    before: dict[str, str | None] = field(default_factory=dict)
+    before: dict[str, str | None]
+    blocks: int = 0
 
 
 _LOANS: Final[dict[str, _Loan]] = {}
@@ -167,19 +162,6 @@ def _name_of(spark: SparkSession) -> str:
     """The same for all objects that stand for one session."""
     either: Any = spark
     return str(either.session_id if is_connect(spark) else either._jsparkSession.sessionUUID())
-
-
-def keep(frame: DataFrame) -> DataFrame:
-    """Computed once, on disk, until the work is done that it is for: in a session of our own until that ends."""
-    from pyspark import StorageLevel
-
-    frame = frame.persist(StorageLevel.DISK_ONLY)
-    spark = frame.sparkSession
-    name = _name_of(spark)
-    with _BORROWING:
-        if name in _LOANS:
-            _LOANS[name].kept[-1].append(frame)
-    return frame
 
 
 def is_connect(spark: SparkSession) -> bool:
