@@ -59,9 +59,9 @@ def thinned(log: Longs, at_ms: Longs) -> Bools:
     log, at_ms
         (N,) of each sample, sorted by these.
 
-    Time is cut into spans of powers of two, each no wider than a quarter of the age of what is in it, and the last
-    moment of each stays. Older spans are made of younger ones: what is thinned and added to and thinned again is what
-    all samples thinned once are.
+    Those of the window of rates all stay. Before it time is cut into spans of powers of two, each no wider than a
+    quarter of the age of what is in it, and the last moment of each stays. Older spans are made of younger ones: what
+    is thinned and added to and thinned again is what all samples thinned once are.
     """
     if not len(log):
         return np.zeros(0, dtype=np.bool_)
@@ -70,7 +70,8 @@ def thinned(log: Longs, at_ms: Longs) -> Bools:
     last = np.flatnonzero(ends_moment)
     at, ends_log = np.maximum(at_ms[last], -(2**60)), ends_log[last]
     newest = at[ends_log][np.cumsum(ends_log) - ends_log]
-    span = np.frexp(np.maximum((newest - at) // NEAR, 1).astype(np.float64))[1] - 1
+    age = newest - at
+    span = np.where(age > WINDOW_S * 1000, np.frexp(np.maximum(age // NEAR, 1).astype(np.float64))[1] - 1, 0)
     stays = ends_log | np.append((at[1:] >> span[:-1]) != (at[:-1] >> span[:-1]), True)
     return np.repeat(stays, np.diff(last, prepend=-1))
 
